@@ -1,0 +1,24 @@
+# Compiler settings shared by every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+# A multiply followed by an add is fused only where the code says so: otherwise the compiler's choice, which may
+# differ between two copies of one loop, would decide the bits of a token.
+add_compile_options(-ffp-contract=off)
+
+if(SLUICE_SANITIZER)
+  add_compile_options(-fsanitize=${SLUICE_SANITIZER})
+  add_link_options(-fsanitize=${SLUICE_SANITIZER})
+endif()
+
+find_program(SLUICE_CCACHE ccache)
+if(SLUICE_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})
+endif()
