@@ -1,0 +1,197 @@
+// The arithmetic of a decoder: one contract per operation, implemented by each kind of device.
+//
+//   kernels/reference   plain loops, for tests
+//   kernels/cpu         SIMD (Highway) and threads
+//
+// Every implementation keeps two promises, which the rest of Sluice builds on:
+// - Batch invariance. A row of a result has the same bits whatever other rows are computed beside
+// it, however a
+//   sequence is cut into segments, and however many threads work: reductions run in an order fixed
+//   by the shapes of the model alone.
+// - Rank invariance (CPU). Where a reduction is cut over tensor-parallel ranks, it is a fixed
+// binary tree over
+//   `num_slices` runs of the reduced dimension; a rank computes a whole subtree and TreeAdd joins
+//   the subtrees, so 1, 2, 4 and 8 ranks give the same bits.
+//
+// Operations are enqueued in call order on one stream of work; a failure of the device shows at the
+// next Synchronize(). On CPU an operation has finished when its call returns. A backend is driven
+// by one thread at a time. Arguments are memory of the backend (Buffer), except what is declared as
+// a span, which is host memory read during the call. Shapes that do not fit are broken invariants
+// (SLUICE_CHECK), never a user's fault.
+//
+// T rows of the step, H hidden, N and K outputs and inputs of a matrix, D head_dim, Nq/Nkv heads, F
+// MLP width, V vocabulary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/dtype.h"
+
+namespace sluice {
+
+// Memory of a backend. At least 64-byte aligned. Freed on destruction.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() = 0;
+  virtual size_t size_bytes() const = 0;
+};
+
+// A row-major [rows, cols] view; `stride` elements lie between the starts of two rows. Borrows its
+// memory.
+struct MatrixView {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  float* Row(int64_t row) const { return static_cast<float*>(data) + row * stride; }
+  MatrixView Rows(int64_t begin, int64_t count) const {
+    return {static_cast<char*>(data) + begin * stride * SizeOf(dtype), dtype, count, cols, stride};
+  }
+  MatrixView Columns(int64_t begin, int64_t count) const {
+    return {static_cast<char*>(data) + begin * SizeOf(dtype), dtype, rows, count, stride};
+  }
+};
+
+// A weight matrix [N, K] in whatever layout the backend multiplies fastest.
+class PackedMatrix {
+ public:
+  virtual ~PackedMatrix() = default;
+  virtual int64_t num_outputs() const = 0;  // N
+  virtual int64_t num_inputs() const = 0;   // K
+  virtual size_t size_bytes() const = 0;
+};
+
+struct PackSpec {
+  int64_t num_outputs = 0;
+  int64_t num_inputs = 0;
+  DType dtype = DType::kF32;  // of the packed weights: F32 or BF16
+  // Number of equal runs of K that are each summed in order of k and then joined in a binary tree.
+  // A power of two that divides K. 1 where no reduction ever crosses ranks.
+  int num_slices = 1;
+};
+
+// Writes rows [row_begin, row_end) of a matrix, row-major without padding, in the dtype of its
+// PackSpec.
+using RowReader =
+    std::function<absl::Status(int64_t row_begin, int64_t row_end, absl::Span<std::byte> out)>;
+
+// The keys and values of all blocks of some layers, paged. A block holds `block_size` consecutive
+// positions.
+class KvPool {
+ public:
+  virtual ~KvPool() = default;
+  virtual size_t size_bytes() const = 0;
+};
+
+struct KvPoolSpec {
+  int num_layers = 0;
+  int num_blocks = 0;
+  int block_size = 16;
+  int num_kv_heads = 0;
+  int head_dim = 0;
+  DType dtype = DType::kF32;  // F32 or BF16
+};
+
+// The rows of one sequence in a step: rows [first_row, first_row + num_rows) of the activations are
+// its positions first_position, first_position + 1, ...; position p lives in slot p % block_size of
+// block_table[p / block_size].
+struct AttentionSegment {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+  int64_t first_position = 0;
+  absl::Span<const int32_t> block_table;
+};
+
+// How a rotation pairs the elements of a head: i with i + rotated/2 (half-split), or 2i with 2i+1
+// (interleaved).
+enum class RopeLayout { kHalfSplit, kInterleaved };
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  // Element type of every activation: F32 on CPU.
+  virtual DType activation_dtype() const = 0;
+
+  // ---- Memory ----
+
+  // RESOURCE_EXHAUSTED where the device lacks memory. The contents are zero.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
+  virtual void CopyIn(absl::Span<const std::byte> host, void* device) = 0;
+  // Waits for the work enqueued before.
+  virtual absl::Status CopyOut(const void* device, absl::Span<std::byte> host) = 0;
+  virtual absl::Status Synchronize() = 0;
+
+  // Reads every row once, a few at a time, so that no second copy of the matrix is ever held.
+  // Returns what `read` returns when it fails, or RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                             const RowReader& read) = 0;
+  // Memory is reserved, not touched: pages that no position uses cost nothing where the system
+  // allows it.
+  virtual absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) = 0;
+
+  // ---- Operations ----
+
+  // out[t] = table[ids[t]]. table [V, H] F32 or BF16, out [T, H] in activation dtype. 0 <= ids[t] <
+  // V.
+  virtual void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) = 0;
+
+  // out = x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019). x, out [T, H]
+  // (may be the same), weight [H] F32.
+  virtual void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
+
+  // out[t, n] = sum over k of x[t, k] * w[n, k], accumulated in F32 in the order that PackSpec
+  // fixes. x [T, K], out [T, N], not overlapping.
+  virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) = 0;
+
+  // Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] in place (Su et
+  // al. 2021): (a, b) -> (a cos - b sin, b cos + a sin), with cos and sin [T, pairs] F32.
+  virtual void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+                    RopeLayout layout) = 0;
+
+  // Writes keys and values [T, Nkv * D] of the segments' positions into their slots of `layer`.
+  virtual void StoreKv(MatrixView keys, MatrixView values,
+                       absl::Span<const AttentionSegment> segments, int layer, KvPool& pool) = 0;
+
+  // Causal attention of every row over positions 0..p of its own sequence, p being the row's
+  // position, all of them stored before: out[t] = softmax(scale * q k^T) v per head; query head h
+  // reads KV head h / (Nq / Nkv). One contract for decode (num_rows 1) and prefill chunks. Online
+  // softmax over blocks in order of position (Milakov and Gimelshein 2018; Kwon et al. 2023). q,
+  // out [T, Nq * D].
+  virtual void PagedAttention(MatrixView q, const KvPool& pool, int layer,
+                              absl::Span<const AttentionSegment> segments, float scale,
+                              MatrixView out) = 0;
+
+  // out = silu(gate) * up, with silu(z) = z / (1 + exp(-z)) (Shazeer 2020). gate_up [T, 2F] holds
+  // gate in its first F columns; out [T, F].
+  virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;
+
+  // residual += x. Both [T, H].
+  virtual void AddResidual(MatrixView x, MatrixView residual) = 0;
+
+  // out = the sum of `partials`, a power of two of [T, N] matrices, as a balanced binary tree over
+  // neighbours:
+  // ((p0 + p1) + (p2 + p3)) + ... out may be one of them.
+  virtual void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) = 0;
+
+  // out = x - log(sum(exp(x))) row by row, shifted by the maximum. x, out [T, V] (may be the same).
+  virtual void LogSoftmax(MatrixView x, MatrixView out) = 0;
+
+  // The k largest of every row in falling order, ties by the lower column; NaN counts as smallest.
+  // values and ids are host memory [T, k] row-major; complete when the call returns. 1 <= k <= V.
+  virtual absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
+                            absl::Span<int32_t> ids) = 0;
+};
+
+}  // namespace sluice
