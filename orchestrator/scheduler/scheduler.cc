@@ -1,0 +1,256 @@
+#include "orchestrator/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+
+namespace sluice {
+
+absl::Status Validate(const SchedulerOptions& options) {
+  const std::pair<const char*, int32_t> fields[] = {
+      {"max_tokens_per_step", options.max_tokens_per_step},
+      {"max_sequences_per_step", options.max_sequences_per_step},
+      {"max_queued_sequences", options.max_queued_sequences},
+      {"max_positions", options.max_positions},
+      {"max_inflight_steps", options.max_inflight_steps},
+  };
+  for (const auto& [name, value] : fields) {
+    if (value < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is ", value, "; it must be at least 1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Scheduler::Scheduler(const SchedulerOptions& options, const KvCacheOptions& kv_cache_options)
+    : options_(options), kv_cache_(kv_cache_options) {
+  SLUICE_CHECK(Validate(options).ok());
+}
+
+absl::Status Scheduler::Add(SequenceSpec spec) {
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (std::ssize(waiting_) >= options_.max_queued_sequences) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        waiting_.size(), " sequences are waiting; the limit is ", options_.max_queued_sequences));
+  }
+  const SequenceId id = spec.id;
+  const auto [it, added] = sequences_.try_emplace(id, std::move(spec), num_added_++);
+  SLUICE_CHECK(added);
+  waiting_.emplace(it->second.rank, &it->second);
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
+  if (Find(spec.id) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is alive"));
+  }
+  if (spec.prompt.empty()) {
+    return absl::InvalidArgumentError("the prompt is empty; it needs at least 1 token");
+  }
+  const int32_t least = spec.score_prompt ? 0 : 1;
+  if (spec.max_new_tokens < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_new_tokens is ", spec.max_new_tokens, "; at least ", least, " is accepted",
+        spec.score_prompt ? "" : " (0 only where the prompt is scored)"));
+  }
+  if (const auto reason = AlreadyFinished(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", spec.resumed_tokens.size(), " resumed tokens have ended the sequence already (",
+        FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
+  }
+  if (absl::Status status = CheckSize(spec); !status.ok()) return status;
+  if (!spec.prompt_of.has_value()) return absl::OkStatus();
+  const SequenceState* sibling = Find(*spec.prompt_of);
+  if (sibling != nullptr &&
+      !std::equal(spec.prompt.begin(), spec.prompt.end(), sibling->tokens.begin(),
+                  sibling->tokens.begin() + sibling->num_prompt())) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
+                                                   ", whose prompt is another one"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
+  const auto num_prompt = static_cast<int64_t>(spec.prompt.size());
+  const std::string sizes =
+      absl::StrCat("prompt of ", num_prompt, " tokens and max_new_tokens of ", spec.max_new_tokens);
+  if (num_prompt + spec.max_new_tokens > options_.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sizes, " exceed the context of ", options_.max_positions, " positions"));
+  }
+  // The last token is chosen and never computed.
+  const int64_t computed = num_prompt + std::max(spec.max_new_tokens - 1, 0);
+  const int64_t capacity = int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size();
+  if (computed > capacity) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity));
+  }
+  return absl::OkStatus();
+}
+
+Scheduler::PlannedStep Scheduler::Remember(const Step& step) {
+  PlannedStep planned = {.id = step.id, .num_rows = step.num_rows()};
+  for (const Segment& segment : step.segments) {
+    planned.segments.push_back({.sequence = segment.sequence,
+                                .first_position = segment.first_position,
+                                .num_positions = static_cast<int32_t>(segment.tokens.size()),
+                                .rows = segment.rows});
+  }
+  return planned;
+}
+
+absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens) {
+  const auto it = FindInFlight(step);
+  if (it == in_flight_.end()) return NotInFlight(step);
+  if (it != in_flight_.begin()) {
+    return absl::FailedPreconditionError(absl::StrCat("step ", step, " has results before step ",
+                                                      in_flight_.front().id,
+                                                      ", the oldest in flight"));
+  }
+  if (std::ssize(tokens) != it->num_rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", step, " has ", tokens.size(), " result rows; it was planned with ", it->num_rows));
+  }
+  const PlannedStep planned = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  StepOutcome outcome;
+  int32_t row = 0;
+  for (const PlannedSegment& segment : planned.segments) {
+    SequenceState* sequence = Find(segment.sequence);
+    // Otherwise it ended meanwhile, and its id may belong to a new one.
+    if (sequence != nullptr && sequence->in_flight == step) {
+      CommitSegment(*sequence, segment, tokens, row, outcome);
+    }
+    row += static_cast<int32_t>(segment.rows.size());
+  }
+  return outcome;
+}
+
+void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
+                              absl::Span<const TokenId> tokens, int32_t first_row,
+                              StepOutcome& outcome) {
+  const int32_t end = segment.first_position + segment.num_positions;
+  sequence.in_flight = 0;
+  sequence.num_computed = end;
+  sequence.num_scored = std::max(sequence.num_scored, end);
+  sequence.usage.computed_positions += segment.num_positions;
+  int32_t index = first_row;
+  for (const Row& row : segment.rows) {
+    const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
+    const int32_t position = segment.first_position + row.offset + 1;
+    outcome.rows.push_back({.sequence = segment.sequence,
+                            .kind = row.kind,
+                            .position = position,
+                            .token = token,
+                            .row = index});
+    if (row.kind == RowKind::kSample) {
+      SLUICE_CHECK(position == sequence.num_tokens());
+      sequence.tokens.push_back(token);
+      ++sequence.usage.generated_tokens;
+    }
+    ++index;
+  }
+  if (const auto reason = sequence.ReasonToEnd())
+    outcome.finished.push_back(End(sequence, *reason));
+}
+
+absl::StatusOr<std::vector<SequenceId>> Scheduler::FailStep(StepId step) {
+  const auto it = FindInFlight(step);
+  if (it == in_flight_.end()) return NotInFlight(step);
+  const PlannedStep planned = std::move(*it);
+  in_flight_.erase(it);
+  std::vector<SequenceId> thrown_back;
+  for (const PlannedSegment& segment : planned.segments) {
+    SequenceState* sequence = Find(segment.sequence);
+    if (sequence == nullptr || sequence->in_flight != step) continue;
+    ++sequence->usage.failures;
+    ThrowBack(*sequence);
+    thrown_back.push_back(segment.sequence);
+  }
+  return thrown_back;
+}
+
+absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason reason) {
+  SequenceState* sequence = Find(id);
+  if (sequence == nullptr) {
+    return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
+  }
+  return End(*sequence, reason);
+}
+
+std::vector<FinishedSequence> Scheduler::ExpireDeadlines(absl::Time now) {
+  std::vector<SequenceState*> expired;
+  for (auto& [id, sequence] : sequences_) {
+    if (sequence.spec.deadline.has_value() && *sequence.spec.deadline <= now) {
+      expired.push_back(&sequence);
+    }
+  }
+  std::sort(expired.begin(), expired.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
+  std::vector<FinishedSequence> finished;
+  for (SequenceState* sequence : expired) {
+    finished.push_back(End(*sequence, FinishReason::kDeadline));
+  }
+  return finished;
+}
+
+FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
+  const FinishedSequence finished = {.sequence = sequence.spec.id,
+                                     .request = sequence.spec.request,
+                                     .reason = reason,
+                                     .usage = sequence.usage};
+  kv_cache_.Release(finished.sequence);
+  (sequence.running ? running_ : waiting_).erase(sequence.rank);
+  sequences_.erase(finished.sequence);
+  return finished;
+}
+
+void Scheduler::Reset() {
+  in_flight_.clear();
+  while (!running_.empty()) ThrowBack(*running_.begin()->second);
+}
+
+absl::StatusOr<SequenceUsage> Scheduler::Usage(SequenceId id) const {
+  const SequenceState* sequence = Find(id);
+  if (sequence == nullptr) {
+    return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
+  }
+  return sequence->usage;
+}
+
+SchedulerStatistics Scheduler::statistics() const {
+  SchedulerStatistics result = {.waiting_sequences = static_cast<int32_t>(waiting_.size()),
+                                .running_sequences = static_cast<int32_t>(running_.size()),
+                                .inflight_steps = static_cast<int32_t>(in_flight_.size()),
+                                .kv_cache = kv_cache_.statistics()};
+  for (const auto& [rank, sequence] : waiting_) result.waiting_positions += sequence->num_tokens();
+  for (const auto& [rank, sequence] : running_) result.running_positions += sequence->num_tokens();
+  return result;
+}
+
+std::deque<Scheduler::PlannedStep>::iterator Scheduler::FindInFlight(StepId step) {
+  return std::find_if(in_flight_.begin(), in_flight_.end(),
+                      [step](const PlannedStep& planned) { return planned.id == step; });
+}
+
+absl::Status Scheduler::NotInFlight(StepId step) const {
+  return absl::NotFoundError(
+      step == 0 || step > last_step_
+          ? absl::StrCat("step ", step, " was never planned; the latest is ", last_step_)
+          : absl::StrCat("step ", step, " is over: committed, failed or forgotten by a reset"));
+}
+
+SequenceState* Scheduler::Find(SequenceId id) {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : &it->second;
+}
+
+const SequenceState* Scheduler::Find(SequenceId id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : &it->second;
+}
+
+}  // namespace sluice

@@ -1,0 +1,75 @@
+#include "orchestrator/scheduler/sequence.h"
+
+#include <algorithm>
+
+#include "orchestrator/scheduler/sequence_state.h"
+
+namespace sluice {
+namespace {
+
+bool Contains(const std::vector<TokenId>& tokens, TokenId token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+}  // namespace
+
+const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kDeadline:
+      return "deadline";
+    case FinishReason::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+std::optional<FinishReason> AlreadyFinished(const SequenceSpec& spec) {
+  const std::vector<TokenId>& resumed = spec.resumed_tokens;
+  if (resumed.empty()) return std::nullopt;
+  if (Contains(spec.stop_tokens, resumed.back())) return FinishReason::kStop;
+  if (static_cast<int64_t>(resumed.size()) >= spec.max_new_tokens) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+SequenceState::SequenceState(SequenceSpec given, uint64_t arrival)
+    : spec(std::move(given)),
+      rank{.negated_priority = -static_cast<int64_t>(spec.priority), .arrival = arrival} {
+  usage.prompt_tokens = static_cast<int32_t>(spec.prompt.size());
+  usage.generated_tokens = static_cast<int32_t>(spec.resumed_tokens.size());
+  tokens = std::move(spec.prompt);
+  tokens.insert(tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
+  spec.prompt.clear();
+  spec.resumed_tokens.clear();
+}
+
+std::vector<Row> SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
+  std::vector<Row> rows;
+  const int32_t end = first + num_positions;
+  if (spec.score_prompt) {
+    for (int32_t p = std::max(first, num_scored); p < std::min(end, num_prompt() - 1); ++p) {
+      rows.push_back({.offset = p - first, .kind = RowKind::kScore, .target = tokens[p + 1]});
+    }
+  }
+  if (end == num_tokens() && spec.max_new_tokens > 0) {
+    rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
+  }
+  return rows;
+}
+
+std::optional<FinishReason> SequenceState::ReasonToEnd() const {
+  if (usage.generated_tokens > 0 && Contains(spec.stop_tokens, tokens.back())) {
+    return FinishReason::kStop;
+  }
+  if (usage.generated_tokens >= spec.max_new_tokens && num_computed >= num_prompt()) {
+    return FinishReason::kLength;
+  }
+  return std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+// What the caller says about a sequence, and what it hears when the sequence ends. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "orchestrator/kv_cache/types.h"
+
+namespace sluice {
+
+using TokenId = int32_t;
+
+// One Generate call. The scheduler only carries it.
+using RequestId = uint64_t;
+
+struct SequenceSpec {
+  SequenceId id = 0;
+  RequestId request = 0;
+
+  std::vector<TokenId> prompt;  // at least one
+
+  // Tokens generated earlier, for a client that goes on after losing its orchestrator. They count
+  // as generated: max_new_tokens includes them.
+  std::vector<TokenId> resumed_tokens;
+
+  // At least 1; 0 is for score_prompt alone and ends the sequence with its prompt.
+  int32_t max_new_tokens = 0;
+
+  // Each ends the sequence and is part of its output. EOS ids are the caller's to add.
+  std::vector<TokenId> stop_tokens;
+
+  int32_t priority = 0;  // higher goes first; first come, first served within one
+  std::optional<absl::Time> deadline;
+
+  // Every prompt position but the last yields a kScore row for the prompt token after it, once.
+  bool score_prompt = false;
+
+  // A sequence with the same prompt, to start from its blocks (n > 1). This one is held back until
+  // that one has computed the prompt. If that one is gone or comes later in line, or if this one
+  // scores its prompt and thus needs every position's row, it computes the prompt itself.
+  std::optional<SequenceId> prompt_of;
+};
+
+enum class FinishReason {
+  kStop,       // a stop token, or what the caller holds for one (a stop string)
+  kLength,     // max_new_tokens
+  kCancelled,  // the client went away or took it back
+  kDeadline,
+  kFailed,  // steps with it kept failing
+};
+
+const char* FinishReasonName(FinishReason reason);  // "stop", "length", ...
+
+// What a sequence has used so far.
+struct SequenceUsage {
+  int32_t prompt_tokens = 0;
+  int32_t generated_tokens = 0;    // resumed ones included
+  int64_t computed_positions = 0;  // by committed steps; recomputed positions count again
+  int64_t shared_positions = 0;    // taken from another sequence instead of computed
+  int32_t preemptions = 0;         // times it gave its blocks to another sequence
+  int32_t failures = 0;            // failed steps it was part of
+};
+
+struct FinishedSequence {
+  SequenceId sequence = 0;
+  RequestId request = 0;
+  FinishReason reason = FinishReason::kStop;
+  SequenceUsage usage;
+};
+
+// The reason for which a sequence needs no step at all: its resumed tokens end with a stop token or
+// are max_new_tokens already. Scheduler::Add refuses such a sequence.
+std::optional<FinishReason> AlreadyFinished(const SequenceSpec& spec);
+
+}  // namespace sluice

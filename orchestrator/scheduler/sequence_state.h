@@ -1,0 +1,47 @@
+// A living sequence inside the scheduler. Not for callers of the scheduler.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "orchestrator/scheduler/sequence.h"
+#include "orchestrator/scheduler/step.h"
+
+namespace sluice {
+
+// A sequence's place in line, kept from Add to the end. The smaller one goes first.
+struct Rank {
+  int64_t negated_priority = 0;
+  uint64_t arrival = 0;
+
+  friend auto operator<=>(const Rank&, const Rank&) = default;
+};
+
+struct SequenceState {
+  SequenceState(SequenceSpec spec, uint64_t arrival);
+
+  int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t num_prompt() const { return usage.prompt_tokens; }
+  // Known tokens whose positions are still to compute.
+  int32_t num_pending() const { return num_tokens() - num_computed; }
+
+  // The rows that positions [first, first + num_positions) owe.
+  std::vector<Row> RowsFor(int32_t first, int32_t num_positions) const;
+
+  // The reason to end now, if there is one.
+  std::optional<FinishReason> ReasonToEnd() const;
+
+  SequenceSpec spec;  // its token vectors have moved into `tokens`
+  const Rank rank;
+  std::vector<TokenId> tokens;  // prompt, then generated
+  int32_t num_computed = 0;     // positions [0, num_computed) are in the KV cache
+  int32_t num_scored = 0;       // prompt positions whose score row has been accepted
+  bool running = false;
+  StepId in_flight = 0;  // the step it is part of; 0: none
+  StepId last_step = 0;  // the latest step it was ever part of
+  SequenceUsage usage;
+};
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// What a step is made of: the plan that goes to the stages, and what its results mean for the
+// sequences in it. Plain values; a step refers to nothing else and may outlive the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "orchestrator/kv_cache/types.h"
+#include "orchestrator/scheduler/sequence.h"
+
+namespace sluice {
+
+// Steps count from 1, in the order in which every stage executes them. Never reused, not even
+// after Scheduler::Reset.
+using StepId = uint64_t;
+
+enum class RowKind {
+  kSample,  // choose the token that follows
+  kScore,   // the log-probability of a known token that follows
+};
+
+// An output row that the sampler computes.
+struct Row {
+  int32_t offset =
+      0;  // within the segment; the token in question is at first_position + offset + 1
+  RowKind kind = RowKind::kSample;
+  TokenId target = 0;  // kScore: the token to score
+};
+
+// The run of positions [first_position, first_position + tokens.size()) of one sequence. The keys
+// and values of all earlier positions are in the cache by the time a stage executes the step.
+struct Segment {
+  SequenceId sequence = 0;
+  int32_t first_position = 0;
+  std::vector<TokenId> tokens;       // [T], at least one
+  std::vector<BlockId> block_table;  // covers [0, first_position + T) and no more
+  std::vector<Row> rows;             // by offset; empty for a chunk inside a prompt
+};
+
+// One pass through the pipeline. A sequence has at most one segment in it.
+struct Step {
+  StepId id = 0;
+  std::vector<Segment> segments;  // at least one
+
+  int32_t num_tokens() const;  // over all segments
+  int32_t num_rows() const;    // over all segments; may be 0
+};
+
+// A result row that counted. Rows of sequences that ended while in flight are not among them.
+struct AcceptedRow {
+  SequenceId sequence = 0;
+  RowKind kind = RowKind::kSample;
+  int32_t position = 0;  // of `token` in the sequence, prompt included
+  TokenId token = 0;     // chosen, or scored
+  int32_t row = 0;       // index in the results given to Commit
+};
+
+struct StepOutcome {
+  std::vector<AcceptedRow> rows;           // in row order
+  std::vector<FinishedSequence> finished;  // sequences that this step's tokens ended
+};
+
+}  // namespace sluice
