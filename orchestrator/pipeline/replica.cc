@@ -1,0 +1,206 @@
+#include "orchestrator/pipeline/replica.h"
+
+#include <grpcpp/client_context.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "services/common/log.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kProbeTimeout = absl::Seconds(2);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
+
+std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
+  std::vector<ReplicaProcess> processes;
+  processes.push_back({.service = "embedding", .address = topology.embedding});
+  for (int stage = 0; stage < topology.num_stages(); ++stage) {
+    for (int rank = 0; rank < topology.num_ranks(); ++rank) {
+      processes.push_back({.service = "shard",
+                           .address = topology.shards[stage][rank],
+                           .stage = stage,
+                           .rank = rank});
+    }
+  }
+  processes.push_back({.service = "sampler", .address = topology.sampler});
+  for (ReplicaProcess& process : processes) process.detail = "not reached yet";
+  return processes;
+}
+
+// Asks Service's GetInfo at `address` and waits for the answer.
+template <class Service, class Request, class Response>
+absl::Status GetInfo(Dialer& dialer, const std::string& address, Response& response) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  if (!channel.ok()) return channel.status();
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kProbeTimeout));
+  return FromGrpc(Service::NewStub(*channel)->GetInfo(&context, Request(), &response));
+}
+
+}  // namespace
+
+Replica::Replica(ReplicaOptions options, Dialer* dialer, Handler handler)
+    : options_(std::move(options)),
+      dialer_(dialer),
+      handler_(std::move(handler)),
+      processes_(ProcessesOf(options_.topology)) {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+Replica::~Replica() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void Replica::Connect() {
+  absl::MutexLock lock(&mutex_);
+  connecting_ = true;
+}
+
+std::vector<ReplicaProcess> Replica::processes() const {
+  absl::MutexLock lock(&mutex_);
+  return processes_;
+}
+
+bool Replica::WaitForWork(absl::Duration pause) {
+  absl::MutexLock lock(&mutex_);
+  const auto stopping = +[](bool* stopping) { return *stopping; };
+  mutex_.AwaitWithTimeout(absl::Condition(stopping, &stopping_), pause);
+  mutex_.Await(absl::Condition(
+      +[](Replica* replica)
+           ABSL_NO_THREAD_SAFETY_ANALYSIS { return replica->stopping_ || replica->connecting_; },
+      this));
+  return !stopping_;
+}
+
+void Replica::Loop() {
+  absl::Duration pause = absl::ZeroDuration();
+  std::string last_failure;
+  while (WaitForWork(pause)) {
+    const absl::Status status = TryConnect();
+    if (status.ok()) {
+      pause = absl::ZeroDuration();
+      last_failure.clear();
+      continue;
+    }
+    if (status.message() != last_failure) {
+      last_failure = std::string(status.message());
+      Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure}});
+    }
+    pause = pause == absl::ZeroDuration() ? kFirstPause : std::min(pause * 1.6, kLongestPause);
+  }
+}
+
+absl::Status Replica::TryConnect() {
+  KvGeometry geometry;
+  absl::Status status = Probe(geometry);
+  if (!status.ok()) return status;
+  if (geometry_.num_blocks > 0) {
+    if (geometry.block_size != geometry_.block_size || geometry.num_blocks < geometry_.num_blocks) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the shards came back with ", geometry.num_blocks, " blocks of ",
+                       geometry.block_size, " positions; the replica was planned for ",
+                       geometry_.num_blocks, " of ", geometry_.block_size));
+    }
+    geometry = geometry_;
+  }
+  // Larger than any epoch that a former orchestrator gave to these processes.
+  epoch_ = std::max(epoch_ + 1, static_cast<uint64_t>(absl::ToUnixMicros(absl::Now())));
+  const uint64_t epoch = epoch_;
+  absl::StatusOr<std::unique_ptr<Wiring>> wiring = Wiring::Open(
+      options_.topology, *dialer_,
+      {.epoch = epoch,
+       .num_kv_blocks = geometry.num_blocks,
+       .model_fingerprint = options_.model_fingerprint,
+       .rank_transport = options_.rank_transport},
+      {.on_executed =
+           [this, epoch](StepId step, std::vector<RowResult> rows) {
+             handler_.on_executed(epoch, step, std::move(rows));
+           },
+       .on_lost = [this, epoch](const absl::Status& lost) { handler_.on_lost(epoch, lost); }});
+  if (!wiring.ok()) return wiring.status();
+  geometry_ = geometry;
+  {
+    absl::MutexLock lock(&mutex_);
+    connecting_ = false;
+  }
+  handler_.on_ready(epoch, *std::move(wiring), geometry);
+  return absl::OkStatus();
+}
+
+absl::Status Replica::Probe(KvGeometry& geometry) {
+  absl::Status first_failure;
+  const std::vector<ReplicaProcess> processes = this->processes();
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const ReplicaProcess& process = processes[i];
+    absl::Status status;
+    if (process.service == "embedding") {
+      v1::GetEmbeddingInfoResponse info;
+      status = GetInfo<v1::EmbeddingService, v1::GetEmbeddingInfoRequest>(*dialer_, process.address,
+                                                                          info);
+      if (status.ok()) status = CheckFingerprint(process, info.model_fingerprint());
+    } else if (process.service == "sampler") {
+      v1::GetSamplerInfoResponse info;
+      status =
+          GetInfo<v1::SamplerService, v1::GetSamplerInfoRequest>(*dialer_, process.address, info);
+      if (status.ok()) status = CheckFingerprint(process, info.model_fingerprint());
+    } else {
+      status = ProbeShard(process, geometry);
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      processes_[i].ready = status.ok();
+      processes_[i].detail = std::string(status.message());
+    }
+    if (!status.ok() && first_failure.ok()) {
+      first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
+    }
+  }
+  return first_failure;
+}
+
+absl::Status Replica::ProbeShard(const ReplicaProcess& process, KvGeometry& geometry) {
+  v1::GetShardInfoResponse info;
+  absl::Status status =
+      GetInfo<v1::ShardService, v1::GetShardInfoRequest>(*dialer_, process.address, info);
+  if (!status.ok()) return status;
+  status = CheckFingerprint(process, info.model_fingerprint());
+  if (!status.ok()) return status;
+  const Topology& topology = options_.topology;
+  if (info.stage() != process.stage || info.rank() != process.rank ||
+      info.num_stages() != topology.num_stages() || info.num_ranks() != topology.num_ranks()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it is stage ", info.stage(), " of ", info.num_stages(), ", rank ", info.rank(), " of ",
+        info.num_ranks(), "; expected stage ", process.stage, " of ", topology.num_stages(),
+        ", rank ", process.rank, " of ", topology.num_ranks()));
+  }
+  if (geometry.block_size != 0 && geometry.block_size != info.block_size()) {
+    return absl::FailedPreconditionError(absl::StrCat("its blocks hold ", info.block_size(),
+                                                      " positions, those of other shards ",
+                                                      geometry.block_size));
+  }
+  geometry.num_blocks = geometry.block_size == 0
+                            ? info.num_kv_blocks()
+                            : std::min(geometry.num_blocks, info.num_kv_blocks());
+  geometry.block_size = info.block_size();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::CheckFingerprint(const ReplicaProcess& process,
+                                       const std::string& fingerprint) const {
+  if (fingerprint == options_.model_fingerprint) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("it serves another model: fingerprint ",
+                                                    fingerprint, ", expected ",
+                                                    options_.model_fingerprint));
+}
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+// Keeps a replica wired: waits for its processes with growing pauses, checks that they fit
+// together, opens them under a new epoch, and does so again whenever told that the wiring was lost.
+//
+// Thread-safe. Works on a thread of its own; callbacks come from there or from gRPC and must not
+// block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "orchestrator/pipeline/topology.h"
+#include "orchestrator/pipeline/wiring.h"
+#include "services/common/transport.h"
+
+namespace sluice {
+
+struct ReplicaOptions {
+  Topology topology;
+  // Of the model folder that the orchestrator describes to its clients; processes with another one
+  // are not wired.
+  std::string model_fingerprint;
+  RankTransport rank_transport = RankTransport::kSharedMemory;
+};
+
+// What the shards agree on.
+struct KvGeometry {
+  int32_t block_size = 0;
+  int32_t num_blocks = 0;  // the smallest budget of all shards
+};
+
+// One process behind the orchestrator.
+struct ReplicaProcess {
+  std::string service;  // "embedding", "shard", "sampler"
+  std::string address;
+  int stage = 0;
+  int rank = 0;
+  bool ready = false;
+  std::string detail;  // why it is not ready
+};
+
+class Replica {
+ public:
+  struct Handler {
+    // The replica is wired under `epoch`. Its blocks are empty.
+    std::function<void(uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry geometry)>
+        on_ready;
+    std::function<void(uint64_t epoch, StepId step, std::vector<RowResult> rows)> on_executed;
+    // Wiring is lost; Connect() mends it.
+    std::function<void(uint64_t epoch, absl::Status status)> on_lost;
+  };
+
+  Replica(ReplicaOptions options, Dialer* dialer, Handler handler);
+  // Stops trying and waits for the thread. Wirings already handed over live on.
+  ~Replica();
+
+  // Tries until it succeeds: on_ready follows.
+  void Connect();
+
+  std::vector<ReplicaProcess> processes() const;
+  const Topology& topology() const { return options_.topology; }
+
+ private:
+  void Loop();
+  // One attempt. Afterwards processes() says what is missing.
+  absl::Status TryConnect();
+  absl::Status Probe(KvGeometry& geometry);
+  absl::Status ProbeShard(const ReplicaProcess& process, KvGeometry& geometry);
+  absl::Status CheckFingerprint(const ReplicaProcess& process,
+                                const std::string& fingerprint) const;
+  bool WaitForWork(absl::Duration pause);
+
+  const ReplicaOptions options_;
+  Dialer* const dialer_;
+  const Handler handler_;
+
+  // Touched by the thread alone.
+  uint64_t epoch_ = 0;
+  KvGeometry geometry_;  // of the first success; later incarnations must offer as much
+
+  mutable absl::Mutex mutex_;
+  bool connecting_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<ReplicaProcess> processes_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace sluice

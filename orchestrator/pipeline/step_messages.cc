@@ -1,0 +1,91 @@
+#include "orchestrator/pipeline/step_messages.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+void SetTask(const SamplingParameters& parameters, v1::SamplerRow& row) {
+  v1::SamplingParameters& sample = *row.mutable_sample();
+  sample.set_temperature(parameters.temperature);
+  sample.set_top_k(parameters.top_k);
+  sample.set_top_p(parameters.top_p);
+  sample.set_seed(parameters.seed);
+}
+
+void SetTask(const ScoreTarget& target, v1::SamplerRow& row) {
+  row.set_score_token_id(target.token);
+}
+
+}  // namespace
+
+v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step) {
+  v1::EmbeddingRunRequest request;
+  v1::EmbeddingExecute& execute = *request.mutable_execute();
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  for (const Segment& segment : step.segments) {
+    execute.mutable_token_ids()->Add(segment.tokens.begin(), segment.tokens.end());
+    for (size_t i = 0; i < segment.tokens.size(); ++i) {
+      execute.add_positions(segment.first_position + static_cast<int32_t>(i));
+    }
+  }
+  return request;
+}
+
+v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
+  v1::ShardRunRequest request;
+  v1::ShardExecute& execute = *request.mutable_execute();
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  int32_t first_row = 0;
+  for (const Segment& segment : step.segments) {
+    v1::Segment& message = *execute.add_segments();
+    message.set_sequence_id(segment.sequence);
+    message.set_first_position(segment.first_position);
+    message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
+    message.mutable_block_table()->Add(segment.block_table.begin(), segment.block_table.end());
+    for (const Row& row : segment.rows) execute.add_output_rows(first_row + row.offset);
+    first_row += static_cast<int32_t>(segment.tokens.size());
+  }
+  return request;
+}
+
+v1::SamplerRunRequest SamplerMessage(uint64_t epoch, const Step& step,
+                                     absl::Span<const RowRequest> rows) {
+  v1::SamplerRunRequest request;
+  v1::SamplerExecute& execute = *request.mutable_execute();
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  for (const RowRequest& row : rows) {
+    v1::SamplerRow& message = *execute.add_rows();
+    message.set_sequence_id(row.sequence);
+    message.set_sequence_index(row.sequence_index);
+    message.set_position(row.position);
+    message.set_num_logprobs(row.num_logprobs);
+    std::visit([&message](const auto& task) { SetTask(task, message); }, row.task);
+  }
+  return request;
+}
+
+absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed) {
+  std::vector<RowResult> results;
+  results.reserve(executed.rows_size());
+  for (const v1::SampledRow& row : executed.rows()) {
+    if (row.top_token_ids_size() != row.top_logprobs_size()) {
+      return absl::InternalError(absl::StrCat(
+          "the sampler answered step ", executed.step_id(), " with ", row.top_token_ids_size(),
+          " alternatives and ", row.top_logprobs_size(), " log-probabilities"));
+    }
+    RowResult& result = results.emplace_back();
+    result.token = row.token_id();
+    result.logprob = row.logprob();
+    result.error = row.error_message();
+    for (int i = 0; i < row.top_token_ids_size(); ++i) {
+      result.top.push_back({row.top_token_ids(i), row.top_logprobs(i)});
+    }
+  }
+  return results;
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// Where the processes of a replica are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// Addresses as in services/common/transport.h.
+struct Topology {
+  std::string embedding;
+  std::vector<std::vector<std::string>> shards;  // [stage][rank]; every stage has as many ranks
+  std::string sampler;
+
+  int num_stages() const { return static_cast<int>(shards.size()); }
+  int num_ranks() const { return shards.empty() ? 0 : static_cast<int>(shards.front().size()); }
+};
+
+// Reads "host:port,host:port;host:port,host:port": ranks by comma, stages by semicolon.
+// INVALID_ARGUMENT for an empty address or stages of unlike size.
+absl::StatusOr<std::vector<std::vector<std::string>>> ParseShardAddresses(const std::string& text);
+
+}  // namespace sluice

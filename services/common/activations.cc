@@ -1,0 +1,141 @@
+#include "services/common/activations.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+void ActivationsReceiver::Open(uint64_t epoch, Sink sink) {
+  std::shared_ptr<Stream> old;
+  {
+    absl::MutexLock lock(&mutex_);
+    epoch_ = epoch;
+    sink_ = std::move(sink);
+    old = std::move(stream_);
+  }
+  if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
+}
+
+void ActivationsReceiver::Close(uint64_t epoch, const absl::Status& reason) {
+  std::shared_ptr<Stream> old;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (epoch != epoch_) return;
+    sink_ = nullptr;
+    old = std::move(stream_);
+  }
+  if (old != nullptr) old->Close(reason);
+}
+
+grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* ActivationsReceiver::Push(
+    grpc::CallbackServerContext*) {
+  return Stream::Start(
+      {.on_request = [this](Stream& stream,
+                            v1::PushRequest request) { OnRequest(stream, std::move(request)); },
+       .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+}
+
+void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
+  absl::Status status;
+  switch (request.request_case()) {
+    case v1::PushRequest::kOpen:
+      status = Accept(request.open().epoch(), stream);
+      break;
+    case v1::PushRequest::kStep:
+      status = Deliver(std::move(*request.mutable_step()));
+      break;
+    case v1::PushRequest::REQUEST_NOT_SET:
+      status = absl::InvalidArgumentError("PushRequest without open or step");
+      break;
+  }
+  if (!status.ok()) stream.Close(status);
+}
+
+absl::Status ActivationsReceiver::Accept(uint64_t epoch, Stream& stream) {
+  absl::MutexLock lock(&mutex_);
+  if (sink_ == nullptr || epoch != epoch_) {
+    return absl::AbortedError(
+        absl::StrCat("not wired into epoch ", epoch, "; the current epoch is ", epoch_));
+  }
+  stream_ = stream.shared_from_this();
+  v1::PushResponse response;
+  response.mutable_opened()->set_epoch(epoch);
+  stream.Send(std::move(response));
+  return absl::OkStatus();
+}
+
+absl::Status ActivationsReceiver::Deliver(v1::PushStep step) {
+  Sink sink;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (sink_ == nullptr || step.epoch() != epoch_) {
+      return absl::AbortedError(
+          absl::StrCat("step ", step.step_id(), " of epoch ", step.epoch(), ", which is over"));
+    }
+    sink = sink_;
+  }
+  sink(step.step_id(), std::move(*step.mutable_hidden()));
+  return absl::OkStatus();
+}
+
+ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uint64_t epoch,
+                                     std::function<void(absl::Status)> on_lost)
+    : epoch_(epoch),
+      stub_(v1::ActivationsService::NewStub(std::move(channel))),
+      shared_(std::make_shared<Shared>()) {
+  {
+    absl::MutexLock lock(&shared_->mutex);
+    shared_->on_lost = std::move(on_lost);
+  }
+  stream_ = Stream::Start([this](grpc::ClientContext* context,
+                                 Stream* stream) { stub_->async()->Push(context, stream); },
+                          {.on_response =
+                               [shared = shared_](const v1::PushResponse&) {
+                                 absl::MutexLock lock(&shared->mutex);
+                                 shared->opened = absl::OkStatus();
+                               },
+                           .on_done =
+                               [shared = shared_](absl::Status status) {
+                                 if (status.ok())
+                                   status =
+                                       absl::UnavailableError("the next stage ended the stream");
+                                 std::function<void(absl::Status)> on_lost;
+                                 {
+                                   absl::MutexLock lock(&shared->mutex);
+                                   shared->opened = status;
+                                   on_lost = std::exchange(shared->on_lost, nullptr);
+                                 }
+                                 if (on_lost != nullptr) on_lost(status);
+                               }});
+  v1::PushRequest request;
+  request.mutable_open()->set_epoch(epoch_);
+  stream_->Send(std::move(request));
+}
+
+ActivationsSender::~ActivationsSender() {
+  {
+    absl::MutexLock lock(&shared_->mutex);
+    shared_->on_lost = nullptr;
+  }
+  stream_->Cancel();
+}
+
+absl::Status ActivationsSender::WaitUntilOpen(absl::Time deadline) {
+  absl::MutexLock lock(&shared_->mutex);
+  const auto decided = +[](std::optional<absl::Status>* opened) { return opened->has_value(); };
+  if (!shared_->mutex.AwaitWithDeadline(absl::Condition(decided, &shared_->opened), deadline)) {
+    return absl::DeadlineExceededError("the next stage did not accept the epoch in time");
+  }
+  return *shared_->opened;
+}
+
+void ActivationsSender::Send(uint64_t step_id, v1::Tensor hidden) {
+  v1::PushRequest request;
+  request.mutable_step()->set_epoch(epoch_);
+  request.mutable_step()->set_step_id(step_id);
+  *request.mutable_step()->mutable_hidden() = std::move(hidden);
+  stream_->Send(std::move(request));
+}
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+#include "services/common/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+namespace {
+
+std::atomic<LogLevel> minimum_level{LogLevel::kInfo};
+
+absl::string_view Letter(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return "I";
+    case LogLevel::kWarning:
+      return "W";
+    case LogLevel::kError:
+      return "E";
+  }
+  return "?";
+}
+
+std::string Quoted(absl::string_view value) {
+  const bool plain = !value.empty() && value.find_first_of(" \"\n\t=") == absl::string_view::npos;
+  return plain ? std::string(value) : absl::StrCat("\"", absl::CEscape(value), "\"");
+}
+
+}  // namespace
+
+void SetMinimumLogLevel(LogLevel level) { minimum_level = level; }
+
+void Log(LogLevel level, absl::string_view service, absl::string_view event,
+         std::initializer_list<LogField> fields) {
+  if (level < minimum_level) return;
+  std::string line =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ",
+                   Letter(level), " ", service, " ", event);
+  for (const LogField& field : fields) {
+    absl::StrAppend(&line, " ", field.key, "=", Quoted(field.value));
+  }
+  line += '\n';
+  // One write per line, so that lines of several processes on one terminal do not mix.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace sluice

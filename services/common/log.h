@@ -1,0 +1,32 @@
+// Logs: one line per state transition on stderr, `time level service event key=value ...`; none per
+// token. Thread-safe.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+enum class LogLevel { kInfo, kWarning, kError };
+
+// One key=value pair; values with spaces or quotes are written quoted.
+struct LogField {
+  LogField(absl::string_view key,
+           const absl::AlphaNum& value)  // NOLINT(google-explicit-constructor)
+      : key(key), value(value.Piece()) {}
+  absl::string_view key;
+  std::string value;
+};
+
+// `event` is a short noun phrase with dashes, such as "replica-lost".
+void Log(LogLevel level, absl::string_view service, absl::string_view event,
+         std::initializer_list<LogField> fields = {});
+
+// Lines below `level` are dropped. Default: kInfo.
+void SetMinimumLogLevel(LogLevel level);
+
+}  // namespace sluice

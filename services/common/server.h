@@ -1,0 +1,53 @@
+// A gRPC server as every process of Sluice runs it: its services, grpc.health.v1 and reflection.
+#pragma once
+
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/common/transport.h"
+
+namespace sluice {
+
+struct ServerOptions {
+  // "127.0.0.1:0" picks a free port. "inproc:NAME" listens nowhere and is reached through a Dialer.
+  std::string address;
+  TlsFiles tls;
+  // Borrowed; must outlive the server.
+  std::vector<grpc::Service*> services;
+  // Largest message accepted, in bytes; -1: no limit, for the streams between stages.
+  int max_receive_bytes = -1;
+};
+
+// Thread-safe.
+class Server {
+ public:
+  // UNAVAILABLE where the address is in use or can't be bound; credential errors of
+  // ServerCredentialsFor.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
+  // Shuts down.
+  ~Server();
+
+  // Where clients reach it: the address asked for, with the port that was bound.
+  const std::string& address() const { return address_; }
+  grpc::Server* grpc_server() { return server_.get(); }
+
+  // What grpc.health.v1 answers, for the process ("") as a whole. A new server answers NOT_SERVING.
+  void SetServing(bool serving);
+
+  // Ends open calls after `grace`. May be called more than once.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  Server(std::string address, std::unique_ptr<grpc::Server> server);
+
+  const std::string address_;
+  const std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace sluice
