@@ -32,7 +32,7 @@ struct RowRequest {
   int32_t num_logprobs = 0;
 };
 
-struct TokenLogprob {
+struct RankedToken {
   TokenId token = 0;
   float logprob = 0;
 };
@@ -40,7 +40,7 @@ struct TokenLogprob {
 struct RowResult {
   TokenId token = 0;
   float logprob = 0;
-  std::vector<TokenLogprob> top;  // falling
+  std::vector<RankedToken> top;  // falling
   // Why this row has no token (its logits were not finite), else empty.
   std::string error;
 };

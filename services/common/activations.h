@@ -62,6 +62,9 @@ class ActivationsSender {
 
   void Send(uint64_t step_id, v1::Tensor hidden);
 
+  // Ends the stream; WaitUntilOpen() and on_lost tell.
+  void Cancel() { stream_->Cancel(); }
+
  private:
   using Stream = ClientStream<v1::PushRequest, v1::PushResponse>;
 

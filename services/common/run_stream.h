@@ -1,0 +1,51 @@
+// The orchestrator's control stream, as every stage serves it: Open makes a session, Execute feeds
+// it, the end of the stream closes it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/common/server_stream.h"
+
+namespace sluice {
+
+// Serves `oneof request {open, execute, release}` of Request. `open` makes the session of a stream
+// or says why not; `Session` has AddPlan(execute) and Close(status).
+template <class Session, class Request, class Response, class Open>
+ServerStream<Request, Response>* ServeRunStream(Open open) {
+  using Stream = ServerStream<Request, Response>;
+  auto session = std::make_shared<std::shared_ptr<Session>>();  // touched by the stream's requests,
+                                                                // one at a time
+  return Stream::Start(
+      {.on_request =
+           [session, open = std::move(open)](Stream& stream, Request request) {
+             if (request.has_open()) {
+               if (*session != nullptr) {
+                 return stream.Close(absl::FailedPreconditionError("this stream is open already"));
+               }
+               absl::StatusOr<std::shared_ptr<Session>> opened = open(request.open(), stream);
+               if (!opened.ok()) return stream.Close(opened.status());
+               *session = *std::move(opened);
+             } else if (request.has_execute()) {
+               if (*session == nullptr) {
+                 return stream.Close(absl::FailedPreconditionError("Execute before Open"));
+               }
+               (*session)->AddPlan(std::move(*request.mutable_execute()));
+             } else if (!request.has_release()) {
+               stream.Close(
+                   absl::InvalidArgumentError("a request without open, execute or release"));
+             }
+           },
+       .on_requests_end =
+           [session](Stream& stream) {
+             const absl::Status reason = absl::CancelledError("the orchestrator ended the stream");
+             if (*session != nullptr) (*session)->Close(reason);
+             stream.Close(reason);
+             session->reset();
+           }});
+}
+
+}  // namespace sluice

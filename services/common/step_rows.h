@@ -1,0 +1,45 @@
+// The hidden rows of the step in hand, [T, H], in memory of a backend, and their way from and to
+// the wire. Driven by one thread, as its backend is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "sluice/v1/tensor.pb.h"
+
+namespace sluice {
+
+class StepRows {
+ public:
+  // `backend` must outlive the rows.
+  StepRows(Backend& backend, int64_t hidden_size) : backend_(backend), cols_(hidden_size) {}
+
+  // Makes room for `rows` rows, whose contents are undefined. Allocates only where a step is larger
+  // than every one before. RESOURCE_EXHAUSTED where the backend lacks memory.
+  absl::Status Resize(int64_t rows);
+
+  // The rows of `tensor`, which must be [T, H] in the backend's activation type: INVALID_ARGUMENT
+  // otherwise.
+  absl::Status Load(const v1::Tensor& tensor);
+
+  // All rows, or those at `indices` in that order, each in [0, T).
+  absl::StatusOr<v1::Tensor> Store() const;
+  absl::StatusOr<v1::Tensor> Store(absl::Span<const int32_t> indices) const;
+
+  MatrixView view() const;
+  int64_t rows() const { return rows_; }
+
+ private:
+  absl::Span<std::byte> HostRow(v1::Tensor& tensor, int64_t row) const;
+
+  Backend& backend_;
+  const int64_t cols_;
+  int64_t rows_ = 0;
+  std::unique_ptr<Buffer> buffer_;
+};
+
+}  // namespace sluice

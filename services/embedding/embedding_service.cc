@@ -1,0 +1,54 @@
+#include "services/embedding/embedding_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/log.h"
+#include "services/common/run_stream.h"
+
+namespace sluice {
+
+EmbeddingService::EmbeddingService(Model model, EmbeddingTable* table, Backend* backend,
+                                   Dialer* dialer)
+    : model_(std::move(model)), table_(table), backend_(backend), dialer_(dialer) {}
+
+grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(
+    grpc::CallbackServerContext*) {
+  return ServeRunStream<EmbeddingSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
+      [this](const v1::EmbeddingOpen& open, Stream& stream) { return Open(open, stream); });
+}
+
+absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
+    const v1::EmbeddingOpen& open, Stream& stream) {
+  if (open.model_fingerprint() != model_.fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
+                                                      ", expected ", open.model_fingerprint()));
+  }
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
+  if (!next_stage.ok()) return next_stage.status();
+  auto session =
+      std::make_shared<EmbeddingSession>(open.epoch(), *next_stage, stream.shared_from_this(),
+                                         *table_, *backend_, [this] { ++num_steps_; });
+  const absl::Status status = worker_.Switch(open.epoch(), session);
+  if (!status.ok()) return status;
+  Log(LogLevel::kInfo, "embedding", "epoch-opened",
+      {{"epoch", open.epoch()}, {"next_stage", open.next_stage()}});
+  return session;
+}
+
+grpc::ServerUnaryReactor* EmbeddingService::GetInfo(grpc::CallbackServerContext* context,
+                                                    const v1::GetEmbeddingInfoRequest*,
+                                                    v1::GetEmbeddingInfoResponse* response) {
+  response->set_model_name(model_.name);
+  response->set_model_fingerprint(model_.fingerprint);
+  response->set_vocabulary_size(static_cast<int32_t>(table_->vocab_size()));
+  response->set_hidden_size(static_cast<int32_t>(table_->hidden_size()));
+  response->set_epoch(worker_.epoch());
+  response->set_num_steps(num_steps_);
+  response->set_weight_bytes(table_->weight_bytes());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace sluice

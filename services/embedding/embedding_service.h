@@ -1,0 +1,48 @@
+// The gRPC face of the embedding: decodes, hands to a session, encodes. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+#include "services/common/stage_worker.h"
+#include "services/common/transport.h"
+#include "services/embedding/embedding_session.h"
+#include "services/embedding/embedding_table.h"
+#include "sluice/v1/embedding.grpc.pb.h"
+
+namespace sluice {
+
+class EmbeddingService final : public v1::EmbeddingService::CallbackService {
+ public:
+  struct Model {
+    std::string name;
+    std::string fingerprint;
+  };
+
+  // Borrows everything but the model's description.
+  EmbeddingService(Model model, EmbeddingTable* table, Backend* backend, Dialer* dialer);
+
+  grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::GetEmbeddingInfoRequest* request,
+                                    v1::GetEmbeddingInfoResponse* response) override;
+
+ private:
+  using Stream = EmbeddingSession::Stream;
+
+  absl::StatusOr<std::shared_ptr<EmbeddingSession>> Open(const v1::EmbeddingOpen& open,
+                                                         Stream& stream);
+
+  const Model model_;
+  EmbeddingTable* const table_;
+  Backend* const backend_;
+  Dialer* const dialer_;
+  std::atomic<uint64_t> num_steps_ = 0;
+  StageWorker worker_;  // last: its thread uses what is above
+};
+
+}  // namespace sluice

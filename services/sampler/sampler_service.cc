@@ -1,0 +1,52 @@
+#include "services/sampler/sampler_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/common/log.h"
+#include "services/common/run_stream.h"
+
+namespace sluice {
+
+SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend)
+    : model_(std::move(model)), sampler_(sampler), backend_(backend) {}
+
+grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
+    grpc::CallbackServerContext*) {
+  return ServeRunStream<SamplerSession, v1::SamplerRunRequest, v1::SamplerRunResponse>(
+      [this](const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
+        return Open(open, stream);
+      });
+}
+
+absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
+    const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
+  if (open.model_fingerprint() != model_.fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
+                                                      ", expected ", open.model_fingerprint()));
+  }
+  auto session =
+      std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(), *sampler_,
+                                       *backend_, receiver_, [this] { ++num_steps_; });
+  const absl::Status status = worker_.Switch(open.epoch(), session);
+  if (!status.ok()) return status;
+  Log(LogLevel::kInfo, "sampler", "epoch-opened", {{"epoch", open.epoch()}});
+  return session;
+}
+
+grpc::ServerUnaryReactor* SamplerService::GetInfo(grpc::CallbackServerContext* context,
+                                                  const v1::GetSamplerInfoRequest*,
+                                                  v1::GetSamplerInfoResponse* response) {
+  response->set_model_name(model_.name);
+  response->set_model_fingerprint(model_.fingerprint);
+  response->set_vocabulary_size(static_cast<int32_t>(sampler_->vocab_size()));
+  response->set_hidden_size(static_cast<int32_t>(sampler_->hidden_size()));
+  response->set_epoch(worker_.epoch());
+  response->set_num_steps(num_steps_);
+  response->set_weight_bytes(sampler_->weight_bytes());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+// The gRPC face of the sampler: decodes, hands to a session, encodes. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "services/common/activations.h"
+#include "services/common/stage_worker.h"
+#include "services/sampler/sampler.h"
+#include "services/sampler/sampler_session.h"
+#include "sluice/v1/sampler.grpc.pb.h"
+
+namespace sluice {
+
+class SamplerService final : public v1::SamplerService::CallbackService {
+ public:
+  struct Model {
+    std::string name;
+    std::string fingerprint;
+  };
+
+  // Borrows everything but the model's description.
+  SamplerService(Model model, Sampler* sampler, Backend* backend);
+
+  // Served beside this one: where the last shard stage sends its rows.
+  grpc::Service* activations() { return &receiver_; }
+
+  grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* Run(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::GetSamplerInfoRequest* request,
+                                    v1::GetSamplerInfoResponse* response) override;
+
+ private:
+  absl::StatusOr<std::shared_ptr<SamplerSession>> Open(const v1::SamplerOpen& open,
+                                                       SamplerSession::Stream& stream);
+
+  const Model model_;
+  Sampler* const sampler_;
+  Backend* const backend_;
+  ActivationsReceiver receiver_;
+  std::atomic<uint64_t> num_steps_ = 0;
+  StageWorker worker_;  // last: its thread uses what is above
+};
+
+}  // namespace sluice

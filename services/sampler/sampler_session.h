@@ -1,0 +1,48 @@
+// The sampler in one epoch: joins plans and rows, answers each plan with tokens.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "services/common/activations.h"
+#include "services/common/server_stream.h"
+#include "services/common/stage_worker.h"
+#include "services/common/step_joiner.h"
+#include "services/common/step_rows.h"
+#include "services/sampler/sampler.h"
+#include "sluice/v1/sampler.pb.h"
+
+namespace sluice {
+
+class SamplerSession final : public StageSession {
+ public:
+  using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+
+  // Borrows sampler, backend and receiver. `on_step` is called after every step.
+  SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
+                 ActivationsReceiver& receiver, std::function<void()> on_step);
+
+  void AddPlan(v1::SamplerExecute plan) { steps_->AddPlan(std::move(plan)); }
+
+  void Run() override;
+  void Close(const absl::Status& reason) override;
+
+ private:
+  using Joiner = StepJoiner<v1::SamplerExecute>;
+
+  absl::Status Serve();
+  absl::Status Execute(const v1::SamplerExecute& plan, const v1::Tensor& hidden);
+
+  const uint64_t epoch_;
+  const std::shared_ptr<Stream> stream_;
+  Sampler& sampler_;
+  ActivationsReceiver& receiver_;
+  const std::function<void()> on_step_;
+  StepRows rows_;
+  const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
+};
+
+}  // namespace sluice

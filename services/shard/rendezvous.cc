@@ -1,0 +1,92 @@
+#include "services/shard/rendezvous.h"
+
+#include <grpcpp/client_context.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kSetTimeout = absl::Seconds(5);
+
+}  // namespace
+
+void RendezvousTable::KeepOnly(const std::string& group) {
+  const auto is_old = [&group](const auto& entry) { return !absl::StartsWith(entry.first, group); };
+  std::vector<Waiter> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::erase_if(values_, is_old);
+    for (const auto& entry : waiters_) {
+      if (is_old(entry)) dropped.insert(dropped.end(), entry.second.begin(), entry.second.end());
+    }
+    std::erase_if(waiters_, is_old);
+  }
+  for (const Waiter& waiter : dropped) {
+    waiter.call->Finish(ToGrpc(absl::AbortedError("a newer epoch has begun")));
+  }
+}
+
+void RendezvousTable::Put(const std::string& key, const std::string& value,
+                          grpc::ServerUnaryReactor* call) {
+  std::vector<Waiter> waiters;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!values_.emplace(key, value).second) {
+      call->Finish(ToGrpc(absl::AlreadyExistsError(absl::StrCat("key ", key, " is set"))));
+      return;
+    }
+    if (auto waiting = waiters_.extract(key)) waiters = std::move(waiting.mapped());
+  }
+  for (const Waiter& waiter : waiters) {
+    waiter.response->set_value(value);
+    waiter.call->Finish(grpc::Status::OK);
+  }
+  call->Finish(grpc::Status::OK);
+}
+
+void RendezvousTable::Get(const std::string& key, v1::GetRendezvousResponse* response,
+                          grpc::ServerUnaryReactor* call) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto value = values_.find(key);
+    if (value == values_.end()) {
+      waiters_[key].push_back({response, call});
+      return;
+    }
+    response->set_value(value->second);
+  }
+  call->Finish(grpc::Status::OK);
+}
+
+RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel)
+    : stub_(v1::ShardService::NewStub(channel)) {}
+
+absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kSetTimeout));
+  v1::PutRendezvousRequest request;
+  request.set_key(key);
+  request.set_value(std::move(bytes));
+  v1::PutRendezvousResponse response;
+  return FromGrpc(stub_->PutRendezvous(&context, request, &response));
+}
+
+absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key,
+                                                       absl::Time deadline) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  v1::GetRendezvousRequest request;
+  request.set_key(key);
+  v1::GetRendezvousResponse response;
+  const absl::Status status = FromGrpc(stub_->GetRendezvous(&context, request, &response));
+  if (!status.ok()) return Annotate(status, absl::StrCat("rendezvous key ", key));
+  return std::move(*response.mutable_value());
+}
+
+}  // namespace sluice

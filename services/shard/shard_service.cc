@@ -1,0 +1,142 @@
+#include "services/shard/shard_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/communicator/gloo_communicator.h"
+#include "kernels/communicator/local_communicator.h"
+#include "kernels/communicator/shm_communicator.h"
+#include "services/common/log.h"
+#include "services/common/run_stream.h"
+
+namespace sluice {
+
+ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend,
+                           Dialer* dialer)
+    : options_(std::move(options)), model_(model), backend_(backend), dialer_(dialer) {}
+
+grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService::Run(
+    grpc::CallbackServerContext*) {
+  return ServeRunStream<ShardSession, v1::ShardRunRequest, v1::ShardRunResponse>(
+      [this](const v1::ShardOpen& open, ShardSession::Stream& stream) {
+        return Open(open, stream);
+      });
+}
+
+absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
+  if (open.model_fingerprint() != options_.model_fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model fingerprint ", options_.model_fingerprint, ", expected ", open.model_fingerprint()));
+  }
+  if (open.num_kv_blocks() < 1 || open.num_kv_blocks() > model_->num_kv_blocks()) {
+    return absl::FailedPreconditionError(absl::StrCat(open.num_kv_blocks(),
+                                                      " KV blocks; this shard has room for 1 to ",
+                                                      model_->num_kv_blocks()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
+  const ShardPlacement& placement = options_.plan.placement;
+  const std::string name = open.communicator_name();
+  const int rank = placement.rank;
+  const int size = placement.num_ranks;
+  if (size == 1) return [](absl::Time) { return MakeLocalCommunicator(); };
+  if (open.communicator() == v1::COMMUNICATOR_KIND_SHM) {
+    return [name, rank, size](absl::Time deadline) {
+      return JoinShm({.name = name, .rank = rank, .size = size}, deadline);
+    };
+  }
+  if (open.communicator() == v1::COMMUNICATOR_KIND_GLOO) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+        dialer_->Dial(open.rendezvous_address());
+    if (!channel.ok()) return channel.status();
+    if (rank == 0) rendezvous_.KeepOnly(name);
+    return [this, name, rank, size, channel = *channel](absl::Time deadline) {
+      RemoteRendezvousStore store(channel);
+      return JoinGloo({.group = name,
+                       .rank = rank,
+                       .size = size,
+                       .bind_address = options_.communicator_address,
+                       .interface = options_.communicator_interface,
+                       .trusted_network = options_.trusted_network},
+                      store, deadline);
+    };
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("communicator ", v1::CommunicatorKind_Name(open.communicator()),
+                   "; this shard has COMMUNICATOR_KIND_SHM and COMMUNICATOR_KIND_GLOO"));
+}
+
+absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::ShardOpen& open,
+                                                                 ShardSession::Stream& stream) {
+  absl::Status status = CheckOpen(open);
+  if (!status.ok()) return status;
+  absl::StatusOr<JoinRanks> join = JoinerFor(open);
+  if (!join.ok()) return join.status();
+  const ShardPlacement& placement = options_.plan.placement;
+  const ShardParts parts = {.model = *model_,
+                            .backend = *backend_,
+                            .receiver = receiver_,
+                            .hidden_size = options_.hidden_size,
+                            .step_timeout = options_.step_timeout,
+                            .is_last_stage = placement.stage == placement.num_stages - 1,
+                            .on_step = [this] { ++num_steps_; }};
+  std::shared_ptr<ShardSession> session;
+  if (placement.rank == 0) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
+    if (!next_stage.ok()) return next_stage.status();
+    session = std::make_shared<LeadSession>(open.epoch(), parts, *std::move(join),
+                                            stream.shared_from_this(), *std::move(next_stage));
+  } else {
+    session = std::make_shared<FollowSession>(open.epoch(), parts, *std::move(join),
+                                              stream.shared_from_this());
+  }
+  status = worker_.Switch(open.epoch(), session);
+  if (!status.ok()) return status;
+  Log(LogLevel::kInfo, "shard", "epoch-opened",
+      {{"epoch", open.epoch()}, {"stage", placement.stage}, {"rank", placement.rank}});
+  return session;
+}
+
+grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* context,
+                                                const v1::GetShardInfoRequest*,
+                                                v1::GetShardInfoResponse* response) {
+  const ShardPlan& plan = options_.plan;
+  response->set_model_name(options_.model_name);
+  response->set_model_fingerprint(options_.model_fingerprint);
+  response->set_stage(plan.placement.stage);
+  response->set_num_stages(plan.placement.num_stages);
+  response->set_rank(plan.placement.rank);
+  response->set_num_ranks(plan.placement.num_ranks);
+  response->set_first_layer(static_cast<int32_t>(plan.layers.begin));
+  response->set_num_layers(static_cast<int32_t>(plan.layers.size()));
+  response->set_block_size(model_->block_size());
+  response->set_num_kv_blocks(model_->num_kv_blocks());
+  response->set_epoch(worker_.epoch());
+  response->set_num_steps(num_steps_);
+  response->set_weight_bytes(model_->weight_bytes());
+  response->set_kv_bytes(model_->kv_bytes());
+  response->set_backend(std::string(backend_->name()));
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ShardService::PutRendezvous(grpc::CallbackServerContext* context,
+                                                      const v1::PutRendezvousRequest* request,
+                                                      v1::PutRendezvousResponse*) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  rendezvous_.Put(request->key(), request->value(), reactor);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ShardService::GetRendezvous(grpc::CallbackServerContext* context,
+                                                      const v1::GetRendezvousRequest* request,
+                                                      v1::GetRendezvousResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  rendezvous_.Get(request->key(), response, reactor);
+  return reactor;
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// The gRPC face of a shard: decodes, hands to a session, encodes. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "services/common/activations.h"
+#include "services/common/stage_worker.h"
+#include "services/common/transport.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+#include "services/shard/rendezvous.h"
+#include "services/shard/shard_model.h"
+#include "services/shard/shard_session.h"
+#include "sluice/v1/shard.grpc.pb.h"
+
+namespace sluice {
+
+struct ShardServiceOptions {
+  std::string model_name;
+  std::string model_fingerprint;
+  ShardPlan plan;
+  int hidden_size = 0;
+  absl::Duration step_timeout = absl::Seconds(30);
+  // Where this rank's communicator listens for ranks on other hosts (Gloo): an address, or an
+  // interface that takes its place where set. Their traffic is not encrypted, so that anything but
+  // loopback needs `trusted_network`.
+  std::string communicator_address = "127.0.0.1";
+  std::string communicator_interface;
+  bool trusted_network = false;
+};
+
+class ShardService final : public v1::ShardService::CallbackService {
+ public:
+  // Borrows all but the options.
+  ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend, Dialer* dialer);
+
+  // Served beside this one: where the stage before sends its rows.
+  grpc::Service* activations() { return &receiver_; }
+
+  grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* Run(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::GetShardInfoRequest* request,
+                                    v1::GetShardInfoResponse* response) override;
+  grpc::ServerUnaryReactor* PutRendezvous(grpc::CallbackServerContext* context,
+                                          const v1::PutRendezvousRequest* request,
+                                          v1::PutRendezvousResponse* response) override;
+  grpc::ServerUnaryReactor* GetRendezvous(grpc::CallbackServerContext* context,
+                                          const v1::GetRendezvousRequest* request,
+                                          v1::GetRendezvousResponse* response) override;
+
+ private:
+  absl::StatusOr<std::shared_ptr<ShardSession>> Open(const v1::ShardOpen& open,
+                                                     ShardSession::Stream& stream);
+  absl::Status CheckOpen(const v1::ShardOpen& open) const;
+  absl::StatusOr<JoinRanks> JoinerFor(const v1::ShardOpen& open);
+
+  const ShardServiceOptions options_;
+  ShardModel* const model_;
+  Backend* const backend_;
+  Dialer* const dialer_;
+  RendezvousTable rendezvous_;
+  ActivationsReceiver receiver_;
+  std::atomic<uint64_t> num_steps_ = 0;
+  StageWorker worker_;  // last: its thread uses what is above
+};
+
+}  // namespace sluice

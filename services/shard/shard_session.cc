@@ -1,0 +1,135 @@
+#include "services/shard/shard_session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "services/common/status.h"
+#include "services/shard/step_broadcast.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kJoinTimeout = absl::Seconds(5);
+constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
+
+}  // namespace
+
+ShardSession::ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+                           std::shared_ptr<Stream> stream)
+    : epoch_(epoch),
+      parts_(parts),
+      join_(std::move(join)),
+      stream_(std::move(stream)),
+      rows_(parts.backend, parts.hidden_size) {}
+
+void ShardSession::Run() {
+  const absl::Status status = JoinAndServe();
+  Close(status.ok() ? absl::CancelledError("the session is over") : status);
+}
+
+void ShardSession::Close(const absl::Status& reason) {
+  stream_->Close(reason);
+  absl::MutexLock lock(&mutex_);
+  if (!closed_.ok()) return;
+  closed_ = reason;
+  if (communicator_ != nullptr) communicator_->Abort(reason);
+}
+
+absl::Status ShardSession::JoinAndServe() {
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator = join_(absl::Now() + kJoinTimeout);
+  if (!communicator.ok()) return Annotate(communicator.status(), "joining the ranks of the stage");
+  Communicator* joined = communicator->get();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!closed_.ok()) return closed_;
+    communicator_ = *std::move(communicator);
+  }
+  return Serve(*joined);
+}
+
+void ShardSession::SendOpened() {
+  v1::ShardRunResponse response;
+  response.mutable_opened()->set_epoch(epoch_);
+  stream_->Send(std::move(response));
+}
+
+absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardExecute& plan) {
+  segments_.clear();
+  for (const v1::Segment& segment : plan.segments()) {
+    segments_.push_back({.first_position = segment.first_position(),
+                         .num_positions = segment.num_positions(),
+                         .block_table = segment.block_table()});
+  }
+  const absl::Status status = parts_.model.Forward(segments_, &communicator, rows_.view());
+  if (status.ok()) parts_.on_step();
+  return status;
+}
+
+LeadSession::LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+                         std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage)
+    : ShardSession(epoch, parts, std::move(join), std::move(stream)),
+      sender_(std::move(next_stage), epoch,
+              [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); }) {}
+
+void LeadSession::Close(const absl::Status& reason) {
+  Stop(reason);
+  sender_.Cancel();
+}
+
+void LeadSession::Stop(const absl::Status& reason) {
+  ShardSession::Close(reason);
+  steps_->Close();
+  parts().receiver.Close(epoch(), reason);
+}
+
+absl::Status LeadSession::Serve(Communicator& communicator) {
+  absl::Status status = sender_.WaitUntilOpen(absl::Now() + kOpenTimeout);
+  if (!status.ok()) return Annotate(status, "next stage");
+  parts().receiver.Open(epoch(), [steps = steps_](uint64_t step_id, v1::Tensor hidden) {
+    steps->AddHidden(step_id, std::move(hidden));
+  });
+  SendOpened();
+  while (status.ok()) {
+    std::optional<Joiner::Step> step = steps_->Next();
+    if (!step.has_value()) break;
+    status = Annotate(Execute(communicator, step->plan, std::move(step->hidden)),
+                      absl::StrCat("step ", step->plan.step_id()));
+  }
+  return status;
+}
+
+absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExecute& plan,
+                                  v1::Tensor hidden) {
+  absl::Status status = rows().Load(hidden);
+  if (!status.ok()) return status;
+  if (communicator.size() > 1) {
+    status = SendStep(communicator, plan, hidden, absl::Now() + parts().step_timeout);
+    if (!status.ok()) return status;
+  }
+  status = Forward(communicator, plan);
+  if (!status.ok()) return status;
+  absl::StatusOr<v1::Tensor> result =
+      parts().is_last_stage ? rows().Store(plan.output_rows()) : rows().Store();
+  if (!result.ok()) return result.status();
+  sender_.Send(plan.step_id(), *std::move(result));
+  return absl::OkStatus();
+}
+
+void FollowSession::AddPlan(v1::ShardExecute) {
+  Close(absl::FailedPreconditionError("plans go to rank 0 of a stage alone"));
+}
+
+absl::Status FollowSession::Serve(Communicator& communicator) {
+  SendOpened();
+  while (true) {
+    v1::ShardExecute plan;
+    v1::Tensor hidden;
+    absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, hidden);
+    if (status.ok()) status = rows().Load(hidden);
+    if (status.ok()) status = Forward(communicator, plan);
+    if (!status.ok()) return status;
+  }
+}
+
+}  // namespace sluice

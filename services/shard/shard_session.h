@@ -1,0 +1,113 @@
+// A shard in one epoch. Rank 0 of a stage leads: it joins plans and rows, hands each step to the
+// other ranks, and sends the result to the next stage. The other ranks follow.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "kernels/communicator/communicator.h"
+#include "services/common/activations.h"
+#include "services/common/server_stream.h"
+#include "services/common/stage_worker.h"
+#include "services/common/step_joiner.h"
+#include "services/common/step_rows.h"
+#include "services/shard/shard_model.h"
+#include "sluice/v1/shard.pb.h"
+
+namespace sluice {
+
+// Meets the other ranks of the stage: blocks until all have joined or the deadline has passed.
+using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(absl::Time deadline)>;
+
+// What the sessions of a shard work with; borrowed.
+struct ShardParts {
+  ShardModel& model;
+  Backend& backend;
+  ActivationsReceiver& receiver;
+  int64_t hidden_size;
+  absl::Duration step_timeout;
+  bool is_last_stage;
+  std::function<void()> on_step;
+};
+
+class ShardSession : public StageSession {
+ public:
+  using Stream = ServerStream<v1::ShardRunRequest, v1::ShardRunResponse>;
+
+  ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+               std::shared_ptr<Stream> stream);
+
+  virtual void AddPlan(v1::ShardExecute plan) = 0;
+
+  void Run() final;
+  void Close(const absl::Status& reason) override;
+
+ protected:
+  // Serves steps until one fails, or until closed.
+  virtual absl::Status Serve(Communicator& communicator) = 0;
+
+  // Runs this rank's layers over the step in rows().
+  absl::Status Forward(Communicator& communicator, const v1::ShardExecute& plan);
+  void SendOpened();
+
+  uint64_t epoch() const { return epoch_; }
+  const ShardParts& parts() const { return parts_; }
+  StepRows& rows() { return rows_; }
+
+ private:
+  absl::Status JoinAndServe();
+
+  const uint64_t epoch_;
+  const ShardParts parts_;
+  const JoinRanks join_;
+  const std::shared_ptr<Stream> stream_;
+  StepRows rows_;
+  std::vector<ShardSegment> segments_;
+
+  absl::Mutex mutex_;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Communicator> communicator_
+      ABSL_GUARDED_BY(mutex_);  // set once; its methods need no lock
+};
+
+// Rank 0.
+class LeadSession final : public ShardSession {
+ public:
+  LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+              std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage);
+
+  void AddPlan(v1::ShardExecute plan) override { steps_->AddPlan(std::move(plan)); }
+  void Close(const absl::Status& reason) override;
+
+ private:
+  // Close(), but for the sender, which may be the one that calls.
+  void Stop(const absl::Status& reason);
+  absl::Status Serve(Communicator& communicator) override;
+  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor hidden);
+
+  using Joiner = StepJoiner<v1::ShardExecute>;
+  const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
+  ActivationsSender sender_;  // last: it may call Stop() at once
+};
+
+// The other ranks.
+class FollowSession final : public ShardSession {
+ public:
+  using ShardSession::ShardSession;
+
+  void AddPlan(v1::ShardExecute plan) override;
+
+ private:
+  absl::Status Serve(Communicator& communicator) override;
+};
+
+}  // namespace sluice

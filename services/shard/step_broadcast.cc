@@ -1,0 +1,62 @@
+#include "services/shard/step_broadcast.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+
+namespace sluice {
+namespace {
+
+// Sent first, because every rank must know a broadcast's size: bytes of the plan, of the tensor
+// without its data, and of that data.
+using Header = std::array<uint64_t, 3>;
+
+absl::Span<std::byte> Bytes(std::string& text) {
+  return absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size());
+}
+
+absl::Span<std::byte> Bytes(Header& header) {
+  return absl::MakeSpan(reinterpret_cast<std::byte*>(header.data()), sizeof(Header));
+}
+
+}  // namespace
+
+absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor& hidden,
+                      absl::Time deadline) {
+  v1::Tensor description;
+  description.set_dtype(hidden.dtype());
+  *description.mutable_shape() = hidden.shape();
+  std::string plan_bytes = plan.SerializeAsString();
+  std::string description_bytes = description.SerializeAsString();
+  Header header = {plan_bytes.size(), description_bytes.size(), hidden.data().size()};
+  absl::Status status = communicator.Broadcast(Bytes(header), 0, deadline);
+  for (std::string* part : {&plan_bytes, &description_bytes, hidden.mutable_data()}) {
+    if (status.ok()) status = communicator.Broadcast(Bytes(*part), 0, deadline);
+  }
+  return status;
+}
+
+absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
+                         v1::Tensor& hidden) {
+  Header header = {};
+  absl::Status status = communicator.Broadcast(Bytes(header), 0, absl::InfiniteFuture());
+  if (!status.ok()) return status;
+  const absl::Time deadline = absl::Now() + timeout;
+  std::array<std::string, 3> parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].resize(header[i]);
+    status = communicator.Broadcast(Bytes(parts[i]), 0, deadline);
+    if (!status.ok()) return status;
+  }
+  if (!plan.ParseFromString(parts[0]) || !hidden.ParseFromString(parts[1])) {
+    return absl::InternalError("rank 0 sent a step that can't be read");
+  }
+  *hidden.mutable_data() = std::move(parts[2]);
+  return absl::OkStatus();
+}
+
+}  // namespace sluice
