@@ -1,0 +1,208 @@
+#include "services/model/checkpoint.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "services/model/json_fields.h"
+#include "services/model/tensor_convert.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+std::string PathIn(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+bool IsReadable(const StoredType& type) {
+  return type.dtype == DType::kF32 || type.dtype == DType::kF16 || type.dtype == DType::kBF16;
+}
+
+// A vector may be stored as [N] or as [N, 1]: the same bytes.
+bool HasShape(const StoredTensor& tensor, MatrixShape expected) {
+  const std::vector<uint64_t>& shape = tensor.shape;
+  if (shape.empty() || shape[0] != static_cast<uint64_t>(expected.rows)) return false;
+  if (shape.size() == 1) return expected.columns == 1;
+  return shape.size() == 2 && shape[1] == static_cast<uint64_t>(expected.columns);
+}
+
+std::string ShapeText(MatrixShape shape) {
+  return shape.columns == 1 ? absl::StrCat("[", shape.rows, "]")
+                            : absl::StrCat("[", shape.rows, ", ", shape.columns, "]");
+}
+
+// Calls read_run(its first byte, the index of its first element in the slice, its number of
+// elements) for every run of the slice that is contiguous in the file.
+template <typename ReadRun>
+void ForEachRun(MatrixShape shape, const TensorSlice& slice, size_t element_size,
+                const std::byte* base, ReadRun read_run) {
+  const bool whole_rows = slice.columns.size() == shape.columns;
+  const int64_t run = whole_rows ? slice.size() : slice.columns.size();
+  if (run == 0) return;
+  for (int64_t done = 0, row = slice.rows.begin; done < slice.size(); done += run, ++row) {
+    const int64_t first = row * shape.columns + slice.columns.begin;
+    read_run(base + static_cast<size_t>(first) * element_size, done, run);
+  }
+}
+
+// From the first byte of the slice to its last.
+absl::Span<const std::byte> Extent(MatrixShape shape, const TensorSlice& slice, size_t element_size,
+                                   absl::Span<const std::byte> bytes) {
+  if (slice.size() == 0) return {};
+  const int64_t first = slice.rows.begin * shape.columns + slice.columns.begin;
+  const int64_t last = (slice.rows.end - 1) * shape.columns + slice.columns.end;
+  return bytes.subspan(static_cast<size_t>(first) * element_size,
+                       static_cast<size_t>(last - first) * element_size);
+}
+
+bool Within(IndexRange range, int64_t size) {
+  return 0 <= range.begin && range.begin <= range.end && range.end <= size;
+}
+
+// Tensor name -> file name. A file must lie in the folder itself: the index of a downloaded model
+// is no reason to read elsewhere.
+absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& path) {
+  const auto text = ReadTextFile(path);
+  if (!text.ok()) return text.status();
+  const auto index = ParseJson(*text, path);
+  if (!index.ok()) return index.status();
+  JsonFields fields(path, *index);
+  const nlohmann::json* weight_map = fields.Get("weight_map");
+  if (weight_map == nullptr || !weight_map->is_object() || weight_map->empty()) {
+    fields.Reject("weight_map", "an object that maps tensor names to files of this folder");
+    return fields.status();
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [name, value] : weight_map->items()) {
+    const std::string file = value.is_string() ? value.get<std::string>() : "";
+    if (file.empty() || file == "." || file == ".." || file.find('/') != file.npos) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": weight_map names ", ValueText(value), " as the file of tensor \"",
+                       absl::Utf8SafeCHexEscape(name), "\"; accepted: a file of this folder"));
+    }
+    files.emplace(name, file);
+  }
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
+  Checkpoint checkpoint(folder);
+  const std::string single = PathIn(folder, kSingleFile);
+  const std::string index = PathIn(folder, kIndexFile);
+  absl::Status added;
+  if (std::filesystem::exists(single)) {
+    added = checkpoint.AddSingleFile(single);
+  } else if (std::filesystem::exists(index)) {
+    added = checkpoint.AddShards(index);
+  } else {
+    added = absl::NotFoundError(absl::StrCat(folder, ": holds no weights; accepted: ", kSingleFile,
+                                             " or ", kIndexFile, " with the files it names"));
+  }
+  if (!added.ok()) return added;
+  return checkpoint;
+}
+
+absl::Status Checkpoint::AddSingleFile(const std::string& path) {
+  auto file = SafetensorsFile::Open(path);
+  if (!file.ok()) return file.status();
+  for (const auto& [name, tensor] : file->contents().tensors) file_of_.emplace(name, 0);
+  files_.push_back(*std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddShards(const std::string& index_path) {
+  const auto file_names = ReadIndex(index_path);
+  if (!file_names.ok()) return file_names.status();
+  std::map<std::string, size_t> opened;  // file name -> index in files_
+  for (const auto& [tensor, file_name] : *file_names) {
+    const auto [entry, is_new] = opened.emplace(file_name, files_.size());
+    if (is_new) {
+      auto file = SafetensorsFile::Open(PathIn(folder_, file_name));
+      if (!file.ok()) {
+        return absl::Status(file.status().code(),
+                            absl::StrCat(file.status().message(), " (named by ", index_path, ")"));
+      }
+      files_.push_back(*std::move(file));
+    }
+    if (files_[entry->second].Find(tensor) == nullptr) {
+      return absl::NotFoundError(absl::StrCat(files_[entry->second].path(), ": has no tensor \"",
+                                              absl::Utf8SafeCHexEscape(tensor), "\", which ",
+                                              index_path, " places there"));
+    }
+    file_of_.emplace(tensor, entry->second);
+  }
+  return absl::OkStatus();
+}
+
+Checkpoint::Location Checkpoint::LocateStored(const std::string& name) const {
+  const auto found = file_of_.find(name);
+  if (found == file_of_.end()) return {};
+  const SafetensorsFile& file = files_[found->second];
+  return {&file, file.Find(name)};
+}
+
+Checkpoint::Location Checkpoint::Locate(const std::string& name) const {
+  if (const Location stored = LocateStored(name); stored.tensor != nullptr) return stored;
+  for (const SafetensorsFile& file : files_) {
+    const auto& metadata = file.contents().metadata;
+    if (const auto alias = metadata.find(name); alias != metadata.end()) {
+      return LocateStored(alias->second);
+    }
+  }
+  return {};
+}
+
+absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string& name,
+                                                               MatrixShape expected) const {
+  const Location found = Locate(name);
+  if (found.tensor == nullptr) {
+    const std::string where = files_.size() == 1 ? files_[0].path() : PathIn(folder_, kIndexFile);
+    return absl::NotFoundError(absl::StrCat(where, ": tensor \"", name, "\" of shape ",
+                                            ShapeText(expected), " is missing"));
+  }
+  const StoredTensor& tensor = *found.tensor;
+  if (!HasShape(tensor, expected)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        found.file->path(), ": tensor \"", name, "\" has shape ", ShapeText(tensor.shape),
+        "; accepted: ", ShapeText(expected), ", as config.json has it"));
+  }
+  if (!IsReadable(tensor.type)) {
+    return absl::InvalidArgumentError(absl::StrCat(found.file->path(), ": tensor \"", name,
+                                                   "\" has dtype ", tensor.type.name,
+                                                   "; accepted: F32, F16, BF16"));
+  }
+  return found;
+}
+
+absl::StatusOr<StoredTensor> Checkpoint::Find(const std::string& name, MatrixShape expected) const {
+  const auto found = LocateChecked(name, expected);
+  if (!found.ok()) return found.status();
+  return *found->tensor;
+}
+
+absl::Status Checkpoint::Read(const std::string& name, MatrixShape expected,
+                              const TensorSlice& slice, DType as, absl::Span<std::byte> out) const {
+  SLUICE_CHECK(Within(slice.rows, expected.rows) && Within(slice.columns, expected.columns));
+  SLUICE_CHECK(out.size() == static_cast<size_t>(slice.size()) * SizeOf(as));
+  const auto found = LocateChecked(name, expected);
+  if (!found.ok()) return found.status();
+  const StoredTensor& tensor = *found->tensor;
+  const size_t element_size = static_cast<size_t>(tensor.type.size);
+  ForEachRun(expected, slice, element_size, tensor.bytes.data(),
+             [&](const std::byte* in, int64_t first, int64_t count) {
+               ConvertElements(*tensor.type.dtype, in, as,
+                               out.subspan(static_cast<size_t>(first) * SizeOf(as),
+                                           static_cast<size_t>(count) * SizeOf(as)));
+             });
+  found->file->Release(Extent(expected, slice, element_size, tensor.bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// The tensors of a model folder by name: `model.safetensors`, or the shards that
+// `model.safetensors.index.json` names. Reads slices, converting on the way, and touches only the
+// pages that hold the slice. Immutable once open, so safe to share among threads.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/dtype.h"
+#include "services/model/safetensors.h"
+#include "services/model/tensor_slice.h"
+
+namespace sluice {
+
+class Checkpoint {
+ public:
+  // Opens every file and checks that each tensor the index names is in the file it names.
+  // NOT_FOUND where the folder or a file is missing, INVALID_ARGUMENT where one is malformed.
+  static absl::StatusOr<Checkpoint> Open(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+
+  // Whether `name` can be read, under its own name or as an alias: a file's metadata may say
+  // {"model.embed_tokens.weight": "lm_head.weight"} to store tied tensors once.
+  bool Has(const std::string& name) const { return Locate(name).tensor != nullptr; }
+
+  // The stored tensor, checked: it has the expected shape (a vector is stored with one dimension)
+  // and one of the types F32, F16 and BF16. NOT_FOUND or INVALID_ARGUMENT naming file and tensor.
+  absl::StatusOr<StoredTensor> Find(const std::string& name, MatrixShape expected) const;
+
+  // Reads a slice of a tensor of the expected shape into `out`, row-major without padding, as
+  // elements of type `as`: F32 (exact) or BF16 (rounded to nearest even). Errors as Find.
+  // REQUIRES: the slice lies within `expected`, out.size() == slice.size() * SizeOf(as).
+  absl::Status Read(const std::string& name, MatrixShape expected, const TensorSlice& slice,
+                    DType as, absl::Span<std::byte> out) const;
+
+ private:
+  struct Location {
+    const SafetensorsFile* file = nullptr;
+    const StoredTensor* tensor = nullptr;
+  };
+
+  explicit Checkpoint(std::string folder) : folder_(std::move(folder)) {}
+
+  absl::Status AddSingleFile(const std::string& path);
+  absl::Status AddShards(const std::string& index_path);
+  Location Locate(const std::string& name) const;        // under its name or as an alias
+  Location LocateStored(const std::string& name) const;  // under its name
+  absl::StatusOr<Location> LocateChecked(const std::string& name, MatrixShape expected) const;
+
+  std::string folder_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> file_of_;  // tensor name -> index in files_
+};
+
+}  // namespace sluice

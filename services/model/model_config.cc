@@ -1,0 +1,93 @@
+#include "services/model/model_config.h"
+
+#include <climits>
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "services/model/json_fields.h"
+#include "services/model/model_families.h"
+
+namespace sluice {
+namespace {
+
+const ModelFamily* FamilyOf(JsonFields& fields) {
+  const std::optional<std::string> model_type = fields.String("model_type");
+  if (!model_type.has_value()) {
+    fields.Reject("model_type", KnownModelTypes());
+    return nullptr;
+  }
+  const ModelFamily* family = FindModelFamily(*model_type);
+  if (family == nullptr) {
+    fields.Fail(absl::StrCat("model_type ", ValueText(*fields.Get("model_type")),
+                             " is not supported; accepted: ", KnownModelTypes()),
+                absl::StatusCode::kUnimplemented);
+  }
+  return family;
+}
+
+// Applied to config.json first and to generation_config.json after it, whose ids win.
+void MapTokenIds(JsonFields& fields, ModelConfig& config) {
+  const int last = config.vocab_size - 1;
+  if (auto id = fields.OptionalInt("bos_token_id", 0, last)) config.bos_token_id = id;
+  if (auto ids = fields.IntOrList("eos_token_id", 0, last)) config.eos_token_ids = *ids;
+}
+
+void MapGenerationDefaults(JsonFields& fields, GenerationDefaults& defaults) {
+  defaults.do_sample = fields.Bool("do_sample");
+  defaults.temperature = fields.NumberAtLeast("temperature", 0, 1e6);
+  defaults.top_k = fields.OptionalInt("top_k", 0, INT_MAX);
+  defaults.top_p = fields.NumberAbove("top_p", 0, 1);
+  defaults.max_length = fields.OptionalInt("max_length", 1, INT_MAX);
+}
+
+std::string PathIn(const std::string& folder, const char* name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
+                                             const std::string& generation_text,
+                                             const std::string& source) {
+  const std::string config_path = PathIn(source, "config.json");
+  const auto config_json = ParseJson(config_text, config_path);
+  if (!config_json.ok()) return config_json.status();
+  JsonFields fields(config_path, *config_json);
+  const ModelFamily* family = FamilyOf(fields);
+  if (family == nullptr) return fields.status();
+  if (fields.Has("quantization_config")) {
+    fields.Reject("quantization_config", "none: quantized files are not supported by this version",
+                  absl::StatusCode::kUnimplemented);
+  }
+  ModelConfig config;
+  config.model_type = family->model_type;
+  family->map(fields, config);
+  MapTokenIds(fields, config);
+  if (!fields.status().ok()) return fields.status();
+  if (generation_text.empty()) return config;
+
+  const std::string generation_path = PathIn(source, "generation_config.json");
+  const auto generation_json = ParseJson(generation_text, generation_path);
+  if (!generation_json.ok()) return generation_json.status();
+  JsonFields generation_fields(generation_path, *generation_json);
+  MapTokenIds(generation_fields, config);
+  MapGenerationDefaults(generation_fields, config.generation);
+  if (!generation_fields.status().ok()) return generation_fields.status();
+  return config;
+}
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    return absl::NotFoundError(absl::StrCat(
+        folder, ": no such folder; accepted: a folder with config.json and model.safetensors"));
+  }
+  const auto config_text = ReadTextFile(PathIn(folder, "config.json"));
+  if (!config_text.ok()) return config_text.status();
+  auto generation_text = ReadTextFile(PathIn(folder, "generation_config.json"));
+  if (absl::IsNotFound(generation_text.status())) generation_text = "";
+  if (!generation_text.ok()) return generation_text.status();
+  return ParseModelConfig(*config_text, *generation_text, folder);
+}
+
+}  // namespace sluice

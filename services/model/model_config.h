@@ -1,0 +1,94 @@
+// What a decoder model is, as orthogonal switches: one decoder block reads this struct whatever the
+// model's family. Read from a Hugging Face folder (config.json, generation_config.json); the
+// mapping of each model_type is a row of model_families.cc. A plain value: copy it, share it
+// read-only.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+enum class NormKind : uint8_t {
+  kRmsNorm,    // x / sqrt(mean(x^2) + eps) * weight (Zhang & Sennrich 2019)
+  kLayerNorm,  // (x - mean) / sqrt(var + eps) * weight + bias (Ba et al. 2016)
+};
+
+enum class MlpKind : uint8_t {
+  kRelu,      // down(relu(up(x)))
+  kGelu,      // down(gelu(up(x))), gelu by erf
+  kGeluTanh,  // down(gelu(up(x))), gelu by its tanh approximation
+  kSwiGlu,    // down(silu(gate(x)) * up(x)) (Shazeer 2020)
+  kGeGlu,     // down(gelu_tanh(gate(x)) * up(x))
+};
+
+enum class PositionKind : uint8_t {
+  kRopeHalfSplit,    // rotary, element i paired with i + D/2
+  kRopeInterleaved,  // rotary, element 2i paired with 2i + 1 (Su et al. 2021)
+  kLearned,          // a table of position vectors is added to the embedding
+  kSinusoidal,       // sines and cosines are added to the embedding (Vaswani et al. 2017)
+  kNone,
+};
+
+// What the model's authors suggest where a request leaves a parameter out; unset: no suggestion.
+struct GenerationDefaults {
+  std::optional<bool> do_sample;      // false: greedy
+  std::optional<double> temperature;  // >= 0
+  std::optional<int> top_k;           // >= 0; 0: no limit
+  std::optional<double> top_p;        // in (0, 1]
+  std::optional<int> max_length;      // prompt and continuation together, in tokens, >= 1
+};
+
+// A loaded config holds what the field comments promise; see LoadModelConfig.
+struct ModelConfig {
+  std::string model_type;  // such as "llama"
+
+  // Sizes, all >= 1.
+  int vocab_size = 0;         // V
+  int hidden_size = 0;        // H
+  int intermediate_size = 0;  // MLP columns
+  int num_layers = 0;         // L
+  int num_heads = 0;          // Nq
+  int num_kv_heads = 0;       // Nkv, divides Nq
+  int head_dim = 0;           // D, even where positions are rotary; Nq * D need not equal H
+  int max_positions = 0;      // prompt and continuation together, in tokens
+
+  NormKind norm = NormKind::kRmsNorm;
+  float norm_eps = 0;  // > 0
+  MlpKind mlp = MlpKind::kSwiGlu;
+  PositionKind position = PositionKind::kRopeHalfSplit;
+  double rope_theta = 0;  // > 0; pair i of a head turns by position * theta^(-2i/D)
+
+  bool qkv_bias = false;         // on the query, key and value projections
+  bool o_bias = false;           // on the attention's output projection
+  bool mlp_bias = false;         // on gate, up and down
+  bool tied_embeddings = false;  // the LM head is the embedding table
+
+  std::optional<int> bos_token_id;  // in [0, V)
+  std::vector<int> eos_token_ids;   // each in [0, V); empty: the model names none
+  GenerationDefaults generation;
+
+  int query_width() const { return num_heads * head_dim; }  // Nq * D
+  int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
+  // Whether the MLP has a gate projection.
+  bool has_gate() const { return mlp == MlpKind::kSwiGlu || mlp == MlpKind::kGeGlu; }
+};
+
+// Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
+// win over those of config.json. Fields that no family here knows are ignored.
+// Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
+// missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
+// with another), UNIMPLEMENTED (model_type, rope scaling, quantization this version does not have).
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder);
+
+// The same from the texts of the two files; an empty `generation_text` stands for no such file.
+// `source` names the files' folder in messages.
+absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
+                                             const std::string& generation_text,
+                                             const std::string& source);
+
+}  // namespace sluice

@@ -1,0 +1,83 @@
+#include "services/model/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kQuietStart{300};
+constexpr milliseconds kBarInterval{100};
+constexpr milliseconds kLineInterval{2000};
+constexpr int kBarWidth = 30;
+
+ProgressOptions OnStderr(std::string what) {
+  return {
+      .what = std::move(what),
+      .terminal = isatty(STDERR_FILENO) == 1,
+      .write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
+      .now = [] { return std::chrono::steady_clock::now(); },
+  };
+}
+
+// "14.7 MB", in powers of ten as file managers count.
+std::string SizeText(uint64_t bytes) {
+  if (bytes < 1000 * 1000) return absl::StrFormat("%.1f kB", static_cast<double>(bytes) / 1e3);
+  if (bytes < 1000 * 1000 * 1000) {
+    return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
+  }
+  return absl::StrFormat("%.1f GB", static_cast<double>(bytes) / 1e9);
+}
+
+}  // namespace
+
+Progress::Progress(std::string what) : Progress(OnStderr(std::move(what))) {}
+
+Progress::Progress(ProgressOptions options)
+    : options_(std::move(options)), next_draw_(options_.now() + kQuietStart) {}
+
+Progress::~Progress() {
+  const absl::MutexLock lock(&mutex_);
+  if (drawn_ && options_.terminal) options_.write("\n");
+}
+
+void Progress::Expect(uint64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  expected_ += bytes;
+}
+
+void Progress::Add(uint64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  done_ += bytes;
+  const TimePoint now = options_.now();
+  // The last update of a load that has shown itself is always drawn, so that it ends at 100%.
+  if (now < next_draw_ && !(drawn_ && done_ >= expected_)) return;
+  Draw();
+  drawn_ = true;
+  next_draw_ = now + (options_.terminal ? kBarInterval : kLineInterval);
+}
+
+void Progress::Draw() {
+  const double share =
+      expected_ == 0 ? 1.0
+                     : std::min(1.0, static_cast<double>(done_) / static_cast<double>(expected_));
+  const std::string text =
+      absl::StrFormat("%s: %d%% of %s", options_.what, static_cast<int>(share * 100),
+                      SizeText(std::max(expected_, done_)));
+  if (!options_.terminal) {
+    options_.write(absl::StrCat(text, "\n"));
+    return;
+  }
+  const int filled = static_cast<int>(share * kBarWidth);
+  options_.write(absl::StrCat("\r[", std::string(filled, '#'), std::string(kBarWidth - filled, '.'),
+                              "] ", text, "\x1b[K"));
+}
+
+}  // namespace sluice

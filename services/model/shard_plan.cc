@@ -1,0 +1,112 @@
+#include "services/model/shard_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kRankCounts[] = {1, 2, 4, 8};
+constexpr int kMaxSlices = 8;
+
+// The largest power of two, at most 8, that divides `count`.
+int NumSlices(int count) {
+  int slices = kMaxSlices;
+  while (count % slices != 0) slices /= 2;
+  return slices;
+}
+
+// Part `index` of [0, size) cut into `parts` as even as possible, the first ones an element longer.
+IndexRange EvenPart(int size, int parts, int index) {
+  const int base = size / parts;
+  const int extra = size % parts;
+  const int begin = index * base + std::min(index, extra);
+  return {begin, begin + base + (index < extra ? 1 : 0)};
+}
+
+// Why `ranks` can't share the model, or "" where they can. `ranks` is one of kRankCounts.
+std::string ReasonAgainst(const ModelConfig& config, int ranks) {
+  if (config.num_heads % ranks != 0) {
+    return absl::StrCat("it does not divide num_attention_heads, ", config.num_heads);
+  }
+  if (config.num_kv_heads % ranks != 0 && ranks % config.num_kv_heads != 0) {
+    return absl::StrCat("it neither divides num_key_value_heads, ", config.num_kv_heads,
+                        ", nor is a multiple of them");
+  }
+  if (config.intermediate_size % ranks != 0) {
+    return absl::StrCat("it does not divide intermediate_size, ", config.intermediate_size);
+  }
+  return "";
+}
+
+absl::Status CheckPlacement(const ModelConfig& config, const ShardPlacement& placement) {
+  const int ranks = placement.num_ranks;
+  const bool known =
+      std::find(std::begin(kRankCounts), std::end(kRankCounts), ranks) != std::end(kRankCounts);
+  const std::string reason =
+      known ? ReasonAgainst(config, ranks) : "it is no power of two from 1 to 8";
+  if (!reason.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor parallelism over ", ranks, " ranks: ", reason,
+        "; accepted for this model: ", absl::StrJoin(AcceptedRankCounts(config), ", ")));
+  }
+  if (placement.num_stages < 1 || placement.num_stages > config.num_layers) {
+    return absl::InvalidArgumentError(absl::StrCat("pipeline of ", placement.num_stages,
+                                                   " stages; accepted for this model: 1 to ",
+                                                   config.num_layers, ", its layers"));
+  }
+  if (placement.stage < 0 || placement.stage >= placement.num_stages) {
+    return absl::InvalidArgumentError(absl::StrCat("stage ", placement.stage, " of ",
+                                                   placement.num_stages, "; accepted: 0 to ",
+                                                   placement.num_stages - 1));
+  }
+  if (placement.rank < 0 || placement.rank >= ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", placement.rank, " of ", ranks, "; accepted: 0 to ", ranks - 1));
+  }
+  return absl::OkStatus();
+}
+
+// The KV heads that query heads `heads` read: query head h reads KV head h / (Nq / Nkv).
+IndexRange KvHeadsOf(const ModelConfig& config, IndexRange heads) {
+  const int group = config.num_heads / config.num_kv_heads;
+  return {heads.begin / group, (heads.end - 1) / group + 1};
+}
+
+ReductionSlices SlicesOf(int num_slices, int k, const ShardPlacement& placement) {
+  return {.num_slices = num_slices,
+          .width = k / num_slices,
+          .slices = EvenPart(num_slices, placement.num_ranks, placement.rank)};
+}
+
+}  // namespace
+
+absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config,
+                                        const ShardPlacement& placement) {
+  if (absl::Status checked = CheckPlacement(config, placement); !checked.ok()) return checked;
+  const int ranks = placement.num_ranks;
+  ShardPlan plan;
+  plan.placement = placement;
+  plan.layers = EvenPart(config.num_layers, placement.num_stages, placement.stage);
+  plan.heads = EvenPart(config.num_heads, ranks, placement.rank);
+  plan.kv_heads = KvHeadsOf(config, plan.heads);
+  plan.mlp_columns = EvenPart(config.intermediate_size, ranks, placement.rank);
+  plan.o_proj = SlicesOf(NumSlices(config.num_heads), config.query_width(), placement);
+  plan.down_proj =
+      SlicesOf(NumSlices(config.intermediate_size), config.intermediate_size, placement);
+  return plan;
+}
+
+std::vector<int> AcceptedRankCounts(const ModelConfig& config) {
+  std::vector<int> accepted;
+  for (const int ranks : kRankCounts) {
+    if (ReasonAgainst(config, ranks).empty()) accepted.push_back(ranks);
+  }
+  return accepted;
+}
+
+}  // namespace sluice

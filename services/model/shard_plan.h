@@ -1,0 +1,53 @@
+// Which part of a model one shard, a (stage, rank) pair, holds and computes. Pure functions of the
+// configuration: every process of a pipeline derives the same plan on its own.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/model/model_config.h"
+#include "services/model/tensor_slice.h"
+
+namespace sluice {
+
+// Where a shard sits among num_stages (pipeline parallel) x num_ranks (tensor parallel).
+struct ShardPlacement {
+  int num_stages = 1;
+  int num_ranks = 1;
+  int stage = 0;
+  int rank = 0;
+};
+
+// How a row-parallel product (o_proj, down_proj) is summed, so that its bits do not depend on the
+// number of ranks: its K inputs form `num_slices` equal runs; each run is summed in the kernel's
+// order, and the runs' sums s are added in a fixed binary tree of neighbours,
+//   ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) for 8,
+// whatever the number of ranks. num_slices is a power of two and depends on the model alone. A rank
+// holds consecutive slices, a whole subtree, so it may add its own before the ranks' sums meet.
+struct ReductionSlices {
+  int num_slices = 1;  // of the whole matrix: 1, 2, 4 or 8
+  int64_t width = 0;   // of one slice: K / num_slices
+  IndexRange slices;   // this rank's; num_slices / num_ranks of them
+};
+
+struct ShardPlan {
+  ShardPlacement placement;
+  IndexRange layers;          // as even as possible, the earlier stages hold the extra ones
+  IndexRange heads;           // of [0, Nq)
+  IndexRange kv_heads;        // of [0, Nkv): exactly those that `heads` read. Ranks share one where
+                              // there are fewer KV heads than ranks; each keeps its own copy
+  IndexRange mlp_columns;     // of [0, intermediate_size)
+  ReductionSlices o_proj;     // K = Nq * D, cut between heads
+  ReductionSlices down_proj;  // K = intermediate_size
+};
+
+// INVALID_ARGUMENT, naming the value and what this model accepts, where num_ranks is none of 1, 2,
+// 4, 8 or does not divide heads, KV heads (or they it) and reduction slices, where there are more
+// stages than layers, or where stage or rank is out of range.
+// REQUIRES: `config` holds what ModelConfig promises.
+absl::StatusOr<ShardPlan> MakeShardPlan(const ModelConfig& config, const ShardPlacement& placement);
+
+// The numbers of ranks that MakeShardPlan accepts for this model, ascending; always has 1.
+std::vector<int> AcceptedRankCounts(const ModelConfig& config);
+
+}  // namespace sluice

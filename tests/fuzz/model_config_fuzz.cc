@@ -1,0 +1,21 @@
+// Fuzzes the reading of config.json and generation_config.json, separated by a zero byte: the
+// answer is a status or a configuration that every later computation may rely on.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/check.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const size_t end = text.find('\0');
+  const std::string generation = end == text.npos ? "" : text.substr(end + 1);
+  const auto config = sluice::ParseModelConfig(text.substr(0, end), generation, "fuzzed");
+  if (!config.ok()) return 0;
+  SLUICE_CHECK(config->num_heads % config->num_kv_heads == 0);
+  SLUICE_CHECK(config->query_width() > 0 && config->head_dim % 2 == 0 && config->norm_eps > 0);
+  SLUICE_CHECK(sluice::MakeShardPlan(*config, {}).ok());
+  return 0;
+}

@@ -1,0 +1,281 @@
+#include "services/model/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/services/model/model_folder.h"
+#include "tests/testing/test_data.h"
+
+namespace sluice {
+namespace {
+
+using ::sluice::testing::ElementOf;
+using ::sluice::testing::MakeTensor;
+using ::sluice::testing::OwnedTensor;
+using ::sluice::testing::SafetensorsBytes;
+using ::sluice::testing::TempFolder;
+using ::sluice::testing::TinyLlamaConfig;
+using ::sluice::testing::TinyLlamaTensors;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "tiny"); }
+
+absl::StatusOr<WeightSource> OpenWith(const TempFolder& folder, const ModelConfig& config,
+                                      const std::vector<OwnedTensor>& tensors,
+                                      Progress* progress = nullptr) {
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  return WeightSource::Open(folder.path(), config, progress);
+}
+
+std::vector<OwnedTensor> WithoutTensor(std::vector<OwnedTensor> tensors, const std::string& name) {
+  std::erase_if(tensors, [&](const OwnedTensor& tensor) { return tensor.name == name; });
+  return tensors;
+}
+
+// The elements of a stored tensor that a slice covers.
+std::vector<float> Expected(const std::string& name, MatrixShape shape, const TensorSlice& slice) {
+  std::vector<float> elements;
+  for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
+    for (int64_t column = slice.columns.begin; column < slice.columns.end; ++column) {
+      elements.push_back(ElementOf(name, row * shape.columns + column));
+    }
+  }
+  return elements;
+}
+
+const std::vector<std::pair<LayerTensor, std::string>>& LlamaNames() {
+  static const auto* const names = new std::vector<std::pair<LayerTensor, std::string>>{
+      {LayerTensor::kInputNorm, "input_layernorm.weight"},
+      {LayerTensor::kQ, "self_attn.q_proj.weight"},
+      {LayerTensor::kK, "self_attn.k_proj.weight"},
+      {LayerTensor::kV, "self_attn.v_proj.weight"},
+      {LayerTensor::kO, "self_attn.o_proj.weight"},
+      {LayerTensor::kPostAttentionNorm, "post_attention_layernorm.weight"},
+      {LayerTensor::kGate, "mlp.gate_proj.weight"},
+      {LayerTensor::kUp, "mlp.up_proj.weight"},
+      {LayerTensor::kDown, "mlp.down_proj.weight"},
+      {LayerTensor::kQBias, "self_attn.q_proj.bias"},
+      {LayerTensor::kKBias, "self_attn.k_proj.bias"},
+      {LayerTensor::kVBias, "self_attn.v_proj.bias"},
+      {LayerTensor::kOBias, "self_attn.o_proj.bias"},
+      {LayerTensor::kGateBias, "mlp.gate_proj.bias"},
+      {LayerTensor::kUpBias, "mlp.up_proj.bias"},
+      {LayerTensor::kDownBias, "mlp.down_proj.bias"},
+  };
+  return *names;
+}
+
+TEST(Weights, ReadsTheSliceOfEveryRoleStageAndRank) {
+  const ModelConfig config = TinyConfig();
+  ASSERT_EQ(LayerTensors(config).size(), LlamaNames().size());
+  const TempFolder folder;
+  const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF16));
+  ASSERT_TRUE(source.ok()) << source.status();
+  for (const int ranks : {1, 2, 4}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = rank});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      for (auto layer = static_cast<int>(plan->layers.begin); layer < plan->layers.end; ++layer) {
+        for (const auto& [tensor, suffix] : LlamaNames()) {
+          const std::string name = absl::StrCat("model.layers.", layer, ".", suffix);
+          const TensorSlice slice = SliceOf(tensor, config, *plan);
+          const auto read = source->ReadFloats(tensor, layer, slice);
+          ASSERT_TRUE(read.ok()) << read.status();
+          EXPECT_EQ(*read, Expected(name, ShapeOf(tensor, config), slice)) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Weights, CutsProjectionsAlongHeadsAndMlpColumns) {
+  const ModelConfig config = TinyConfig();
+  const auto plan = MakeShardPlan(config, {.num_ranks = 4, .rank = 3});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto slice = [&](LayerTensor tensor) { return SliceOf(tensor, config, *plan); };
+  EXPECT_EQ(slice(LayerTensor::kQ), (TensorSlice{{12, 16}, {0, 16}}));
+  EXPECT_EQ(slice(LayerTensor::kK), (TensorSlice{{4, 8}, {0, 16}}));
+  EXPECT_EQ(slice(LayerTensor::kVBias), (TensorSlice{{4, 8}, {0, 1}}));
+  EXPECT_EQ(slice(LayerTensor::kO), (TensorSlice{{0, 16}, {12, 16}}));
+  EXPECT_EQ(slice(LayerTensor::kOBias), (TensorSlice{{0, 16}, {0, 1}}));
+  EXPECT_EQ(slice(LayerTensor::kUp), (TensorSlice{{18, 24}, {0, 16}}));
+  EXPECT_EQ(slice(LayerTensor::kDown), (TensorSlice{{0, 16}, {18, 24}}));
+  EXPECT_EQ(slice(LayerTensor::kInputNorm), (TensorSlice{{0, 16}, {0, 1}}));
+  EXPECT_EQ(slice(LayerTensor::kDown).Rows(2, 5), (TensorSlice{{2, 5}, {18, 24}}));
+}
+
+TEST(Weights, ReadsInThePackersType) {
+  const ModelConfig config = TinyConfig();
+  const TempFolder folder;
+  const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF32));
+  ASSERT_TRUE(source.ok()) << source.status();
+  std::vector<uint16_t> rows(2 * 16);
+  ASSERT_TRUE(source
+                  ->Read(ModelTensor::kEmbedding, {{3, 5}, {0, 16}}, DType::kBF16,
+                         {reinterpret_cast<std::byte*>(rows.data()), rows.size() * 2})
+                  .ok());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(FloatFromBFloat16(rows[i]), ElementOf("model.embed_tokens.weight", 3 * 16 + i));
+  }
+}
+
+TEST(Weights, KeepsMatricesAsTheFileDoesUnlessTold) {
+  const ModelConfig config = TinyConfig();
+  for (const DType stored : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const TempFolder folder;
+    const auto source = OpenWith(folder, config, TinyLlamaTensors(stored));
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_EQ(source->Resolve(WeightType::kAuto),
+              stored == DType::kBF16 ? DType::kBF16 : DType::kF32);
+    EXPECT_EQ(source->Resolve(WeightType::kF32), DType::kF32);
+    EXPECT_EQ(source->Resolve(WeightType::kBF16), DType::kBF16);
+  }
+}
+
+TEST(Weights, ParsesWeightTypes) {
+  EXPECT_EQ(*ParseWeightType("auto"), WeightType::kAuto);
+  EXPECT_EQ(*ParseWeightType("f32"), WeightType::kF32);
+  EXPECT_EQ(*ParseWeightType("bf16"), WeightType::kBF16);
+  EXPECT_THAT(std::string(ParseWeightType("int8").status().message()),
+              AllOf(HasSubstr("\"int8\""), HasSubstr("auto, f32, bf16")));
+}
+
+TEST(Weights, EveryTensorOfTheModelMustBeThere) {
+  const ModelConfig config = TinyConfig();
+  const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
+  for (const OwnedTensor& tensor : all) {
+    const TempFolder folder;
+    const auto source = OpenWith(folder, config, WithoutTensor(all, tensor.name));
+    ASSERT_FALSE(source.ok()) << tensor.name;
+    EXPECT_EQ(source.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(source.status().message()),
+                AllOf(HasSubstr(folder.PathOf("model.safetensors")), HasSubstr(tensor.name),
+                      HasSubstr(ShapeText(tensor.shape))));
+  }
+}
+
+TEST(Weights, EveryTensorOfTheModelMustHaveItsShapeAndAType) {
+  const ModelConfig config = TinyConfig();
+  const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const TempFolder folder;
+    std::vector<OwnedTensor> wrong = all;
+    std::vector<uint64_t> shape = all[i].shape;
+    ++shape.back();
+    wrong[i] = MakeTensor(all[i].name, DType::kF32, shape);
+    auto source = OpenWith(folder, config, wrong);
+    EXPECT_THAT(std::string(source.status().message()),
+                AllOf(HasSubstr(all[i].name), HasSubstr("has shape " + ShapeText(shape)),
+                      HasSubstr("accepted: " + ShapeText(all[i].shape))));
+    wrong[i] = MakeTensor(all[i].name, DType::kI32, all[i].shape);
+    source = OpenWith(folder, config, wrong);
+    EXPECT_THAT(std::string(source.status().message()),
+                AllOf(HasSubstr(all[i].name), HasSubstr("dtype I32")));
+  }
+}
+
+TEST(Weights, ATiedHeadIsTheEmbeddingUnderEitherName) {
+  ModelConfig config = TinyConfig();
+  config.tied_embeddings = true;
+  const std::vector<OwnedTensor> all = TinyLlamaTensors(DType::kF32);
+  const TensorSlice slice{{4, 6}, {0, 16}};
+  for (const std::string absent : {"lm_head.weight", "model.embed_tokens.weight"}) {
+    const TempFolder folder;
+    const auto source = OpenWith(folder, config, WithoutTensor(all, absent));
+    ASSERT_TRUE(source.ok()) << source.status();
+    const std::string stored =
+        absent == "lm_head.weight" ? "model.embed_tokens.weight" : "lm_head.weight";
+    for (const ModelTensor tensor : {ModelTensor::kEmbedding, ModelTensor::kHead}) {
+      EXPECT_EQ(*source->ReadFloats(tensor, slice), Expected(stored, {10, 16}, slice));
+    }
+  }
+  const TempFolder folder;  // where both are stored, the embedding is the one that counts
+  const auto source = OpenWith(folder, config, all);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(*source->ReadFloats(ModelTensor::kHead, slice),
+            Expected("model.embed_tokens.weight", {10, 16}, slice));
+}
+
+TEST(Weights, AnUntiedHeadMayNotBeMissing) {
+  const TempFolder folder;
+  const auto source = OpenWith(folder, TinyConfig(),
+                               WithoutTensor(TinyLlamaTensors(DType::kF32), "lm_head.weight"));
+  EXPECT_THAT(std::string(source.status().message()), HasSubstr("\"lm_head.weight\""));
+}
+
+TEST(Weights, ProgressEndsAtWhatWasExpected) {
+  const ModelConfig config = TinyConfig();
+  const TempFolder folder;
+  std::chrono::steady_clock::time_point now;
+  std::string last;
+  Progress progress({.what = "loading",
+                     .write = [&](std::string_view text) { last = text; },
+                     .now = [&] { return now += std::chrono::seconds(3); }});
+  const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kBF16), &progress);
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto plan = MakeShardPlan(config, {.num_stages = 2, .num_ranks = 2, .stage = 1, .rank = 1});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // Half the heads of q, k, v, o and half the MLP's columns of one layer; its vectors.
+  EXPECT_EQ(source->BytesOf(*plan), 2u * (128 + 64 + 64 + 128 + 3 * 192 + 104));
+  EXPECT_EQ(source->BytesOf(ModelTensor::kHead), 2u * 160);
+  progress.Expect(source->BytesOf(*plan) + source->BytesOf(ModelTensor::kHead));
+  ASSERT_TRUE(source->ReadFloats(ModelTensor::kHead, WholeOf({10, 16})).ok());
+  for (const LayerTensor tensor : LayerTensors(config)) {
+    EXPECT_THAT(last, ::testing::Not(HasSubstr("100%")));
+    ASSERT_TRUE(source->ReadFloats(tensor, 2, SliceOf(tensor, config, *plan)).ok());
+  }
+  EXPECT_EQ(last, "loading: 100% of 2.4 kB\n");
+}
+
+class RealFolder : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RealFolder, HasEveryTensorInItsShape) {
+  SLUICE_SKIP_WITHOUT(GetParam());
+  const std::string folder = *testing::TestData(GetParam());
+  const auto config = LoadModelConfig(folder);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto source = WeightSource::Open(folder, *config);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(source->Resolve(WeightType::kAuto), DType::kF32);
+
+  const auto embedding = source->ReadFloats(ModelTensor::kEmbedding,
+                                            WholeOf(ShapeOf(ModelTensor::kEmbedding, *config)));
+  ASSERT_TRUE(embedding.ok()) << embedding.status();
+  const auto head =
+      source->ReadFloats(ModelTensor::kHead, WholeOf(ShapeOf(ModelTensor::kHead, *config)));
+  ASSERT_TRUE(head.ok()) << head.status();
+  EXPECT_EQ(*embedding == *head, config->tied_embeddings);
+
+  // The ranks' columns of down_proj, side by side, are the whole matrix.
+  const TensorSlice whole = WholeOf(ShapeOf(LayerTensor::kDown, *config));
+  const auto down = source->ReadFloats(LayerTensor::kDown, 0, whole);
+  ASSERT_TRUE(down.ok()) << down.status();
+  std::vector<float> joined(down->size());
+  const int ranks = AcceptedRankCounts(*config).back();
+  ASSERT_GE(ranks, 2);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto plan = MakeShardPlan(*config, {.num_ranks = ranks, .rank = rank});
+    const TensorSlice slice = SliceOf(LayerTensor::kDown, *config, *plan);
+    const auto part = source->ReadFloats(LayerTensor::kDown, 0, slice);
+    ASSERT_TRUE(part.ok()) << part.status();
+    for (int64_t row = 0; row < slice.rows.size(); ++row) {
+      for (int64_t column = 0; column < slice.columns.size(); ++column) {
+        joined[row * whole.columns.size() + slice.columns.begin + column] =
+            (*part)[row * slice.columns.size() + column];
+      }
+    }
+  }
+  EXPECT_EQ(joined, *down);
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, RealFolder,
+                         ::testing::Values("models/stories260K", "models/tinystories-656k",
+                                           "models/third_party/llama"));
+
+}  // namespace
+}  // namespace sluice
