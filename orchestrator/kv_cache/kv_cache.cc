@@ -65,7 +65,7 @@ absl::Span<const BlockId> KvCache::BlockTable(SequenceId sequence) const {
 }
 
 int32_t KvCache::BlocksFreedBy(absl::Span<const SequenceId> sequences) const {
-  absl::flat_hash_map<BlockId, int32_t> given_back;
+  std::vector<int32_t> given_back(pool_.num_total(), 0);  // by block
   int32_t freed = 0;
   for (const SequenceId sequence : sequences) {
     for (const BlockId block : BlockTable(sequence)) {

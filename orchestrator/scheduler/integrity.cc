@@ -56,6 +56,10 @@ absl::Status Scheduler::CheckIntegrity() const {
                                             waiting_.size(), " wait and ", running_.size(),
                                             " run"));
   }
+  if (std::ssize(running_) > MaxRunning()) {
+    return absl::InternalError(
+        absl::StrCat(running_.size(), " sequences run; the limit is ", MaxRunning()));
+  }
   if (kv_cache_.statistics().num_sequences != std::ssize(running_)) {
     return absl::InternalError("a sequence that is not running holds blocks");
   }

@@ -14,6 +14,7 @@ std::optional<Step> Scheduler::Plan() {
   Budget budget = {
       .tokens = options_.max_tokens_per_step,
       .segments = std::min(options_.max_sequences_per_step, options_.max_tokens_per_step)};
+  AdmitUrgent();
   PlanDecodes(step, budget);
   PlanPrefills(step, budget);
   if (step.segments.empty()) return std::nullopt;
@@ -22,13 +23,30 @@ std::optional<Step> Scheduler::Plan() {
   return step;
 }
 
+// Waiting sequences of higher priority than a running one, before that one gets into the step and
+// cannot be preempted. They are computed as far as this step's tokens go, or in later ones.
+void Scheduler::AdmitUrgent() {
+  const auto urgent = [this](const SequenceState* sequence) {
+    return !running_.empty() &&
+           sequence->rank.negated_priority < running_.rbegin()->first.negated_priority;
+  };
+  std::vector<SequenceState*> candidates;
+  for (const auto& [rank, sequence] : waiting_) {
+    if (!urgent(sequence)) break;
+    if (!HeldBack(*sequence)) candidates.push_back(sequence);
+  }
+  for (SequenceState* sequence : candidates) {
+    if (!urgent(sequence) || !Admit(*sequence)) break;
+  }
+}
+
 // Running sequences that lack one position each, those longest without a step first. They are
 // spread evenly over the steps in flight, because otherwise the first step would take all of them
-// and the pipeline's other stages would idle. While a prompt is being computed, one segment of the
-// step stays free for it, and with it a token.
+// and the pipeline's other stages would idle. While a prompt is under way or could be, one segment
+// of the step stays free for it, and with it a token.
 void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   std::vector<SequenceState*> decodes;
-  bool prefilling = false;
+  bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
   for (const auto& [rank, sequence] : running_) {
     if (sequence->in_flight != 0) continue;
     if (sequence->num_pending() == 1) {
@@ -48,7 +66,7 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
     if (!sequence->running) continue;  // gave its blocks to one before it
     const auto held = static_cast<int32_t>(kv_cache_.BlockTable(sequence->spec.id).size());
     const int32_t needed = kv_cache_.BlocksFor(sequence->num_tokens()) - held;
-    if (!MakeRoom(needed, sequence->rank)) continue;
+    if (!MakeRoom(needed, 0, sequence->rank)) continue;
     SLUICE_CHECK(kv_cache_.Reserve(sequence->spec.id, sequence->num_tokens()).ok());
     AppendSegment(*sequence, 1, step, budget);
     --slots;
@@ -61,14 +79,13 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
 void Scheduler::PlanPrefills(Step& step, Budget& budget) {
   if (budget.segments == 0 || budget.tokens == 0) return;
   std::vector<SequenceState*> prefills;
-  for (const Line* line : {&running_, &waiting_}) {
-    for (const auto& [rank, sequence] : *line) {
-      if (sequence->in_flight == 0 && (!sequence->running || sequence->num_pending() > 1)) {
-        prefills.push_back(sequence);
-      }
-    }
+  for (const auto& [rank, sequence] : running_) {
+    if (sequence->in_flight == 0 && sequence->num_pending() > 1) prefills.push_back(sequence);
   }
-  std::sort(prefills.begin(), prefills.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
+  const auto num_under_way = std::ssize(prefills);
+  for (const auto& [rank, sequence] : waiting_) prefills.push_back(sequence);
+  std::inplace_merge(prefills.begin(), prefills.begin() + num_under_way, prefills.end(),
+                     [](auto* a, auto* b) { return a->rank < b->rank; });
 
   bool door_open = true;
   for (SequenceState* sequence : prefills) {
@@ -101,8 +118,7 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
   --budget.segments;
 }
 
-// A later one in line would be computed no sooner for waiting, and may not be waited for: it might
-// itself wait for the blocks that this sequence's request holds.
+// Only for a sibling ahead of it in line, because that one is sure to be computed without it.
 bool Scheduler::HeldBack(const SequenceState& sequence) const {
   const SequenceState* sibling = SharesWith(sequence);
   return sibling != nullptr && sibling->rank < sequence.rank &&
@@ -110,17 +126,15 @@ bool Scheduler::HeldBack(const SequenceState& sequence) const {
 }
 
 const SequenceState* Scheduler::SharesWith(const SequenceState& sequence) const {
-  if (!sequence.spec.prompt_of.has_value() || sequence.spec.score_prompt) return nullptr;
-  return Find(*sequence.spec.prompt_of);
+  if (!sequence.sibling_arrival.has_value()) return nullptr;
+  const SequenceState* sibling = Find(*sequence.spec.prompt_of);
+  const bool same = sibling != nullptr && sibling->rank.arrival == *sequence.sibling_arrival;
+  return same ? sibling : nullptr;
 }
 
 // From waiting to running, with blocks for every token it has: a prompt under way never runs out
 // of blocks. Only sequences of lower priority make room for it.
 bool Scheduler::Admit(SequenceState& sequence) {
-  const int64_t places =
-      int64_t{options_.max_sequences_per_step} * int64_t{options_.max_inflight_steps};
-  if (std::ssize(running_) >= places) return false;
-
   const SequenceId id = sequence.spec.id;
   int32_t shared = 0;
   if (const SequenceState* sibling = SharesWith(sequence);
@@ -131,7 +145,7 @@ bool Scheduler::Admit(SequenceState& sequence) {
   const int32_t needed = kv_cache_.BlocksFor(sequence.num_tokens()) - kv_cache_.BlocksFor(shared);
   const Rank last_of_its_priority = {.negated_priority = sequence.rank.negated_priority,
                                      .arrival = std::numeric_limits<uint64_t>::max()};
-  if (!MakeRoom(needed, last_of_its_priority)) {
+  if (!MakeRoom(needed, 1, last_of_its_priority)) {
     kv_cache_.Release(id);
     return false;
   }
@@ -144,10 +158,15 @@ bool Scheduler::Admit(SequenceState& sequence) {
   return true;
 }
 
-// True once `num_blocks` are free, if need be by preempting running sequences behind `below` that
-// are not in flight, the last in line first. Preempts nobody when all of them would not do.
-bool Scheduler::MakeRoom(int32_t num_blocks, Rank below) {
-  if (kv_cache_.num_free_blocks() >= num_blocks) return true;
+// True once so many blocks are free and so many more may run, if need be by preempting running
+// sequences behind `below` that are not in flight, the last in line first. Preempts nobody when all
+// of them would not do.
+bool Scheduler::MakeRoom(int32_t num_blocks, int32_t num_places, Rank below) {
+  const auto enough = [&](int32_t freed_blocks, size_t freed_places) {
+    return kv_cache_.num_free_blocks() + freed_blocks >= num_blocks &&
+           std::ssize(running_) + num_places <= MaxRunning() + static_cast<int64_t>(freed_places);
+  };
+  if (enough(0, 0)) return true;
   std::vector<SequenceState*> victims;
   std::vector<SequenceId> ids;
   for (auto it = running_.rbegin(); it != running_.rend() && below < it->first; ++it) {
@@ -155,13 +174,17 @@ bool Scheduler::MakeRoom(int32_t num_blocks, Rank below) {
     victims.push_back(it->second);
     ids.push_back(it->second->spec.id);
   }
-  if (kv_cache_.num_free_blocks() + kv_cache_.BlocksFreedBy(ids) < num_blocks) return false;
+  if (!enough(kv_cache_.BlocksFreedBy(ids), ids.size())) return false;
   for (SequenceState* victim : victims) {
-    if (kv_cache_.num_free_blocks() >= num_blocks) break;
+    if (enough(0, 0)) break;
     ++victim->usage.preemptions;
     ThrowBack(*victim);
   }
   return true;
+}
+
+int64_t Scheduler::MaxRunning() const {
+  return int64_t{options_.max_sequences_per_step} * options_.max_inflight_steps;
 }
 
 void Scheduler::ThrowBack(SequenceState& sequence) {

@@ -37,9 +37,16 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
     return absl::ResourceExhaustedError(absl::StrCat(
         waiting_.size(), " sequences are waiting; the limit is ", options_.max_queued_sequences));
   }
+  std::optional<uint64_t> sibling_arrival;
+  if (spec.prompt_of.has_value() && !spec.score_prompt) {
+    if (const SequenceState* sibling = Find(*spec.prompt_of)) {
+      sibling_arrival = sibling->rank.arrival;
+    }
+  }
   const SequenceId id = spec.id;
   const auto [it, added] = sequences_.try_emplace(id, std::move(spec), num_added_++);
   SLUICE_CHECK(added);
+  it->second.sibling_arrival = sibling_arrival;
   waiting_.emplace(it->second.rank, &it->second);
   return absl::OkStatus();
 }

@@ -37,7 +37,8 @@ struct SchedulerOptions {
   int32_t max_sequences_per_step = 64;  // segments in a step
   int32_t max_queued_sequences = 1024;  // waiting ones beyond which Add refuses
   int32_t max_positions = 0;            // the model's context: prompt and new tokens together
-  int32_t max_inflight_steps = 1;       // as many as the pipeline has stages keeps all of them busy
+  // As many as the pipeline has stages keeps all of them busy; decodes are split evenly over them.
+  int32_t max_inflight_steps = 1;
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value; every field is at least 1.
@@ -128,6 +129,7 @@ class Scheduler {
   };
 
   // Plan, in its order (plan.cc).
+  void AdmitUrgent();
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
@@ -137,7 +139,8 @@ class Scheduler {
   bool Admit(SequenceState& sequence);
   bool HeldBack(const SequenceState& sequence) const;
   const SequenceState* SharesWith(const SequenceState& sequence) const;
-  bool MakeRoom(int32_t num_blocks, Rank below);
+  bool MakeRoom(int32_t num_blocks, int32_t num_places, Rank below);
+  int64_t MaxRunning() const;
   void ThrowBack(SequenceState& sequence);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 

@@ -35,6 +35,9 @@ struct SequenceState {
 
   SequenceSpec spec;  // its token vectors have moved into `tokens`
   const Rank rank;
+  // The arrival of the sequence that spec.prompt_of named, to tell it from a later one with its
+  // id; empty where blocks are not shared.
+  std::optional<uint64_t> sibling_arrival;
   std::vector<TokenId> tokens;  // prompt, then generated
   int32_t num_computed = 0;     // positions [0, num_computed) are in the KV cache
   int32_t num_scored = 0;       // prompt positions whose score row has been accepted

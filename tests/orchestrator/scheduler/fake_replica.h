@@ -1,0 +1,133 @@
+// A replica without a model: it executes steps in order on a KV memory that records what was
+// written to every slot, and proves of every segment that each position it attends to was computed
+// from exactly the tokens before it. Wrong sharing, blocks reused too early and positions not
+// computed again all show as a slot with another value.
+//
+// The "key and value" of a position is a hash of all tokens up to it, chained from the slot of the
+// position before; the "model" maps it to the next token. Output is therefore a function of the
+// sequence's tokens alone, as decision 6 demands of the real one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "orchestrator/scheduler/step.h"
+
+namespace sluice {
+
+inline constexpr TokenId kFakeVocabulary = 50;
+
+inline uint64_t Extend(uint64_t hash, TokenId token) {
+  uint64_t x = (hash ^ static_cast<uint64_t>(token)) + 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+inline TokenId NextToken(uint64_t hash) { return static_cast<TokenId>(hash % kFakeVocabulary); }
+
+// The hash at every position of `tokens`.
+inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens) {
+  std::vector<uint64_t> chain;
+  for (const TokenId token : tokens)
+    chain.push_back(Extend(chain.empty() ? 0 : chain.back(), token));
+  return chain;
+}
+
+class FakeReplica {
+ public:
+  FakeReplica(int32_t num_blocks, int32_t block_size)
+      : block_size_(block_size), memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty) {}
+
+  // Sends a step to the replica. `chains` has, per segment, the hashes that its sequence's true
+  // tokens give, at least up to the segment's last position.
+  void Submit(Step step, std::vector<std::vector<uint64_t>> chains) {
+    queue_.push_back({std::move(step), std::move(chains)});
+  }
+
+  // The step will fail on a stage, leaving garbage in the slots that it was to write.
+  void Spoil(StepId step) {
+    for (Submitted& submitted : queue_) {
+      if (submitted.step.id == step) submitted.spoiled = true;
+    }
+  }
+
+  // Executes every step up to `step` and gives that one's rows; an error where a slot is wrong.
+  absl::StatusOr<std::vector<TokenId>> ExecuteThrough(StepId step) {
+    while (!queue_.empty() && queue_.front().step.id <= step) {
+      const Submitted submitted = std::move(queue_.front());
+      queue_.pop_front();
+      std::vector<TokenId>& rows = results_[submitted.step.id];
+      for (size_t i = 0; i < submitted.step.segments.size(); ++i) {
+        const absl::Status status = ExecuteSegment(submitted, i, rows);
+        if (!status.ok()) return status;
+      }
+    }
+    return results_.at(step);
+  }
+
+  // Everything in memory and under way is lost.
+  void Lose() {
+    queue_.clear();
+    std::fill(memory_.begin(), memory_.end(), kEmpty);
+  }
+
+ private:
+  static constexpr uint64_t kEmpty = 0xdead;
+  static constexpr uint64_t kGarbage = 0xbad;
+
+  struct Submitted {
+    Step step;
+    std::vector<std::vector<uint64_t>> chains;
+    bool spoiled = false;
+  };
+
+  uint64_t& Slot(const Segment& segment, int32_t position) {
+    return memory_.at(static_cast<size_t>(segment.block_table.at(position / block_size_)) *
+                          block_size_ +
+                      position % block_size_);
+  }
+
+  absl::Status ExecuteSegment(const Submitted& submitted, size_t index,
+                              std::vector<TokenId>& rows) {
+    const Segment& segment = submitted.step.segments[index];
+    const std::vector<uint64_t>& chain = submitted.chains[index];
+    const auto count = static_cast<int32_t>(segment.tokens.size());
+    for (int32_t offset = 0; offset < count; ++offset) {
+      const int32_t position = segment.first_position + offset;
+      const uint64_t before = position == 0 ? 0 : Slot(segment, position - 1);
+      Slot(segment, position) =
+          submitted.spoiled ? kGarbage : Extend(before, segment.tokens[offset]);
+    }
+    if (submitted.spoiled) return absl::OkStatus();
+    // After the writes, so that a segment that overwrites its own past shows as well.
+    for (int32_t position = 0; position < segment.first_position + count; ++position) {
+      if (Slot(segment, position) != chain.at(position)) {
+        return absl::InternalError(absl::StrCat("step ", submitted.step.id, ", sequence ",
+                                                segment.sequence, ": position ", position,
+                                                " holds what another sequence or nobody wrote"));
+      }
+    }
+    for (const Row& row : segment.rows) {
+      rows.push_back(row.kind == RowKind::kScore
+                         ? -1
+                         : NextToken(Slot(segment, segment.first_position + row.offset)));
+    }
+    return absl::OkStatus();
+  }
+
+  int32_t block_size_;
+  std::vector<uint64_t> memory_;  // by slot
+  std::deque<Submitted> queue_;
+  std::map<StepId, std::vector<TokenId>> results_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,384 @@
+// Thousands of random operations on small, tight schedulers, with a fake replica behind them:
+// whatever is added, cancelled, failed, preempted, shared or lost meanwhile, every sequence ends
+// with the tokens of its solo run, and every block comes back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "orchestrator/scheduler/scheduler.h"
+#include "tests/orchestrator/scheduler/fake_replica.h"
+
+namespace sluice {
+namespace {
+
+// What a sequence comes to when nothing disturbs it.
+struct SoloRun {
+  std::vector<TokenId> tokens;  // prompt and everything generated
+  FinishReason reason = FinishReason::kLength;
+};
+
+SoloRun RunAlone(const SequenceSpec& spec) {
+  SoloRun run = {.tokens = spec.prompt};
+  uint64_t hash = HashChain(spec.prompt).back();
+  for (int32_t i = 0; i < spec.max_new_tokens; ++i) {
+    const TokenId token = NextToken(hash);
+    run.tokens.push_back(token);
+    if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
+      run.reason = FinishReason::kStop;
+      break;
+    }
+    hash = Extend(hash, token);
+  }
+  return run;
+}
+
+// How often the schedules went through what they are meant to go through.
+struct Coverage {
+  int64_t steps = 0;
+  int64_t finished = 0;
+  int64_t preemptions = 0;
+  int64_t shared_positions = 0;
+  int64_t failures = 0;
+  int64_t resets = 0;
+  int64_t ended_in_flight = 0;
+  int64_t expired = 0;
+  int64_t resumed = 0;
+  int64_t scored_rows = 0;
+  int64_t early_commits_refused = 0;
+  int64_t full_queues = 0;
+};
+
+class RandomSchedule {
+ public:
+  RandomSchedule(uint32_t seed, Coverage& coverage)
+      : random_(seed),
+        coverage_(coverage),
+        kv_cache_{.num_blocks = Pick(3, 24), .block_size = Pick(1, 5)},
+        options_{.max_tokens_per_step = Pick(1, 24),
+                 .max_sequences_per_step = Pick(1, 6),
+                 .max_queued_sequences = Pick(2, 40),
+                 .max_positions = 60,
+                 .max_inflight_steps = Pick(1, 4)},
+        scheduler_(options_, kv_cache_),
+        replica_(kv_cache_.num_blocks, kv_cache_.block_size) {}
+
+  void Run(int num_operations) {
+    for (int operation = 0; operation < num_operations; ++operation) {
+      SCOPED_TRACE(::testing::Message() << "operation " << operation);
+      ASSERT_NO_FATAL_FAILURE(RandomOperation());
+      const absl::Status status = scheduler_.CheckIntegrity();
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    ASSERT_NO_FATAL_FAILURE(Drain());
+  }
+
+ private:
+  struct Client {
+    uint64_t serial = 0;  // tells it from others that have or had its id
+    SequenceSpec spec;
+    SoloRun solo;
+    std::vector<TokenId> tokens;  // prompt, resumed and accepted so far
+    int32_t scored = 0;           // prompt tokens whose score arrived
+  };
+  struct InFlight {
+    StepId id = 0;
+    int32_t num_rows = 0;
+    std::vector<uint64_t> serials;
+  };
+
+  int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool Chance(int percent) { return Pick(1, 100) <= percent; }
+
+  void RandomOperation() {
+    const int dice = Pick(1, 100);
+    if (dice <= 22) {
+      AddSequence();
+    } else if (dice <= 58) {
+      PlanStep();
+    } else if (dice <= 86) {
+      CommitOldest();
+    } else if (dice <= 90) {
+      CommitWrongly();
+    } else if (dice <= 94) {
+      FinishOne();
+    } else if (dice <= 97) {
+      FailOne();
+    } else if (dice <= 99) {
+      Expire();
+    } else {
+      Lose();
+    }
+  }
+
+  SequenceSpec RandomSpec() {
+    SequenceSpec spec = {.id = next_id_++};
+    // The id of one that ended, perhaps with a step or a sibling that still knows it.
+    const SequenceId old = spec.id - std::min<SequenceId>(spec.id, Pick(1, 10));
+    if (Chance(30) && !clients_.contains(old)) spec.id = old;
+    if (!clients_.empty() && Chance(50)) {
+      const Client& other = RandomClient();
+      spec.prompt = other.spec.prompt;
+      if (Chance(90)) spec.prompt_of = other.spec.id;
+    } else {
+      spec.prompt.resize(Pick(1, 20));
+      for (TokenId& token : spec.prompt) token = Pick(0, 3);  // prompts often have common prefixes
+    }
+    spec.score_prompt = Chance(20);
+    spec.max_new_tokens = spec.score_prompt && Chance(50) ? 0 : Pick(1, 20);
+    spec.stop_tokens = {Pick(0, kFakeVocabulary - 1)};
+    if (Chance(30)) spec.priority = Pick(-1, 1);
+    if (Chance(10)) spec.deadline = now_ + absl::Seconds(Pick(0, 20));
+    return spec;
+  }
+
+  void AddSequence() {
+    Client client = {.serial = next_serial_++, .spec = RandomSpec()};
+    client.solo = RunAlone(client.spec);
+    const auto num_prompt = static_cast<int>(client.spec.prompt.size());
+    const int num_generated = static_cast<int>(client.solo.tokens.size()) - num_prompt;
+    client.tokens = client.spec.prompt;
+    if (num_generated > 1 && Chance(15)) {
+      const auto begin = client.solo.tokens.begin() + num_prompt;
+      client.spec.resumed_tokens.assign(begin, begin + Pick(1, num_generated - 1));
+      client.tokens.insert(client.tokens.end(), client.spec.resumed_tokens.begin(),
+                           client.spec.resumed_tokens.end());
+    }
+    const int capacity = kv_cache_.num_blocks * kv_cache_.block_size;
+    const int needed = num_prompt + std::max(client.spec.max_new_tokens - 1, 0);
+    const absl::Status status = scheduler_.Add(client.spec);
+    if (needed > capacity) {
+      ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    } else if (!status.ok()) {
+      ASSERT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      ++coverage_.full_queues;
+    } else {
+      coverage_.resumed += !client.spec.resumed_tokens.empty();
+      clients_.emplace(client.spec.id, client);
+    }
+  }
+
+  void PlanStep() {
+    std::optional<Step> step = scheduler_.Plan();
+    if (!step.has_value()) {
+      // Somebody can always go on when nothing is under way.
+      ASSERT_TRUE(clients_.empty() || !in_flight_.empty()) << "the scheduler is stuck";
+      return;
+    }
+    ++coverage_.steps;
+    ASSERT_NO_FATAL_FAILURE(CheckShape(*step));
+    InFlight in_flight = {.id = step->id, .num_rows = step->num_rows()};
+    std::vector<std::vector<uint64_t>> chains;
+    for (const Segment& segment : step->segments) {
+      const Client& client = clients_.at(segment.sequence);
+      in_flight.serials.push_back(client.serial);
+      chains.push_back(HashChain(client.tokens));
+    }
+    in_flight_.push_back(in_flight);
+    replica_.Submit(*std::move(step), std::move(chains));
+  }
+
+  void CheckShape(const Step& step) {
+    ASSERT_GT(step.id, last_step_);
+    last_step_ = step.id;
+    ASSERT_FALSE(step.segments.empty());
+    ASSERT_LE(step.num_tokens(), options_.max_tokens_per_step);
+    ASSERT_LE(std::ssize(step.segments), options_.max_sequences_per_step);
+    std::set<uint64_t> busy;
+    for (const InFlight& other : in_flight_) {
+      busy.insert(other.serials.begin(), other.serials.end());
+    }
+    for (const Segment& segment : step.segments) {
+      const Client& client = clients_.at(segment.sequence);
+      ASSERT_TRUE(busy.insert(client.serial).second) << "in two steps at a time";
+      const std::vector<TokenId>& tokens = client.tokens;
+      const auto end = segment.first_position + std::ssize(segment.tokens);
+      ASSERT_LE(end, std::ssize(tokens));
+      ASSERT_TRUE(std::equal(segment.tokens.begin(), segment.tokens.end(),
+                             tokens.begin() + segment.first_position));
+      ASSERT_EQ(std::ssize(segment.block_table),
+                (end + kv_cache_.block_size - 1) / kv_cache_.block_size);
+    }
+  }
+
+  void CommitOldest() {
+    if (in_flight_.empty()) return;
+    const InFlight step = in_flight_.front();
+    const absl::StatusOr<std::vector<TokenId>> rows = replica_.ExecuteThrough(step.id);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    ASSERT_EQ(std::ssize(*rows), step.num_rows);
+    const absl::StatusOr<StepOutcome> outcome = scheduler_.Commit(step.id, *rows);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    in_flight_.pop_front();
+    for (const AcceptedRow& row : outcome->rows) {
+      ASSERT_TRUE(clients_.contains(row.sequence)) << "a row of a sequence that ended";
+      Client& client = clients_.at(row.sequence);
+      if (row.kind == RowKind::kScore) {
+        ASSERT_EQ(row.position, ++client.scored) << "scores out of order, twice or missing";
+        ASSERT_EQ(row.token, client.spec.prompt.at(row.position));
+        ++coverage_.scored_rows;
+      } else {
+        ASSERT_EQ(row.position, std::ssize(client.tokens));
+        ASSERT_EQ(row.token, rows->at(row.row));
+        client.tokens.push_back(row.token);
+      }
+    }
+    for (const FinishedSequence& finished : outcome->finished) {
+      ASSERT_NO_FATAL_FAILURE(CheckFinished(finished));
+    }
+  }
+
+  void CheckFinished(const FinishedSequence& finished) {
+    const Client& client = clients_.at(finished.sequence);
+    ASSERT_EQ(client.tokens, client.solo.tokens);
+    ASSERT_EQ(finished.reason, client.solo.reason);
+    const auto num_prompt = std::ssize(client.spec.prompt);
+    ASSERT_EQ(client.scored, client.spec.score_prompt ? num_prompt - 1 : 0);
+    ASSERT_EQ(finished.usage.prompt_tokens, num_prompt);
+    ASSERT_EQ(finished.usage.generated_tokens, std::ssize(client.tokens) - num_prompt);
+    const int64_t positions = std::ssize(client.tokens) - (client.spec.max_new_tokens > 0 ? 1 : 0);
+    ASSERT_GE(finished.usage.computed_positions + finished.usage.shared_positions, positions);
+    ++coverage_.finished;
+    Forget(finished);
+  }
+
+  void Forget(const FinishedSequence& finished) {
+    coverage_.preemptions += finished.usage.preemptions;
+    coverage_.shared_positions += finished.usage.shared_positions;
+    coverage_.failures += finished.usage.failures;
+    clients_.erase(finished.sequence);
+  }
+
+  void CommitWrongly() {
+    ASSERT_FALSE(scheduler_.Commit(last_step_ + 1, {}).ok());
+    if (in_flight_.empty()) return;
+    const std::vector<TokenId> too_many(in_flight_.front().num_rows + 1, 0);
+    ASSERT_EQ(scheduler_.Commit(in_flight_.front().id, too_many).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    if (in_flight_.size() == 1) return;
+    const std::vector<TokenId> early(in_flight_.back().num_rows, 0);
+    ASSERT_EQ(scheduler_.Commit(in_flight_.back().id, early).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    ++coverage_.early_commits_refused;
+  }
+
+  void FinishOne() {
+    if (clients_.empty()) return;
+    const Client& client = RandomClient();
+    const SequenceId id = client.spec.id;
+    for (const InFlight& step : in_flight_) {
+      coverage_.ended_in_flight +=
+          std::count(step.serials.begin(), step.serials.end(), client.serial);
+    }
+    const auto finished = scheduler_.Finish(id, FinishReason::kCancelled);
+    ASSERT_TRUE(finished.ok()) << finished.status();
+    Forget(*finished);
+  }
+
+  void FailOne() {
+    if (in_flight_.empty()) return;
+    const auto it = in_flight_.begin() + Pick(0, static_cast<int>(in_flight_.size()) - 1);
+    ASSERT_TRUE(scheduler_.FailStep(it->id).ok());
+    replica_.Spoil(it->id);
+    in_flight_.erase(it);
+  }
+
+  void Expire() {
+    now_ += absl::Seconds(Pick(1, 10));
+    std::set<SequenceId> expected;
+    for (const auto& [id, client] : clients_) {
+      if (client.spec.deadline.has_value() && *client.spec.deadline <= now_) expected.insert(id);
+    }
+    for (const FinishedSequence& finished : scheduler_.ExpireDeadlines(now_)) {
+      ASSERT_EQ(finished.reason, FinishReason::kDeadline);
+      ASSERT_EQ(expected.erase(finished.sequence), 1u);
+      ++coverage_.expired;
+      Forget(finished);
+    }
+    ASSERT_TRUE(expected.empty());
+  }
+
+  void Lose() {
+    scheduler_.Reset();
+    replica_.Lose();
+    for (const InFlight& step : in_flight_) {
+      const std::vector<TokenId> late(step.num_rows, 0);
+      ASSERT_EQ(scheduler_.Commit(step.id, late).status().code(), absl::StatusCode::kNotFound);
+    }
+    in_flight_.clear();
+    ++coverage_.resets;
+  }
+
+  // Everything that is left ends within the steps that it could take if it were computed alone,
+  // one token at a time and from the start for each of its tokens.
+  void Drain() {
+    int64_t bound = 100;
+    for (const auto& [id, client] : clients_) {
+      const int64_t positions = std::ssize(client.solo.tokens);
+      bound += positions * positions;
+    }
+    for (int64_t step = 0; !clients_.empty(); ++step) {
+      ASSERT_LT(step, bound) << clients_.size() << " sequences don't come to an end";
+      ASSERT_NO_FATAL_FAILURE(PlanStep());
+      if (Chance(70)) {
+        ASSERT_NO_FATAL_FAILURE(CommitOldest());
+      }
+    }
+    while (!in_flight_.empty()) ASSERT_NO_FATAL_FAILURE(CommitOldest());
+    ASSERT_EQ(scheduler_.kv_cache().num_free_blocks(), kv_cache_.num_blocks);
+    ASSERT_EQ(scheduler_.statistics().running_sequences, 0);
+    ASSERT_EQ(scheduler_.statistics().waiting_sequences, 0);
+    ASSERT_TRUE(scheduler_.CheckIntegrity().ok());
+  }
+
+  const Client& RandomClient() {
+    return std::next(clients_.begin(), Pick(0, static_cast<int>(clients_.size()) - 1))->second;
+  }
+
+  std::mt19937 random_;
+  Coverage& coverage_;
+  const KvCacheOptions kv_cache_;
+  const SchedulerOptions options_;
+  Scheduler scheduler_;
+  FakeReplica replica_;
+  std::map<SequenceId, Client> clients_;  // those alive
+  std::deque<InFlight> in_flight_;
+  absl::Time now_ = absl::UnixEpoch();
+  SequenceId next_id_ = 1;
+  uint64_t next_serial_ = 1;
+  StepId last_step_ = 0;
+};
+
+TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
+  Coverage coverage;
+  for (uint32_t seed = 1; seed <= 1000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    RandomSchedule(seed, coverage).Run(300);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  // The schedules prove something only if they went everywhere.
+  const auto went = [](const char* what, int64_t count, int64_t at_least) {
+    ::testing::Test::RecordProperty(what, std::to_string(count));
+    EXPECT_GE(count, at_least) << what;
+  };
+  went("steps", coverage.steps, 50'000);
+  went("finished", coverage.finished, 10'000);
+  went("preemptions", coverage.preemptions, 2'000);
+  went("shared_positions", coverage.shared_positions, 10'000);
+  went("failures", coverage.failures, 2'000);
+  went("resets", coverage.resets, 1'000);
+  went("ended_in_flight", coverage.ended_in_flight, 1'000);
+  went("expired", coverage.expired, 500);
+  went("resumed", coverage.resumed, 1'000);
+  went("scored_rows", coverage.scored_rows, 20'000);
+  went("early_commits_refused", coverage.early_commits_refused, 1'000);
+  went("full_queues", coverage.full_queues, 1'000);
+}
+
+}  // namespace
+}  // namespace sluice
