@@ -1,0 +1,20 @@
+// Causal attention over paged keys and values, for decode steps and prefill chunks alike.
+//
+// A query is one (row, query head). The result of a query has the same bits whichever other queries
+// are worked on beside it: its scores sum over head_dim in ascending order; blocks are taken in
+// order of position, the running maximum and sum rescaled once per block; values are added in order
+// of position. Work is divided over queries, never within one.
+#pragma once
+
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/kv_pool.h"
+
+namespace sluice {
+
+// Backend::PagedAttention.
+void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
+                    absl::Span<const AttentionSegment> segments, float scale, MatrixView out);
+
+}  // namespace sluice

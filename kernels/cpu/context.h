@@ -1,0 +1,60 @@
+// What every CPU operation works with: the threads, and memory that belongs to each of them.
+// Used by one thread at a time, like the backend that owns it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "hwy/aligned_allocator.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace sluice {
+
+// Scratch memory, one area per worker of a pool; it grows to what the largest operation needs and
+// stays. A worker touches its own area only.
+class Scratch {
+ public:
+  explicit Scratch(int num_workers) : areas_(num_workers) {}
+
+  // `count` floats of unspecified content, 64-byte aligned, valid until the worker's next call.
+  float* Floats(int worker, size_t count) {
+    Area& area = areas_[worker];
+    if (area.capacity < count) {
+      area.floats = hwy::AllocateAligned<float>(count);
+      area.capacity = count;
+    }
+    return area.floats.get();
+  }
+
+ private:
+  struct alignas(64) Area {
+    hwy::AlignedFreeUniquePtr<float[]> floats;
+    size_t capacity = 0;
+  };
+  std::vector<Area> areas_;
+};
+
+struct CpuContext {
+  explicit CpuContext(int num_threads) : pool(num_threads), scratch(pool.num_threads()) {}
+
+  ThreadPool pool;
+  Scratch scratch;
+};
+
+// Calls task(begin, end) for runs that together cover [0, rows). A run has enough rows, of
+// `elements_per_row` elements each, that handing it to another thread pays.
+inline void ForRowRuns(CpuContext& context, int64_t rows, int64_t elements_per_row,
+                       absl::FunctionRef<void(int64_t begin, int64_t end)> task) {
+  constexpr int64_t kElementsWorthATask = 16384;
+  const int64_t run =
+      std::max<int64_t>(1, kElementsWorthATask / std::max<int64_t>(1, elements_per_row));
+  context.pool.ParallelFor((rows + run - 1) / run, [&](int64_t index, int) {
+    task(index * run, std::min(rows, (index + 1) * run));
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,118 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/gather.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/kv_pool.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/softmax.h"
+#include "kernels/cpu/top_k.h"
+
+namespace sluice {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuBackendOptions& options) : context_(options.num_threads) {}
+
+  std::string_view name() const override { return "cpu"; }
+  DType activation_dtype() const override { return DType::kF32; }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
+    absl::StatusOr<HostMemory> memory = HostMemory::Allocate(size_bytes);
+    if (!memory.ok()) return memory.status();
+    return std::make_unique<HostBuffer>(*std::move(memory));
+  }
+
+  void CopyIn(absl::Span<const std::byte> host, void* device) override {
+    std::copy(host.begin(), host.end(), static_cast<std::byte*>(device));
+  }
+
+  absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override {
+    std::copy_n(static_cast<const std::byte*>(device), host.size(), host.begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                     const RowReader& read) override {
+    return CpuPackedMatrix::Pack(spec, read, context_.pool);
+  }
+
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {
+    return CpuKvPool::Create(spec);
+  }
+
+  void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
+    sluice::EmbeddingGather(context_, table, ids, out);
+  }
+
+  void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override {
+    sluice::RmsNorm(context_, x, weight, eps, out);
+  }
+
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
+    sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out);
+  }
+
+  void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+            RopeLayout layout) override {
+    sluice::Rope(context_, x, head_dim, cos, sin, layout);
+  }
+
+  void StoreKv(MatrixView keys, MatrixView values, absl::Span<const AttentionSegment> segments,
+               int layer, KvPool& pool) override {
+    sluice::StoreKv(context_, keys, values, segments, layer, static_cast<CpuKvPool&>(pool));
+  }
+
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer,
+                      absl::Span<const AttentionSegment> segments, float scale,
+                      MatrixView out) override {
+    sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, segments, scale,
+                           out);
+  }
+
+  void AddBias(const float* bias, MatrixView x) override { sluice::AddBias(context_, bias, x); }
+
+  void SwiGlu(MatrixView gate_up, MatrixView out) override {
+    sluice::SwiGlu(context_, gate_up, out);
+  }
+
+  void AddResidual(MatrixView x, MatrixView residual) override {
+    sluice::AddResidual(context_, x, residual);
+  }
+
+  void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override {
+    sluice::TreeAdd(context_, partials, out);
+  }
+
+  void LogSoftmax(MatrixView x, MatrixView out) override { sluice::LogSoftmax(context_, x, out); }
+
+  absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
+                    absl::Span<int32_t> ids) override {
+    sluice::TopK(context_, x, k, values, ids);
+    return absl::OkStatus();
+  }
+
+ private:
+  CpuContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options) {
+  SLUICE_CHECK(options.num_threads >= 0);
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace sluice

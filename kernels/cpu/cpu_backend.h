@@ -1,0 +1,23 @@
+// The CPU backend: Highway for SIMD on whatever processor the program finds itself on, and a pool
+// of threads.
+//
+// Activations are F32; weights, tables and KV caches F32 or BF16. A result never depends on the
+// number of threads. Bits may differ between processors (vectors of different widths, with or
+// without fused multiply-add), never within one process.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace sluice {
+
+struct CpuBackendOptions {
+  // Threads that work on an operation, the caller included. 0: one per core that this process may
+  // use. A negative number is a broken invariant.
+  int num_threads = 0;
+};
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);
+
+}  // namespace sluice

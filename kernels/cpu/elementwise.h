@@ -1,0 +1,22 @@
+// Operations that take each element by itself.
+#pragma once
+
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/context.h"
+
+namespace sluice {
+
+// Backend::AddBias.
+void AddBias(CpuContext& context, const float* bias, MatrixView x);
+
+// Backend::SwiGlu.
+void SwiGlu(CpuContext& context, MatrixView gate_up, MatrixView out);
+
+// Backend::AddResidual.
+void AddResidual(CpuContext& context, MatrixView x, MatrixView residual);
+
+// Backend::TreeAdd.
+void TreeAdd(CpuContext& context, absl::Span<const MatrixView> partials, MatrixView out);
+
+}  // namespace sluice

@@ -1,0 +1,71 @@
+// The paged keys and values of the CPU backend.
+//
+// For every layer, block and KV head the pool holds the keys transposed, [D, position_stride], and
+// then the values, [block_size, value_stride]: attention finds neighbouring positions of a key
+// element, and neighbouring elements of a value, side by side. Strides are padded to multiples of
+// 16 elements, which costs nothing where block_size and D are such. Memory is only reserved.
+//
+// Not thread-safe; concurrent reads are fine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/check.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/memory.h"
+
+namespace sluice {
+
+class CpuKvPool final : public KvPool {
+ public:
+  // RESOURCE_EXHAUSTED where even the address space lacks room.
+  static absl::StatusOr<std::unique_ptr<KvPool>> Create(const KvPoolSpec& spec);
+
+  size_t size_bytes() const override { return memory_.size_bytes(); }
+  const KvPoolSpec& spec() const { return spec_; }
+  int64_t position_stride() const { return Padded(spec_.block_size); }
+  int64_t value_stride() const { return Padded(spec_.head_dim); }
+
+  // The block that holds `position` of a segment.
+  int32_t BlockOf(const AttentionSegment& segment, int64_t position) const {
+    const int64_t index = position / spec_.block_size;
+    SLUICE_CHECK(index < static_cast<int64_t>(segment.block_table.size()));
+    const int32_t block = segment.block_table[index];
+    SLUICE_CHECK(0 <= block && block < spec_.num_blocks);
+    return block;
+  }
+
+  // [D, position_stride] and [block_size, value_stride]. T is float or, for BF16, uint16_t.
+  template <class T>
+  T* Keys(int layer, int32_t block, int head) const {
+    const size_t index = (size_t{1} * layer * spec_.num_blocks + block) * spec_.num_kv_heads + head;
+    return reinterpret_cast<T*>(memory_.data()) + index * HeadElements();
+  }
+  template <class T>
+  T* Values(int layer, int32_t block, int head) const {
+    return Keys<T>(layer, block, head) + spec_.head_dim * position_stride();
+  }
+
+ private:
+  CpuKvPool(const KvPoolSpec& spec, HostMemory memory) : spec_(spec), memory_(std::move(memory)) {}
+
+  static int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
+  size_t HeadElements() const {
+    return spec_.head_dim * position_stride() + spec_.block_size * value_stride();
+  }
+
+  const KvPoolSpec spec_;
+  HostMemory memory_;
+};
+
+// Backend::StoreKv.
+void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
+             absl::Span<const AttentionSegment> segments, int layer, CpuKvPool& pool);
+
+}  // namespace sluice

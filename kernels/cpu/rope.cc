@@ -1,0 +1,71 @@
+#include "kernels/cpu/rope.h"
+
+#include "kernels/check.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/rope.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace {
+
+void RotateHalves(float* head, const float* cos, const float* sin, int64_t pairs) {
+  ForEachVector(pairs, [=](auto d, int64_t i) HWY_ATTR {
+    const auto a = hn::LoadU(d, head + i);
+    const auto b = hn::LoadU(d, head + pairs + i);
+    const auto c = hn::LoadU(d, cos + i);
+    const auto s = hn::LoadU(d, sin + i);
+    hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, head + i);
+    hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + pairs + i);
+  });
+}
+
+void RotateNeighbours(float* head, const float* cos, const float* sin, int64_t pairs) {
+  ForEachVector(pairs, [=](auto d, int64_t i) HWY_ATTR {
+    hn::Vec<decltype(d)> a, b;
+    hn::LoadInterleaved2(d, head + 2 * i, a, b);
+    const auto c = hn::LoadU(d, cos + i);
+    const auto s = hn::LoadU(d, sin + i);
+    hn::StoreInterleaved2(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)),
+                          hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, head + 2 * i);
+  });
+}
+
+void RopeRows(CpuContext& context, MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+              RopeLayout layout) {
+  const auto rotate = layout == RopeLayout::kHalfSplit ? RotateHalves : RotateNeighbours;
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      for (int64_t h = 0; h < x.cols; h += head_dim) {
+        rotate(x.Row(t) + h, cos.Row(t), sin.Row(t), cos.cols);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice {
+
+HWY_EXPORT(RopeRows);
+
+void Rope(CpuContext& context, MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+          RopeLayout layout) {
+  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
+  SLUICE_CHECK(cos.rows == x.rows && sin.rows == x.rows);
+  SLUICE_CHECK(cos.cols == sin.cols && 2 * cos.cols <= head_dim);
+  HWY_DYNAMIC_DISPATCH(RopeRows)(context, x, head_dim, cos, sin, layout);
+}
+
+}  // namespace sluice
+#endif  // HWY_ONCE

@@ -1,0 +1,122 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "hwy/cache_control.h"
+#include "kernels/check.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLongestSpin{50'000};
+constexpr nanoseconds kShortestSpin{500};
+constexpr int kPausesPerLookAtClock = 16;
+
+int CoresOfThisProcess() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Spins until `done` or until `limit` has passed; says whether it is done.
+template <class Done>
+bool SpinUntil(nanoseconds limit, Done done) {
+  if (done()) return true;
+  if (limit.count() == 0) return false;
+  const Clock::time_point start = Clock::now();
+  do {
+    for (int i = 0; i < kPausesPerLookAtClock; ++i) {
+      hwy::Pause();
+      if (done()) return true;
+    }
+  } while (Clock::now() - start < limit);
+  return false;
+}
+
+bool IsOpen(uint32_t gate) { return gate % 2 == 1; }
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) {
+  SLUICE_CHECK(num_threads >= 0);
+  if (num_threads == 0) num_threads = CoresOfThisProcess();
+  may_spin_ = num_threads <= CoresOfThisProcess();
+  workers_.reserve(num_threads - 1);
+  for (int worker = 1; worker < num_threads; ++worker) {
+    workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  gate_.fetch_add(1);
+  gate_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::ParallelFor(int64_t count, Task task) {
+  if (count <= 1 || workers_.empty()) {
+    for (int64_t index = 0; index < count; ++index) task(index, 0);
+    return;
+  }
+  task_ = &task;
+  count_ = count;
+  next_.store(0, std::memory_order_relaxed);
+  gate_.fetch_add(1);  // opens
+  const auto wanted = static_cast<size_t>(count - 1);
+  if (wanted < workers_.size()) {
+    for (size_t i = 0; i < wanted; ++i) gate_.notify_one();
+  } else {
+    gate_.notify_all();
+  }
+  RunTasks(0);
+  // From here on nobody enters: a worker announces itself before it looks at the gate, and we look
+  // for announcements after shutting it, so one of the two sees the other.
+  gate_.fetch_add(1);
+  const bool alone =
+      SpinUntil(may_spin_ ? kLongestSpin : nanoseconds(0), [this] { return inside_.load() == 0; });
+  if (alone) return;
+  for (uint32_t inside = inside_.load(); inside != 0; inside = inside_.load()) {
+    inside_.wait(inside);
+  }
+}
+
+void ThreadPool::RunTasks(int worker) {
+  while (true) {
+    const int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= count_) return;
+    (*task_)(index, worker);
+  }
+}
+
+void ThreadPool::WorkerLoop(int worker) {
+  uint32_t served = 0;
+  nanoseconds spin = may_spin_ ? kLongestSpin : nanoseconds(0);
+  while (true) {
+    const auto has_work = [this, served] {
+      const uint32_t gate = gate_.load();
+      return IsOpen(gate) && gate != served;
+    };
+    const Clock::time_point start = Clock::now();
+    if (!SpinUntil(spin, has_work)) {
+      for (uint32_t gate = gate_.load(); !IsOpen(gate) || gate == served; gate = gate_.load()) {
+        gate_.wait(gate);
+      }
+    }
+    if (stopping_) return;
+    if (may_spin_) {
+      const bool spinning_pays = Clock::now() - start < kLongestSpin;
+      spin = spinning_pays ? kLongestSpin : std::max(spin / 2, kShortestSpin);
+    }
+
+    const uint32_t gate = gate_.load();
+    inside_.fetch_add(1);
+    if (IsOpen(gate) && gate_.load() == gate) RunTasks(worker);
+    served = gate;
+    if (inside_.fetch_sub(1) == 1) inside_.notify_one();
+  }
+}
+
+}  // namespace sluice

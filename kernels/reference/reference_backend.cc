@@ -1,0 +1,221 @@
+#include "kernels/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "kernels/check.h"
+#include "kernels/reference/reference_attention.h"
+#include "kernels/reference/reference_kv_pool.h"
+
+namespace sluice {
+namespace {
+
+class HeapBuffer final : public Buffer {
+ public:
+  explicit HeapBuffer(size_t size_bytes) : lines_((size_bytes + 63) / 64), size_(size_bytes) {}
+  void* data() override { return lines_.data(); }
+  size_t size_bytes() const override { return size_; }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64] = {};
+  };
+  std::vector<Line> lines_;
+  size_t size_;
+};
+
+class RowMajorMatrix final : public PackedMatrix {
+ public:
+  RowMajorMatrix(const PackSpec& spec, std::vector<float> elements)
+      : spec_(spec), elements_(std::move(elements)) {}
+  int64_t num_outputs() const override { return spec_.num_outputs; }
+  int64_t num_inputs() const override { return spec_.num_inputs; }
+  size_t size_bytes() const override { return elements_.size() * sizeof(float); }
+  const float* Row(int64_t output) const { return elements_.data() + output * spec_.num_inputs; }
+
+ private:
+  PackSpec spec_;
+  std::vector<float> elements_;
+};
+
+float Element(const void* row, DType dtype, int64_t column) {
+  if (dtype == DType::kF32) return static_cast<const float*>(row)[column];
+  SLUICE_CHECK(dtype == DType::kBF16);
+  return FloatFromBFloat16(static_cast<const uint16_t*>(row)[column]);
+}
+
+float TreeSum(absl::Span<const MatrixView> partials, int64_t row, int64_t column) {
+  if (partials.size() == 1) return partials[0].Row(row)[column];
+  const size_t half = partials.size() / 2;
+  return TreeSum(partials.first(half), row, column) + TreeSum(partials.subspan(half), row, column);
+}
+
+// Larger first, then lower column; NaN below everything else.
+bool Ranks(const float* row, int32_t a, int32_t b) {
+  if (std::isnan(row[a]) || std::isnan(row[b])) {
+    return std::isnan(row[a]) == std::isnan(row[b]) ? a < b : std::isnan(row[b]);
+  }
+  return row[a] != row[b] ? row[a] > row[b] : a < b;
+}
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "reference"; }
+  DType activation_dtype() const override { return DType::kF32; }
+
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
+    return std::make_unique<HeapBuffer>(size_bytes);
+  }
+
+  void CopyIn(absl::Span<const std::byte> host, void* device) override {
+    std::copy(host.begin(), host.end(), static_cast<std::byte*>(device));
+  }
+
+  absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override {
+    std::copy_n(static_cast<const std::byte*>(device), host.size(), host.begin());
+    return absl::OkStatus();
+  }
+
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                     const RowReader& read) override {
+    std::vector<std::byte> row(spec.num_inputs * SizeOf(spec.dtype));
+    std::vector<float> elements(spec.num_outputs * spec.num_inputs);
+    for (int64_t n = 0; n < spec.num_outputs; ++n) {
+      if (absl::Status status = read(n, n + 1, absl::MakeSpan(row)); !status.ok()) return status;
+      for (int64_t k = 0; k < spec.num_inputs; ++k) {
+        elements[n * spec.num_inputs + k] = Element(row.data(), spec.dtype, k);
+      }
+    }
+    return std::make_unique<RowMajorMatrix>(spec, std::move(elements));
+  }
+
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {
+    return std::make_unique<ReferenceKvPool>(spec);
+  }
+
+  void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
+    for (int64_t t = 0; t < out.rows; ++t) {
+      SLUICE_CHECK(0 <= ids[t] && ids[t] < table.rows);
+      const void* row = table.Rows(ids[t], 1).data;
+      for (int64_t h = 0; h < out.cols; ++h) out.Row(t)[h] = Element(row, table.dtype, h);
+    }
+  }
+
+  void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      double squares = 0;
+      for (int64_t h = 0; h < x.cols; ++h) squares += double{x.Row(t)[h]} * x.Row(t)[h];
+      const double rms = std::sqrt(squares / static_cast<double>(x.cols) + eps);
+      for (int64_t h = 0; h < x.cols; ++h) {
+        out.Row(t)[h] = static_cast<float>(x.Row(t)[h] / rms * weight[h]);
+      }
+    }
+  }
+
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
+    const auto& matrix = static_cast<const RowMajorMatrix&>(weights);
+    SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_outputs());
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < out.cols; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < x.cols; ++k) sum += double{x.Row(t)[k]} * matrix.Row(n)[k];
+        out.Row(t)[n] = static_cast<float>(sum);
+      }
+    }
+  }
+
+  void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+            RopeLayout layout) override {
+    const int64_t pairs = cos.cols;
+    const bool neighbours = layout == RopeLayout::kInterleaved;
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (float* head = x.Row(t); head != x.Row(t) + x.cols; head += head_dim) {
+        for (int64_t i = 0; i < pairs; ++i) {
+          float& first = head[neighbours ? 2 * i : i];
+          float& second = head[neighbours ? 2 * i + 1 : i + pairs];
+          const double a = first, b = second, c = cos.Row(t)[i], s = sin.Row(t)[i];
+          first = static_cast<float>(a * c - b * s);
+          second = static_cast<float>(b * c + a * s);
+        }
+      }
+    }
+  }
+
+  void StoreKv(MatrixView keys, MatrixView values, absl::Span<const AttentionSegment> segments,
+               int layer, KvPool& pool) override {
+    ReferenceStoreKv(keys, values, segments, layer, static_cast<ReferenceKvPool&>(pool));
+  }
+
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer,
+                      absl::Span<const AttentionSegment> segments, float scale,
+                      MatrixView out) override {
+    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, segments, scale, out);
+  }
+
+  void SwiGlu(MatrixView gate_up, MatrixView out) override {
+    for (int64_t t = 0; t < out.rows; ++t) {
+      for (int64_t f = 0; f < out.cols; ++f) {
+        const double gate = gate_up.Row(t)[f], up = gate_up.Row(t)[out.cols + f];
+        out.Row(t)[f] = static_cast<float>(gate / (1 + std::exp(-gate)) * up);
+      }
+    }
+  }
+
+  void AddBias(const float* bias, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] += bias[n];
+    }
+  }
+
+  void AddResidual(MatrixView x, MatrixView residual) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t h = 0; h < x.cols; ++h) residual.Row(t)[h] += x.Row(t)[h];
+    }
+  }
+
+  void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override {
+    for (int64_t t = 0; t < out.rows; ++t) {
+      for (int64_t n = 0; n < out.cols; ++n) out.Row(t)[n] = TreeSum(partials, t, n);
+    }
+  }
+
+  void LogSoftmax(MatrixView x, MatrixView out) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const float* row = x.Row(t);
+      const double maximum = *std::max_element(row, row + x.cols);
+      double sum = 0;
+      for (int64_t v = 0; v < x.cols; ++v) sum += std::exp(row[v] - maximum);
+      const double shift = maximum + std::log(sum);
+      for (int64_t v = 0; v < x.cols; ++v) out.Row(t)[v] = static_cast<float>(row[v] - shift);
+    }
+  }
+
+  absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
+                    absl::Span<int32_t> ids) override {
+    std::vector<int32_t> order(x.cols);
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const float* row = x.Row(t);
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(),
+                [row](int32_t a, int32_t b) { return Ranks(row, a, b); });
+      for (int i = 0; i < k; ++i) {
+        ids[t * k + i] = order[i];
+        values[t * k + i] = row[order[i]];
+      }
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
+
+}  // namespace sluice
