@@ -1,0 +1,15 @@
+// The communicator of a stage without tensor parallelism: one rank that has nobody to talk to.
+// Thread-safety as in communicator.h.
+#pragma once
+
+#include <memory>
+
+#include "kernels/communicator/communicator.h"
+
+namespace sluice {
+
+// Rank 0 of 1. AllGather and AllToAll copy, Broadcast does nothing; no call waits, so no deadline
+// ever passes.
+std::unique_ptr<Communicator> MakeLocalCommunicator();
+
+}  // namespace sluice

@@ -1,0 +1,309 @@
+#include "kernels/communicator/shm_communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/check.h"
+#include "kernels/communicator/shm_segment.h"
+#include "kernels/communicator/shm_stream.h"
+#include "kernels/communicator/shm_waiter.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kMinSlotBytes = std::size_t{4} << 10;
+constexpr std::size_t kMaxSlotBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxNameLength = 200;
+
+enum Operation : std::uint32_t { kBroadcast = 1, kAllGather = 2, kAllToAll = 3 };
+
+std::string Describe(const ShmMessageHeader& header) {
+  switch (header.operation) {
+    case kBroadcast:
+      return absl::StrCat("Broadcast of ", header.bytes, " bytes from rank ", header.root);
+    case kAllGather:
+      return absl::StrCat("AllGather of ", header.bytes, " bytes");
+    case kAllToAll:
+      return absl::StrCat("AllToAll of ", header.bytes, " bytes");
+    default:
+      return absl::StrCat("unknown operation ", header.operation);
+  }
+}
+
+absl::Status WithContext(const absl::Status& status, absl::string_view context) {
+  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
+}
+
+class ShmCommunicator final : public Communicator {
+ public:
+  ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank);
+  ~ShmCommunicator() override;
+
+  // Announces this rank and waits for the others.
+  absl::Status Join(absl::Time deadline);
+
+  int rank() const override { return rank_; }
+  int size() const override { return segment_->size(); }
+  absl::Status Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) override;
+  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                         absl::Time deadline) override;
+  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                        absl::Time deadline) override;
+  void Abort(absl::Status reason) override;
+
+ private:
+  // Runs the streams that were started until all are done.
+  absl::Status Complete(const ShmMessageHeader& call, absl::Time deadline);
+  bool Advance();
+  bool Done() const;
+  bool Awaits(int peer) const;
+  std::uint32_t NewsToWakeFor(const ShmMessageHeader& call) const;
+  absl::Status Mismatch(const ShmMessageHeader& call) const;
+
+  // The first failure of this rank, or that of the group; OK where neither has failed.
+  absl::Status Failure();
+  // Makes `status` this rank's failure and tells the group, unless either has failed already.
+  // Returns the failure that holds.
+  absl::Status Fail(const absl::Status& status);
+  std::string Context(absl::string_view doing) const;
+
+  const std::shared_ptr<ShmSegment> segment_;
+  const std::string name_;
+  const int rank_;
+
+  // The rank's thread alone.
+  ShmWaiter waiter_;
+  ShmSender sender_;
+  std::vector<ShmReceiver> receivers_;  // by writer; this rank's own is never started
+
+  absl::Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+ShmCommunicator::ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank)
+    : segment_(std::move(segment)),
+      name_(std::move(name)),
+      rank_(rank),
+      waiter_(*segment_, rank),
+      sender_(*segment_, rank) {
+  for (int writer = 0; writer < size(); ++writer) receivers_.emplace_back(*segment_, writer, rank);
+}
+
+ShmCommunicator::~ShmCommunicator() {
+  segment_->rank(rank_).state.Store(kRankLeft);
+  segment_->WakeAll();
+}
+
+std::string ShmCommunicator::Context(absl::string_view doing) const {
+  return absl::StrCat("rank ", rank_, " of ", size(), " in '", name_, "', ", doing);
+}
+
+absl::Status ShmCommunicator::Join(absl::Time deadline) {
+  const auto present = [this](int peer) {
+    return segment_->rank(peer).state.Load() >= kRankJoined;
+  };
+  segment_->rank(rank_).process = ThisProcess();
+  segment_->rank(rank_).state.Store(kRankJoined);
+  segment_->WakeAll();
+
+  const auto all_present = [&] {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!present(peer)) return false;
+    }
+    return true;
+  };
+  const auto absent = [&](int peer) { return peer != rank_ && !present(peer); };
+  // One that is here already is needed too: the group can't start without it.
+  const auto other = [this](int peer) { return peer != rank_; };
+  absl::Status joined = waiter_.Await({.advance = all_present,
+                                       .needs = other,
+                                       .awaits = absent,
+                                       .parked = kAwaitsAny,
+                                       .deadline = deadline});
+  if (!joined.ok()) joined = Fail(WithContext(joined, Context("joining")));
+  ShmSegment::Unlink(name_);
+  return joined;
+}
+
+absl::Status ShmCommunicator::Failure() {
+  if (segment_->given_up_by().Load() == 0) return absl::OkStatus();
+  return Fail(WithContext(waiter_.GroupFailure(), Context("before a call")));
+}
+
+absl::Status ShmCommunicator::Fail(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (!failure_.ok()) return failure_;
+  failure_ = status;
+  // The reason is in place before the group can read it, and is written once: `failure_` is set.
+  ShmRank& self = segment_->rank(rank_);
+  const std::string reason = status.ToString();
+  const std::size_t length = std::min(reason.size(), sizeof(self.give_up_reason) - 1);
+  std::memcpy(self.give_up_reason, reason.data(), length);
+  segment_->given_up_by().CompareExchange(0, static_cast<std::uint32_t>(rank_) + 1);
+  segment_->WakeAll();
+  return failure_;
+}
+
+void ShmCommunicator::Abort(absl::Status reason) {
+  SLUICE_CHECK(!reason.ok());
+  Fail(reason).IgnoreError();
+}
+
+absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) {
+  SLUICE_CHECK(root >= 0 && root < size());
+  if (absl::Status failure = Failure(); !failure.ok()) return failure;
+  if (size() == 1 || data.empty()) return absl::OkStatus();
+  const ShmMessageHeader call{kBroadcast, static_cast<std::uint32_t>(root), data.size()};
+  if (root == rank_) {
+    sender_.Start(call, data, {});
+  } else {
+    receivers_[root].Start(call, 0, data);
+  }
+  return Complete(call, deadline);
+}
+
+absl::Status ShmCommunicator::AllGather(absl::Span<const std::byte> sent,
+                                        absl::Span<std::byte> received, absl::Time deadline) {
+  SLUICE_CHECK(received.size() == sent.size() * size());
+  if (absl::Status failure = Failure(); !failure.ok()) return failure;
+  if (sent.empty()) return absl::OkStatus();
+  const std::size_t bytes = sent.size();
+  std::memcpy(received.data() + bytes * rank_, sent.data(), bytes);
+  if (size() == 1) return absl::OkStatus();
+  const ShmMessageHeader call{kAllGather, 0, bytes};
+  sender_.Start(call, sent, {});
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank_) receivers_[peer].Start(call, 0, received.subspan(bytes * peer, bytes));
+  }
+  return Complete(call, deadline);
+}
+
+// A rank's message holds its parts for all others, in order of rank; each takes its own part.
+absl::Status ShmCommunicator::AllToAll(absl::Span<const std::byte> sent,
+                                       absl::Span<std::byte> received, absl::Time deadline) {
+  SLUICE_CHECK(received.size() == sent.size() && sent.size() % size() == 0);
+  if (absl::Status failure = Failure(); !failure.ok()) return failure;
+  if (sent.empty()) return absl::OkStatus();
+  const std::size_t part = sent.size() / size();
+  std::memcpy(received.data() + part * rank_, sent.data() + part * rank_, part);
+  if (size() == 1) return absl::OkStatus();
+  const ShmMessageHeader call{kAllToAll, 0, sent.size() - part};
+  sender_.Start(call, sent.first(part * rank_), sent.subspan(part * (rank_ + 1)));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank_) continue;
+    const int parts_before = rank_ < peer ? rank_ : rank_ - 1;
+    receivers_[peer].Start(call, part * parts_before, received.subspan(part * peer, part));
+  }
+  return Complete(call, deadline);
+}
+
+absl::Status ShmCommunicator::Complete(const ShmMessageHeader& call, absl::Time deadline) {
+  while (true) {
+    while (Advance()) {
+    }
+    if (absl::Status differs = Mismatch(call); !differs.ok()) {
+      return Fail(WithContext(differs, Context(Describe(call))));
+    }
+    if (Done()) return absl::OkStatus();
+    const auto advance = [this] { return Advance(); };
+    const auto awaits = [this](int peer) { return Awaits(peer); };
+    const absl::Status waited = waiter_.Await({.advance = advance,
+                                               .needs = awaits,
+                                               .awaits = awaits,
+                                               .parked = NewsToWakeFor(call),
+                                               .deadline = deadline});
+    if (!waited.ok()) return Fail(WithContext(waited, Context(Describe(call))));
+  }
+}
+
+bool ShmCommunicator::Advance() {
+  bool advanced = sender_.Advance();
+  for (ShmReceiver& receiver : receivers_) advanced |= receiver.Advance();
+  return advanced;
+}
+
+bool ShmCommunicator::Done() const {
+  return sender_.done() && std::all_of(receivers_.begin(), receivers_.end(),
+                                       [](const ShmReceiver& r) { return r.done(); });
+}
+
+bool ShmCommunicator::Awaits(int peer) const {
+  return !receivers_[peer].done() || sender_.WaitsFor(peer);
+}
+
+// In a crowd of sleepers, waking for each peer's bytes in turn would cost a switch of threads for
+// each. Bytes of all awaited peers are needed, so sleeping until those of one of them come is
+// enough, as long as nobody can meanwhile wait for this rank: what it sends is sent, and it need
+// not make room for a peer, because all of a peer's message fits in the slot at once.
+std::uint32_t ShmCommunicator::NewsToWakeFor(const ShmMessageHeader& call) const {
+  if (!sender_.done() || ShmMessageBytes(call.bytes) > segment_->slot_bytes()) return kAwaitsAny;
+  for (int peer = size() - 1; peer >= 0; --peer) {
+    if (!receivers_[peer].done()) return static_cast<std::uint32_t>(peer) + 1;
+  }
+  return kAwaitsAny;
+}
+
+absl::Status ShmCommunicator::Mismatch(const ShmMessageHeader& call) const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (!receivers_[peer].mismatched()) continue;
+    return absl::InternalError(absl::StrCat("rank ", peer, " makes a different call, ",
+                                            Describe(receivers_[peer].received_header())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const ShmOptions& options) {
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  if (options.name.empty() || options.name.size() > kMaxNameLength ||
+      !std::all_of(options.name.begin(), options.name.end(), allowed)) {
+    return absl::InvalidArgumentError(absl::StrCat("communicator name '", options.name,
+                                                   "' is not 1 to ", kMaxNameLength,
+                                                   " of [A-Za-z0-9._-]"));
+  }
+  if (options.size < 1 || options.size > kMaxShmRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("size ", options.size, " of communicator '",
+                                                   options.name, "' is not in 1 to ",
+                                                   kMaxShmRanks));
+  }
+  if (options.rank < 0 || options.rank >= options.size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", options.rank, " of communicator '",
+                                                   options.name, "' is not in 0 to ",
+                                                   options.size - 1));
+  }
+  if (options.slot_bytes < kMinSlotBytes || options.slot_bytes > kMaxSlotBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot_bytes ", options.slot_bytes, " of communicator '", options.name,
+                     "' is not in ", kMinSlotBytes, " to ", kMaxSlotBytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
+                                                      absl::Time deadline) {
+  if (absl::Status valid = Validate(options); !valid.ok()) return valid;
+  const std::string name = absl::StrCat("/", options.name);
+  const ShmShape shape{options.size, static_cast<std::uint32_t>(std::bit_ceil(options.slot_bytes))};
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment = ShmSegment::Open(name, shape);
+  if (!segment.ok()) return segment.status();
+  if (!(*segment)->rank(options.rank).state.CompareExchange(kRankAbsent, kRankJoining)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", options.rank, " of '", name, "' has already joined"));
+  }
+  auto communicator = std::make_unique<ShmCommunicator>(*std::move(segment), name, options.rank);
+  if (absl::Status joined = communicator->Join(deadline); !joined.ok()) return joined;
+  return communicator;
+}
+
+}  // namespace sluice

@@ -1,0 +1,50 @@
+// A communicator between ranks on one host, through shared memory: threads of one process,
+// processes, or both. Thread-safety as in communicator.h. Not usable across fork().
+//
+// Waiting: a short spin, which adapts to whether spinning has paid lately and stays very short
+// where there are more ranks than cores, then sleep in the kernel (futex).
+//
+// A peer that is gone is noticed by a waiting rank
+//   at once            where the peer failed, was aborted or was destroyed (UNAVAILABLE, naming the
+//                      rank and its reason);
+//   within about 0.1 s where its process died, by looking at /proc (UNAVAILABLE);
+//   by the deadline    otherwise, as for a process of another pid namespace, or a thread that
+//   hangs.
+// A failed call is told to all peers in the same way, since none of theirs can complete any more.
+//
+// What stays behind: nothing once all ranks have joined, however they end, because the object's
+// name is removed then. A rank whose Join fails for want of peers removes it too. Only where every
+// rank is killed before that does the object stay in /dev/shm under its name.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/communicator/communicator.h"
+
+namespace sluice {
+
+struct ShmOptions {
+  // Names the group on this host: 1 to 200 of [A-Za-z0-9._-]. Holds the epoch, so that it is never
+  // used twice.
+  std::string name;
+  int rank = 0;
+  int size = 1;  // 1 to 64
+  // Bytes that a rank can be ahead of its slowest reader: 4 KiB to 1 GiB, rounded up to a power of
+  // two. The same on every rank. Longer messages pass in pieces.
+  std::size_t slot_bytes = std::size_t{256} << 10;
+};
+
+// Returns when all `size` ranks have joined.
+//   INVALID_ARGUMENT    an option is out of range, or differs from the other ranks'
+//   ALREADY_EXISTS      this rank of the group has joined before
+//   DEADLINE_EXCEEDED   a rank did not come in time; the message names it
+//   UNAVAILABLE         a rank gave up or died before all had joined
+//   RESOURCE_EXHAUSTED  /dev/shm has no room for size * slot_bytes
+absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
+                                                      absl::Time deadline);
+
+}  // namespace sluice
