@@ -173,6 +173,9 @@ class Backend {
                               absl::Span<const AttentionSegment> segments, float scale,
                               MatrixView out) = 0;
 
+  // x[t, n] += bias[n]. x [T, N], bias [N] F32.
+  virtual void AddBias(const float* bias, MatrixView x) = 0;
+
   // out = silu(gate) * up, with silu(z) = z / (1 + exp(-z)) (Shazeer 2020). gate_up [T, 2F] holds
   // gate in its first F columns; out [T, F].
   virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;

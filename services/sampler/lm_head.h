@@ -1,0 +1,48 @@
+// The end of a model: final norm and LM head, hidden rows to logits. Driven by one thread at a
+// time, as its backend is; the backend must outlive it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "services/model/model_config.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+class LmHead {
+ public:
+  // Reads the norm and the head (the embedding, where the two are tied) through `source`, a few
+  // rows at a time. Computes at most `max_rows` rows at once. UNIMPLEMENTED where the model's norm
+  // is not RMSNorm, RESOURCE_EXHAUSTED where the backend lacks memory, else as WeightSource::Read.
+  static absl::StatusOr<LmHead> Load(const ModelConfig& config, const WeightSource& source,
+                                     WeightType weights, int64_t max_rows, Backend& backend);
+
+  // logits = RmsNorm(hidden) W^T. hidden [R, H] and logits [R, V] are memory of the backend, F32,
+  // R <= max_rows. A row's bits don't depend on the other rows.
+  void Logits(MatrixView hidden, MatrixView logits);
+
+  int64_t vocab_size() const { return head_->num_outputs(); }
+  int64_t hidden_size() const { return head_->num_inputs(); }
+  size_t weight_bytes() const { return norm_->size_bytes() + head_->size_bytes(); }
+
+ private:
+  LmHead(Backend& backend, float norm_eps, int64_t max_rows)
+      : backend_(&backend), norm_eps_(norm_eps), max_rows_(max_rows) {}
+
+  absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
+  absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype);
+
+  Backend* backend_;
+  float norm_eps_;
+  int64_t max_rows_;
+  std::unique_ptr<Buffer> norm_;        // [H]
+  std::unique_ptr<PackedMatrix> head_;  // [V, H]
+  std::unique_ptr<Buffer> normed_;      // [max_rows, H]
+};
+
+}  // namespace sluice

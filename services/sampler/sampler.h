@@ -1,0 +1,96 @@
+// Chooses and scores tokens: hidden rows in, token ids and log-probabilities out. No services, no
+// protos; nothing is remembered from one call to the next.
+//
+// Driven by one thread at a time, as its backend is; the backend must outlive it. Every row is
+// computed and drawn for itself: its result does not depend on the other rows of the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "services/model/model_config.h"
+#include "services/model/weights.h"
+#include "services/sampler/distribution.h"
+#include "services/sampler/lm_head.h"
+
+namespace sluice {
+
+// Asks for the log-probability of a token that is already known.
+struct TokenToScore {
+  int32_t id = 0;
+};
+
+// What is wanted of one row of hidden states.
+struct SamplerTask {
+  // Which of a request's sequences this is, from 0, and the position of the token that is chosen or
+  // scored: with the seed, they make the random number.
+  int32_t sequence_index = 0;
+  int32_t position = 0;
+  std::variant<SamplingOptions, TokenToScore> token;
+  // How many of the most probable tokens to return, 0 to V.
+  int num_logprobs = 0;
+};
+
+// Logprobs are natural logarithms of the model's own probabilities, before temperature and filters.
+struct TokenLogprob {
+  int32_t id = 0;
+  float logprob = 0;
+};
+
+struct SampledToken {
+  // INVALID_ARGUMENT where a field of the task is out of range, INTERNAL where the row's logits are
+  // not finite; both name the row, and leave the rest of this struct unset.
+  absl::Status status;
+  TokenLogprob token;             // the one chosen or scored
+  std::vector<TokenLogprob> top;  // the most probable, falling by logit, ties by lower id
+};
+
+class Sampler {
+ public:
+  // Loads final norm and head; errors as LmHead::Load.
+  static absl::StatusOr<std::unique_ptr<Sampler>> Load(const ModelConfig& config,
+                                                       const WeightSource& source,
+                                                       WeightType weights, Backend& backend);
+
+  // The result of task r from row r of hidden [R, H], memory of the backend, F32. A task that fails
+  // does so alone, in its own result; the call fails only with the backend. Rows pass in tiles, so
+  // memory stays bounded however many there are.
+  absl::StatusOr<std::vector<SampledToken>> Run(MatrixView hidden,
+                                                absl::Span<const SamplerTask> tasks);
+
+  int64_t vocab_size() const { return head_.vocab_size(); }
+  int64_t hidden_size() const { return head_.hidden_size(); }
+  size_t weight_bytes() const { return head_.weight_bytes(); }
+  // Rows of a tile.
+  int64_t tile_rows() const { return tile_rows_; }
+
+ private:
+  Sampler(Backend& backend, LmHead head, int64_t tile_rows, std::unique_ptr<Buffer> logits);
+
+  absl::Status CheckTask(const SamplerTask& task) const;
+  // Does the tasks of one tile; `first_row` is its first row's number in the call.
+  absl::Status RunTile(MatrixView hidden, absl::Span<const SamplerTask> tasks, int64_t first_row,
+                       absl::Span<SampledToken> results);
+  int32_t Choose(const SamplerTask& task, absl::Span<const float> logits);
+  // Fills in the ids of `top` for the rows that want some.
+  absl::Status FindTop(MatrixView logits, absl::Span<const SamplerTask> tasks,
+                       absl::Span<SampledToken> results);
+  // Fills in every logprob, turning the logits on the backend into log-probabilities.
+  absl::Status FillLogprobs(MatrixView logits, absl::Span<SampledToken> results);
+
+  Backend& backend_;
+  LmHead head_;
+  const int64_t tile_rows_;
+  const std::unique_ptr<Buffer> logits_;        // [tile_rows, V]
+  std::vector<float> host_logits_;              // a copy of it
+  std::vector<TokenProbability> distribution_;  // of the row in hand
+};
+
+}  // namespace sluice

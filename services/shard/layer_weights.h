@@ -1,0 +1,49 @@
+// The weights of one decoder layer that a shard holds, in memory of a backend. Immutable once
+// loaded; the backend must outlive them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+// A vector of floats, or none (a layer without biases).
+struct FloatVector {
+  std::unique_ptr<Buffer> memory;
+
+  bool empty() const { return memory == nullptr; }
+  const float* data() const { return static_cast<const float*>(memory->data()); }
+  size_t size_bytes() const { return empty() ? 0 : memory->size_bytes(); }
+};
+
+// Dimensions of the rank: Nq and Nkv are its heads, F its MLP columns. Matrices that read the same
+// rows are fused, so that one product computes them.
+struct LayerWeights {
+  FloatVector input_norm;                 // [H]
+  std::unique_ptr<PackedMatrix> qkv;      // [(Nq + 2 Nkv) * D, H]: q, then k, then v
+  FloatVector qkv_bias;                   // as qkv's outputs
+  std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
+  FloatVector o_bias;                     // [H], added once, after the ranks' sum
+  FloatVector post_attention_norm;        // [H]
+  std::unique_ptr<PackedMatrix> gate_up;  // [2F, H]: gate, then up
+  FloatVector gate_up_bias;               // as gate_up's outputs
+  std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices
+  FloatVector down_bias;                  // [H], added once, after the ranks' sum
+
+  size_t size_bytes() const;
+};
+
+// Reads the plan's slices of `layer` through `source`, a few rows at a time, so that no second copy
+// of a matrix is ever held. Matrices are kept as `dtype`, F32 or BF16; norms and biases as F32.
+// Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
+absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
+                                              const WeightSource& source, int layer, DType dtype,
+                                              Backend& backend);
+
+}  // namespace sluice

@@ -1,0 +1,240 @@
+#include "services/shard/shard_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/check.h"
+
+namespace sluice {
+namespace {
+
+absl::Status CheckOptions(const ShardModelOptions& options) {
+  const auto at_least_one = [](const char* name, int value) {
+    return value >= 1 ? absl::OkStatus()
+                      : absl::InvalidArgumentError(
+                            absl::StrCat(name, " is ", value, "; accepted: 1 or more"));
+  };
+  absl::Status status = at_least_one("block_size", options.block_size);
+  status.Update(at_least_one("max_step_rows", options.max_step_rows));
+  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kBF16) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "kv_dtype is ", std::string(Name(options.kv_dtype)), "; accepted: F32, BF16")));
+  }
+  return status;
+}
+
+absl::Status CheckSupported(const ModelConfig& config) {
+  const bool rotary = config.position == PositionKind::kRopeHalfSplit ||
+                      config.position == PositionKind::kRopeInterleaved;
+  if (rotary && config.norm == NormKind::kRmsNorm && config.mlp == MlpKind::kSwiGlu) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("model_type ", config.model_type,
+                   ": this shard computes rotary positions, RMSNorm and SwiGLU only"));
+}
+
+KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_size, DType dtype) {
+  return {.num_layers = static_cast<int>(plan.layers.size()),
+          .block_size = block_size,
+          .num_kv_heads = static_cast<int>(plan.kv_heads.size()),
+          .head_dim = config.head_dim,
+          .dtype = dtype};
+}
+
+uint64_t BytesPerBlock(const KvPoolSpec& spec) {
+  return uint64_t{2} * spec.num_layers * spec.block_size * spec.num_kv_heads * spec.head_dim *
+         SizeOf(spec.dtype);
+}
+
+absl::StatusOr<int> BlocksWithin(uint64_t kv_cache_bytes, const KvPoolSpec& spec) {
+  const uint64_t bytes = BytesPerBlock(spec);
+  if (kv_cache_bytes < bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_cache_bytes is ", kv_cache_bytes, "; accepted for this model: ", bytes,
+                     ", a block of ", spec.block_size, " positions, or more"));
+  }
+  constexpr uint64_t kMost = std::numeric_limits<int>::max();
+  return static_cast<int>(std::min(kv_cache_bytes / bytes, kMost));
+}
+
+StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows) {
+  return {.max_rows = max_rows,
+          .hidden = config.hidden_size,
+          .query_width = plan.heads.size() * config.head_dim,
+          .kv_width = plan.kv_heads.size() * config.head_dim,
+          .mlp_width = plan.mlp_columns.size(),
+          .rope_pairs = config.head_dim / 2,
+          .num_ranks = plan.placement.num_ranks};
+}
+
+absl::Span<const std::byte> BytesOf(absl::Span<const float> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& config,
+                                                             const ShardPlan& plan,
+                                                             const WeightSource& source,
+                                                             const ShardModelOptions& options,
+                                                             Backend& backend) {
+  absl::Status status = CheckOptions(options);
+  status.Update(CheckSupported(config));
+  if (!status.ok()) return status;
+  const DType dtype = source.Resolve(options.weights);
+  const auto blocks = BlocksWithin(options.kv_cache_bytes,
+                                   KvSpec(config, plan, options.block_size, options.kv_dtype));
+  if (!blocks.ok()) return blocks.status();
+  auto arena = StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows), backend);
+  if (!arena.ok()) return arena.status();
+  auto reducer = TreeReducer::Create({.num_ranks = plan.placement.num_ranks,
+                                      .max_rows = options.max_step_rows,
+                                      .width = config.hidden_size},
+                                     backend);
+  if (!reducer.ok()) return reducer.status();
+  const StepLimits limits{.max_rows = options.max_step_rows,
+                          .max_positions = config.max_positions,
+                          .block_size = options.block_size,
+                          .num_blocks = *blocks};
+  std::unique_ptr<ShardModel> model(new ShardModel(config, plan, limits, options, backend,
+                                                   *std::move(arena), *std::move(reducer)));
+  status.Update(model->ReserveKv(options.kv_dtype));
+  if (status.ok()) status.Update(model->LoadLayers(source, dtype));
+  if (!status.ok()) return status;
+  return model;
+}
+
+ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
+                       const ShardModelOptions& options, Backend& backend, StepArena arena,
+                       TreeReducer reducer)
+    : config_(config),
+      plan_(plan),
+      limits_(limits),
+      step_timeout_(options.step_timeout),
+      backend_(backend),
+      rope_(config.head_dim, config.rope_theta),
+      arena_(std::move(arena)),
+      reducer_(std::move(reducer)) {
+  segments_.reserve(limits.max_rows);
+  positions_.reserve(limits.max_rows);
+  cos_.resize(limits.max_rows * rope_.pairs());
+  sin_.resize(cos_.size());
+}
+
+absl::Status ShardModel::ReserveKv(DType dtype) {
+  KvPoolSpec spec = KvSpec(config_, plan_, limits_.block_size, dtype);
+  spec.num_blocks = limits_.num_blocks;
+  auto pool = backend_.NewKvPool(spec);
+  if (!pool.ok()) return pool.status();
+  kv_pool_ = *std::move(pool);
+  kv_dtype_ = dtype;
+  return absl::OkStatus();
+}
+
+absl::Status ShardModel::LoadLayers(const WeightSource& source, DType dtype) {
+  for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
+    auto weights =
+        LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), dtype, backend_);
+    if (!weights.ok()) return weights.status();
+    layers_.push_back(*std::move(weights));
+  }
+  return absl::OkStatus();
+}
+
+size_t ShardModel::weight_bytes() const {
+  return std::accumulate(
+      layers_.begin(), layers_.end(), size_t{0},
+      [](size_t bytes, const LayerWeights& layer) { return bytes + layer.size_bytes(); });
+}
+
+absl::Status ShardModel::Check(absl::Span<const ShardSegment> segments, int64_t rows) const {
+  return CheckStep(segments, rows, limits_);
+}
+
+absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
+                                 Communicator* communicator, MatrixView hidden) {
+  if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
+  SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
+  if (hidden.rows == 0) return absl::OkStatus();
+  const Step step{arena_.Views(hidden.rows), hidden, communicator, absl::Now() + step_timeout_};
+  PlaceSegments(segments);
+  ComputeRotations(step.views);
+  for (size_t index = 0; index < layers_.size(); ++index) {
+    const LayerWeights& layer = layers_[index];
+    if (absl::Status done = Attend(layer, static_cast<int>(index), step); !done.ok()) return done;
+    if (absl::Status done = Mlp(layer, step); !done.ok()) return done;
+  }
+  return backend_.Synchronize();
+}
+
+void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
+  segments_.clear();
+  positions_.clear();
+  for (const ShardSegment& segment : segments) {
+    segments_.push_back({.first_row = static_cast<int64_t>(positions_.size()),
+                         .num_rows = segment.num_positions,
+                         .first_position = segment.first_position,
+                         .block_table = segment.block_table});
+    for (int32_t i = 0; i < segment.num_positions; ++i) {
+      positions_.push_back(segment.first_position + i);
+    }
+  }
+}
+
+void ShardModel::ComputeRotations(const StepViews& views) {
+  const size_t size = positions_.size() * rope_.pairs();
+  rope_.Fill(positions_, absl::MakeSpan(cos_).first(size), absl::MakeSpan(sin_).first(size));
+  backend_.CopyIn(BytesOf(absl::MakeSpan(cos_).first(size)), views.cos.data);
+  backend_.CopyIn(BytesOf(absl::MakeSpan(sin_).first(size)), views.sin.data);
+}
+
+absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
+  const StepViews& views = step.views;
+  const int64_t query_width = plan_.heads.size() * config_.head_dim;
+  const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
+  backend_.RmsNorm(step.hidden, layer.input_norm.data(), config_.norm_eps, views.normed);
+  backend_.Gemm(views.normed, *layer.qkv, views.qkv);
+  if (!layer.qkv_bias.empty()) backend_.AddBias(layer.qkv_bias.data(), views.qkv);
+  // Queries and keys lie side by side and turn alike.
+  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, views.cos,
+                views.sin,
+                config_.position == PositionKind::kRopeInterleaved ? RopeLayout::kInterleaved
+                                                                   : RopeLayout::kHalfSplit);
+  backend_.StoreKv(views.qkv.Columns(query_width, kv_width),
+                   views.qkv.Columns(query_width + kv_width, kv_width), segments_, index,
+                   *kv_pool_);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index, segments_, scale,
+                          views.attended);
+  backend_.Gemm(views.attended, *layer.o, views.partial);
+  return AddToResidual(layer.o_bias, step);
+}
+
+absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
+  const StepViews& views = step.views;
+  backend_.RmsNorm(step.hidden, layer.post_attention_norm.data(), config_.norm_eps, views.normed);
+  backend_.Gemm(views.normed, *layer.gate_up, views.gate_up);
+  if (!layer.gate_up_bias.empty()) backend_.AddBias(layer.gate_up_bias.data(), views.gate_up);
+  backend_.SwiGlu(views.gate_up, views.activated);
+  backend_.Gemm(views.activated, *layer.down, views.partial);
+  return AddToResidual(layer.down_bias, step);
+}
+
+absl::Status ShardModel::AddToResidual(const FloatVector& bias, const Step& step) {
+  const MatrixView& sum = step.views.partial;
+  if (absl::Status done = reducer_.Sum(step.communicator, sum, step.deadline); !done.ok()) {
+    return done;
+  }
+  if (!bias.empty()) backend_.AddBias(bias.data(), sum);
+  backend_.AddResidual(sum, step.hidden);
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

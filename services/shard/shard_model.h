@@ -1,0 +1,125 @@
+// The arithmetic of one shard: its rank's slice of a run of decoder layers and the KV blocks that
+// go with them. No services, no protos: a session feeds it steps.
+//
+// Driven by one thread at a time. Borrows its backend, which must outlive it and which no other
+// thread may drive at the same time.
+//
+// The residual stream is F32 and the same on every rank: each computes the norms for itself, and
+// after the attention and after the MLP the ranks' partial sums meet in a fixed binary tree. So a
+// row's bits depend on the model and on the sequence's tokens alone, not on the other rows of the
+// step, on how a prompt was cut into steps, or (CPU) on the number of ranks or stages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/communicator/communicator.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+#include "services/model/weights.h"
+#include "services/shard/layer_weights.h"
+#include "services/shard/rope_table.h"
+#include "services/shard/step_arena.h"
+#include "services/shard/step_check.h"
+#include "services/shard/tree_reducer.h"
+
+namespace sluice {
+
+struct ShardModelOptions {
+  WeightType weights = WeightType::kAuto;
+  // F32 or BF16. F32 also beside BF16 weights, which are multiplied exactly: against the oracle, on
+  // logits of standard deviation 2, BF16 weights are off by at most 2e-5 with keys and values in
+  // F32, and by up to 0.2 (0.02 root mean square) in BF16, which holds twice the positions.
+  DType kv_dtype = DType::kF32;
+  uint64_t kv_cache_bytes = uint64_t{256} << 20;
+  int block_size = 16;      // positions, >= 1
+  int max_step_rows = 512;  // >= 1; activations are allocated for so many
+  // How long the ranks' exchanges in one step may take together.
+  absl::Duration step_timeout = absl::Seconds(30);
+};
+
+class ShardModel {
+ public:
+  // Loads the plan's slice and reserves the KV blocks. INVALID_ARGUMENT where an option is out of
+  // range or kv_cache_bytes hold no block, UNIMPLEMENTED where the decoder block lacks what the
+  // model needs, RESOURCE_EXHAUSTED where the backend lacks memory, else as WeightSource::Read.
+  static absl::StatusOr<std::unique_ptr<ShardModel>> Load(const ModelConfig& config,
+                                                          const ShardPlan& plan,
+                                                          const WeightSource& source,
+                                                          const ShardModelOptions& options,
+                                                          Backend& backend);
+
+  // Whether Forward accepts the step; errors as CheckStep. Every rank of a stage answers alike.
+  absl::Status Check(absl::Span<const ShardSegment> segments, int64_t rows) const;
+
+  // Runs the layers over a step: hidden [T, H], memory of the backend, the rows of the segments one
+  // after another, goes in as the residual stream before the first layer and comes out as the one
+  // after the last. Keys and values of the step's positions are stored in their blocks; those of
+  // earlier positions must be there. Segments of one step may share blocks that none of them
+  // writes.
+  //
+  // All ranks of the stage call it with the same segments and the same `hidden`. `communicator` is
+  // theirs, and may be null for a single rank.
+  //
+  // INVALID_ARGUMENT as Check, before anything is exchanged or stored; otherwise the communicator's
+  // or the backend's failure, after which `hidden` is undefined.
+  absl::Status Forward(absl::Span<const ShardSegment> segments, Communicator* communicator,
+                       MatrixView hidden);
+
+  int num_kv_blocks() const { return limits_.num_blocks; }
+  int block_size() const { return limits_.block_size; }
+  int max_step_rows() const { return static_cast<int>(limits_.max_rows); }
+  DType kv_dtype() const { return kv_dtype_; }
+  size_t weight_bytes() const;
+  size_t kv_bytes() const { return kv_pool_->size_bytes(); }
+
+ private:
+  ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
+             const ShardModelOptions& options, Backend& backend, StepArena arena,
+             TreeReducer reducer);
+
+  absl::Status LoadLayers(const WeightSource& source, DType dtype);
+  absl::Status ReserveKv(DType dtype);
+
+  // A step in progress.
+  struct Step {
+    StepViews views;
+    MatrixView hidden;
+    Communicator* communicator;
+    absl::Time deadline;
+  };
+
+  void PlaceSegments(absl::Span<const ShardSegment> segments);
+  void ComputeRotations(const StepViews& views);
+  absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
+  absl::Status Mlp(const LayerWeights& layer, const Step& step);
+  // hidden += the sum over the ranks of step.views.partial, + bias where there is one.
+  absl::Status AddToResidual(const FloatVector& bias, const Step& step);
+
+  // Constant after loading.
+  const ModelConfig config_;
+  const ShardPlan plan_;
+  const StepLimits limits_;
+  const absl::Duration step_timeout_;
+  Backend& backend_;
+  const RopeTable rope_;
+  std::vector<LayerWeights> layers_;
+  DType kv_dtype_ = DType::kF32;
+
+  // Contents change with every step; their size never does.
+  std::unique_ptr<KvPool> kv_pool_;
+  StepArena arena_;
+  TreeReducer reducer_;
+  std::vector<AttentionSegment> segments_;
+  std::vector<int32_t> positions_;  // of the step's rows
+  std::vector<float> cos_, sin_;    // [T, D/2]
+};
+
+}  // namespace sluice

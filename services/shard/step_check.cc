@@ -1,0 +1,57 @@
+#include "services/shard/step_check.h"
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+// Why the segment can't be computed, or "" where it can.
+std::string ReasonAgainst(const ShardSegment& segment, const StepLimits& limits) {
+  if (segment.num_positions < 1) {
+    return absl::StrCat("num_positions is ", segment.num_positions, "; accepted: 1 or more");
+  }
+  const int64_t end = int64_t{segment.first_position} + segment.num_positions;
+  if (segment.first_position < 0 || end > limits.max_positions) {
+    return absl::StrCat("positions ", segment.first_position, " to ", end - 1,
+                        "; accepted for this model: 0 to ", limits.max_positions - 1);
+  }
+  const int64_t needed = (end + limits.block_size - 1) / limits.block_size;
+  if (static_cast<int64_t>(segment.block_table.size()) < needed) {
+    return absl::StrCat("its block table has ", segment.block_table.size(), " blocks of ",
+                        limits.block_size, " positions; positions up to ", end - 1, " need ",
+                        needed);
+  }
+  for (const int32_t block : segment.block_table) {
+    if (block < 0 || block >= limits.num_blocks) {
+      return absl::StrCat("block ", block, " is outside a pool of ", limits.num_blocks);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
+                       const StepLimits& limits) {
+  if (rows > limits.max_rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a step of ", rows, " rows; accepted: at most ", limits.max_rows));
+  }
+  int64_t total = 0;
+  for (size_t index = 0; index < segments.size(); ++index) {
+    if (std::string reason = ReasonAgainst(segments[index], limits); !reason.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("segment ", index, ": ", reason));
+    }
+    total += segments[index].num_positions;
+  }
+  if (total != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the segments have ", total, " positions, the activations ", rows, " rows"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

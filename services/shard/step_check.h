@@ -1,0 +1,34 @@
+// What a step asks of a shard, and whether the shard can do it. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace sluice {
+
+// The run of positions that one sequence contributes to a step. Segments follow one another in the
+// rows of the step.
+struct ShardSegment {
+  int32_t first_position = 0;
+  int32_t num_positions = 0;
+  // Position p lives in slot p % block_size of block_table[p / block_size].
+  absl::Span<const int32_t> block_table;
+};
+
+// What a shard accepts.
+struct StepLimits {
+  int64_t max_rows = 0;
+  int64_t max_positions = 0;
+  int block_size = 0;
+  int num_blocks = 0;
+};
+
+// INVALID_ARGUMENT naming the segment, the value and what is accepted, where a segment is empty or
+// goes past max_positions, a block table is too short or names a block outside the pool, or the
+// segments together don't have exactly `rows` rows, at most max_rows.
+absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
+                       const StepLimits& limits);
+
+}  // namespace sluice

@@ -1,0 +1,116 @@
+#include "services/embedding/embedding_table.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr char kTable[] = "model.embed_tokens.weight";
+
+// A tiny model with the given vocabulary, stored as `stored`.
+class EmbeddingTableTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<EmbeddingTable> Load(WeightType weights, DType stored = DType::kF32,
+                                      int vocab_size = 10) {
+    std::vector<OwnedTensor> tensors = TinyLlamaTensors(stored);
+    for (OwnedTensor& tensor : tensors) {
+      if (tensor.name != kTable && tensor.name != "lm_head.weight") continue;
+      tensor = MakeTensor(tensor.name, stored, {static_cast<uint64_t>(vocab_size), 16});
+    }
+    folder_.Write("config.json",
+                  absl::StrReplaceAll(
+                      TinyLlamaConfig(),
+                      {{"\"vocab_size\": 10", absl::StrCat("\"vocab_size\": ", vocab_size)}}));
+    folder_.Write("model.safetensors", SafetensorsBytes(tensors));
+    const auto config = LoadModelConfig(folder_.path());
+    if (!config.ok()) return config.status();
+    const auto source = WeightSource::Open(folder_.path(), *config);
+    if (!source.ok()) return source.status();
+    return EmbeddingTable::Load(*config, *source, weights, *backend_);
+  }
+
+  // Rows [T, 16] of memory of the backend, all 7.
+  MatrixView NewRows(size_t rows) {
+    memory_ = backend_->Allocate(rows * 16 * sizeof(float)).value();
+    auto* values = static_cast<float*>(memory_->data());
+    std::fill_n(values, rows * 16, 7.0F);
+    return {values, DType::kF32, static_cast<int64_t>(rows), 16, 16};
+  }
+
+  TempFolder folder_;
+  std::unique_ptr<Backend> backend_ = MakeCpuBackend({.num_threads = 2});
+  std::unique_ptr<Buffer> memory_;
+};
+
+TEST_F(EmbeddingTableTest, LooksUpRowsAsStored) {
+  const std::vector<int32_t> ids = {9, 0, 3, 3, 7};
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 4};
+  // The elements are exact in every type.
+  for (const DType stored : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const WeightType weights : {WeightType::kAuto, WeightType::kF32, WeightType::kBF16}) {
+      auto table = Load(weights, stored);
+      ASSERT_TRUE(table.ok()) << table.status();
+      EXPECT_EQ(table->vocab_size(), 10);
+      EXPECT_EQ(table->hidden_size(), 16);
+      const MatrixView out = NewRows(ids.size());
+      ASSERT_TRUE(table->Embed(ids, positions, out).ok());
+      for (size_t t = 0; t < ids.size(); ++t) {
+        for (int h = 0; h < 16; ++h) EXPECT_EQ(out.Row(t)[h], ElementOf(kTable, ids[t] * 16 + h));
+      }
+    }
+  }
+}
+
+TEST_F(EmbeddingTableTest, KeepsTheTypeThatWasAskedFor) {
+  EXPECT_EQ(Load(WeightType::kAuto, DType::kF32)->weight_bytes(), 10u * 16 * 4);
+  EXPECT_EQ(Load(WeightType::kAuto, DType::kBF16)->weight_bytes(), 10u * 16 * 2);
+  EXPECT_EQ(Load(WeightType::kBF16, DType::kF32)->weight_bytes(), 10u * 16 * 2);
+  EXPECT_EQ(Load(WeightType::kF32, DType::kBF16)->weight_bytes(), 10u * 16 * 4);
+}
+
+// More rows than are converted at a time.
+TEST_F(EmbeddingTableTest, LoadsTablesPieceByPiece) {
+  constexpr int kVocab = 40001;
+  auto table = Load(WeightType::kF32, DType::kBF16, kVocab);
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::vector<int32_t> ids, positions;
+  for (int id = 0; id < kVocab; id += 97) ids.push_back(id);
+  ids.push_back(kVocab - 1);
+  positions.resize(ids.size());
+  const MatrixView out = NewRows(ids.size());
+  ASSERT_TRUE(table->Embed(ids, positions, out).ok());
+  for (size_t t = 0; t < ids.size(); ++t) {
+    ASSERT_EQ(out.Row(t)[5], ElementOf(kTable, ids[t] * 16 + 5)) << ids[t];
+  }
+}
+
+TEST_F(EmbeddingTableTest, RefusesIdsOutsideTheVocabulary) {
+  auto table = Load(WeightType::kF32);
+  ASSERT_TRUE(table.ok()) << table.status();
+  for (const int32_t bad : {10, -1}) {
+    const MatrixView out = NewRows(2);
+    const std::vector<int32_t> ids = {1, bad}, positions = {0, 1};
+    const absl::Status status = table->Embed(ids, positions, out);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), absl::StrCat("token_ids[1] is ", bad, "; accepted: 0 to 9"));
+    EXPECT_EQ(out.Row(0)[0], 7);
+  }
+}
+
+TEST_F(EmbeddingTableTest, NoIdsAreNoWork) {
+  auto table = Load(WeightType::kF32);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->Embed({}, {}, {nullptr, DType::kF32, 0, 16, 16}).ok());
+}
+
+}  // namespace
+}  // namespace sluice::testing

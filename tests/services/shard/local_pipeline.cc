@@ -1,0 +1,154 @@
+#include "tests/services/shard/local_pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/reference/reference_backend.h"
+#include "services/model/shard_plan.h"
+#include "tests/services/shard/rank_threads.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int kMaxRows = 512;
+
+std::unique_ptr<Backend> NewBackend(const PipelineOptions& options) {
+  if (options.plain_kernels) return MakeReferenceBackend();
+  return MakeCpuBackend({.num_threads = options.num_threads});
+}
+
+MatrixView View(Buffer& buffer, int64_t rows, int64_t cols) {
+  return {buffer.data(), DType::kF32, rows, cols, cols};
+}
+
+size_t BytesOf(MatrixView matrix) { return matrix.rows * matrix.cols * sizeof(float); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalPipeline>> LocalPipeline::Load(const std::string& folder,
+                                                                   const PipelineOptions& options) {
+  auto config = LoadModelConfig(folder);
+  if (!config.ok()) return config.status();
+  auto source = WeightSource::Open(folder, *config);
+  if (!source.ok()) return source.status();
+  std::unique_ptr<LocalPipeline> pipeline(new LocalPipeline(*config, options));
+  pipeline->stages_.resize(options.num_stages);
+  absl::Status status = pipeline->LoadEnds(*source);
+  for (int stage = 0; stage < options.num_stages && status.ok(); ++stage) {
+    status = pipeline->LoadStage(*source, stage);
+  }
+  if (!status.ok()) return status;
+  return pipeline;
+}
+
+absl::Status LocalPipeline::LoadEnds(const WeightSource& source) {
+  backend_ = NewBackend(options_);
+  auto embedding = EmbeddingTable::Load(config_, source, options_.weights, *backend_);
+  if (!embedding.ok()) return embedding.status();
+  embedding_.emplace(*std::move(embedding));
+  auto head = LmHead::Load(config_, source, options_.weights, kMaxRows, *backend_);
+  if (!head.ok()) return head.status();
+  head_.emplace(*std::move(head));
+  return absl::OkStatus();
+}
+
+absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
+  Stage& ranks = stages_[stage];
+  ranks.resize(options_.num_ranks);
+  const std::string group = UniqueGroupName();
+  return OnEveryRank(options_.num_ranks, [&](int rank) -> absl::Status {
+    Rank& self = ranks[rank];
+    self.backend = NewBackend(options_);
+    const auto plan = MakeShardPlan(config_, {.num_stages = options_.num_stages,
+                                              .num_ranks = options_.num_ranks,
+                                              .stage = stage,
+                                              .rank = rank});
+    if (!plan.ok()) return plan.status();
+    ShardModelOptions options{.weights = options_.weights,
+                              .kv_dtype = options_.kv_dtype,
+                              .block_size = options_.block_size,
+                              .max_step_rows = kMaxRows};
+    options.kv_cache_bytes = plan->layers.size() * plan->kv_heads.size() * config_.head_dim *
+                             SizeOf(options.kv_dtype) * 2 * options.block_size *
+                             options_.num_blocks;
+    auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
+    if (!model.ok()) return model.status();
+    self.model = *std::move(model);
+    SLUICE_CHECK(self.model->num_kv_blocks() == options_.num_blocks);
+    auto hidden = self.backend->Allocate(kMaxRows * config_.hidden_size * sizeof(float));
+    if (!hidden.ok()) return hidden.status();
+    self.hidden = *std::move(hidden);
+    if (options_.num_ranks == 1) return absl::OkStatus();
+    auto communicator = Join(group, rank, options_.num_ranks);
+    if (!communicator.ok()) return communicator.status();
+    self.communicator = *std::move(communicator);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment> segments,
+                                     MatrixView hidden) {
+  absl::Status status = OnEveryRank(options_.num_ranks, [&](int rank) {
+    Rank& self = stage[rank];
+    const MatrixView own = View(*self.hidden, hidden.rows, hidden.cols);
+    std::memcpy(own.data, hidden.data, BytesOf(hidden));
+    return self.model->Forward(segments, self.communicator.get(), own);
+  });
+  if (!status.ok()) return status;
+  std::memcpy(hidden.data, stage.front().hidden->data(), BytesOf(hidden));
+  for (Rank& rank : stage) {
+    SLUICE_CHECK(std::memcmp(hidden.data, rank.hidden->data(), BytesOf(hidden)) == 0);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const PipelineSegment> segments) {
+  std::vector<int32_t> ids, positions;
+  std::vector<ShardSegment> plan;
+  for (const PipelineSegment& segment : segments) {
+    const auto size = static_cast<int32_t>(segment.ids.size());
+    ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
+    positions.resize(ids.size());
+    std::iota(positions.end() - size, positions.end(), segment.first_position);
+    plan.push_back({segment.first_position, size, segment.block_table});
+  }
+  const auto rows = static_cast<int64_t>(ids.size());
+  auto memory = backend_->Allocate(rows * config_.hidden_size * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  const MatrixView hidden = View(**memory, rows, config_.hidden_size);
+  absl::Status status = embedding_->Embed(ids, positions, hidden);
+  for (Stage& stage : stages_) {
+    if (status.ok()) status = RunStage(stage, plan, hidden);
+  }
+  if (!status.ok()) return status;
+  auto logits = backend_->Allocate(rows * config_.vocab_size * sizeof(float));
+  if (!logits.ok()) return logits.status();
+  head_->Logits(hidden, View(**logits, rows, config_.vocab_size));
+  const auto* values = static_cast<const float*>((*logits)->data());
+  return std::vector<float>(values, values + rows * config_.vocab_size);
+}
+
+absl::StatusOr<std::vector<float>> LocalPipeline::Logits(const std::vector<int32_t>& ids,
+                                                         const std::vector<int>& chunks) {
+  PipelineSegment segment;
+  segment.block_table.resize(options_.num_blocks);
+  std::iota(segment.block_table.begin(), segment.block_table.end(), 0);
+  std::vector<float> all;
+  const auto total = static_cast<int32_t>(ids.size());
+  for (int32_t begin = 0, chunk = 0; begin < total; ++chunk) {
+    const int32_t size = std::min(total - begin, chunks[chunk % chunks.size()]);
+    segment.ids.assign(ids.begin() + begin, ids.begin() + begin + size);
+    segment.first_position = begin;
+    auto logits = Step({&segment, 1});
+    if (!logits.ok()) return logits.status();
+    all.insert(all.end(), logits->begin(), logits->end());
+    begin += size;
+  }
+  return all;
+}
+
+}  // namespace sluice::testing

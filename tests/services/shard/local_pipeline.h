@@ -1,0 +1,81 @@
+// A whole model without services: embedding, stages of ranks (a thread each, joined by
+// shared-memory communicators) and the LM head. For tests; driven by one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/communicator/communicator.h"
+#include "services/embedding/embedding_table.h"
+#include "services/model/model_config.h"
+#include "services/model/weights.h"
+#include "services/sampler/lm_head.h"
+#include "services/shard/shard_model.h"
+
+namespace sluice::testing {
+
+struct PipelineOptions {
+  int num_ranks = 1;
+  int num_stages = 1;
+  WeightType weights = WeightType::kAuto;
+  DType kv_dtype = DType::kF32;
+  int num_threads = 1;         // of each backend
+  bool plain_kernels = false;  // the reference backend instead of the CPU one
+  int block_size = 16;
+  int num_blocks = 64;
+};
+
+// What a sequence contributes to a step.
+struct PipelineSegment {
+  std::vector<int32_t> ids;
+  int32_t first_position = 0;
+  std::vector<int32_t> block_table;
+};
+
+class LocalPipeline {
+ public:
+  static absl::StatusOr<std::unique_ptr<LocalPipeline>> Load(const std::string& folder,
+                                                             const PipelineOptions& options);
+
+  // Logits [T, V] after every position of the segments. Checks on the way that all ranks of a stage
+  // end up with the same bits (a broken invariant otherwise).
+  absl::StatusOr<std::vector<float>> Step(absl::Span<const PipelineSegment> segments);
+
+  // Logits [ids.size(), V] of one sequence that is alone in its steps, fed in chunks of the given
+  // sizes, which repeat. Its blocks are 0, 1, 2, ...
+  absl::StatusOr<std::vector<float>> Logits(const std::vector<int32_t>& ids,
+                                            const std::vector<int>& chunks);
+
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Communicator> communicator;
+    std::unique_ptr<ShardModel> model;
+    std::unique_ptr<Buffer> hidden;
+  };
+  using Stage = std::vector<Rank>;
+
+  LocalPipeline(const ModelConfig& config, const PipelineOptions& options)
+      : config_(config), options_(options) {}
+
+  absl::Status LoadStage(const WeightSource& source, int stage);
+  absl::Status LoadEnds(const WeightSource& source);
+  absl::Status RunStage(Stage& stage, absl::Span<const ShardSegment> segments, MatrixView hidden);
+
+  const ModelConfig config_;
+  const PipelineOptions options_;
+  std::unique_ptr<Backend> backend_;  // of embedding and head
+  std::optional<EmbeddingTable> embedding_;
+  std::optional<LmHead> head_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace sluice::testing
