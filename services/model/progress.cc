@@ -29,11 +29,10 @@ ProgressOptions OnStderr(std::string what) {
 
 // "14.7 MB", in powers of ten as file managers count.
 std::string SizeText(uint64_t bytes) {
-  if (bytes < 1000 * 1000) return absl::StrFormat("%.1f kB", static_cast<double>(bytes) / 1e3);
-  if (bytes < 1000 * 1000 * 1000) {
-    return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6);
-  }
-  return absl::StrFormat("%.1f GB", static_cast<double>(bytes) / 1e9);
+  const auto size = static_cast<double>(bytes);
+  if (size < 1e6) return absl::StrFormat("%.1f kB", size / 1e3);
+  if (size < 1e9) return absl::StrFormat("%.1f MB", size / 1e6);
+  return absl::StrFormat("%.1f GB", size / 1e9);
 }
 
 }  // namespace

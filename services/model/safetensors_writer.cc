@@ -42,7 +42,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const TensorTo
   }
   written = std::fclose(file) == 0 && written;
   if (written && std::rename(partial.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  const absl::Status failed = absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
+  absl::Status failed = absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
   std::remove(partial.c_str());
   return failed;
 }
