@@ -43,17 +43,17 @@ Progress::Progress(ProgressOptions options)
     : options_(std::move(options)), next_draw_(options_.now() + kQuietStart) {}
 
 Progress::~Progress() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (drawn_ && options_.terminal) options_.write("\n");
 }
 
 void Progress::Expect(uint64_t bytes) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   expected_ += bytes;
 }
 
 void Progress::Add(uint64_t bytes) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   done_ += bytes;
   const TimePoint now = options_.now();
   // The last update of a load that has shown itself is always drawn, so that it ends at 100%.

@@ -6,11 +6,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace sluice {
 
@@ -44,16 +42,15 @@ class Progress {
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  void Draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Draw();  // REQUIRES: mutex_ is held
 
   const ProgressOptions options_;
-  const TimePoint start_;
 
-  absl::Mutex mutex_;
-  uint64_t expected_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
-  TimePoint next_draw_ ABSL_GUARDED_BY(mutex_);
-  bool drawn_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // guards what follows
+  uint64_t expected_ = 0;
+  uint64_t done_ = 0;
+  TimePoint next_draw_;
+  bool drawn_ = false;
 };
 
 }  // namespace sluice
