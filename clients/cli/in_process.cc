@@ -1,0 +1,149 @@
+#include "clients/cli/in_process.h"
+
+#include <grpcpp/server.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "orchestrator/orchestrator_server.h"
+#include "services/common/log.h"
+#include "services/embedding/embedding_server.h"
+#include "services/sampler/sampler_server.h"
+#include "services/shard/shard_server.h"
+#include "services/tokenizer/tokenizer_server.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kStartTimeout = absl::Seconds(30);
+
+class Pipeline final : public InProcessPipeline {
+ public:
+  absl::Status Start(const InProcessOptions& options);
+
+  std::shared_ptr<grpc::Channel> channel() override { return channel_; }
+
+ private:
+  absl::Status StartStages(const InProcessOptions& options, Topology& topology);
+  absl::Status WaitUntilServing();
+
+  // Registers a server under a name by which the others dial it.
+  std::string Reachable(const std::string& name, RunningService& service) {
+    dialer_.RegisterInProcess(name, service.server().grpc_server());
+    return "inproc:" + name;
+  }
+
+  Dialer dialer_;
+  std::unique_ptr<TokenizerServer> tokenizer_;
+  std::unique_ptr<SamplerServer> sampler_;
+  std::vector<std::unique_ptr<ShardServer>> shards_;
+  std::unique_ptr<EmbeddingServer> embedding_;
+  std::unique_ptr<OrchestratorServer> orchestrator_;  // ends before what it is wired to
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+absl::Status Pipeline::Start(const InProcessOptions& options) {
+  absl::StatusOr<std::unique_ptr<TokenizerServer>> tokenizer =
+      TokenizerServer::Start({.model = options.model, .address = "inproc:tokenizer"});
+  if (!tokenizer.ok()) return tokenizer.status();
+  tokenizer_ = *std::move(tokenizer);
+  Topology topology;
+  absl::Status status = StartStages(options, topology);
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<OrchestratorServer>> orchestrator =
+      OrchestratorServer::Start({.model = options.model,
+                                 .address = "inproc:orchestrator",
+                                 .tokenizer = Reachable("tokenizer", *tokenizer_),
+                                 .topology = topology,
+                                 .weights = options.weights},
+                                &dialer_);
+  if (!orchestrator.ok()) return orchestrator.status();
+  orchestrator_ = *std::move(orchestrator);
+  status = WaitUntilServing();
+  if (!status.ok()) return status;
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      dialer_.Dial(Reachable("orchestrator", *orchestrator_));
+  if (!channel.ok()) return channel.status();
+  channel_ = *std::move(channel);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = options.num_threads > 0 ? options.num_threads : cores;
+  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler =
+      SamplerServer::Start({.model = options.model,
+                            .address = "inproc:sampler",
+                            .weights = options.weights,
+                            .num_threads = threads});
+  if (!sampler.ok()) return sampler.status();
+  sampler_ = *std::move(sampler);
+  topology.sampler = Reachable("sampler", *sampler_);
+  topology.shards.resize(std::max(options.num_stages, 0));
+  for (int stage = 0; stage < options.num_stages; ++stage) {
+    for (int rank = 0; rank < options.num_ranks; ++rank) {
+      const std::string name = absl::StrCat("shard-", stage, "-", rank);
+      ShardServerOptions shard;
+      shard.model = options.model;
+      shard.address = "inproc:" + name;
+      shard.placement = {.num_stages = options.num_stages,
+                         .num_ranks = options.num_ranks,
+                         .stage = stage,
+                         .rank = rank};
+      shard.shard.weights = options.weights;
+      shard.shard.kv_cache_bytes =
+          options.kv_cache_bytes / (options.num_stages * options.num_ranks);
+      shard.num_threads = std::max(1, threads / options.num_ranks);
+      absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
+      if (!server.ok()) return server.status();
+      shards_.push_back(*std::move(server));
+      topology.shards[stage].push_back(Reachable(name, *shards_.back()));
+    }
+  }
+  absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding =
+      EmbeddingServer::Start({.model = options.model,
+                              .address = "inproc:embedding",
+                              .weights = options.weights,
+                              .num_threads = 1},
+                             &dialer_);
+  if (!embedding.ok()) return embedding.status();
+  embedding_ = *std::move(embedding);
+  topology.embedding = Reachable("embedding", *embedding_);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::WaitUntilServing() {
+  const absl::Time deadline = absl::Now() + kStartTimeout;
+  while (!orchestrator_->engine().status().serving) {
+    if (absl::Now() > deadline) {
+      std::string details;
+      for (const ReplicaProcess& process : orchestrator_->engine().processes()) {
+        if (!process.ready) absl::StrAppend(&details, "; ", process.address, ": ", process.detail);
+      }
+      return absl::DeadlineExceededError(absl::StrCat("the pipeline did not come up", details));
+    }
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<InProcessPipeline>> StartInProcess(const InProcessOptions& options) {
+  // One process is its own log: the result alone should be seen, and what goes wrong.
+  SetMinimumLogLevel(LogLevel::kWarning);
+  if (options.num_stages < 1 || options.num_ranks < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--pp is ", options.num_stages, " and --tp is ",
+                                                   options.num_ranks, "; accepted: 1 or more"));
+  }
+  auto pipeline = std::make_unique<Pipeline>();
+  const absl::Status status = pipeline->Start(options);
+  if (!status.ok()) return status;
+  return pipeline;
+}
+
+}  // namespace sluice

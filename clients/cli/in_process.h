@@ -1,0 +1,37 @@
+// The whole pipeline in this process: the same services as behind `sluice up`, wired over
+// in-process channels.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+struct InProcessOptions {
+  std::string model;  // folder
+  int num_ranks = 1;
+  int num_stages = 1;
+  WeightType weights = WeightType::kAuto;
+  int num_threads = 0;                            // for arithmetic, in all; 0: one per core
+  uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
+};
+
+class InProcessPipeline {
+ public:
+  virtual ~InProcessPipeline() = default;
+
+  // Of the orchestrator: GenerationService and health.
+  virtual std::shared_ptr<grpc::Channel> channel() = 0;
+};
+
+// Loads the model and returns once the pipeline serves. Errors of loading name file, field and
+// value.
+absl::StatusOr<std::unique_ptr<InProcessPipeline>> StartInProcess(const InProcessOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,89 @@
+#include "orchestrator/api/generate_call.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "orchestrator/api/messages.h"
+#include "orchestrator/api/request_check.h"
+
+namespace sluice {
+namespace {
+
+uint64_t RandomNumber() {
+  static thread_local std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, absl::Time deadline)
+    : context_(context),
+      request_(std::move(request)),
+      deadline_(deadline),
+      writer_(Writer::Start()) {
+  if (request_.request_id().empty()) {
+    request_.set_request_id(absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16)));
+  }
+}
+
+GenerateCall::Writer* GenerateCall::Start(const Context& context, v1::GenerateRequest request,
+                                          absl::Time deadline) {
+  auto call =
+      std::shared_ptr<GenerateCall>(new GenerateCall(context, std::move(request), deadline));
+  Writer* writer = call->writer_.get();
+  call->writer_->OnCancelCall([call] { call->Cancel(); });
+  call->Begin();
+  return writer;
+}
+
+void GenerateCall::Begin() {
+  const absl::Status status = CheckGenerate(request_, context_.model);
+  if (!status.ok()) return writer_->Close(status);
+  context_.prompts.Resolve(request_, deadline_,
+                           [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
+                             self->Submit(std::move(prompt));
+                           });
+}
+
+void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
+  if (!prompt.ok()) return writer_->Close(prompt.status());
+  if (!prompt->has_tokenizer && !request_.stop().stop_strings().empty()) {
+    return writer_->Close(absl::FailedPreconditionError(
+        "stop.stop_strings need text, and this model has no tokenizer; use stop.stop_token_ids"));
+  }
+  EngineRequest request =
+      EngineRequestFrom(request_, context_.model, std::move(prompt->tokens), RandomNumber());
+  request.wants_text = prompt->has_tokenizer;
+  if (deadline_ != absl::InfiniteFuture()) request.deadline = deadline_;
+  seed_ = request.sampling.seed;
+  absl::MutexLock lock(&mutex_);
+  if (cancelled_) return;
+  submitted_ = context_.engine.Submit(std::move(request), shared_from_this());
+}
+
+void GenerateCall::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  if (submitted_.has_value()) context_.engine.Cancel(*submitted_);
+}
+
+void GenerateCall::OnChunk(ChunkEvent chunk) {
+  v1::GenerateResponse response;
+  *response.mutable_chunk() = ToProto(std::move(chunk), request_.has_logprobs());
+  writer_->Send(std::move(response));
+}
+
+void GenerateCall::OnFinished(RequestEnd end) {
+  v1::GenerateResponse response;
+  v1::Finished& finished = *response.mutable_finished();
+  finished = ToProto(end);
+  finished.set_request_id(request_.request_id());
+  finished.set_seed(seed_);
+  writer_->Send(std::move(response));
+  writer_->Close(absl::OkStatus());
+}
+
+void GenerateCall::OnFailed(absl::Status status) { writer_->Close(status); }
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// One Generate call: from the request through tokenizer and engine to the client's stream.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "orchestrator/api/prompt.h"
+#include "orchestrator/engine/engine.h"
+#include "services/common/server_writer.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+class GenerateCall final : public RequestSink, public std::enable_shared_from_this<GenerateCall> {
+ public:
+  using Writer = ServerWriter<v1::GenerateResponse>;
+
+  // What a call works with; borrowed.
+  struct Context {
+    const ModelDescription& model;
+    const PromptResolver& prompts;
+    Engine& engine;
+  };
+
+  // Serves `request`; the result belongs to gRPC.
+  static Writer* Start(const Context& context, v1::GenerateRequest request, absl::Time deadline);
+
+  void OnChunk(ChunkEvent chunk) override;
+  void OnFinished(RequestEnd end) override;
+  void OnFailed(absl::Status status) override;
+
+ private:
+  GenerateCall(const Context& context, v1::GenerateRequest request, absl::Time deadline);
+
+  void Begin();
+  void Submit(absl::StatusOr<ResolvedPrompt> prompt);
+  void Cancel();
+
+  const Context context_;
+  v1::GenerateRequest request_;  // constant after Start()
+  const absl::Time deadline_;
+  uint64_t seed_ = 0;  // set before the engine hears of the request
+  const std::shared_ptr<Writer> writer_;
+
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice

@@ -1,0 +1,53 @@
+// The public API over gRPC: checks requests, starts calls, answers what needs no engine.
+// Thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "absl/time/time.h"
+#include "orchestrator/api/model_description.h"
+#include "orchestrator/api/prompt.h"
+#include "orchestrator/api/tokenizer_facts.h"
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/text/tokenizer_client.h"
+#include "sluice/v1/generation.grpc.pb.h"
+
+namespace sluice {
+
+class GenerationService final : public v1::GenerationService::CallbackService {
+ public:
+  // Borrows engine and tokenizer. `tokenizer_address` is for GetStatus.
+  GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
+                    std::string tokenizer_address);
+
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
+                                  const v1::ScoreRequest* request,
+                                  v1::ScoreResponse* response) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
+                                     const v1::GetModelRequest* request,
+                                     v1::GetModelResponse* response) override;
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+
+ private:
+  void FillStatus(v1::GetStatusResponse& response) const;
+
+  const ModelDescription model_;
+  Engine* const engine_;
+  TokenizerClient* const tokenizer_;
+  const std::string tokenizer_address_;
+  const absl::Time started_;
+  TokenizerFacts facts_;
+  const PromptResolver prompts_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// What the public API needs to know of the model it serves. A plain value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct ModelDescription {
+  std::string name;          // of its folder
+  std::string architecture;  // Hugging Face's model_type
+  int32_t vocabulary_size = 0;
+  int32_t max_positions = 0;
+  int32_t num_layers = 0;
+  int32_t hidden_size = 0;
+  std::string weights;  // type in memory: "f32", "bf16"
+  std::vector<int32_t> eos_token_ids;
+
+  // Where a request leaves them out; from generation_config.json.
+  float temperature = 1;
+  int32_t top_k = 0;
+  float top_p = 1;
+  std::optional<int32_t> max_length;  // prompt and new tokens
+};
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+#include "orchestrator/api/prompt.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "orchestrator/api/request_check.h"
+
+namespace sluice {
+
+void PromptResolver::Resolve(const v1::GenerateRequest& request, absl::Time deadline,
+                             Callback callback) const {
+  if (request.has_token_ids())
+    return FromTokens(request.token_ids(), deadline, std::move(callback));
+  if (request.has_chat()) return FromChat(request.chat(), deadline, std::move(callback));
+  FromText(request.text(), deadline, std::move(callback));
+}
+
+void PromptResolver::Resolve(const v1::ScoreRequest& request, absl::Time deadline,
+                             Callback callback) const {
+  if (request.has_token_ids())
+    return FromTokens(request.token_ids(), deadline, std::move(callback));
+  FromText(request.text(), deadline, std::move(callback));
+}
+
+void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
+                                Callback callback) const {
+  const absl::Status status = CheckTokenIds(tokens.token_ids(), *model_, "token_ids");
+  if (!status.ok()) return callback(status);
+  ResolvedPrompt prompt;
+  prompt.tokens.assign(tokens.token_ids().begin(), tokens.token_ids().end());
+  facts_->Get(deadline, [prompt = std::move(prompt), callback = std::move(callback)](
+                            absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
+    if (!info.ok()) return callback(info.status());
+    prompt.has_tokenizer = info->has_tokenizer();
+    callback(std::move(prompt));
+  });
+}
+
+void PromptResolver::FromText(const std::string& text, absl::Time deadline,
+                              Callback callback) const {
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  tokenizer_->Tokenize(
+      std::move(request), deadline,
+      [this, callback = std::move(callback)](absl::StatusOr<v1::TokenizeResponse> response) {
+        if (!response.ok()) return callback(response.status());
+        callback(Checked({response->token_ids().begin(), response->token_ids().end()}));
+      });
+}
+
+void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline, Callback callback) const {
+  v1::ApplyChatTemplateRequest request;
+  *request.mutable_messages() = chat.messages();
+  request.set_tools_json(chat.tools_json());
+  request.set_template_name(chat.template_name());
+  request.set_variables_json(chat.variables_json());
+  request.set_tokenize(true);
+  tokenizer_->ApplyChatTemplate(
+      std::move(request), deadline,
+      [this,
+       callback = std::move(callback)](absl::StatusOr<v1::ApplyChatTemplateResponse> response) {
+        if (!response.ok()) return callback(response.status());
+        callback(Checked({response->token_ids().begin(), response->token_ids().end()}));
+      });
+}
+
+absl::StatusOr<ResolvedPrompt> PromptResolver::Checked(std::vector<int32_t> tokens) const {
+  if (tokens.empty()) return absl::InvalidArgumentError("the prompt has no tokens");
+  for (int32_t token : tokens) {
+    if (token < 0 || token >= model_->vocabulary_size) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the tokenizer made token ", token, ", but the model's vocabulary has ",
+                       model_->vocabulary_size, ": they do not belong together"));
+    }
+  }
+  return ResolvedPrompt{std::move(tokens), true};
+}
+
+}  // namespace sluice

@@ -1,0 +1,204 @@
+#include "orchestrator/api/request_check.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/unknown_field_set.h>
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kMaxRequestIdBytes = 128;
+constexpr int kMaxSequences = 16;
+constexpr int kMaxLogprobs = 20;
+constexpr int kMaxStopStrings = 64;
+constexpr int kMaxStopStringBytes = 1024;
+
+absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
+                    absl::string_view accepted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
+}
+
+absl::Status CheckSampling(const v1::SamplingOptions& sampling) {
+  if (const float t = sampling.temperature();
+      sampling.has_temperature() && !(std::isfinite(t) && t >= 0)) {
+    return Refuse("sampling.temperature", t, "a finite number, 0 or more");
+  }
+  if (sampling.top_k() < 0)
+    return Refuse("sampling.top_k", sampling.top_k(), "0 (no limit) or more");
+  if (const float p = sampling.top_p(); sampling.has_top_p() && !(p > 0 && p <= 1)) {
+    return Refuse("sampling.top_p", p, "above 0, up to 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& model) {
+  if (stop.stop_strings_size() > kMaxStopStrings) {
+    return Refuse("the number of stop.stop_strings", stop.stop_strings_size(),
+                  absl::StrCat("up to ", kMaxStopStrings));
+  }
+  for (const std::string& text : stop.stop_strings()) {
+    if (text.empty() || text.size() > kMaxStopStringBytes) {
+      return Refuse("the length of a string in stop.stop_strings", text.size(),
+                    absl::StrCat("1 to ", kMaxStopStringBytes, " bytes"));
+    }
+  }
+  return CheckTokenIds(stop.stop_token_ids(), model, "stop.stop_token_ids");
+}
+
+absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescription& model) {
+  if (request.resume().empty()) return absl::OkStatus();
+  const int n = request.has_n() ? request.n() : 1;
+  if (request.resume_size() != n) {
+    return Refuse("the number of entries in resume", request.resume_size(),
+                  absl::StrCat("n, which is ", n));
+  }
+  if (!request.sampling().has_seed()) {
+    return absl::InvalidArgumentError(
+        "resume needs sampling.seed: that of the call that is resumed");
+  }
+  for (const v1::ResumedSequence& sequence : request.resume()) {
+    const absl::Status status = CheckTokenIds(sequence.token_ids(), model, "resume.token_ids");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrompt(const v1::GenerateRequest& request, const ModelDescription& model) {
+  switch (request.prompt_case()) {
+    case v1::GenerateRequest::kText:
+      if (request.text().empty()) return absl::InvalidArgumentError("the prompt's text is empty");
+      return absl::OkStatus();
+    case v1::GenerateRequest::kTokenIds:
+      if (request.token_ids().token_ids().empty()) {
+        return absl::InvalidArgumentError("the prompt's token_ids are empty");
+      }
+      return CheckTokenIds(request.token_ids().token_ids(), model, "token_ids");
+    case v1::GenerateRequest::kChat:
+      if (request.chat().messages().empty()) {
+        return absl::InvalidArgumentError("the prompt's chat has no messages");
+      }
+      return absl::OkStatus();
+    case v1::GenerateRequest::PROMPT_NOT_SET:
+      return absl::InvalidArgumentError("no prompt: set text, token_ids or chat");
+  }
+  return absl::InvalidArgumentError("no prompt: set text, token_ids or chat");
+}
+
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.size() <= kMaxRequestIdBytes) return absl::OkStatus();
+  return Refuse("the length of request_id", id.size(),
+                absl::StrCat("up to ", kMaxRequestIdBytes, " bytes"));
+}
+
+}  // namespace
+
+absl::Status CheckKnownFields(const google::protobuf::Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
+  if (unknown.field_count() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("field number ", unknown.field(0).number(),
+                                                   " of ", message.GetDescriptor()->full_name(),
+                                                   " is unknown to this server"));
+  }
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      const absl::Status status =
+          CheckKnownFields(field->is_repeated() ? reflection.GetRepeatedMessage(message, field, i)
+                                                : reflection.GetMessage(message, field));
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokenIds(absl::Span<const int32_t> token_ids, const ModelDescription& model,
+                           const char* field) {
+  for (size_t i = 0; i < token_ids.size(); ++i) {
+    if (token_ids[i] < 0 || token_ids[i] >= model.vocabulary_size) {
+      return Refuse(absl::StrCat(field, "[", i, "]"), token_ids[i],
+                    absl::StrCat("0 to ", model.vocabulary_size - 1, ", the model's vocabulary"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model) {
+  absl::Status status = CheckKnownFields(request);
+  if (status.ok()) status = CheckRequestId(request.request_id());
+  if (status.ok()) status = CheckPrompt(request, model);
+  if (status.ok()) status = CheckSampling(request.sampling());
+  if (status.ok()) status = CheckStop(request.stop(), model);
+  if (status.ok()) status = CheckResume(request, model);
+  if (!status.ok()) return status;
+  if (request.has_max_tokens() &&
+      (request.max_tokens() < 1 || request.max_tokens() > model.max_positions)) {
+    return Refuse("max_tokens", request.max_tokens(),
+                  absl::StrCat("1 to ", model.max_positions, ", less what the prompt takes"));
+  }
+  if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
+    return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
+  }
+  if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
+    return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckScore(const v1::ScoreRequest& request) {
+  const absl::Status status = CheckKnownFields(request);
+  if (!status.ok()) return status;
+  if (request.top() < 0 || request.top() > kMaxLogprobs) {
+    return Refuse("top", request.top(), absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  if (request.has_text() && request.text().empty()) {
+    return absl::InvalidArgumentError("the text is empty");
+  }
+  if (request.has_token_ids() && request.token_ids().token_ids().empty()) {
+    return absl::InvalidArgumentError("token_ids are empty");
+  }
+  if (request.input_case() == v1::ScoreRequest::INPUT_NOT_SET) {
+    return absl::InvalidArgumentError("nothing to score: set text or token_ids");
+  }
+  return absl::OkStatus();
+}
+
+EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelDescription& model,
+                                std::vector<int32_t> prompt, uint64_t random_seed) {
+  const v1::SamplingOptions& sampling = request.sampling();
+  EngineRequest result;
+  result.name = request.request_id();
+  result.prompt = std::move(prompt);
+  result.sampling.temperature =
+      sampling.has_temperature() ? sampling.temperature() : model.temperature;
+  result.sampling.top_k = sampling.has_top_k() ? sampling.top_k() : model.top_k;
+  result.sampling.top_p = sampling.has_top_p() ? sampling.top_p() : model.top_p;
+  result.sampling.seed = sampling.has_seed() ? sampling.seed() : random_seed;
+  result.num_sequences = request.has_n() ? request.n() : 1;
+  if (request.has_max_tokens()) result.max_new_tokens = request.max_tokens();
+  result.default_length = model.max_length;
+  const v1::StopOptions& stop = request.stop();
+  result.stop_tokens.assign(stop.stop_token_ids().begin(), stop.stop_token_ids().end());
+  if (!stop.ignore_eos()) {
+    result.stop_tokens.insert(result.stop_tokens.end(), model.eos_token_ids.begin(),
+                              model.eos_token_ids.end());
+  }
+  result.stop_strings.assign(stop.stop_strings().begin(), stop.stop_strings().end());
+  result.include_stop_string = stop.include_stop_string();
+  result.num_logprobs = request.logprobs();
+  result.priority = request.priority();
+  for (const v1::ResumedSequence& sequence : request.resume()) {
+    result.resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
+  }
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,34 @@
+// Checks what clients send and translates it for the engine. Pure functions; everything refused is
+// INVALID_ARGUMENT naming field, value and what is accepted.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "orchestrator/api/model_description.h"
+#include "orchestrator/engine/request.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+// Refuses fields that this server does not know: better an error than an option silently ignored.
+absl::Status CheckKnownFields(const google::protobuf::Message& message);
+
+// Everything but the prompt's tokens.
+absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model);
+absl::Status CheckScore(const v1::ScoreRequest& request);
+
+// "prompt" or another name of the field, for messages.
+absl::Status CheckTokenIds(absl::Span<const int32_t> token_ids, const ModelDescription& model,
+                           const char* field);
+
+// REQUIRES: the checks above have passed. `random_seed` is used where the request has none.
+EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelDescription& model,
+                                std::vector<int32_t> prompt, uint64_t random_seed);
+
+}  // namespace sluice

@@ -1,0 +1,109 @@
+#include "orchestrator/api/score_call.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "orchestrator/api/messages.h"
+#include "orchestrator/api/request_check.h"
+#include "services/common/status.h"
+
+namespace sluice {
+
+class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from_this<Sink> {
+ public:
+  Sink(Engine& engine, const v1::ScoreRequest& request, absl::Time deadline)
+      : engine_(engine), top_(request.top()), priority_(request.priority()), deadline_(deadline) {}
+
+  // The call gets its answer through these; until Detach().
+  void Attach(grpc::ServerUnaryReactor* call, v1::ScoreResponse* response) {
+    absl::MutexLock lock(&mutex_);
+    call_ = call;
+    response_ = response;
+  }
+
+  void Finish(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    FinishLocked(status);
+  }
+
+  // The client has gone.
+  void Cancel() {
+    absl::MutexLock lock(&mutex_);
+    if (submitted_.has_value()) engine_.Cancel(*submitted_);
+    FinishLocked(absl::CancelledError("the caller left"));
+  }
+
+  void Submit(absl::StatusOr<ResolvedPrompt> prompt) {
+    if (!prompt.ok()) return Finish(prompt.status());
+    tokens_ = prompt->tokens;
+    if (tokens_.size() == 1) return Complete();  // nothing comes before its only token
+    EngineRequest request;
+    request.name = "score";
+    request.prompt = std::move(prompt->tokens);
+    request.score = true;
+    request.wants_text = false;
+    request.num_logprobs = top_;
+    request.priority = priority_;
+    if (deadline_ != absl::InfiniteFuture()) request.deadline = deadline_;
+    absl::MutexLock lock(&mutex_);
+    if (call_ != nullptr) submitted_ = engine_.Submit(std::move(request), shared_from_this());
+  }
+
+  void OnChunk(ChunkEvent chunk) override {
+    for (TokenEvent& token : chunk.tokens) scores_.push_back(std::move(token));
+  }
+  void OnFinished(RequestEnd) override { Complete(); }
+  void OnFailed(absl::Status status) override { Finish(status); }
+
+ private:
+  void FinishLocked(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (call_ != nullptr) std::exchange(call_, nullptr)->Finish(ToGrpc(status));
+  }
+
+  void Complete() {
+    absl::MutexLock lock(&mutex_);
+    if (call_ == nullptr) return;
+    response_->mutable_token_ids()->Add(tokens_.begin(), tokens_.end());
+    double sum = 0;
+    for (const TokenEvent& score : scores_) {
+      *response_->add_logprobs() = ToProto(score);
+      sum += score.logprob;
+    }
+    const double mean = scores_.empty() ? 0 : -sum / static_cast<double>(scores_.size());
+    response_->set_mean_nll(mean);
+    response_->set_perplexity(std::exp(mean));
+    FinishLocked(absl::OkStatus());
+  }
+
+  Engine& engine_;
+  const int32_t top_;
+  const int32_t priority_;
+  const absl::Time deadline_;
+  std::vector<int32_t> tokens_;     // set before the engine hears of the request
+  std::vector<TokenEvent> scores_;  // touched by the engine's thread alone
+
+  absl::Mutex mutex_;
+  grpc::ServerUnaryReactor* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // until it is answered
+  v1::ScoreResponse* response_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
+};
+
+ScoreCall::ScoreCall(const PromptResolver& prompts, Engine& engine, const v1::ScoreRequest& request,
+                     v1::ScoreResponse& response, absl::Time deadline)
+    : sink_(std::make_shared<Sink>(engine, request, deadline)) {
+  sink_->Attach(this, &response);
+  if (const absl::Status status = CheckScore(request); !status.ok()) {
+    sink_->Finish(status);
+    return;
+  }
+  prompts.Resolve(request, deadline, [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) {
+    sink->Submit(std::move(prompt));
+  });
+}
+
+void ScoreCall::OnCancel() { sink_->Cancel(); }
+
+void ScoreCall::OnDone() { delete this; }
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// One Score call: collects the log-probabilities of a prompt's tokens. Thread-safe.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "orchestrator/api/prompt.h"
+#include "orchestrator/engine/engine.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+// Belongs to gRPC, which ends its life with OnDone.
+class ScoreCall final : public grpc::ServerUnaryReactor {
+ public:
+  // Borrows all; `request` and `response` live as long as the call.
+  ScoreCall(const PromptResolver& prompts, Engine& engine, const v1::ScoreRequest& request,
+            v1::ScoreResponse& response, absl::Time deadline);
+
+ private:
+  // Gets the engine's events. Outlives the call where that is cancelled.
+  class Sink;
+
+  void OnCancel() override;
+  void OnDone() override;
+
+  const std::shared_ptr<Sink> sink_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+#include "orchestrator/engine/active_request.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// Tokens of the prompt that the text end sees, enough for what happens at the seam.
+constexpr size_t kContextTokens = 8;
+
+}  // namespace
+
+ActiveRequest::ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
+                             std::shared_ptr<RequestSink> sink, TextStreams* text,
+                             std::function<void(int, absl::StatusOr<TextPiece>)> on_piece)
+    : request_(std::move(request)),
+      ids_(std::move(ids)),
+      sink_(std::move(sink)),
+      text_(text),
+      outputs_(ids_.size()) {
+  for (size_t index = 0; index < ids_.size(); ++index) {
+    TextOptions options;
+    options.stop_strings = request_.stop_strings;
+    options.include_stop_string = request_.include_stop_string;
+    const size_t context = std::min(kContextTokens, request_.prompt.size());
+    options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
+                                  request_.prompt.end());
+    if (!request_.resumed.empty()) options.resumed_tokens = request_.resumed[index];
+    outputs_[index].num_delivered = static_cast<int32_t>(options.resumed_tokens.size());
+    if (text_ == nullptr) continue;
+    text_->Open(ids_[index], options,
+                [on_piece, index = static_cast<int>(index)](absl::StatusOr<TextPiece> piece) {
+                  on_piece(index, std::move(piece));
+                });
+  }
+}
+
+ActiveRequest::~ActiveRequest() {
+  if (text_ == nullptr) return;
+  for (SequenceId id : ids_) text_->Drop(id);
+}
+
+SequenceSpec ActiveRequest::SpecOf(int index, RequestId id, int32_t max_new_tokens) const {
+  SequenceSpec spec;
+  spec.id = ids_[index];
+  spec.request = id;
+  spec.prompt = request_.prompt;
+  if (!request_.resumed.empty()) spec.resumed_tokens = request_.resumed[index];
+  spec.max_new_tokens = max_new_tokens;
+  spec.stop_tokens = request_.stop_tokens;
+  spec.priority = request_.priority;
+  spec.deadline = request_.deadline;
+  spec.score_prompt = request_.score;
+  if (index > 0) spec.prompt_of = ids_.front();
+  return spec;
+}
+
+RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
+  RowRequest request;
+  request.sequence = segment.sequence;
+  request.sequence_index = index;
+  request.position = segment.first_position + row.offset + 1;
+  if (row.kind == RowKind::kScore) {
+    request.task = ScoreTarget{row.target};
+  } else {
+    request.task = request_.sampling;
+  }
+  request.num_logprobs = request_.num_logprobs;
+  return request;
+}
+
+bool ActiveRequest::IsStopToken(TokenId token) const {
+  const std::vector<TokenId>& stops = request_.stop_tokens;
+  return std::find(stops.begin(), stops.end(), token) != stops.end();
+}
+
+void ActiveRequest::OnToken(int index, TokenEvent token) {
+  Output& output = outputs_[index];
+  if (over_ || output.end.has_value()) return;  // a stop string was found meanwhile
+  const TokenId id = token.token;
+  output.last_token = id;
+  output.pending.push_back(std::move(token));
+  if (text_ == nullptr) {
+    Deliver(index, "", output.pending.size());
+  } else if (!IsStopToken(id)) {
+    text_->Append(ids_[index], {id});
+  }
+}
+
+void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finished) {
+  Output& output = outputs_[index];
+  if (over_ || output.end.has_value()) return;
+  num_shared_ += static_cast<int32_t>(finished.usage.shared_positions);
+  SequenceEnd end;
+  end.reason = request_.score                           ? EndReason::kScored
+               : finished.reason == FinishReason::kStop ? EndReason::kStopToken
+                                                        : EndReason::kLength;
+  if (end.reason == EndReason::kStopToken) end.stop_token = output.last_token;
+  if (text_ == nullptr) {
+    End(index, std::move(end));
+  } else {
+    output.scheduler_end = std::move(end);
+    text_->Finish(ids_[index]);
+  }
+}
+
+bool ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
+  Output& output = outputs_[index];
+  if (over_ || output.end.has_value()) return false;
+  if (!piece.ok()) {
+    Fail(piece.status());
+    return false;
+  }
+  const auto num_consumed = static_cast<size_t>(piece->num_tokens - output.num_text_tokens);
+  output.num_text_tokens = piece->num_tokens;
+  const bool ends = piece->finished && output.scheduler_end.has_value();
+  // With the last piece comes what has no text: the token that stopped the sequence.
+  Deliver(index, std::move(piece->text),
+          ends && !piece->stop_string_index.has_value() ? output.pending.size() : num_consumed);
+  if (piece->stop_string_index.has_value()) {
+    SequenceEnd end;
+    end.reason = EndReason::kStopString;
+    end.stop_string = request_.stop_strings[*piece->stop_string_index];
+    End(index, std::move(end));
+    return true;
+  }
+  if (ends) End(index, *std::move(output.scheduler_end));
+  return false;
+}
+
+void ActiveRequest::Deliver(int index, std::string text, size_t count) {
+  Output& output = outputs_[index];
+  ChunkEvent chunk;
+  chunk.sequence_index = index;
+  chunk.text = std::move(text);
+  for (size_t i = 0; i < count && !output.pending.empty(); ++i) {
+    chunk.tokens.push_back(std::move(output.pending.front()));
+    output.pending.pop_front();
+    ++output.num_delivered;
+  }
+  if (!chunk.text.empty() || !chunk.tokens.empty()) sink_->OnChunk(std::move(chunk));
+}
+
+void ActiveRequest::End(int index, SequenceEnd end) {
+  end.num_tokens = outputs_[index].num_delivered;
+  outputs_[index].end = std::move(end);
+  RequestEnd result;
+  for (const Output& output : outputs_) {
+    if (!output.end.has_value()) return;
+    result.sequences.push_back(*output.end);
+  }
+  result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  result.num_shared_prompt_tokens = num_shared_;
+  over_ = true;
+  sink_->OnFinished(std::move(result));
+}
+
+void ActiveRequest::Fail(const absl::Status& status) {
+  if (over_) return;
+  over_ = true;
+  sink_->OnFailed(status);
+}
+
+}  // namespace sluice

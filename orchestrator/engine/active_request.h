@@ -1,0 +1,81 @@
+// A request that the engine is working on: which of its tokens have come, which the client has
+// seen, how its sequences end. Lives on the engine's thread.
+//
+// A token is delivered together with the text it made certain: it waits here while the tokenizer
+// looks at it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "orchestrator/engine/request.h"
+#include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/text/text_streams.h"
+
+namespace sluice {
+
+class ActiveRequest {
+ public:
+  // `ids` names the sequences in the scheduler. `text` is null where the request wants none;
+  // `on_piece` is called from other threads with a sequence's index.
+  ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
+                std::shared_ptr<RequestSink> sink, TextStreams* text,
+                std::function<void(int, absl::StatusOr<TextPiece>)> on_piece);
+  // Drops what text is still being made.
+  ~ActiveRequest();
+
+  const EngineRequest& request() const { return request_; }
+  const std::vector<SequenceId>& ids() const { return ids_; }
+
+  // What the scheduler is to know of sequence `index`.
+  SequenceSpec SpecOf(int index, RequestId id, int32_t max_new_tokens) const;
+  // What is asked of the sampler for a row of sequence `index`.
+  RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
+
+  // A token of sequence `index` was accepted.
+  void OnToken(int index, TokenEvent token);
+  // The scheduler ended sequence `index` for reason kStop or kLength.
+  void OnSequenceFinished(int index, const FinishedSequence& finished);
+  // Text came. True where a stop string ended the sequence, of which the scheduler must be told.
+  bool OnPiece(int index, absl::StatusOr<TextPiece> piece);
+
+  // Ends the request with a status.
+  void Fail(const absl::Status& status);
+
+  // Everything has been told to the sink.
+  bool over() const { return over_; }
+
+  // Losses of the replica while one of its sequences was in a step.
+  int num_losses = 0;
+
+ private:
+  struct Output {
+    std::deque<TokenEvent> pending;  // accepted, not yet delivered
+    TokenId last_token = 0;          // accepted
+    int64_t num_text_tokens = 0;     // delivered, as the text end counts
+    int32_t num_delivered = 0;       // resumed ones included
+    std::optional<SequenceEnd> scheduler_end;
+    std::optional<SequenceEnd> end;
+  };
+
+  bool IsStopToken(TokenId token) const;
+  // Sends what is pending, up to `count` tokens, with `text`.
+  void Deliver(int index, std::string text, size_t count);
+  void End(int index, SequenceEnd end);
+
+  const EngineRequest request_;
+  const std::vector<SequenceId> ids_;
+  const std::shared_ptr<RequestSink> sink_;
+  TextStreams* const text_;
+  std::vector<Output> outputs_;
+  int32_t num_shared_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+// What a client asks of the engine, and what it hears back. Plain values, free of protos.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "orchestrator/pipeline/rows.h"
+#include "orchestrator/scheduler/sequence.h"
+
+namespace sluice {
+
+struct EngineRequest {
+  std::string name;  // the client's request_id, for logs
+
+  std::vector<TokenId> prompt;  // at least one, each in the vocabulary
+  // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no
+  // role then.
+  bool score = false;
+
+  SamplingParameters sampling;
+  int32_t num_sequences = 1;
+  // Not set: as many as context and KV cache leave, at most `default_length` positions in all where
+  // that is set.
+  std::optional<int32_t> max_new_tokens;
+  std::optional<int32_t> default_length;
+  std::vector<TokenId> stop_tokens;  // EOS ids included, unless ignored
+  std::vector<std::string> stop_strings;
+  bool include_stop_string = false;
+  bool wants_text = true;    // false where there is no tokenizer
+  int32_t num_logprobs = 0;  // alternatives per token
+  int32_t priority = 0;
+  std::optional<absl::Time> deadline;
+  // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
+  std::vector<std::vector<TokenId>> resumed;
+};
+
+// A token that was chosen or scored.
+struct TokenEvent {
+  TokenId token = 0;
+  float logprob = 0;
+  std::vector<RankedToken> top;  // falling
+};
+
+struct ChunkEvent {
+  int32_t sequence_index = 0;
+  std::string text;
+  std::vector<TokenEvent> tokens;
+};
+
+enum class EndReason { kStopToken, kStopString, kLength, kScored };
+
+struct SequenceEnd {
+  EndReason reason = EndReason::kLength;
+  std::string stop_string;
+  std::optional<TokenId> stop_token;
+  int32_t num_tokens = 0;  // delivered, resumed ones included
+};
+
+struct RequestEnd {
+  std::vector<SequenceEnd> sequences;
+  int32_t num_prompt_tokens = 0;
+  int32_t num_shared_prompt_tokens = 0;
+};
+
+// Where a request's events go. Called from one thread; must not block. OnFinished or OnFailed comes
+// last, once.
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+
+  virtual void OnChunk(ChunkEvent chunk) = 0;
+  virtual void OnFinished(RequestEnd end) = 0;
+  virtual void OnFailed(absl::Status status) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// sluice-orchestrator: serves the public API over the processes of a replica.
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "orchestrator/orchestrator_server.h"
+#include "services/common/process.h"
+
+ABSL_FLAG(std::string, tokenizer, "", "address of the tokenizer");
+ABSL_FLAG(std::string, embedding, "", "address of the embedding");
+ABSL_FLAG(
+    std::string, shards, "",
+    "addresses of the shards: ranks by comma, stages by semicolon, such as \"a:1,b:1;c:1,d:1\"");
+ABSL_FLAG(std::string, sampler, "", "address of the sampler");
+ABSL_FLAG(std::string, rank_transport, "shm",
+          "how the ranks of a stage talk: shm (one host) or tcp (several hosts)");
+ABSL_FLAG(std::string, weights, "auto", "what the stages were started with; shown by GetModel");
+ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
+ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
+ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
+
+namespace {
+
+absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
+    const sluice::ProcessOptions& process) {
+  sluice::OrchestratorServerOptions options;
+  options.model = process.model;
+  options.address = process.listen;
+  options.tls = process.tls;
+  options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
+  options.topology.embedding = absl::GetFlag(FLAGS_embedding);
+  options.topology.sampler = absl::GetFlag(FLAGS_sampler);
+  for (const auto& [name, address] : {std::pair("tokenizer", options.tokenizer),
+                                      std::pair("embedding", options.topology.embedding),
+                                      std::pair("sampler", options.topology.sampler)}) {
+    if (address.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " is required: its address"));
+    }
+  }
+  auto shards = sluice::ParseShardAddresses(absl::GetFlag(FLAGS_shards));
+  if (!shards.ok()) return sluice::Annotate(shards.status(), "--shards");
+  options.topology.shards = *std::move(shards);
+  const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
+  if (!weights.ok()) return weights.status();
+  options.weights = *weights;
+  const std::string transport = absl::GetFlag(FLAGS_rank_transport);
+  if (transport != "shm" && transport != "tcp") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rank_transport is ", transport, "; accepted: shm, tcp"));
+  }
+  options.rank_transport =
+      transport == "shm" ? sluice::RankTransport::kSharedMemory : sluice::RankTransport::kTcp;
+  options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
+  options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::unique_ptr<sluice::Dialer> dialer;
+  return sluice::RunProcess(
+      argc, argv, "Serves the public API: schedules requests over the processes of a replica.",
+      [&dialer](const sluice::ProcessOptions& process)
+          -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
+        const auto options = OptionsFromFlags(process);
+        if (!options.ok()) return options.status();
+        dialer = std::make_unique<sluice::Dialer>(process.tls);
+        return sluice::OrchestratorServer::Start(*options, dialer.get());
+      });
+}

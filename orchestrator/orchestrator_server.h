@@ -1,0 +1,58 @@
+// The orchestrator as a whole: engine and public API over a replica's processes. Thread-safe once
+// started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "orchestrator/api/generation_service.h"
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/pipeline/topology.h"
+#include "orchestrator/text/text_streams.h"
+#include "orchestrator/text/tokenizer_client.h"
+#include "services/common/process.h"
+#include "services/common/transport.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+struct OrchestratorServerOptions {
+  std::string model;  // folder; of its files only the configuration is read
+  std::string address;
+  TlsFiles tls;
+  std::string tokenizer;  // address
+  Topology topology;
+  RankTransport rank_transport = RankTransport::kSharedMemory;
+  WeightType weights = WeightType::kAuto;  // what the other processes were told; for GetModel
+  int max_step_tokens = 512;
+  int max_step_sequences = 64;
+  int max_queued_sequences = 1024;
+};
+
+class OrchestratorServer final : public RunningService {
+ public:
+  // Serves at once; its health is SERVING while the whole replica is. Borrows the dialer. Errors of
+  // reading the configuration and of Server::Start, or INVALID_ARGUMENT for an option out of range.
+  static absl::StatusOr<std::unique_ptr<OrchestratorServer>> Start(
+      const OrchestratorServerOptions& options, Dialer* dialer);
+  ~OrchestratorServer() override;
+
+  Server& server() override { return *server_; }
+  Engine& engine() { return *engine_; }
+
+ private:
+  OrchestratorServer() = default;
+
+  // Health follows the engine, which may be quicker to serve than the server is to start.
+  struct Health;
+
+  std::shared_ptr<Health> health_;
+  std::unique_ptr<TokenizerClient> tokenizer_;
+  std::unique_ptr<TextStreams> text_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<GenerationService> service_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+#include "services/common/process.h"
+
+#include <csignal>
+#include <cstdio>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "services/common/log.h"
+
+ABSL_FLAG(std::string, model, "", "folder of the model, in Hugging Face's layout");
+ABSL_FLAG(std::string, listen, "127.0.0.1:0",
+          "address to serve on: unix:/path, or host:port (port 0: any free one)");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
+ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
+ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+
+sigset_t ShutdownSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+bool IsOurFlagFile(absl::string_view file) {
+  return absl::EndsWith(file, "/main.cc") || absl::EndsWith(file, "/process.cc");
+}
+
+}  // namespace
+
+int RunProcess(int argc, char** argv, const char* usage, const StartService& start) {
+  // Before any thread exists, so that all inherit it and sigwait() below is the only one to see
+  // these signals.
+  const sigset_t signals = ShutdownSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = IsOurFlagFile;
+  config.contains_helpshort_flags = IsOurFlagFile;
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() > 1) {
+    std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
+    return 2;
+  }
+  const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
+                                  .listen = absl::GetFlag(FLAGS_listen),
+                                  .tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
+                                          .key = absl::GetFlag(FLAGS_tls_key),
+                                          .authority = absl::GetFlag(FLAGS_tls_ca)}};
+  if (options.model.empty()) {
+    std::fprintf(stderr, "%s: --model is required: the folder of the model\n", argv[0]);
+    return 2;
+  }
+  absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
+  if (!service.ok()) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], service.status().ToString().c_str());
+    return 1;
+  }
+  Log(LogLevel::kInfo, argv[0], "listening", {{"address", (*service)->server().address()}});
+  int signal = 0;
+  sigwait(&signals, &signal);
+  (*service)->server().SetServing(false);
+  (*service)->server().Shutdown(kShutdownGrace);
+  return 0;
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// What the main() of every service does around its server: common flags, signals, exit codes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/common/server.h"
+#include "services/common/transport.h"
+
+namespace sluice {
+
+// --model, --listen and --tls_*.
+struct ProcessOptions {
+  std::string model;
+  std::string listen;
+  TlsFiles tls;
+};
+
+// A service that is up.
+class RunningService {
+ public:
+  virtual ~RunningService() = default;
+  virtual Server& server() = 0;
+};
+
+using StartService =
+    std::function<absl::StatusOr<std::unique_ptr<RunningService>>(const ProcessOptions&)>;
+
+// Parses the flags, starts the service and serves until SIGINT or SIGTERM. `usage` is what --help
+// says first. Returns the exit code: 0 after a signal, 1 where the service can't start (the reason
+// is on stderr), 2 for bad flags.
+int RunProcess(int argc, char** argv, const char* usage, const StartService& start);
+
+}  // namespace sluice

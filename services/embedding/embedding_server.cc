@@ -1,0 +1,40 @@
+#include "services/embedding/embedding_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/model/identity.h"
+#include "services/model/model_config.h"
+#include "services/model/progress.h"
+
+namespace sluice {
+
+absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
+    const EmbeddingServerOptions& options, Dialer* dialer) {
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  if (!identity.ok()) return identity.status();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  if (!config.ok()) return config.status();
+  Progress progress(absl::StrCat("loading the embedding of ", identity->name));
+  const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
+  if (!source.ok()) return source.status();
+  progress.Expect(source->BytesOf(ModelTensor::kEmbedding));
+
+  auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());
+  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});
+  absl::StatusOr<EmbeddingTable> table =
+      EmbeddingTable::Load(*config, *source, options.weights, *result->backend_);
+  if (!table.ok()) return table.status();
+  result->table_ = std::make_unique<EmbeddingTable>(*std::move(table));
+  result->service_ = std::make_unique<EmbeddingService>(
+      EmbeddingService::Model{identity->name, identity->fingerprint}, result->table_.get(),
+      result->backend_.get(), dialer);
+  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
+      {.address = options.address, .tls = options.tls, .services = {result->service_.get()}});
+  if (!server.ok()) return server.status();
+  result->server_ = *std::move(server);
+  result->server_->SetServing(true);
+  return result;
+}
+
+}  // namespace sluice

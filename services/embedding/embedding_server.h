@@ -1,0 +1,44 @@
+// The embedding service as a whole: loads the model's table and serves it. Thread-safe once
+// started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "services/common/process.h"
+#include "services/common/transport.h"
+#include "services/embedding/embedding_service.h"
+#include "services/embedding/embedding_table.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+struct EmbeddingServerOptions {
+  std::string model;  // folder
+  std::string address;
+  TlsFiles tls;
+  WeightType weights = WeightType::kAuto;
+  int num_threads = 0;  // 0: one per core
+};
+
+class EmbeddingServer final : public RunningService {
+ public:
+  // Borrows the dialer, with which it reaches the next stage. Errors of loading and of
+  // Server::Start.
+  static absl::StatusOr<std::unique_ptr<EmbeddingServer>> Start(
+      const EmbeddingServerOptions& options, Dialer* dialer);
+
+  Server& server() override { return *server_; }
+
+ private:
+  EmbeddingServer() = default;
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<EmbeddingTable> table_;
+  std::unique_ptr<EmbeddingService> service_;
+  std::unique_ptr<Server> server_;  // last: calls use what is above
+};
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// sluice-embedding: serves a model's embedding table.
+#include "absl/flags/flag.h"
+#include "services/common/process.h"
+#include "services/embedding/embedding_server.h"
+
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the table in memory: auto (as stored), f32 or bf16");
+ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
+
+int main(int argc, char** argv) {
+  std::unique_ptr<sluice::Dialer> dialer;
+  return sluice::RunProcess(
+      argc, argv, "Turns token ids into hidden rows and sends them to the first shard stage.",
+      [&dialer](const sluice::ProcessOptions& process)
+          -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
+        const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
+        if (!weights.ok()) return weights.status();
+        dialer = std::make_unique<sluice::Dialer>(process.tls);
+        return sluice::EmbeddingServer::Start({.model = process.model,
+                                               .address = process.listen,
+                                               .tls = process.tls,
+                                               .weights = *weights,
+                                               .num_threads = absl::GetFlag(FLAGS_threads)},
+                                              dialer.get());
+      });
+}

@@ -1,0 +1,42 @@
+#include "services/sampler/sampler_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/model/identity.h"
+#include "services/model/model_config.h"
+#include "services/model/progress.h"
+
+namespace sluice {
+
+absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
+    const SamplerServerOptions& options) {
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  if (!identity.ok()) return identity.status();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  if (!config.ok()) return config.status();
+  Progress progress(absl::StrCat("loading the head of ", identity->name));
+  const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
+  if (!source.ok()) return source.status();
+  progress.Expect(source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead));
+
+  auto result = std::unique_ptr<SamplerServer>(new SamplerServer());
+  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});
+  absl::StatusOr<std::unique_ptr<Sampler>> sampler =
+      Sampler::Load(*config, *source, options.weights, *result->backend_);
+  if (!sampler.ok()) return sampler.status();
+  result->sampler_ = *std::move(sampler);
+  result->service_ =
+      std::make_unique<SamplerService>(SamplerService::Model{identity->name, identity->fingerprint},
+                                       result->sampler_.get(), result->backend_.get());
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start({.address = options.address,
+                     .tls = options.tls,
+                     .services = {result->service_.get(), result->service_->activations()}});
+  if (!server.ok()) return server.status();
+  result->server_ = *std::move(server);
+  result->server_->SetServing(true);
+  return result;
+}
+
+}  // namespace sluice

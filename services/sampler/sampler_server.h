@@ -1,0 +1,42 @@
+// The sampler service as a whole: loads final norm and head and serves them. Thread-safe once
+// started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "services/common/process.h"
+#include "services/common/transport.h"
+#include "services/model/weights.h"
+#include "services/sampler/sampler.h"
+#include "services/sampler/sampler_service.h"
+
+namespace sluice {
+
+struct SamplerServerOptions {
+  std::string model;  // folder
+  std::string address;
+  TlsFiles tls;
+  WeightType weights = WeightType::kAuto;
+  int num_threads = 0;  // 0: one per core
+};
+
+class SamplerServer final : public RunningService {
+ public:
+  // Errors of loading and of Server::Start.
+  static absl::StatusOr<std::unique_ptr<SamplerServer>> Start(const SamplerServerOptions& options);
+
+  Server& server() override { return *server_; }
+
+ private:
+  SamplerServer() = default;
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<SamplerService> service_;
+  std::unique_ptr<Server> server_;  // last: calls use what is above
+};
+
+}  // namespace sluice

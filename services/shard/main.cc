@@ -1,0 +1,72 @@
+// sluice-shard: serves one tensor-parallel rank of one pipeline stage.
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "services/common/process.h"
+#include "services/shard/shard_server.h"
+
+ABSL_FLAG(int, num_stages, 1, "pipeline stages of the replica");
+ABSL_FLAG(int, stage, 0, "which of them this shard belongs to, from 0");
+ABSL_FLAG(int, num_ranks, 1, "tensor-parallel ranks of a stage: 1, 2, 4 or 8");
+ABSL_FLAG(int, rank, 0, "which of them this shard is, from 0");
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the weights in memory: auto (as stored), f32 or bf16");
+ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
+ABSL_FLAG(int, kv_cache_mib, 256, "memory for keys and values, in MiB");
+ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
+ABSL_FLAG(int, max_step_tokens, 512, "rows of the largest step; at least the orchestrator's");
+ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(30),
+          "how long the ranks may wait for each other within a step");
+ABSL_FLAG(
+    std::string, communicator_address, "127.0.0.1",
+    "where this rank listens for ranks on other hosts (--rank_transport=tcp of the orchestrator)");
+ABSL_FLAG(std::string, communicator_interface, "",
+          "network interface, such as eth0, whose address is used instead");
+ABSL_FLAG(
+    bool, trusted_network, false,
+    "allow that address to be other than loopback although the ranks' traffic is not encrypted");
+
+namespace {
+
+absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
+  const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
+  if (!weights.ok()) return weights.status();
+  const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
+  if (kv_cache_mib < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: 1 or more"));
+  }
+  sluice::ShardServerOptions options;
+  options.model = process.model;
+  options.address = process.listen;
+  options.tls = process.tls;
+  options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),
+                       .num_ranks = absl::GetFlag(FLAGS_num_ranks),
+                       .stage = absl::GetFlag(FLAGS_stage),
+                       .rank = absl::GetFlag(FLAGS_rank)};
+  options.shard.weights = *weights;
+  options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;
+  options.shard.block_size = absl::GetFlag(FLAGS_block_size);
+  options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
+  options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
+  options.num_threads = absl::GetFlag(FLAGS_threads);
+  options.communicator_address = absl::GetFlag(FLAGS_communicator_address);
+  options.communicator_interface = absl::GetFlag(FLAGS_communicator_interface);
+  options.trusted_network = absl::GetFlag(FLAGS_trusted_network);
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::unique_ptr<sluice::Dialer> dialer;
+  return sluice::RunProcess(
+      argc, argv,
+      "Runs one rank of one stage of decoder layers and holds its part of the KV cache.",
+      [&dialer](const sluice::ProcessOptions& process)
+          -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
+        const auto options = OptionsFromFlags(process);
+        if (!options.ok()) return options.status();
+        dialer = std::make_unique<sluice::Dialer>(process.tls);
+        return sluice::ShardServer::Start(*options, dialer.get());
+      });
+}

@@ -1,0 +1,52 @@
+#include "services/shard/shard_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/model/identity.h"
+#include "services/model/model_config.h"
+#include "services/model/progress.h"
+
+namespace sluice {
+
+absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServerOptions& options,
+                                                                Dialer* dialer) {
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  if (!identity.ok()) return identity.status();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<ShardPlan> plan = MakeShardPlan(*config, options.placement);
+  if (!plan.ok()) return plan.status();
+  Progress progress(absl::StrCat("loading layers ", plan->layers.begin, " to ",
+                                 plan->layers.end - 1, " of ", identity->name));
+  const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
+  if (!source.ok()) return source.status();
+  progress.Expect(source->BytesOf(*plan));
+
+  auto result = std::unique_ptr<ShardServer>(new ShardServer());
+  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});
+  absl::StatusOr<std::unique_ptr<ShardModel>> model =
+      ShardModel::Load(*config, *plan, *source, options.shard, *result->backend_);
+  if (!model.ok()) return model.status();
+  result->model_ = *std::move(model);
+  result->service_ = std::make_unique<ShardService>(
+      ShardServiceOptions{.model_name = identity->name,
+                          .model_fingerprint = identity->fingerprint,
+                          .plan = *plan,
+                          .hidden_size = config->hidden_size,
+                          .step_timeout = options.shard.step_timeout,
+                          .communicator_address = options.communicator_address,
+                          .communicator_interface = options.communicator_interface,
+                          .trusted_network = options.trusted_network},
+      result->model_.get(), result->backend_.get(), dialer);
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start({.address = options.address,
+                     .tls = options.tls,
+                     .services = {result->service_.get(), result->service_->activations()}});
+  if (!server.ok()) return server.status();
+  result->server_ = *std::move(server);
+  result->server_->SetServing(true);
+  return result;
+}
+
+}  // namespace sluice

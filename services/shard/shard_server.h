@@ -1,0 +1,49 @@
+// The shard service as a whole: loads its slice of the model and serves it. Thread-safe once
+// started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "services/common/process.h"
+#include "services/common/transport.h"
+#include "services/model/shard_plan.h"
+#include "services/shard/shard_model.h"
+#include "services/shard/shard_service.h"
+
+namespace sluice {
+
+struct ShardServerOptions {
+  std::string model;  // folder
+  std::string address;
+  TlsFiles tls;
+  ShardPlacement placement;
+  ShardModelOptions shard;
+  int num_threads = 0;  // 0: one per core
+  // As in ShardServiceOptions.
+  std::string communicator_address = "127.0.0.1";
+  std::string communicator_interface;
+  bool trusted_network = false;
+};
+
+class ShardServer final : public RunningService {
+ public:
+  // Borrows the dialer, with which it reaches the next stage. Errors of MakeShardPlan, loading and
+  // Server::Start.
+  static absl::StatusOr<std::unique_ptr<ShardServer>> Start(const ShardServerOptions& options,
+                                                            Dialer* dialer);
+
+  Server& server() override { return *server_; }
+
+ private:
+  ShardServer() = default;
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<ShardModel> model_;
+  std::unique_ptr<ShardService> service_;
+  std::unique_ptr<Server> server_;  // last: calls use what is above
+};
+
+}  // namespace sluice

@@ -1,0 +1,12 @@
+// sluice-tokenizer: serves a model's tokenizer.
+#include "services/common/process.h"
+#include "services/tokenizer/tokenizer_server.h"
+
+int main(int argc, char** argv) {
+  return sluice::RunProcess(
+      argc, argv, "Turns text into token ids and token ids into text.",
+      [](const sluice::ProcessOptions& process) {
+        return sluice::TokenizerServer::Start(
+            {.model = process.model, .address = process.listen, .tls = process.tls});
+      });
+}

@@ -1,0 +1,42 @@
+#include "services/tokenizer/tokenizer_server.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "services/common/log.h"
+#include "services/model/identity.h"
+
+namespace sluice {
+namespace {
+
+// Token ids travel in the tokenizer's messages, so a prompt of the longest text must fit.
+constexpr int kMaxReceiveBytes = 64 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
+    const TokenizerServerOptions& options) {
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  if (!identity.ok()) return identity.status();
+  auto result = std::unique_ptr<TokenizerServer>(new TokenizerServer());
+  if (std::filesystem::exists(options.model + "/tokenizer.json")) {
+    absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(options.model);
+    if (!tokenizer.ok()) return tokenizer.status();
+    result->tokenizer_ = *std::move(tokenizer);
+  } else {
+    Log(LogLevel::kWarning, "tokenizer", "no-tokenizer",
+        {{"model", options.model}, {"effect", "serving token ids only"}});
+  }
+  result->service_ = std::make_unique<TokenizerService>(identity->name, result->tokenizer_.get());
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start({.address = options.address,
+                     .tls = options.tls,
+                     .services = {result->service_.get()},
+                     .max_receive_bytes = kMaxReceiveBytes});
+  if (!server.ok()) return server.status();
+  result->server_ = *std::move(server);
+  result->server_->SetServing(true);
+  return result;
+}
+
+}  // namespace sluice

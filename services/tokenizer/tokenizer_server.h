@@ -1,0 +1,39 @@
+// The tokenizer service as a whole: loads the model's tokenizer and serves it. Thread-safe once
+// started.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/common/process.h"
+#include "services/common/transport.h"
+#include "services/tokenizer/tokenizer.h"
+#include "services/tokenizer/tokenizer_service.h"
+
+namespace sluice {
+
+struct TokenizerServerOptions {
+  std::string model;  // folder
+  std::string address;
+  TlsFiles tls;
+};
+
+class TokenizerServer final : public RunningService {
+ public:
+  // A folder without tokenizer.json is served as a model without a tokenizer. Errors of
+  // Tokenizer::Load and Server::Start.
+  static absl::StatusOr<std::unique_ptr<TokenizerServer>> Start(
+      const TokenizerServerOptions& options);
+
+  Server& server() override { return *server_; }
+
+ private:
+  TokenizerServer() = default;
+
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<TokenizerService> service_;
+  std::unique_ptr<Server> server_;  // last: calls use what is above
+};
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// The gRPC face of the tokenizer: decodes, calls the library, encodes. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "services/common/work_queue.h"
+#include "services/tokenizer/tokenizer.h"
+#include "sluice/v1/tokenizer.grpc.pb.h"
+
+namespace sluice {
+
+class TokenizerService final : public v1::TokenizerService::CallbackService {
+ public:
+  // Borrows the tokenizer; null for a model folder without one, which serves token ids alone.
+  TokenizerService(std::string model_name, const Tokenizer* tokenizer);
+  ~TokenizerService() override;
+
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const v1::TokenizeRequest* request,
+                                     v1::TokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const v1::DetokenizeRequest* request,
+                                       v1::DetokenizeResponse* response) override;
+  grpc::ServerBidiReactor<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>*
+  DetokenizeStream(grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* ApplyChatTemplate(grpc::CallbackServerContext* context,
+                                              const v1::ApplyChatTemplateRequest* request,
+                                              v1::ApplyChatTemplateResponse* response) override;
+  grpc::ServerUnaryReactor* GetVocabulary(grpc::CallbackServerContext* context,
+                                          const v1::GetVocabularyRequest* request,
+                                          v1::GetVocabularyResponse* response) override;
+  grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
+                                    const v1::GetTokenizerInfoRequest* request,
+                                    v1::GetTokenizerInfoResponse* response) override;
+
+ private:
+  // FAILED_PRECONDITION without a tokenizer.
+  absl::Status CheckTokenizer() const;
+  absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response) const;
+  absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
+                            v1::DetokenizeResponse& response) const;
+  absl::Status DoGetVocabulary(const v1::GetVocabularyRequest& request,
+                               v1::GetVocabularyResponse& response) const;
+
+  const std::string model_name_;
+  const Tokenizer* const tokenizer_;
+  // Long texts take a while: they are done here, one after another, so that short ones do not wait
+  // behind them.
+  WorkQueue<std::function<void()>> long_texts_;
+  std::thread long_text_thread_;
+};
+
+}  // namespace sluice
