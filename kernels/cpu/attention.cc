@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "hwy/cache_control.h"
 #include "kernels/check.h"
 
 // clang-format off
@@ -54,20 +55,31 @@ struct Bundle {
   float* sums;        // [size, values]: the weighted values, relative to the maximum
 };
 
+// One head's part of a block, and of the one that follows, which is fetched ahead: blocks lie far
+// apart, so the processor does not foresee them.
+template <class T>
+struct Block {
+  const T* keys;
+  const T* values;
+  const T* next_keys;
+  const T* next_values;
+};
+
 // weights[i] = scale * (q_i . key of position), for kQueries queries from `first` on and at least
 // `count` positions.
 template <int kQueries, class T>
-void Scores(const Bundle& bundle, int64_t first, const T* keys, int64_t head_dim, int64_t count,
-            float scale) {
+void Scores(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t head_dim,
+            int64_t count, float scale) {
   const FloatTag d;
   using V = hn::Vec<FloatTag>;
   for (int64_t position = 0; position < count; position += hn::Lanes(d)) {
     V sums[kQueries];
     for (int i = 0; i < kQueries; ++i) sums[i] = hn::Zero(d);
     const float* q = bundle.q + first;
-    const T* key = keys + position;
-    for (int64_t e = 0; e < head_dim; ++e, q += bundle.size, key += bundle.positions) {
-      const V k = LoadWide(d, key);
+    for (int64_t e = 0; e < head_dim; ++e, q += bundle.size) {
+      const int64_t at = e * bundle.positions + position;
+      hwy::Prefetch(block.next_keys + at);
+      const V k = LoadWide(d, block.keys + at);
       for (int i = 0; i < kQueries; ++i) sums[i] = hn::MulAdd(hn::Set(d, q[i]), k, sums[i]);
     }
     for (int i = 0; i < kQueries; ++i) {
@@ -99,7 +111,7 @@ void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t count) {
 
 // sums[i] = rescale * sums[i] + the weighted values of `count` positions.
 template <int kQueries, class T>
-void AddValues(const Bundle& bundle, int64_t first, const T* values, int64_t count) {
+void AddValues(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t count) {
   const FloatTag d;
   using V = hn::Vec<FloatTag>;
   const float* weights = bundle.weights + first * bundle.positions;
@@ -110,7 +122,9 @@ void AddValues(const Bundle& bundle, int64_t first, const T* values, int64_t cou
       sums[i] = hn::Mul(hn::Load(d, to + i * bundle.values), hn::Set(d, bundle.rescale[first + i]));
     }
     for (int64_t j = 0; j < count; ++j) {
-      const V value = LoadWide(d, values + j * bundle.values + e);
+      const int64_t at = j * bundle.values + e;
+      hwy::Prefetch(block.next_values + at);
+      const V value = LoadWide(d, block.values + at);
       for (int i = 0; i < kQueries; ++i) {
         sums[i] = hn::MulAdd(hn::Set(d, weights[i * bundle.positions + j]), value, sums[i]);
       }
@@ -121,11 +135,11 @@ void AddValues(const Bundle& bundle, int64_t first, const T* values, int64_t cou
 
 // `count` positions of one block, for kQueries queries from `first` on.
 template <int kQueries, class T>
-void AddBlock(const Bundle& bundle, int64_t first, const T* keys, const T* values, int64_t head_dim,
+void AddBlock(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t head_dim,
               int64_t count, float scale) {
-  Scores<kQueries>(bundle, first, keys, head_dim, count, scale);
+  Scores<kQueries>(bundle, first, block, head_dim, count, scale);
   for (int i = 0; i < kQueries; ++i) UpdateSoftmax(bundle, first + i, count);
-  AddValues<kQueries>(bundle, first, values, count);
+  AddValues<kQueries>(bundle, first, block, count);
 }
 
 template <class T>
@@ -155,12 +169,14 @@ class AttentionWorker {
     }
     const int64_t last = Position(task, task.count - 1);
     for (int64_t start = 0; start <= last; start += block_size_) {
-      const int32_t block = pool_.BlockOf(*task.segment, start);
-      const T* keys = pool_.Keys<T>(layer_, block, task.kv_head);
-      const T* values = pool_.Values<T>(layer_, block, task.kv_head);
-      for (int64_t b = 0; b < num_bundles; ++b) {
-        AddBlockToBundle(task, b, bundles[b], start, keys, values);
-      }
+      const int32_t id = pool_.BlockOf(*task.segment, start);
+      const int32_t next =
+          start + block_size_ <= last ? pool_.BlockOf(*task.segment, start + block_size_) : id;
+      const Block<T> block{.keys = pool_.Keys<T>(layer_, id, task.kv_head),
+                           .values = pool_.Values<T>(layer_, id, task.kv_head),
+                           .next_keys = pool_.Keys<T>(layer_, next, task.kv_head),
+                           .next_values = pool_.Values<T>(layer_, next, task.kv_head)};
+      for (int64_t b = 0; b < num_bundles; ++b) AddBlockTo(task, b, bundles[b], start, block);
     }
     for (int64_t b = 0; b < num_bundles; ++b) Finish(task, b, bundles[b]);
   }
@@ -202,8 +218,9 @@ class AttentionWorker {
     return bundle;
   }
 
-  void AddBlockToBundle(const AttentionTask& task, int64_t index, const Bundle& bundle,
-                        int64_t start, const T* keys, const T* values) const {
+  // Adds the block whose first position is `start`.
+  void AddBlockTo(const AttentionTask& task, int64_t index, const Bundle& bundle, int64_t start,
+                  const Block<T>& block) const {
     const int64_t first = index * kBundle;
     const int64_t most = Visible(task, first + bundle.size - 1, start);
     const bool all_see_the_same = Visible(task, first, start) == most;
@@ -213,16 +230,16 @@ class AttentionWorker {
       if (count == 0) {
         i += together;
       } else if (together >= 8) {
-        AddBlock<8>(bundle, i, keys, values, head_dim_, count, scale_);
+        AddBlock<8>(bundle, i, block, head_dim_, count, scale_);
         i += 8;
       } else if (together >= 4) {
-        AddBlock<4>(bundle, i, keys, values, head_dim_, count, scale_);
+        AddBlock<4>(bundle, i, block, head_dim_, count, scale_);
         i += 4;
       } else if (together >= 2) {
-        AddBlock<2>(bundle, i, keys, values, head_dim_, count, scale_);
+        AddBlock<2>(bundle, i, block, head_dim_, count, scale_);
         i += 2;
       } else {
-        AddBlock<1>(bundle, i, keys, values, head_dim_, count, scale_);
+        AddBlock<1>(bundle, i, block, head_dim_, count, scale_);
         i += 1;
       }
     }

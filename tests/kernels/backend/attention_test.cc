@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/tensors.h"
+
+namespace sluice::testing {
+namespace {
+
+using AttentionTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(AttentionTest);
+
+struct Shape {
+  int block_size = 16;
+  int num_kv_heads = 2;
+  int group = 2;  // query heads per KV head
+  int head_dim = 64;
+  DType dtype = DType::kF32;
+
+  float Scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
+  KvPoolSpec Pool(int num_blocks) const {
+    return {.num_layers = 2,
+            .num_blocks = num_blocks,
+            .block_size = block_size,
+            .num_kv_heads = num_kv_heads,
+            .head_dim = head_dim,
+            .dtype = dtype};
+  }
+};
+
+std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
+  return stream << "blocks of " << shape.block_size << ", " << shape.num_kv_heads << " KV heads of "
+                << shape.head_dim << " serving " << shape.group << " each, " << Name(shape.dtype);
+}
+
+// Shapes that real models have, and ones that nothing is a multiple of.
+const Shape kShapes[] = {
+    {},
+    {.block_size = 16, .num_kv_heads = 1, .group = 8, .head_dim = 128, .dtype = DType::kBF16},
+    {.block_size = 32, .num_kv_heads = 3, .group = 1, .head_dim = 80},
+    {.block_size = 5, .num_kv_heads = 2, .group = 3, .head_dim = 7},
+    {.block_size = 1, .num_kv_heads = 1, .group = 1, .head_dim = 1},
+    {.block_size = 4, .num_kv_heads = 4, .group = 2, .head_dim = 8, .dtype = DType::kBF16},
+    {.block_size = 16, .num_kv_heads = 1, .group = 41, .head_dim = 33},
+};
+
+// A sequence of `length` positions in blocks drawn at random from a pool of `num_blocks`.
+Sequence RandomSequence(Random& random, const Shape& shape, int64_t length, int num_blocks) {
+  std::vector<int32_t> blocks =
+      BlocksInOrder(int64_t{num_blocks} * shape.block_size, shape.block_size);
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  blocks.resize((length + shape.block_size - 1) / shape.block_size);
+  const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
+  return {RandomMatrix(random, length, kv_width * shape.group, 2),
+          RandomMatrix(random, length, kv_width), RandomMatrix(random, length, kv_width), blocks};
+}
+
+TEST_P(AttentionTest, AgreesWithReference) {
+  Random random(1);
+  for (const Shape& shape : kShapes) {
+    for (const int64_t length : {1, 17, 75}) {
+      SCOPED_TRACE(::testing::Message() << length << " positions, " << shape);
+      const Sequence sequence = RandomSequence(random, shape, length, 80);
+      const auto ours = NewKvPool(backend(), shape.Pool(80));
+      const auto theirs = NewKvPool(reference(), shape.Pool(80));
+      EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, length, shape.Scale(), 3),
+                         AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Scale()),
+                         4e-6));
+    }
+  }
+}
+
+TEST_P(AttentionTest, EveryChunkingGivesTheSameBits) {
+  Random random(2);
+  for (const Shape& shape : kShapes) {
+    const int64_t length = 70;
+    const Sequence sequence = RandomSequence(random, shape, length, 70);
+    const auto pool = NewKvPool(backend(), shape.Pool(70));
+    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Scale());
+    for (const int64_t most : {1, 2, 9, 33}) {
+      const auto other = NewKvPool(backend(), shape.Pool(70));
+      for (int64_t first = 0; first < length;) {
+        const int64_t count = std::min(length - first, RandomInt(random, 1, most));
+        EXPECT_TRUE(
+            SameBits(AttendChunk(backend(), *other, 0, sequence, first, count, shape.Scale()),
+                     whole.Rows(first, count)))
+            << count << " positions from " << first << ", " << shape;
+        first += count;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, BlocksMayLieAnywhere) {
+  Random random(3);
+  for (const Shape& shape : kShapes) {
+    Sequence sequence = RandomSequence(random, shape, 40, 60);
+    const auto pool = NewKvPool(backend(), shape.Pool(60));
+    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 40, shape.Scale());
+    std::shuffle(sequence.block_table.begin(), sequence.block_table.end(), random);
+    const auto other = NewKvPool(backend(), shape.Pool(60));
+    EXPECT_TRUE(
+        SameBits(AttendChunk(backend(), *other, 1, sequence, 0, 40, shape.Scale()), expected))
+        << shape;
+  }
+}
+
+TEST_P(AttentionTest, ThreadsDoNotMatter) {
+  Random random(4);
+  for (const Shape& shape : kShapes) {
+    const Sequence sequence = RandomSequence(random, shape, 60, 60);
+    const auto pool = NewKvPool(backend(), shape.Pool(60));
+    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 60, shape.Scale());
+    for (const int num_threads : {1, 4}) {
+      const auto backend = NewBackend(num_threads);
+      const auto other = NewKvPool(*backend, shape.Pool(60));
+      EXPECT_TRUE(
+          SameBits(AttendChunk(*backend, *other, 0, sequence, 0, 60, shape.Scale()), expected))
+          << num_threads << " threads, " << shape;
+    }
+  }
+}
+
+// A decode row, a prefill chunk and the first chunk of a third sequence in one step, in one pool.
+TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
+  Random random(5);
+  for (const Shape& shape : kShapes) {
+    struct Part {
+      int64_t first, count;
+    };
+    const Part parts[] = {{30, 1}, {11, 20}, {0, 6}};
+    const auto pool = NewKvPool(backend(), shape.Pool(130));
+    const auto solo_pool = NewKvPool(backend(), shape.Pool(130));
+    std::vector<Sequence> sequences;
+    std::vector<AttentionSegment> segments;
+    const int64_t width = int64_t{shape.num_kv_heads} * shape.head_dim;
+    HostMatrix q(27, width * shape.group), k(27, width), v(27, width), expected = q;
+    int64_t row = 0;
+    const auto place = [&row](const HostMatrix& from, HostMatrix& to) {
+      std::copy(from.values.begin(), from.values.end(), to.values.begin() + row * to.cols);
+    };
+    for (int i = 0; i < 3; ++i) {
+      sequences.push_back(RandomSequence(random, shape, parts[i].first + parts[i].count, 40));
+      for (int32_t& block : sequences[i].block_table) block += 40 * i;
+    }
+    for (int i = 0; i < 3; ++i) {
+      const auto [first, count] = parts[i];
+      const Sequence& sequence = sequences[i];
+      for (KvPool* each : {pool.get(), solo_pool.get()}) {
+        if (first > 0) AttendChunk(backend(), *each, 0, sequence, 0, first, shape.Scale());
+      }
+      place(AttendChunk(backend(), *solo_pool, 0, sequence, first, count, shape.Scale()), expected);
+      place(sequence.q.Rows(first, count), q);
+      place(sequence.k.Rows(first, count), k);
+      place(sequence.v.Rows(first, count), v);
+      segments.push_back(sequence.Segment(first, count, row));
+      row += count;
+    }
+    DeviceMatrix all_q(backend(), q), all_k(backend(), k), all_v(backend(), v);
+    DeviceMatrix out(backend(), q.rows, q.cols);
+    backend().StoreKv(all_k.view(), all_v.view(), segments, 0, *pool);
+    backend().PagedAttention(all_q.view(), *pool, 0, segments, shape.Scale(), out.view());
+    EXPECT_TRUE(SameBits(out.Read(), expected)) << shape;
+  }
+}
+
+// Blocks are used again without being cleared.
+TEST_P(AttentionTest, WhatLiesBehindAPositionIsNeverRead) {
+  Random random(6);
+  for (const Shape& shape : kShapes) {
+    const Sequence sequence = RandomSequence(random, shape, 23, 30);
+    const auto clean = NewKvPool(backend(), shape.Pool(30));
+    const HostMatrix expected = AttendChunk(backend(), *clean, 0, sequence, 0, 23, shape.Scale());
+    const auto used = NewKvPool(backend(), shape.Pool(30));
+    Sequence rubbish = RandomSequence(random, shape, int64_t{30} * shape.block_size, 30);
+    for (HostMatrix* matrix : {&rubbish.k, &rubbish.v}) {
+      for (float& value : matrix->values) value = std::numeric_limits<float>::quiet_NaN();
+    }
+    AttendChunk(backend(), *used, 0, rubbish, 0, rubbish.q.rows, shape.Scale());
+    EXPECT_TRUE(
+        SameBits(AttendChunk(backend(), *used, 0, sequence, 0, 23, shape.Scale()), expected))
+        << shape;
+  }
+}
+
+TEST_P(AttentionTest, ALaterInfinityDoesNotReachEarlierRows) {
+  Random random(7);
+  const Shape shape;
+  Sequence sequence = RandomSequence(random, shape, 20, 2);
+  const auto pool = NewKvPool(backend(), shape.Pool(2));
+  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Scale());
+  sequence.v.At(19, 3) = std::numeric_limits<float>::infinity();
+  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Scale());
+  EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
+  EXPECT_TRUE(std::isinf(after.At(19, 3)));
+}
+
+TEST_P(AttentionTest, LayersAreSeparate) {
+  Random random(8);
+  const Shape shape;
+  const Sequence first = RandomSequence(random, shape, 30, 2);
+  const Sequence second = RandomSequence(random, shape, 30, 2);
+  const auto pool = NewKvPool(backend(), shape.Pool(2));
+  const HostMatrix expected = AttendChunk(backend(), *pool, 0, first, 0, 30, shape.Scale());
+  AttendChunk(backend(), *pool, 1, second, 0, 30, shape.Scale());
+  DeviceMatrix q(backend(), first.q), out(backend(), first.q.rows, first.q.cols);
+  const AttentionSegment segment = first.Segment(0, 30);
+  backend().PagedAttention(q.view(), *pool, 0, {&segment, 1}, shape.Scale(), out.view());
+  EXPECT_TRUE(SameBits(out.Read(), expected));
+}
+
+TEST_P(AttentionTest, ScoresOfAnySizeStayFinite) {
+  Random random(9);
+  const Shape shape;
+  Sequence sequence = RandomSequence(random, shape, 50, 4);
+  for (float& value : sequence.q.values) value *= 1e4f;
+  const auto ours = NewKvPool(backend(), shape.Pool(4));
+  const auto theirs = NewKvPool(reference(), shape.Pool(4));
+  // One position takes all the weight, so the results agree although the scores are coarse.
+  EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 0, sequence, 0, 50, shape.Scale()),
+                     AttendChunk(reference(), *theirs, 0, sequence, 0, 50, shape.Scale()), 0.05));
+}
+
+TEST_P(AttentionTest, AShortBlockTableIsABrokenInvariant) {
+  Random random(10);
+  const Shape shape;
+  Sequence sequence = RandomSequence(random, shape, 17, 4);
+  sequence.block_table.resize(1);
+  const auto pool = NewKvPool(backend(), shape.Pool(4));
+  EXPECT_DEATH(AttendChunk(backend(), *pool, 0, sequence, 0, 17, shape.Scale()),
+               "broken invariant");
+}
+
+}  // namespace
+}  // namespace sluice::testing

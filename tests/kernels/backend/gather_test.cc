@@ -1,0 +1,39 @@
+#include <vector>
+
+#include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/tensors.h"
+
+namespace sluice::testing {
+namespace {
+
+using GatherTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(GatherTest);
+
+TEST_P(GatherTest, CopiesAndWidensRowsExactly) {
+  Random random(1);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (int i = 0; i < 20; ++i) {
+      const int64_t vocabulary = RandomInt(random, 1, 300), width = RandomInt(random, 1, 700);
+      const HostMatrix table = RoundedToBFloat16(RandomMatrix(random, vocabulary, width));
+      std::vector<int32_t> ids(RandomInt(random, 1, 60));
+      HostMatrix expected(static_cast<int64_t>(ids.size()), width);
+      for (size_t t = 0; t < ids.size(); ++t) {
+        ids[t] = static_cast<int32_t>(RandomInt(random, 0, vocabulary - 1));
+        for (int64_t h = 0; h < width; ++h) expected.At(t, h) = table.At(ids[t], h);
+      }
+      DeviceMatrix device_table(backend(), table, i % 5, dtype);
+      DeviceMatrix out(backend(), expected.rows, width, i % 3);
+      backend().EmbeddingGather(device_table.view(), ids, out.view());
+      EXPECT_TRUE(SameBits(out.Read(), expected)) << Name(dtype);
+    }
+  }
+}
+
+TEST_P(GatherTest, AnIdOutsideTheTableIsABrokenInvariant) {
+  DeviceMatrix table(backend(), HostMatrix(4, 2)), out(backend(), 1, 2);
+  EXPECT_DEATH(backend().EmbeddingGather(table.view(), {4}, out.view()), "broken invariant");
+  EXPECT_DEATH(backend().EmbeddingGather(table.view(), {-1}, out.view()), "broken invariant");
+}
+
+}  // namespace
+}  // namespace sluice::testing

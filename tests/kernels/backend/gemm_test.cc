@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/tensors.h"
+
+namespace sluice::testing {
+namespace {
+
+using GemmTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(GemmTest);
+
+HostMatrix Multiply(Backend& backend, const HostMatrix& x, const PackedMatrix& weights,
+                    int64_t padding = 0) {
+  DeviceMatrix in(backend, x, padding);
+  DeviceMatrix out(backend, x.rows, weights.num_outputs(), padding);
+  backend.Gemm(in.view(), weights, out.view());
+  return out.Read();
+}
+
+TEST_P(GemmTest, AgreesWithReference) {
+  Random random(1);
+  for (int i = 0; i < 60; ++i) {
+    const int64_t rows = RandomInt(random, 1, i % 10 == 0 ? 200 : 20);
+    const int64_t outputs = RandomInt(random, 1, 200);
+    const int64_t inputs = RandomInt(random, 1, 700);
+    const int64_t padding = RandomInt(random, 0, 5);
+    const DType dtype = i % 2 == 0 ? DType::kF32 : DType::kBF16;
+    SCOPED_TRACE(::testing::Message() << "[" << rows << ", " << inputs << "] x [" << outputs << ", "
+                                      << inputs << "] " << Name(dtype));
+    const HostMatrix x = RandomMatrix(random, rows, inputs);
+    const HostMatrix w = RandomMatrix(random, outputs, inputs);
+    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, dtype), padding);
+    const HostMatrix expected = Multiply(reference(), x, *Pack(reference(), w, dtype));
+    // Elements of deviation sqrt(K), summed one by one in floats.
+    EXPECT_TRUE(IsNear(actual, expected, 1e-6 * std::sqrt(inputs) * std::log2(inputs + 2)));
+  }
+}
+
+// One output as the contract words it, with or without fusing.
+template <class MultiplyAdd>
+HostMatrix InContractOrder(const HostMatrix& x, const HostMatrix& w, int num_slices,
+                           MultiplyAdd multiply_add) {
+  HostMatrix out(x.rows, w.rows);
+  const int64_t depth = x.cols / num_slices;
+  for (int64_t t = 0; t < x.rows; ++t) {
+    for (int64_t n = 0; n < w.rows; ++n) {
+      std::vector<float> sums(num_slices);
+      for (int64_t k = 0; k < x.cols; ++k) {
+        sums[k / depth] = multiply_add(x.At(t, k), w.At(n, k), sums[k / depth]);
+      }
+      for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+        for (size_t i = 0; i < sums.size() / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+      }
+      out.At(t, n) = sums[0];
+    }
+  }
+  return out;
+}
+
+TEST_P(GemmTest, AddsInTheOrderOfTheContract) {
+  Random random(2);
+  for (const int num_slices : {1, 2, 4, 8, 16}) {
+    const HostMatrix x = RandomMatrix(random, 9, 16 * 21);
+    const HostMatrix w = RandomMatrix(random, 83, 16 * 21);
+    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, DType::kF32, num_slices));
+    const auto fused = [](float a, float b, float c) { return std::fma(a, b, c); };
+    const auto unfused = [](float a, float b, float c) { return a * b + c; };
+    EXPECT_TRUE(SameBits(actual, InContractOrder(x, w, num_slices, fused)) ||
+                SameBits(actual, InContractOrder(x, w, num_slices, unfused)))
+        << num_slices << " slices";
+  }
+}
+
+TEST_P(GemmTest, RowsDoNotDependOnEachOther) {
+  Random random(3);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const HostMatrix x = RandomMatrix(random, 205, 512 + 24);
+    const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), dtype, 8);
+    const HostMatrix together = Multiply(backend(), x, *w);
+    for (int64_t row = 0; row < x.rows;) {
+      const int64_t count = std::min(x.rows - row, RandomInt(random, 1, 14));
+      EXPECT_TRUE(SameBits(Multiply(backend(), x.Rows(row, count), *w), together.Rows(row, count)))
+          << count << " rows from " << row;
+      row += count;
+    }
+  }
+}
+
+TEST_P(GemmTest, ThreadsDoNotMatter) {
+  Random random(4);
+  const HostMatrix w = RandomMatrix(random, 500, 320);
+  for (const int64_t rows : {1, 7, 130}) {
+    const HostMatrix x = RandomMatrix(random, rows, w.cols);
+    const HostMatrix expected = Multiply(backend(), x, *Pack(backend(), w, DType::kF32, 4));
+    for (const int num_threads : {1, 2, 4}) {
+      const auto other = NewBackend(num_threads);
+      EXPECT_TRUE(SameBits(Multiply(*other, x, *Pack(*other, w, DType::kF32, 4)), expected))
+          << num_threads << " threads, " << rows << " rows";
+    }
+  }
+}
+
+TEST_P(GemmTest, BFloat16WeightsGiveTheBitsOfFloatsThatHoldThem) {
+  Random random(5);
+  for (const int64_t rows : {1, 5, 40}) {
+    const HostMatrix x = RandomMatrix(random, rows, 600);
+    const HostMatrix w = RoundedToBFloat16(RandomMatrix(random, 100, 600));
+    EXPECT_TRUE(SameBits(Multiply(backend(), x, *Pack(backend(), w, DType::kBF16)),
+                         Multiply(backend(), x, *Pack(backend(), w, DType::kF32))));
+  }
+}
+
+TEST_P(GemmTest, RanksJoinedByTreeAddGiveTheBitsOfOneRank) {
+  Random random(6);
+  constexpr int kSlices = 8;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t rows : {1, 3, 110}) {
+      const HostMatrix x = RandomMatrix(random, rows, kSlices * 37);
+      const HostMatrix w = RandomMatrix(random, 90, x.cols);
+      const HostMatrix alone = Multiply(backend(), x, *Pack(backend(), w, dtype, kSlices));
+      for (const int ranks : {1, 2, 4, 8}) {
+        const int64_t share = x.cols / ranks;
+        std::vector<DeviceMatrix> partials;
+        std::vector<MatrixView> views;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto part = Pack(backend(), w.Columns(rank * share, share), dtype, kSlices / ranks);
+          partials.emplace_back(backend(),
+                                Multiply(backend(), x.Columns(rank * share, share), *part));
+          views.push_back(partials.back().view());
+        }
+        backend().TreeAdd(views, partials[0].view());
+        EXPECT_TRUE(SameBits(partials[0].Read(), alone)) << ranks << " ranks";
+      }
+    }
+  }
+}
+
+TEST_P(GemmTest, OutputsCutOverRanksGiveTheSameBits) {
+  Random random(7);
+  const HostMatrix x = RandomMatrix(random, 4, 130);
+  const HostMatrix w = RandomMatrix(random, 4 * 27, x.cols);
+  const HostMatrix whole = Multiply(backend(), x, *Pack(backend(), w));
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto part = Pack(backend(), w.Rows(rank * 27, 27));
+    EXPECT_TRUE(SameBits(Multiply(backend(), x, *part), whole.Columns(rank * 27, 27)));
+  }
+}
+
+TEST_P(GemmTest, PackReadsEveryRowOnceInSmallGroups) {
+  constexpr int64_t kRows = 1000;
+  const PackSpec spec{.num_outputs = kRows, .num_inputs = 3, .dtype = DType::kBF16};
+  int64_t next = 0;
+  const auto packed =
+      backend().Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+        EXPECT_EQ(begin, next);
+        EXPECT_LE(end, kRows);
+        EXPECT_LE(end - begin, 64);
+        EXPECT_EQ(out.size(), (end - begin) * 3 * sizeof(uint16_t));
+        next = end;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ(next, kRows);
+  EXPECT_EQ((*packed)->num_outputs(), kRows);
+  EXPECT_EQ((*packed)->num_inputs(), 3);
+  EXPECT_GE((*packed)->size_bytes(), kRows * 3 * sizeof(uint16_t));
+}
+
+TEST_P(GemmTest, PackReturnsTheReadersFailure) {
+  const PackSpec spec{.num_outputs = 300, .num_inputs = 8};
+  const auto packed =
+      backend().Pack(spec, [](int64_t begin, int64_t, absl::Span<std::byte>) -> absl::Status {
+        if (begin < 100) return absl::OkStatus();
+        return absl::DataLossError("the file ends early");
+      });
+  EXPECT_EQ(packed.status(), absl::DataLossError("the file ends early"));
+}
+
+}  // namespace
+}  // namespace sluice::testing

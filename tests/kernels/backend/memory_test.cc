@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+#include "tests/kernels/testing/backend_cases.h"
+
+namespace sluice::testing {
+namespace {
+
+using MemoryTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(MemoryTest);
+
+TEST_P(MemoryTest, BuffersAreAlignedAndZero) {
+  for (const size_t size : {size_t{1}, size_t{63}, size_t{4096}, size_t{3} << 20}) {
+    const auto buffer = backend().Allocate(size);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    EXPECT_EQ((*buffer)->size_bytes(), size);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
+    std::vector<std::byte> content(size, std::byte{1});
+    ASSERT_TRUE(backend().CopyOut((*buffer)->data(), absl::MakeSpan(content)).ok());
+    EXPECT_TRUE(std::all_of(content.begin(), content.end(),
+                            [](std::byte byte) { return byte == std::byte{0}; }));
+  }
+}
+
+TEST_P(MemoryTest, WhatIsCopiedInComesOut) {
+  const auto buffer = backend().Allocate(100);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  std::vector<std::byte> in(90), out(90);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::byte>(i);
+  backend().CopyIn(in, (*buffer)->data());
+  ASSERT_TRUE(backend().Synchronize().ok());
+  ASSERT_TRUE(backend().CopyOut((*buffer)->data(), absl::MakeSpan(out)).ok());
+  EXPECT_EQ(in, out);
+}
+
+TEST_P(MemoryTest, MoreThanThereIsIsResourceExhausted) {
+  constexpr size_t kAbsurd = size_t{1} << 60;
+  EXPECT_EQ(backend().Allocate(kAbsurd).status().code(), absl::StatusCode::kResourceExhausted);
+  const PackSpec matrix{.num_outputs = 1 << 30, .num_inputs = 1 << 28};
+  EXPECT_EQ(backend()
+                .Pack(matrix, [](int64_t, int64_t, auto) { return absl::OkStatus(); })
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  const KvPoolSpec pool{.num_layers = 1 << 6,
+                        .num_blocks = 1 << 30,
+                        .block_size = 16,
+                        .num_kv_heads = 1 << 10,
+                        .head_dim = 128};
+  EXPECT_EQ(backend().NewKvPool(pool).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+int64_t ResidentBytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * 4096;
+}
+
+TEST_P(MemoryTest, AKvPoolCostsNothingUntilUsed) {
+  const KvPoolSpec spec{.num_layers = 32,
+                        .num_blocks = 1 << 14,
+                        .block_size = 16,
+                        .num_kv_heads = 8,
+                        .head_dim = 128};
+  const int64_t before = ResidentBytes();
+  const auto pool = backend().NewKvPool(spec);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ((*pool)->size_bytes(), size_t{2} * 32 * (1 << 14) * 16 * 8 * 128 * sizeof(float));
+  EXPECT_LT(ResidentBytes() - before, 16 << 20);
+}
+
+}  // namespace
+}  // namespace sluice::testing

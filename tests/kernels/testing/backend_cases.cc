@@ -1,0 +1,44 @@
+#include "tests/kernels/testing/backend_cases.h"
+
+#include "hwy/highway.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace sluice::testing {
+namespace {
+
+void UseSimdTargets(int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case) {
+  return stream << backend_case.name;
+}
+
+std::vector<BackendCase> BackendCases() {
+  std::vector<BackendCase> cases;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    cases.push_back({std::string("cpu_") + hwy::TargetName(target), target});
+  }
+  return cases;
+}
+
+std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info) { return info.param.name; }
+
+void BackendTest::SetUp() {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // backends have threads
+  UseSimdTargets(GetParam().simd_target);
+  backend_ = NewBackend();
+  reference_ = MakeReferenceBackend();
+}
+
+void BackendTest::TearDown() { UseSimdTargets(0); }
+
+std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
+  return MakeCpuBackend({.num_threads = num_threads});
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,50 @@
+// The backends that the tests of kernels/backend.h run on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/backend.h"
+
+namespace sluice::testing {
+
+// One backend in one configuration, such as the CPU with AVX2.
+struct BackendCase {
+  std::string name;
+  int64_t simd_target = 0;  // a HWY_* target
+};
+
+std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
+
+// The CPU backend once per SIMD target that was compiled in and that this machine can run.
+std::vector<BackendCase> BackendCases();
+
+// A test of the contract, run on every backend.
+class BackendTest : public ::testing::TestWithParam<BackendCase> {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // A new backend of the case under test.
+  std::unique_ptr<Backend> NewBackend(int num_threads = 2) const;
+  // The one that most tests need.
+  Backend& backend() { return *backend_; }
+  Backend& reference() { return *reference_; }
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> reference_;
+};
+
+std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info);
+
+}  // namespace sluice::testing
+
+#define SLUICE_FOR_ALL_BACKENDS(suite)                                             \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                        \
+                           ::testing::ValuesIn(::sluice::testing::BackendCases()), \
+                           ::sluice::testing::CaseName)
