@@ -1,0 +1,32 @@
+// Post-processors: what is put around a text's tokens. Immutable and thread-safe.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "services/tokenizer/token.h"
+
+namespace sluice {
+
+struct JsonPlace;
+
+class PostProcessor {
+ public:
+  // The text of a token as the vocabulary spells it.
+  using TokenText = absl::FunctionRef<std::string_view(TokenId)>;
+
+  virtual ~PostProcessor() = default;
+
+  // Rewrites the tokens of one text; `offsets` is empty where it was not asked for. Special tokens
+  // are added only if `add_special`.
+  virtual void Process(bool add_special, TokenText text, Encoding* encoding) const = 0;
+};
+
+// A post-processor as tokenizer.json describes it: TemplateProcessing (its template for a single
+// text), ByteLevel, Sequence; nullptr for null. INVALID_ARGUMENT or UNIMPLEMENTED naming file, path
+// and value.
+absl::StatusOr<std::unique_ptr<PostProcessor>> PostProcessorFromJson(const JsonPlace& place);
+
+}  // namespace sluice

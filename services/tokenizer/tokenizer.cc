@@ -1,0 +1,152 @@
+#include "services/tokenizer/tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "services/tokenizer/incremental_decoder.h"
+#include "services/tokenizer/strings.h"
+#include "services/tokenizer/utf8.h"
+
+namespace sluice {
+
+// One text on its way to ids.
+class Tokenizer::EncodeRun {
+ public:
+  EncodeRun(const Tokenizer& tokenizer, std::string_view text, const EncodeOptions& options,
+            Scratch& scratch, Encoding* out)
+      : tokenizer_(tokenizer),
+        text_(text),
+        wants_offsets_(options.offsets),
+        finding_{.parse_special = options.parse_special},
+        scratch_(scratch),
+        out_(*out) {}
+
+  absl::Status Run() {
+    std::optional<SourceMap> map;
+    if (wants_offsets_) map.emplace(text_, 0);
+    const Piece whole{text_, map.has_value() ? &*map : nullptr};
+    const auto encode = [&](const AddedTokenFinder::Segment& segment) {
+      if (segment.token == nullptr) return EncodeRaw(segment.begin, segment.end);
+      AddToken(*segment.token, whole, segment);
+      return absl::OkStatus();
+    };
+    return tokenizer_.added_.raw_finder().Split(text_, finding_, encode);
+  }
+
+ private:
+  // Bytes [begin, end) of the original text.
+  absl::Status EncodeRaw(size_t begin, size_t end) {
+    std::optional<SourceMap> map;
+    if (wants_offsets_) map.emplace(text_, begin);
+    MappedText text(text_.substr(begin, end - begin), std::move(map));
+    if (tokenizer_.normalizer_ != nullptr) tokenizer_.normalizer_->Normalize(&text);
+    const Piece whole{text.text(), text.map()};
+    const AddedTokenFinder& finder = tokenizer_.added_.normalized_finder();
+    if (finder.empty()) return EncodeNormalized(whole);
+    return finder.Split(text.text(), finding_, [&](const AddedTokenFinder::Segment& segment) {
+      if (segment.token == nullptr) return EncodeNormalized(whole.Part(segment.begin, segment.end));
+      AddToken(*segment.token, whole, segment);
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status EncodeNormalized(const Piece& piece) {
+    const auto tokenize = [&](const Piece& part) {
+      tokenizer_.model_->Tokenize(part, *scratch_.model, &out_);
+      return absl::OkStatus();
+    };
+    if (piece.text.empty()) return absl::OkStatus();
+    if (tokenizer_.pre_tokenizer_ == nullptr) return tokenize(piece);
+    return tokenizer_.pre_tokenizer_->Split(piece, scratch_.regex, tokenize);
+  }
+
+  void AddToken(const AddedToken& token, const Piece& whole,
+                const AddedTokenFinder::Segment& segment) {
+    out_.ids.push_back(token.id);
+    if (wants_offsets_) out_.offsets.push_back(whole.Source(segment.begin, segment.end));
+  }
+
+  const Tokenizer& tokenizer_;
+  const std::string_view text_;
+  const bool wants_offsets_;
+  const AddedTokenFinder::Options finding_;
+  Scratch& scratch_;
+  Encoding& out_;
+};
+
+absl::StatusOr<Encoding> Tokenizer::Encode(std::string_view text,
+                                           const EncodeOptions& options) const {
+  if (text.size() > options.max_bytes) {
+    return absl::ResourceExhaustedError(
+        StrCat("the text has ", text.size(), " bytes; accepted: at most ", options.max_bytes));
+  }
+  if (const size_t invalid = FirstInvalidUtf8(text); invalid != text.npos) {
+    return absl::InvalidArgumentError(
+        StrCat("the text is not UTF-8 at byte ", invalid, "; accepted: valid UTF-8"));
+  }
+  const auto scratch = scratch_pool_.Borrow([&] {
+    auto made = std::make_unique<Scratch>();
+    made->model = model_->NewScratch();
+    return made;
+  });
+  Encoding encoding;
+  if (auto status = EncodeRun(*this, text, options, *scratch, &encoding).Run(); !status.ok()) {
+    return status;
+  }
+  if (post_processor_ != nullptr) {
+    const auto token_text = [&](TokenId id) {
+      return HasToken(id) ? TokenText(id) : std::string_view();
+    };
+    post_processor_->Process(options.add_special, token_text, &encoding);
+  }
+  return encoding;
+}
+
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
+                                              const DecodeOptions& options) const {
+  IncrementalDecoder decoder(*this, options);
+  absl::StatusOr<std::string> text = decoder.Append(ids);
+  if (!text.ok()) return text.status();
+  return *std::move(text) + decoder.Finish();
+}
+
+absl::Status Tokenizer::CheckIds(absl::Span<const TokenId> ids) const {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (HasToken(ids[i])) continue;
+    return absl::InvalidArgumentError(StrCat("token id ", ids[i], " at position ", i,
+                                             " is outside the vocabulary; accepted: ids of its ",
+                                             vocabulary_size_, " tokens, below ", id_limit()));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<TokenId> Tokenizer::FindToken(std::string_view text) const {
+  TokenId id = added_.Find(text);
+  if (id == kNoToken) id = vocabulary_.Find(text);
+  return id == kNoToken ? std::nullopt : std::optional(id);
+}
+
+std::vector<TokenId> Tokenizer::SpecialIds() const {
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < id_limit(); ++id) {
+    if (IsSpecial(id)) ids.push_back(id);
+  }
+  return ids;
+}
+
+void Tokenizer::BuildTokenTable() {
+  tokens_.resize(vocabulary_.id_limit());
+  for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
+    if (!vocabulary_.Has(id)) continue;
+    const std::string_view text = vocabulary_.Text(id);
+    tokens_[id] = {text, text, added_.IsSpecialText(text)};
+  }
+  vocabulary_size_ = vocabulary_.size();
+  for (const auto& [id, entry] : added_.entries()) {
+    if (!vocabulary_.Has(id)) ++vocabulary_size_;
+    if (id >= id_limit()) tokens_.resize(id + 1);
+    tokens_[id] = {entry.token.content, entry.decode_text, added_.IsSpecialText(entry.decode_text)};
+  }
+}
+
+}  // namespace sluice

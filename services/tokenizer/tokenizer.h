@@ -1,0 +1,140 @@
+// The tokenizer of a model folder: text to token ids and back, as Hugging Face's tokenizer.json
+// defines it. The pipeline:
+//
+//   text -> added tokens cut out -> normalizer -> pre-tokenizer -> model -> post-processor -> ids
+//   ids -> token texts -> decoder -> text
+//
+// Immutable after loading; every member function may be called from any thread at any time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "services/tokenizer/added_vocabulary.h"
+#include "services/tokenizer/decoder.h"
+#include "services/tokenizer/model.h"
+#include "services/tokenizer/normalizer.h"
+#include "services/tokenizer/object_pool.h"
+#include "services/tokenizer/post_processor.h"
+#include "services/tokenizer/pre_tokenizer.h"
+#include "services/tokenizer/token.h"
+#include "services/tokenizer/tokenizer_config.h"
+#include "services/tokenizer/vocabulary.h"
+
+namespace sluice {
+
+struct EncodeOptions {
+  // Adds what the post-processor puts around a text, such as a beginning-of-sequence token.
+  bool add_special = true;
+  // Recognises special tokens spelled out in the text. False for text that is not trusted: no part
+  // of it becomes a special token then, but for characters that the model itself encodes as one.
+  bool parse_special = true;
+  bool offsets = false;
+  // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
+  // own.
+  size_t max_bytes = size_t{16} << 20;
+};
+
+struct DecodeOptions {
+  bool skip_special = false;
+  // Ids without a token have no text, rather than being an error: for models that have more ids
+  // than their tokenizer has tokens.
+  bool skip_unknown = false;
+};
+
+class Tokenizer {
+ public:
+  // From tokenizer.json in `folder`, with tokenizer_config.json where there is one. NOT_FOUND where
+  // the former is missing; INVALID_ARGUMENT for what is malformed and UNIMPLEMENTED for a component
+  // that is not supported, naming file, path within it, value and what would be accepted.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& folder);
+
+  // From the text of a tokenizer.json, which messages call `source`. Errors as Load.
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(std::string_view text,
+                                                                   std::string_view source,
+                                                                   TokenizerConfig config = {});
+
+  // In time linear in the text, but for the logarithm of its longest word. INVALID_ARGUMENT with
+  // the offset of the first byte that is not UTF-8; RESOURCE_EXHAUSTED where the text is longer
+  // than options.max_bytes or a regular expression runs into its limits.
+  absl::StatusOr<Encoding> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // Valid UTF-8, with U+FFFD where bytes form no character. INVALID_ARGUMENT naming the first id
+  // that is no token's. For text that grows, see IncrementalDecoder.
+  absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids,
+                                     const DecodeOptions& options = {}) const;
+
+  // How many tokens there are. Ids may have gaps and reach higher.
+  size_t vocabulary_size() const { return vocabulary_size_; }
+  // One more than the largest id.
+  TokenId id_limit() const { return static_cast<TokenId>(tokens_.size()); }
+  bool HasToken(TokenId id) const {
+    return id >= 0 && id < id_limit() && tokens_[id].text.data() != nullptr;
+  }
+  // As the vocabulary spells it, in whatever alphabet. REQUIRES: HasToken(id).
+  std::string_view TokenText(TokenId id) const { return tokens_[id].text; }
+  // The bytes that a token stands for; a part of a character is not UTF-8. REQUIRES: HasToken(id).
+  std::string TokenBytes(TokenId id) const { return decoder_->TokenBytes(tokens_[id].text); }
+  // nullopt where no token is spelled so.
+  std::optional<TokenId> FindToken(std::string_view text) const;
+  // Whether skip_special leaves it out. False for ids without a token.
+  bool IsSpecial(TokenId id) const { return HasToken(id) && tokens_[id].is_special; }
+  // In rising order.
+  std::vector<TokenId> SpecialIds() const;
+
+  // The tokens that begin and end a text by tokenizer_config.json; nullopt where it does not say,
+  // or names no token.
+  std::optional<TokenId> bos_id() const { return FindToken(config_.bos_token); }
+  std::optional<TokenId> eos_id() const { return FindToken(config_.eos_token); }
+  const TokenizerConfig& config() const { return config_; }
+
+ private:
+  friend class IncrementalDecoder;
+
+  struct Token {
+    std::string_view text;         // data() is nullptr where the id has no token
+    std::string_view decode_text;  // what decoding begins with
+    bool is_special = false;
+  };
+  struct Scratch {
+    RegexScratch regex;
+    std::unique_ptr<ModelScratch> model;
+  };
+
+  Tokenizer() : scratch_pool_(kMaxIdleScratches) {}
+
+  void BuildTokenTable();
+  std::optional<TokenId> FindToken(const std::optional<std::string>& text) const {
+    return text.has_value() ? FindToken(std::string_view(*text)) : std::nullopt;
+  }
+
+  // The stages of Encode, each for a part of the text that the one before hands it.
+  class EncodeRun;
+
+  // INVALID_ARGUMENT naming the first of `ids` that is no token's.
+  absl::Status CheckIds(absl::Span<const TokenId> ids) const;
+
+  static constexpr size_t kMaxIdleScratches = 16;  // a little over 1 MB each
+
+  Vocabulary vocabulary_;  // the model's tokens
+  AddedVocabulary added_;
+  std::unique_ptr<Normalizer> normalizer_;       // nullptr for none
+  std::unique_ptr<PreTokenizer> pre_tokenizer_;  // nullptr for none
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<PostProcessor> post_processor_;  // nullptr for none
+  std::unique_ptr<Decoder> decoder_;
+  TokenizerConfig config_;
+  std::vector<Token> tokens_;  // by id; views into vocabulary_ and added_
+  size_t vocabulary_size_ = 0;
+
+  mutable ObjectPool<Scratch> scratch_pool_;  // synchronises itself
+};
+
+}  // namespace sluice

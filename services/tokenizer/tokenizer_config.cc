@@ -1,0 +1,80 @@
+#include "services/tokenizer/tokenizer_config.h"
+
+#include <utility>
+
+#include "services/tokenizer/json_place.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kDefaultTemplate[] = "default";
+
+// A token is given by its content or as an object that holds it.
+absl::StatusOr<std::optional<std::string>> TokenFromJson(const JsonPlace& place) {
+  if (place.value->is_null()) return std::nullopt;
+  const JsonPlace content = place.value->is_object() ? place.Member("content") : place;
+  if (!content.value->is_string()) return place.Reject("a string or {\"content\": a string}");
+  return content.value->get<std::string>();
+}
+
+absl::Status TemplatesFromJson(const JsonPlace& place, TokenizerConfig* config) {
+  if (place.value->is_null()) return absl::OkStatus();
+  if (place.value->is_string()) {
+    config->chat_templates.emplace(kDefaultTemplate, place.value->get<std::string>());
+    return absl::OkStatus();
+  }
+  if (!place.value->is_array()) return place.Reject("a string or a list of named templates");
+  for (size_t i = 0; i < place.value->size(); ++i) {
+    const JsonPlace element = place.Element(i);
+    const JsonPlace name = element.Member("name");
+    const JsonPlace text = element.Member("template");
+    if (!name.value->is_string() || !text.value->is_string()) {
+      return element.Reject("{\"name\": a string, \"template\": a string}");
+    }
+    config->chat_templates[name.value->get<std::string>()] = text.value->get<std::string>();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
+                                                     std::string_view source) {
+  absl::StatusOr<nlohmann::json> json = ParseJson(std::string(text), std::string(source));
+  if (!json.ok()) return json.status();
+  const JsonPlace root{&*json, std::string(source), ""};
+  if (!json->is_object()) return root.Reject("a JSON object");
+  TokenizerConfig config;
+  absl::StatusOr<std::optional<std::string>> bos = TokenFromJson(root.Member("bos_token"));
+  if (!bos.ok()) return bos.status();
+  absl::StatusOr<std::optional<std::string>> eos = TokenFromJson(root.Member("eos_token"));
+  if (!eos.ok()) return eos.status();
+  config.bos_token = *std::move(bos);
+  config.eos_token = *std::move(eos);
+  if (auto status = TemplatesFromJson(root.Member("chat_template"), &config); !status.ok()) {
+    return status;
+  }
+  return config;
+}
+
+absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
+  TokenizerConfig config;
+  const std::string path = folder + "/tokenizer_config.json";
+  absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (text.ok()) {
+    absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*text, path);
+    if (!parsed.ok()) return parsed.status();
+    config = *std::move(parsed);
+  } else if (!absl::IsNotFound(text.status())) {
+    return text.status();
+  }
+  absl::StatusOr<std::string> jinja = ReadTextFile(folder + "/chat_template.jinja");
+  if (jinja.ok()) {
+    config.chat_templates[kDefaultTemplate] = *std::move(jinja);
+  } else if (!absl::IsNotFound(jinja.status())) {
+    return jinja.status();
+  }
+  return config;
+}
+
+}  // namespace sluice

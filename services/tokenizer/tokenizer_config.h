@@ -1,0 +1,30 @@
+// What tokenizer_config.json says besides tokenizer.json: which tokens begin and end a text, and
+// the chat templates. A plain value.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+struct TokenizerConfig {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  // Jinja templates by name; the unnamed one is "default".
+  std::map<std::string, std::string> chat_templates;
+};
+
+// Reads tokenizer_config.json and, where there is one, chat_template.jinja, which is the default
+// template then. Without these files: an empty configuration. INVALID_ARGUMENT naming file, field
+// and value.
+absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder);
+
+// The same of the text of a tokenizer_config.json, which messages call `source`.
+absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
+                                                     std::string_view source);
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// A tokenizer.json taken apart: its two large tables flat, all else as JSON. Reading is one pass
+// over the text. Only .cc files include this header: nlohmann-json is heavy to compile.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/token.h"
+
+namespace sluice {
+
+struct TokenizerFile {
+  // model.vocab where it is an object, in the file's order.
+  struct VocabularyTable {
+    bool present = false;
+    struct Entry {
+      uint32_t size;
+      TokenId id;
+    };
+    std::string texts;  // one behind the other
+    std::vector<Entry> entries;
+  };
+  // model.merges, in the file's order: rank by rank. Either spelling, "a b" or ["a", "b"].
+  struct MergeList {
+    bool present = false;
+    struct Entry {
+      uint32_t left_size;
+      uint32_t right_size;
+    };
+    std::string texts;  // left and right, one merge behind the other
+    std::vector<Entry> entries;
+  };
+
+  std::string source;
+  nlohmann::json rest;
+  VocabularyTable vocabulary;
+  MergeList merges;
+
+  JsonPlace Root() const { return {&rest, source, ""}; }
+};
+
+// INVALID_ARGUMENT where `text`, which messages call `source`, is not JSON, an object other than
+// the vocabulary has a key twice, nesting is deeper than 64, or the two tables hold anything that
+// does not belong there.
+absl::StatusOr<TokenizerFile> ParseTokenizerFile(std::string_view text, std::string_view source);
+
+}  // namespace sluice
