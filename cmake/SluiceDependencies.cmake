@@ -22,5 +22,6 @@ target_link_libraries(sluice_gloo INTERFACE ${GLOO_LIBRARY})
 if(SLUICE_BUILD_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  # Debian's own, where python3-numpy and python3-grpcio are, before any other that is first in the PATH.
+  find_program(SLUICE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 endif()

@@ -18,6 +18,10 @@ if(SLUICE_SANITIZER)
   add_link_options(-fsanitize=${SLUICE_SANITIZER})
 endif()
 
+if(SLUICE_BUILD_FUZZERS)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})

@@ -33,7 +33,8 @@ Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer, Te
 Engine::~Engine() {
   mailbox_.Post([this] { stopping_ = true; });
   thread_.join();
-  replica_.reset();  // no more messages from it
+  replica_->Stop();
+  mailbox_.TakeAll(absl::InfinitePast());  // drops a wiring that was not taken up; wirings end before their replica
 }
 
 RequestId Engine::Submit(EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -178,7 +179,9 @@ void Engine::EndRequest(RequestId id, FinishReason reason) {
 void Engine::FailRequest(RequestId id, const absl::Status& status) {
   ActiveRequest* request = Find(id);
   if (request == nullptr) return;
-  Log(LogLevel::kWarning, "orchestrator", "request-failed",
+  const LogLevel level =
+      status.code() == absl::StatusCode::kInternal ? LogLevel::kWarning : LogLevel::kInfo;
+  Log(level, "orchestrator", "request-failed",
       {{"request_id", request->request().name}, {"status", status.ToString()}});
   request->Fail(status);
   EndRequest(id, FinishReason::kFailed);

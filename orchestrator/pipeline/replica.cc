@@ -53,12 +53,14 @@ Replica::Replica(ReplicaOptions options, Dialer* dialer, Handler handler)
   thread_ = std::thread([this] { Loop(); });
 }
 
-Replica::~Replica() {
+Replica::~Replica() { Stop(); }
+
+void Replica::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Replica::Connect() {

@@ -57,8 +57,11 @@ class Replica {
   };
 
   Replica(ReplicaOptions options, Dialer* dialer, Handler handler);
-  // Stops trying and waits for the thread. Wirings already handed over live on.
+  // Stops. REQUIRES: every wiring handed over is gone.
   ~Replica();
+
+  // Stops trying and waits for the thread: on_ready is not called any more.
+  void Stop();
 
   // Tries until it succeeds: on_ready follows.
   void Connect();

@@ -55,6 +55,14 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Calls that change nothing may be made again when the tokenizer is lost under them.
+  arguments.SetServiceConfigJSON(R"({"methodConfig": [{
+    "name": [{"service": "sluice.v1.TokenizerService", "method": "Tokenize"},
+             {"service": "sluice.v1.TokenizerService", "method": "Detokenize"},
+             {"service": "sluice.v1.TokenizerService", "method": "ApplyChatTemplate"},
+             {"service": "sluice.v1.TokenizerService", "method": "GetInfo"}],
+    "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"]}}]})");
   // A process that was restarted is back within tens of milliseconds.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);

@@ -1,0 +1,276 @@
+"""Real processes: `sluice up` and its children, the `sluice` commands, and a client made from the protos alone.
+
+Usage: processes_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+BIN, PROTOS = sys.argv[1:3]
+sys.path.insert(0, PROTOS)
+
+import grpc  # noqa: E402
+from sluice.v1 import generation_pb2, status_pb2  # noqa: E402
+
+SLUICE = os.path.join(BIN, "sluice")
+PROMPT = "Once upon a time there was a king who"
+SERVICE = "/sluice.v1.GenerationService/"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def children_of(pid):
+    """{pid: name of the program} of the processes that `pid` started."""
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                arguments = file.read().split(b"\0")
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[1]) == pid:
+            found[int(entry)] = os.path.basename(arguments[0].decode())
+    return found
+
+
+class Up:
+    """`sluice up`, from its ready line to SIGTERM."""
+
+    def __init__(self, *flags):
+        self.port = free_port()
+        self.endpoint = f"127.0.0.1:{self.port}"
+        self.process = subprocess.Popen(
+            [SLUICE, "up", "--port", str(self.port), *flags], stdout=subprocess.PIPE, text=True)
+        self.ready = self.process.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.process.terminate()
+        code = self.process.wait(30)
+        self.process.stdout.close()
+        return code
+
+
+class Client:
+    """The public API over Debian's python3-grpcio, with messages from protoc and nothing else."""
+
+    def __init__(self, endpoint):
+        self.channel = grpc.insecure_channel(endpoint)
+
+    def generate(self, request, timeout=120):
+        call = self.channel.unary_stream(
+            SERVICE + "Generate",
+            request_serializer=generation_pb2.GenerateRequest.SerializeToString,
+            response_deserializer=generation_pb2.GenerateResponse.FromString)
+        return call(request, timeout=timeout)
+
+    def unary(self, method, request, response_type, timeout=30):
+        call = self.channel.unary_unary(
+            SERVICE + method,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response_type.FromString)
+        return call(request, timeout=timeout)
+
+    def raw(self, method, message, timeout=10):
+        call = self.channel.unary_unary(method, request_serializer=None, response_deserializer=None)
+        return call(message, timeout=timeout)
+
+
+def request(max_tokens, seed=None):
+    message = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=max_tokens)
+    message.stop.ignore_eos = True
+    message.sampling.temperature = 0 if seed is None else 1
+    if seed is not None:
+        message.sampling.seed = seed
+    return message
+
+
+def text_of(responses, on_chunk=None):
+    text = ""
+    for response in responses:
+        if response.HasField("chunk"):
+            text += response.chunk.text
+            if on_chunk:
+                on_chunk()
+    return text
+
+
+def sluice(*arguments, code=0, stdin=""):
+    done = subprocess.run([SLUICE, *arguments], input=stdin, capture_output=True, text=True, timeout=120)
+    if done.returncode != code:
+        raise AssertionError(f"sluice {' '.join(arguments)}: exit {done.returncode}, expected {code}\n{done.stderr}")
+    return done
+
+
+class ProcessesTest(unittest.TestCase):
+    def test_every_shape_writes_the_same_text_as_one_process(self):
+        greedy = ["--prompt", PROMPT, "--max_tokens", "40", "--temperature", "0", "--ignore_eos"]
+        sampled = ["--prompt", PROMPT, "--max_tokens", "40", "--seed", "7", "--ignore_eos"]
+        expected = [sluice("run", *flags).stdout for flags in (greedy, sampled)]
+        self.assertGreater(len(expected[0]), 80)
+        self.assertNotEqual(*expected)
+        for shape in ([], ["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]):
+            with self.subTest(shape=shape), Up(*shape) as up:
+                self.assertEqual(up.ready, f"ready {up.endpoint}")
+                for flags, text in zip((greedy, sampled), expected):
+                    self.assertEqual(sluice("generate", "--endpoint", up.endpoint, *flags).stdout, text)
+
+    def test_a_client_from_the_protos_alone(self):
+        with Up() as up:
+            client = Client(up.endpoint)
+            responses = list(client.generate(request(12)))
+            self.assertEqual([r.WhichOneof("event") for r in responses].count("finished"), 1)
+            finished = responses[-1].finished
+            self.assertEqual(finished.sequences[0].reason, generation_pb2.FINISH_REASON_LENGTH)
+            self.assertEqual(finished.usage.num_generated_tokens, 12)
+
+            score = client.unary("Score", generation_pb2.ScoreRequest(text=PROMPT), generation_pb2.ScoreResponse)
+            self.assertEqual(len(score.logprobs), len(score.token_ids) - 1)
+            mean = -sum(p.logprob for p in score.logprobs) / len(score.logprobs)
+            self.assertAlmostEqual(score.mean_nll, mean, places=5)
+
+            # grpc.health.v1: an empty request asks for the whole process; the answer's field 1 is SERVING, 1.
+            self.assertEqual(client.raw("/grpc.health.v1.Health/Check", b""), b"\x08\x01")
+            status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
+            self.assertTrue(status.serving)
+            self.assertEqual(sorted(p.service for p in status.processes),
+                             ["embedding", "sampler", "shard", "tokenizer"])
+
+            # Reflection: list_services is field 7 of the request, a string.
+            reflect = client.channel.stream_stream(
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                request_serializer=None, response_deserializer=None)
+            listed = next(reflect(iter([b"\x3a\x01*"]), timeout=10))
+            for name in (b"sluice.v1.GenerationService", b"grpc.health.v1.Health"):
+                self.assertIn(name, listed)
+
+            with self.assertRaises(grpc.RpcError) as refused:
+                list(client.generate(request(0)))
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("max_tokens is 0", refused.exception.details())
+
+    def test_an_open_stream_survives_kill_9_of_any_process_behind_it(self):
+        with Up("--tp", "2", "--pp", "2") as up:
+            client = Client(up.endpoint)
+            expected = text_of(client.generate(request(300, seed=3)))
+            for name in ("sluice-tokenizer", "sluice-embedding", "sluice-sampler", "sluice-shard"):
+                for victim in [p for p, n in children_of(up.process.pid).items() if n == name]:
+                    with self.subTest(name=name, pid=victim):
+                        chunks = []
+
+                        def on_chunk():
+                            chunks.append(0)
+                            if len(chunks) == 20:
+                                os.kill(victim, signal.SIGKILL)
+
+                        self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
+                        self.assertNotIn(victim, children_of(up.process.pid))
+            status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
+            self.assertGreaterEqual(status.num_recoveries, 5)
+
+    def test_the_orchestrator_is_restarted(self):
+        with Up() as up:
+            victim = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
+            os.kill(victim, signal.SIGKILL)
+            text = sluice("generate", "--endpoint", up.endpoint, "--prompt", PROMPT, "--max_tokens", "5").stdout
+            self.assertTrue(text)
+
+    def test_many_clients_while_processes_die(self):
+        with Up("--tp", "2") as up:
+            expected = [text_of(Client(up.endpoint).generate(request(120, seed=i))) for i in range(8)]
+            texts = [None] * 8
+
+            def run(i):
+                texts[i] = text_of(Client(up.endpoint).generate(request(120, seed=i)))
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            shard = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-shard")
+            os.kill(shard, signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(texts, expected)
+
+    def test_sigterm_ends_every_process(self):
+        up = Up("--tp", "2")
+        processes = children_of(up.process.pid)
+        self.assertEqual(len(processes), 6)
+        self.assertEqual(up.stop(), 0)
+        for pid in processes:
+            self.assertFalse(os.path.exists(f"/proc/{pid}"))
+
+    def test_status_shows_processes_and_blocks(self):
+        with Up("--tp", "2") as up:
+            status = json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)
+            self.assertTrue(status["serving"])
+            self.assertIn("shard", sluice("status", "--endpoint", up.endpoint).stdout)
+
+    def test_a_port_in_use_is_an_error(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            self.assertIn(port, sluice("up", "--port", port, code=1).stderr)
+
+    def test_run_starts_quickly(self):
+        began = time.monotonic()
+        process = subprocess.Popen([SLUICE, "run", "--prompt", PROMPT, "--max_tokens", "64"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        first = process.stdout.read(1)
+        seconds = time.monotonic() - began
+        process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(process.wait(60), 0)
+        print(f"first text after {seconds:.2f} s", file=sys.stderr)
+        self.assertTrue(first)
+        self.assertLess(seconds, 5)  # 1 s on an idle machine; this one may be busy
+
+    def test_score_and_bench(self):
+        score = json.loads(sluice("score", "--text", PROMPT, "--json").stdout)
+        self.assertIsNone(score["logprobs"][0])
+        self.assertEqual(len(score["logprobs"]), len(score["token_ids"]))
+        self.assertGreater(score["perplexity"], 1)
+        bench = sluice("bench", "--prompt_tokens", "16", "--max_tokens", "8", "--concurrency", "2",
+                       "--requests", "4")
+        self.assertTrue(bench.stdout)
+
+    def test_bad_input_is_refused_by_name(self):
+        for arguments, part in (
+                (["--model", "/nowhere"], "/nowhere"),
+                (["--tp", "3"], "3"),
+                (["--max_tokens", "0"], "max_tokens is 0"),
+                (["--temperature", "nan"], "temperature"),
+                (["--top_p", "1.5"], "top_p is 1.5"),
+                (["--token_ids", "1,99999"], "99999")):
+            flags = arguments if "--token_ids" in arguments else ["--prompt", PROMPT, *arguments]
+            done = subprocess.run([SLUICE, "run", *flags], capture_output=True, text=True, timeout=60)
+            with self.subTest(arguments=arguments):
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(part, done.stderr)
+                self.assertEqual(done.stdout, "")
+        broken = subprocess.run([SLUICE, "run", "--prompt", b"abc\xff"], capture_output=True, timeout=60)
+        self.assertNotEqual(broken.returncode, 0)
+        self.assertIn(b"3", broken.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
