@@ -1,0 +1,157 @@
+#include "clients/cli/bench_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cli/json.h"
+
+namespace sluice {
+namespace {
+
+// [begin, end) in seconds.
+using Interval = std::pair<double, double>;
+
+double LengthOfUnion(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  double length = 0;
+  double covered_to = -1;
+  for (const auto& [begin, end] : intervals) {
+    length += std::max(0.0, end - std::max(begin, covered_to));
+    covered_to = std::max(covered_to, end);
+  }
+  return length;
+}
+
+double Rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+// Each token's share of the time since the arrival before it.
+void AppendGaps(const RequestTrace& request, std::vector<double>* gaps) {
+  for (size_t i = 1; i < request.arrivals.size(); ++i) {
+    const Arrival& arrival = request.arrivals[i];
+    const double gap = arrival.seconds - request.arrivals[i - 1].seconds;
+    gaps->insert(gaps->end(), arrival.tokens, gap / arrival.tokens);
+  }
+}
+
+Json MillisecondsJson(const Percentiles& seconds) {
+  return {{"p50", seconds.p50 * 1e3}, {"p90", seconds.p90 * 1e3}, {"p99", seconds.p99 * 1e3}};
+}
+
+std::string Row(const std::string& name, const Percentiles& seconds) {
+  return absl::StrFormat("%-22s %10.2f %10.2f %10.2f\n", name, seconds.p50 * 1e3, seconds.p90 * 1e3,
+                         seconds.p99 * 1e3);
+}
+
+}  // namespace
+
+const char kFigureDefinitions[] =
+    "first token: from sending a request to its first token's arrival.\n"
+    "between tokens: time since the arrival before; tokens that arrive together share it equally.\n"
+    "request: from sending it to its last event.\n"
+    "prefill tokens/s: tokens of all prompts / time in which at least one request waited for its "
+    "first token.\n"
+    "decode tokens/s: tokens after each request's first arrival / time in which at least one "
+    "request was between its first and its last arrival.\n"
+    "Prefill and decode share the machine while both go on, so with a concurrency above 1 each "
+    "rate is what was had beside the other. Percentiles by nearest rank.";
+
+Percentiles PercentilesOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&values](double share) {
+    const double rank = std::ceil(share * static_cast<double>(values.size()));
+    return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+  };
+  return {.p50 = at(0.5), .p90 = at(0.9), .p99 = at(0.99)};
+}
+
+BenchFigures FiguresOf(const LoadTrace& trace) {
+  std::vector<double> first_token;
+  std::vector<double> gaps;
+  std::vector<double> whole;
+  std::vector<Interval> waiting;
+  std::vector<Interval> writing;
+  int64_t generated = 0;
+  for (const RequestTrace& request : trace.requests) {
+    const double first = request.arrivals.front().seconds;
+    first_token.push_back(first - request.start);
+    whole.push_back(request.end - request.start);
+    AppendGaps(request, &gaps);
+    waiting.emplace_back(request.start, first);
+    writing.emplace_back(first, request.arrivals.back().seconds);
+    for (const Arrival& arrival : request.arrivals) generated += arrival.tokens;
+  }
+  const auto requests = static_cast<int>(trace.requests.size());
+  const int64_t prompts = int64_t{trace.options.prompt_tokens} * requests;
+  return {.first_token_seconds = PercentilesOf(std::move(first_token)),
+          .between_tokens_seconds = gaps.empty() ? Percentiles{} : PercentilesOf(gaps),
+          .request_seconds = PercentilesOf(std::move(whole)),
+          .prefill_tokens_per_second = Rate(prompts, LengthOfUnion(std::move(waiting))),
+          .decode_tokens_per_second =
+              Rate(static_cast<int64_t>(gaps.size()), LengthOfUnion(std::move(writing))),
+          .wall_seconds = trace.wall_seconds,
+          .prompt_tokens = prompts,
+          .generated_tokens = generated,
+          .num_requests = requests};
+}
+
+std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
+                       const std::string& model, const std::string& machine) {
+  return absl::StrCat(
+      absl::StrFormat("%s on %s\n%d requests, %d at a time, of %d prompt tokens and %d tokens to "
+                      "write, seed %d\n\n",
+                      model, machine, figures.num_requests, options.concurrency,
+                      options.prompt_tokens, options.max_tokens, options.seed),
+      absl::StrFormat("%-22s %10s %10s %10s\n", "milliseconds", "p50", "p90", "p99"),
+      Row("first token", figures.first_token_seconds),
+      Row("between tokens", figures.between_tokens_seconds),
+      Row("request", figures.request_seconds), "\n",
+      absl::StrFormat("%-22s %10.1f tokens/s\n%-22s %10.1f tokens/s\n", "prefill",
+                      figures.prefill_tokens_per_second, "decode",
+                      figures.decode_tokens_per_second),
+      absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n\n", "wall time",
+                      figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens),
+      kFigureDefinitions, "\n");
+}
+
+std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
+                      const std::string& model, const std::string& machine) {
+  Json json = {{"model", model},
+               {"machine", machine},
+               {"requests", figures.num_requests},
+               {"concurrency", options.concurrency},
+               {"prompt_tokens_per_request", options.prompt_tokens},
+               {"max_tokens", options.max_tokens},
+               {"seed", options.seed}};
+  json["first_token_ms"] = MillisecondsJson(figures.first_token_seconds);
+  json["between_tokens_ms"] = MillisecondsJson(figures.between_tokens_seconds);
+  json["request_ms"] = MillisecondsJson(figures.request_seconds);
+  json["prefill_tokens_per_second"] = figures.prefill_tokens_per_second;
+  json["decode_tokens_per_second"] = figures.decode_tokens_per_second;
+  json["wall_seconds"] = figures.wall_seconds;
+  json["prompt_tokens"] = figures.prompt_tokens;
+  json["generated_tokens"] = figures.generated_tokens;
+  return DumpLine(json) + "\n";
+}
+
+std::string MachineName() {
+  std::string cpu = "unknown CPU";
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    cpu = std::string(absl::StripAsciiWhitespace(line.substr(line.find(':') + 1)));
+    break;
+  }
+  const unsigned cores = std::thread::hardware_concurrency();
+  return absl::StrCat(cpu, ", ", cores, cores == 1 ? " core" : " cores");
+}
+
+}  // namespace sluice

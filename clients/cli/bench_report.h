@@ -1,0 +1,48 @@
+// The figures of a load, computed from its trace, and how they are shown. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "clients/cli/load_generator.h"
+
+namespace sluice {
+
+// By nearest rank: the smallest value that at least that share of the values do not exceed.
+struct Percentiles {
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+
+struct BenchFigures {
+  Percentiles first_token_seconds;
+  Percentiles between_tokens_seconds;  // 0 where no request wrote a second token
+  Percentiles request_seconds;
+  double prefill_tokens_per_second = 0;
+  double decode_tokens_per_second = 0;
+  double wall_seconds = 0;
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+  int num_requests = 0;
+};
+
+// How each figure is computed, for the help and the foot of the table.
+extern const char kFigureDefinitions[];
+
+// REQUIRES: `values` is not empty.
+Percentiles PercentilesOf(std::vector<double> values);
+
+BenchFigures FiguresOf(const LoadTrace& trace);
+
+// `machine` and `target` say what was measured from where.
+std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
+                       const std::string& model, const std::string& machine);
+// One JSON object.
+std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
+                      const std::string& model, const std::string& machine);
+
+// CPU and cores of this machine, such as "AMD EPYC 9554, 16 cores".
+std::string MachineName();
+
+}  // namespace sluice

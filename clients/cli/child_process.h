@@ -1,0 +1,44 @@
+// A child process that does not outlive its parent. Not thread-safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+class ChildProcess {
+ public:
+  // Starts argv[0], a path, in a process group of its own, so that Ctrl-C at the terminal reaches
+  // the parent alone. stdin is empty; stdout goes to stderr, which is the parent's. The child is
+  // killed when the thread that called this ends, however it ends: call it from one that lives as
+  // long as the program. Safe while other threads run.
+  // NOT_FOUND where argv[0] can't be executed, RESOURCE_EXHAUSTED where no process can be made.
+  static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& argv);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  // Kills it and waits for its end, where it was not reaped.
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  // Readable (POLLIN) once the process has ended.
+  int pidfd() const { return pidfd_; }
+
+  void Signal(int signal) const;
+
+  // Waits for the end and says how it was: "exit status 3", "signal 9 (Killed)". Call it once.
+  std::string Reap();
+
+ private:
+  ChildProcess(pid_t pid, int pidfd) : pid_(pid), pidfd_(pidfd) {}
+  void Release();
+
+  pid_t pid_ = -1;  // -1: reaped or moved from
+  int pidfd_ = -1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,90 @@
+#include "clients/cli/cli.h"
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/outcome.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(absl::Span<const std::string>, Environment&);
+};
+
+constexpr std::array<Command, 7> kCommands = {{
+    {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
+    {"up", "serve on this host, one process per service and shard", UpCommand},
+    {"generate", "write from a prompt at a running pipeline", GenerateCommand},
+    {"chat", "talk with a model, a line at a time", ChatCommand},
+    {"score", "the log-probability of every token of a text", ScoreCommand},
+    {"bench", "put load on a pipeline and print what it takes", BenchCommand},
+    {"status", "what runs where, and how it is", StatusCommand},
+}};
+
+std::string Overview() {
+  std::string text = "Usage: sluice COMMAND [flags]\n\nCommands:\n";
+  for (const Command& command : kCommands) {
+    absl::StrAppendFormat(&text, "  %-10s%s\n", command.name, command.summary);
+  }
+  absl::StrAppend(
+      &text, "  help      this text, or with a command's name that command's flags\n",
+      "  version   the version of this program\n\n",
+      "sluice COMMAND --help explains a command's flags. stdout carries the result alone.\n",
+      "Exit status: 0 done, 1 failed, 2 wrong command line, 130 ended by Ctrl-C.\n");
+  return text;
+}
+
+const Command* FindCommand(const std::string& name) {
+  for (const Command& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+int UnknownCommand(const std::string& name, Environment& environment) {
+  std::string known;
+  for (const Command& command : kCommands) absl::StrAppend(&known, command.name, ", ");
+  environment.err << "sluice: unknown command \"" << name << "\"; there are " << known
+                  << "help, version" << std::endl;
+  return kUsage;
+}
+
+int Help(absl::Span<const std::string> arguments, Environment& environment) {
+  if (arguments.empty()) {
+    environment.out << Overview();
+    return Succeed(environment);
+  }
+  const Command* command = FindCommand(arguments.front());
+  if (command == nullptr) return UnknownCommand(arguments.front(), environment);
+  return command->run({"--help"}, environment);
+}
+
+}  // namespace
+
+int RunCli(absl::Span<const std::string> arguments, Environment& environment) {
+  if (arguments.empty()) {
+    environment.err << Overview();
+    return kUsage;
+  }
+  const std::string& name = arguments.front();
+  if (name == "help" || name == "--help" || name == "-h") {
+    return Help(arguments.subspan(1), environment);
+  }
+  if (name == "version" || name == "--version") {
+    environment.out << "sluice " << kVersion << "\n";
+    return Succeed(environment);
+  }
+  const Command* command = FindCommand(name);
+  if (command == nullptr) return UnknownCommand(name, environment);
+  return command->run(arguments.subspan(1), environment);
+}
+
+}  // namespace sluice

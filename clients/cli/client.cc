@@ -1,0 +1,132 @@
+#include "clients/cli/client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "clients/cli/in_process.h"
+#include "services/common/status.h"
+#include "sluice/v1/generation.grpc.pb.h"
+
+namespace sluice {
+namespace {
+
+// What a server that is up answers at once.
+constexpr absl::Duration kQuickCall = absl::Seconds(10);
+
+// The context of one call: its deadline, and its end when the interrupt is requested.
+class CallContext {
+ public:
+  CallContext(absl::Duration timeout, Interrupt& interrupt)
+      : cancel_(interrupt, [this] { context_.TryCancel(); }) {
+    if (timeout < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    }
+  }
+
+  grpc::ClientContext* get() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+  const Interrupt::Handler cancel_;
+};
+
+// The last part of gRPC's chain of causes, such as "Connection refused".
+std::string RootCause(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+}  // namespace
+
+struct Client::Impl {
+  // The pipeline outlives the channel into it.
+  std::unique_ptr<InProcessPipeline> pipeline;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::GenerationService::Stub> stub = v1::GenerationService::NewStub(channel);
+
+  // The status of a call, saying where it went where the connection is at fault.
+  static absl::Status Translate(const grpc::Status& status, const std::string& name) {
+    const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE && !name.empty();
+    return lost ? Annotate(FromGrpc(status), name) : FromGrpc(status);
+  }
+};
+
+Client::Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt)
+    : name_(std::move(name)),
+      impl_(new Impl{.pipeline = nullptr, .channel = std::move(channel)}),
+      interrupt_(interrupt) {}
+
+Client::Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt)
+    : impl_([&pipeline] {
+        std::shared_ptr<grpc::Channel> channel = pipeline->channel();
+        return new Impl{.pipeline = std::move(pipeline), .channel = std::move(channel)};
+      }()),
+      interrupt_(interrupt) {}
+
+Client::~Client() = default;
+
+absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
+  const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
+  if (impl_->channel->WaitForConnected(deadline)) return absl::OkStatus();
+  // A call that does not wait tells why.
+  CallContext context(absl::Seconds(1), interrupt_);
+  v1::GetModelResponse response;
+  const grpc::Status status =
+      impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
+  if (status.ok()) return absl::OkStatus();
+  const bool silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return absl::UnavailableError(
+      absl::StrCat("cannot reach ", name_, ": ",
+                   silent ? absl::StrCat("no answer within ", absl::FormatDuration(timeout))
+                          : RootCause(status.error_message())));
+}
+
+absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout,
+                              const std::function<void(const v1::GenerateResponse&)>& on_event) {
+  CallContext context(timeout, interrupt_);
+  const auto reader = impl_->stub->Generate(context.get(), request);
+  v1::GenerateResponse event;
+  bool finished = false;
+  while (reader->Read(&event)) {
+    finished = finished || event.has_finished();
+    on_event(event);
+  }
+  const absl::Status status = Impl::Translate(reader->Finish(), name_);
+  if (status.ok() && !finished) {
+    return absl::InternalError("the server ended the stream without its last event");
+  }
+  return status;
+}
+
+absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
+                                                absl::Duration timeout) {
+  CallContext context(timeout, interrupt_);
+  v1::ScoreResponse response;
+  const grpc::Status status = impl_->stub->Score(context.get(), request, &response);
+  if (!status.ok()) return Impl::Translate(status, name_);
+  return response;
+}
+
+absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
+  CallContext context(kQuickCall, interrupt_);
+  v1::GetModelResponse response;
+  const grpc::Status status =
+      impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
+  if (!status.ok()) return Impl::Translate(status, name_);
+  return response;
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
+  CallContext context(kQuickCall, interrupt_);
+  v1::GetStatusResponse response;
+  const grpc::Status status =
+      impl_->stub->GetStatus(context.get(), v1::GetStatusRequest(), &response);
+  if (!status.ok()) return Impl::Translate(status, name_);
+  return response;
+}
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// The public API of one pipeline, wherever it runs, as plain calls that end in an absl::Status.
+// Thread-safe. Every call is cancelled when the interrupt given at construction is requested.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "clients/cli/interrupt.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace grpc {
+class Channel;
+}  // namespace grpc
+
+namespace sluice {
+
+class InProcessPipeline;
+
+class Client {
+ public:
+  // `name` says in messages where the calls go; empty for the pipeline of this process.
+  Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt);
+  // Calls a pipeline in this process and owns it.
+  Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  // Waits until the server can be called. UNAVAILABLE "cannot reach <name>: <reason>" after
+  // `timeout`.
+  absl::Status WaitUntilReachable(absl::Duration timeout);
+
+  // Hands every event to `on_event` as it comes. Without `timeout` for as long as it takes.
+  // INTERNAL where the stream ends without its last event; else the server's status.
+  absl::Status Generate(const v1::GenerateRequest& request, absl::Duration timeout,
+                        const std::function<void(const v1::GenerateResponse&)>& on_event);
+  absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, absl::Duration timeout);
+  absl::StatusOr<v1::GetModelResponse> GetModel();
+  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+
+  const std::string& name() const { return name_; }
+
+ private:
+  struct Impl;
+
+  const std::string name_;
+  const std::unique_ptr<Impl> impl_;
+  Interrupt& interrupt_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// The commands. Each takes the arguments after its name and returns the program's exit status.
+#pragma once
+
+#include <string>
+
+#include "absl/types/span.h"
+#include "clients/cli/environment.h"
+
+namespace sluice {
+
+// Writes from a prompt: in this process, or at an endpoint.
+int RunCommand(absl::Span<const std::string> arguments, Environment& environment);
+int GenerateCommand(absl::Span<const std::string> arguments, Environment& environment);
+// A conversation, a line at a time.
+int ChatCommand(absl::Span<const std::string> arguments, Environment& environment);
+// How probable a text is.
+int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// Load, and what it measured.
+int BenchCommand(absl::Span<const std::string> arguments, Environment& environment);
+// How a pipeline is. kSuccess only while it serves.
+int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
+// One process per service on this host, until interrupted.
+int UpCommand(absl::Span<const std::string> arguments, Environment& environment);
+
+}  // namespace sluice

@@ -1,0 +1,64 @@
+#include "clients/cli/connection.h"
+
+#include "absl/strings/str_cat.h"
+#include "clients/cli/in_process.h"
+#include "services/common/transport.h"
+
+namespace sluice {
+
+void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into) {
+  flags.Section("Server");
+  flags.Add("endpoint", "HOST:PORT", absl::StrCat("Where the pipeline listens. ", default_text),
+            &into->endpoint);
+  flags.Add("connect_timeout", "SECONDS", "How long to wait for it to come up. Default 5.",
+            &into->connect_timeout);
+  flags.Add("tls_cert", "FILE", "Certificate of this client (PEM); needed beyond loopback.",
+            &into->tls_cert);
+  flags.Add("tls_key", "FILE", "Its key (PEM).", &into->tls_key);
+  flags.Add("tls_ca", "FILE", "Authority that signed the server's certificate (PEM).",
+            &into->tls_ca);
+}
+
+absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
+                                                          Environment& environment) {
+  const std::string address = endpoint.endpoint.value_or(kDefaultEndpoint);
+  Dialer dialer(
+      {.certificate = endpoint.tls_cert, .key = endpoint.tls_key, .authority = endpoint.tls_ca});
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  if (!channel.ok()) return channel.status();
+  auto client = std::make_unique<Client>(address, *std::move(channel), environment.interrupt);
+  const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout);
+  if (!reached.ok()) return reached;
+  return client;
+}
+
+absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
+                                                      Environment& environment) {
+  absl::StatusOr<std::string> folder = ModelFolder(model, environment.executable);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
+      environment.start_in_process({.model = *std::move(folder),
+                                    .num_ranks = model.num_ranks(),
+                                    .num_stages = model.num_stages(),
+                                    .weights = model.weight_type(),
+                                    .num_threads = model.num_threads(),
+                                    .kv_cache_bytes = model.kv_cache_size_mib() << 20});
+  if (!pipeline.ok()) return pipeline.status();
+  return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
+}
+
+absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model) {
+  if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
+      "--weights, --threads and --kv_cache_mib");
+}
+
+absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
+                                                       const ModelFlags& model,
+                                                       Environment& environment) {
+  return endpoint.endpoint.has_value() ? ConnectToEndpoint(endpoint, environment)
+                                       : StartPipeline(model, environment);
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// How a command comes to a pipeline: over a socket (--endpoint) or by starting one in this process
+// (--model).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "clients/cli/client.h"
+#include "clients/cli/environment.h"
+#include "clients/cli/flags.h"
+#include "clients/cli/model_flags.h"
+
+namespace sluice {
+
+// Where `sluice up` listens unless told otherwise.
+inline constexpr char kDefaultEndpoint[] = "127.0.0.1:8700";
+
+struct EndpointFlags {
+  std::optional<std::string> endpoint;
+  absl::Duration connect_timeout = absl::Seconds(5);
+  std::string tls_cert, tls_key, tls_ca;  // paths of PEM files
+};
+
+// --endpoint, --connect_timeout, --tls_cert, --tls_key, --tls_ca. `default_text` says in the help
+// what happens without --endpoint.
+void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into);
+
+// Reaches the endpoint asked for, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
+// does not come up in time; errors of Dialer.
+absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
+                                                          Environment& environment);
+
+// Starts the pipeline of this process; errors of loading.
+absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
+                                                      Environment& environment);
+
+// INVALID_ARGUMENT where an endpoint and a model were both given.
+absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model);
+
+// The endpoint where one was given, else a pipeline of this process.
+absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,
+                                                       const ModelFlags& model,
+                                                       Environment& environment);
+
+}  // namespace sluice

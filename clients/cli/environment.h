@@ -1,0 +1,34 @@
+// Everything a command touches outside its arguments, so that tests can hand it streams of their
+// own. The streams and the interrupt are borrowed.
+#pragma once
+
+#include <functional>
+#include <istream>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "clients/cli/interrupt.h"
+
+namespace sluice {
+
+class InProcessPipeline;
+struct InProcessOptions;
+
+struct Environment {
+  std::istream& in;
+  std::ostream& out;  // the result alone
+  std::ostream& err;  // everything else
+  Interrupt& interrupt;
+  bool in_is_terminal = false;
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  // Path of this program: the services' binaries and the embedded model are found from it.
+  std::string executable;
+  // StartInProcess of in_process.h.
+  std::function<absl::StatusOr<std::unique_ptr<InProcessPipeline>>(const InProcessOptions&)>
+      start_in_process;
+};
+
+}  // namespace sluice

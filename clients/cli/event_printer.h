@@ -1,0 +1,34 @@
+// Writes what a Generate call streams. Not thread-safe; the stream is borrowed.
+#pragma once
+
+#include <memory>
+#include <ostream>
+
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+class EventPrinter {
+ public:
+  virtual ~EventPrinter() = default;
+  // Written and flushed before it returns.
+  virtual void Print(const v1::Chunk& chunk) = 0;
+  virtual void Finish(const v1::Finished& finished) = 0;
+};
+
+struct TextOptions {
+  // False: the model has no tokenizer, token ids are printed instead, separated by spaces.
+  bool has_tokenizer = true;
+  int num_sequences = 1;
+  // A terminal's line is ended after the text; elsewhere nothing is added to it.
+  bool terminal = false;
+};
+
+// Sequence 0 as it comes, the others once all are finished, each below "--- sequence 1 ---" where
+// there are several.
+std::unique_ptr<EventPrinter> MakeTextPrinter(std::ostream& out, const TextOptions& options);
+
+// One JSON object a line. `logprobs`: they were asked for.
+std::unique_ptr<EventPrinter> MakeJsonPrinter(std::ostream& out, bool logprobs);
+
+}  // namespace sluice

@@ -1,0 +1,197 @@
+#include "clients/cli/flags.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+namespace {
+
+constexpr size_t kHelpColumn = 26;
+constexpr size_t kHelpWidth = 96;
+
+absl::Status Refused(const std::string& text, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not ", expected));
+}
+
+// True where the whole of `text` is one number of type T.
+template <typename T>
+bool ParseNumber(const std::string& text, T* into) {
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *into);
+  return error == std::errc() && rest == end;
+}
+
+template <typename T>
+absl::Status ParseInteger(const std::string& text, T* into) {
+  if (ParseNumber(text, into)) return absl::OkStatus();
+  return Refused(text, absl::StrCat("an integer from ", std::numeric_limits<T>::min(), " to ",
+                                    std::numeric_limits<T>::max()));
+}
+
+// Breaks `text` into lines of at most `width` characters; its own line breaks stay.
+std::vector<std::string> Wrapped(const std::string& text, size_t width) {
+  std::vector<std::string> lines;
+  for (absl::string_view paragraph : absl::StrSplit(text, '\n')) {
+    lines.emplace_back();
+    for (absl::string_view word : absl::StrSplit(paragraph, ' ')) {
+      const bool first = lines.back().empty();
+      if (!first && lines.back().size() + 1 + word.size() > width) {
+        lines.emplace_back(word);
+      } else {
+        absl::StrAppend(&lines.back(), first ? "" : " ", word);
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::Status ParseFlagValue(const std::string& text, std::string* into) {
+  *into = text;
+  return absl::OkStatus();
+}
+
+absl::Status ParseFlagValue(const std::string& text, int32_t* into) {
+  return ParseInteger(text, into);
+}
+
+absl::Status ParseFlagValue(const std::string& text, uint64_t* into) {
+  return ParseInteger(text, into);
+}
+
+absl::Status ParseFlagValue(const std::string& text, float* into) {
+  if (ParseNumber(text, into) && std::isfinite(*into)) return absl::OkStatus();
+  return Refused(text, "a finite number");
+}
+
+absl::Status ParseFlagValue(const std::string& text, absl::Duration* into) {
+  if (double seconds = 0; ParseNumber(text, &seconds)) {
+    *into = absl::Seconds(seconds);
+  } else if (!absl::ParseDuration(text, into)) {
+    *into = absl::ZeroDuration();
+  }
+  if (*into > absl::ZeroDuration() && *into < absl::InfiniteDuration()) return absl::OkStatus();
+  return Refused(text, "a positive duration such as 30, 0.5 or 1m30s");
+}
+
+FlagSet::FlagSet(std::string command, std::string arguments, std::string description)
+    : command_(std::move(command)),
+      arguments_(std::move(arguments)),
+      description_(std::move(description)) {}
+
+void FlagSet::Section(std::string title) { section_ = std::move(title); }
+
+void FlagSet::AddParsed(std::string name, std::string value, std::string help, Parser parse) {
+  flags_.push_back(
+      {section_, std::move(name), std::move(value), std::move(help), std::move(parse)});
+}
+
+void FlagSet::AddSwitch(std::string name, std::string help, bool* into) {
+  const auto parse = [into](const std::string& text) {
+    *into = text == "true";
+    return text == "true" || text == "false" ? absl::OkStatus() : Refused(text, "true or false");
+  };
+  flags_.push_back({section_, std::move(name), "", std::move(help), parse, /*is_switch=*/true});
+}
+
+const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
+  for (const Flag& flag : flags_) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+absl::Status FlagSet::Unknown(const std::string& argument) const {
+  std::string known;
+  for (const Flag& flag : flags_) absl::StrAppend(&known, " --", flag.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown flag ", argument, "; ", command_, " has", known, " --help"));
+}
+
+absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments, size_t* next) {
+  const std::string& argument = arguments[(*next)++];
+  const size_t equals = argument.find('=');
+  const bool has_value = equals != std::string::npos;
+  const std::string name = argument.substr(2, has_value ? equals - 2 : equals);
+  std::string value = has_value ? argument.substr(equals + 1) : "";
+
+  const Flag* flag = Find(name);
+  if (flag == nullptr && !has_value && absl::StartsWith(name, "no")) {
+    flag = Find(name.substr(2));
+    if (flag != nullptr && !flag->is_switch) flag = nullptr;
+    value = "false";
+  } else if (flag != nullptr && flag->is_switch && !has_value) {
+    value = "true";
+  } else if (flag != nullptr && !has_value) {
+    if (*next == arguments.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value: ", flag->value));
+    }
+    value = arguments[(*next)++];
+  }
+  if (flag == nullptr) return Unknown(absl::StrCat("--", name));
+  const absl::Status status = flag->parse(value);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("--", flag->name, ": ", status.message()));
+}
+
+absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
+  bool flags_ended = false;
+  for (size_t next = 0; next < arguments.size();) {
+    const std::string& argument = arguments[next];
+    if (!flags_ended && (argument == "--help" || argument == "-h")) {
+      help_requested_ = true;
+      return absl::OkStatus();
+    }
+    if (!flags_ended && argument == "--") {
+      flags_ended = true;
+      ++next;
+    } else if (!flags_ended && absl::StartsWith(argument, "--")) {
+      if (absl::Status status = ParseFlag(arguments, &next); !status.ok()) return status;
+    } else if (!flags_ended && argument.size() > 1 && argument[0] == '-') {
+      return Unknown(argument);
+    } else if (positional_ == nullptr || positional_->has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", argument,
+                                                     "\"; usage: sluice ", command_,
+                                                     arguments_.empty() ? "" : " ", arguments_));
+    } else {
+      *positional_ = argument;
+      ++next;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagSet::Help() const {
+  std::string help =
+      absl::StrCat("Usage: sluice ", command_, arguments_.empty() ? "" : " ", arguments_, "\n\n",
+                   absl::StrJoin(Wrapped(description_, kHelpWidth), "\n"), "\n");
+  std::string section;
+  for (const Flag& flag : flags_) {
+    if (flag.section != section) absl::StrAppend(&help, "\n", flag.section, ":\n");
+    section = flag.section;
+    std::string line = absl::StrCat("  --", flag.name, flag.is_switch ? "" : " ", flag.value);
+    for (const std::string& text : Wrapped(flag.help, kHelpWidth - kHelpColumn)) {
+      if (line.size() + 2 > kHelpColumn) {
+        absl::StrAppend(&help, line, "\n");
+        line.clear();
+      }
+      line.resize(kHelpColumn, ' ');
+      absl::StrAppend(&help, line, text, "\n");
+      line.clear();
+    }
+  }
+  if (!footer_.empty()) {
+    absl::StrAppend(&help, "\n", absl::StrJoin(Wrapped(footer_, kHelpWidth), "\n"), "\n");
+  }
+  return help;
+}
+
+}  // namespace sluice

@@ -1,0 +1,91 @@
+// The flags of one command: one table serves parsing and --help, so that neither knows a flag the
+// other does not. `--name value` and `--name=value` mean the same, switches are `--name`,
+// `--noname` or `--name=true|false`, the last of several wins, `--` ends the flags. Not
+// thread-safe; the variables that values go into are borrowed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace sluice {
+
+// Each reads the whole of `text` or returns INVALID_ARGUMENT saying what it should have been.
+// Numbers are decimal and without spaces; floating-point ones are finite; a duration is a positive
+// number of seconds ("30", "0.5") or has units ("1m30s").
+absl::Status ParseFlagValue(const std::string& text, std::string* into);
+absl::Status ParseFlagValue(const std::string& text, int32_t* into);
+absl::Status ParseFlagValue(const std::string& text, uint64_t* into);
+absl::Status ParseFlagValue(const std::string& text, float* into);
+absl::Status ParseFlagValue(const std::string& text, absl::Duration* into);
+
+template <typename T>
+absl::Status ParseFlagValue(const std::string& text, std::optional<T>* into) {
+  T value{};
+  const absl::Status status = ParseFlagValue(text, &value);
+  if (status.ok()) *into = std::move(value);
+  return status;
+}
+
+class FlagSet {
+ public:
+  using Parser = std::function<absl::Status(const std::string& text)>;
+
+  // `arguments` is what follows the command's name in the usage line, such as "[flags] [PROMPT]".
+  FlagSet(std::string command, std::string arguments, std::string description);
+
+  // Starts a group of flags in the help.
+  void Section(std::string title);
+
+  // A flag whose value goes into `*into` by ParseFlagValue. `value` names the value in the help.
+  template <typename T>
+  void Add(std::string name, std::string value, std::string help, T* into) {
+    AddParsed(std::move(name), std::move(value), std::move(help),
+              [into](const std::string& text) { return ParseFlagValue(text, into); });
+  }
+  // A flag whose every occurrence is handed to `parse`.
+  void AddParsed(std::string name, std::string value, std::string help, Parser parse);
+  void AddSwitch(std::string name, std::string help, bool* into);
+
+  // Accepts one argument that is not a flag.
+  void SetPositional(std::optional<std::string>* into) { positional_ = into; }
+
+  // Paragraphs after the flags.
+  void SetFooter(std::string footer) { footer_ = std::move(footer); }
+
+  // INVALID_ARGUMENT names what is wrong and what exists. Stops at --help.
+  absl::Status Parse(absl::Span<const std::string> arguments);
+
+  bool help_requested() const { return help_requested_; }
+  const std::string& command() const { return command_; }
+  std::string Help() const;
+
+ private:
+  struct Flag {
+    std::string section, name, value, help;
+    Parser parse;
+    bool is_switch = false;
+  };
+
+  const Flag* Find(const std::string& name) const;
+  absl::Status ParseFlag(absl::Span<const std::string> arguments, size_t* next);
+  absl::Status Unknown(const std::string& argument) const;
+
+  const std::string command_;
+  const std::string arguments_;
+  const std::string description_;
+  std::string footer_;
+  std::string section_ = "Flags";
+  std::vector<Flag> flags_;
+  std::optional<std::string>* positional_ = nullptr;
+  bool help_requested_ = false;
+};
+
+}  // namespace sluice

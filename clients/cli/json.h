@@ -1,0 +1,22 @@
+// What the JSON outputs share. Objects keep the order in which their fields are added.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+using Json = nlohmann::ordered_json;
+
+// A number with the fewest digits that read back as `value`; null where it is not finite.
+Json JsonOf(float value);
+
+// [{"token_id":1,"logprob":-0.5}, ...]
+Json JsonOf(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& top);
+
+// One line, without its end. Bytes that are not UTF-8 become U+FFFD.
+std::string DumpLine(const Json& json);
+
+}  // namespace sluice

@@ -1,0 +1,86 @@
+#include <string>
+
+#include "clients/cli/event_printer.h"
+#include "clients/cli/json.h"
+
+namespace sluice {
+namespace {
+
+std::string NameOf(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP_TOKEN:
+      return "stop_token";
+    case v1::FINISH_REASON_STOP_STRING:
+      return "stop_string";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    default:
+      return "unspecified";
+  }
+}
+
+Json TokenIdsOf(const v1::Chunk& chunk) {
+  Json ids = Json::array();
+  for (const int32_t id : chunk.token_ids()) ids.push_back(id);
+  return ids;
+}
+
+Json LogprobsOf(const v1::Chunk& chunk) {
+  Json positions = Json::array();
+  for (const v1::PositionLogprobs& position : chunk.logprobs()) {
+    positions.push_back({{"logprob", JsonOf(position.logprob())}, {"top", JsonOf(position.top())}});
+  }
+  return positions;
+}
+
+// What the first sequence ended with speaks for the call; the list is there where there are more.
+void AddReasons(const v1::Finished& finished, Json* event) {
+  if (finished.sequences().empty()) return;
+  const v1::FinishedSequence& first = finished.sequences(0);
+  (*event)["finish_reason"] = NameOf(first.reason());
+  if (!first.stop_string().empty()) (*event)["stop_string"] = first.stop_string();
+  if (first.has_stop_token_id()) (*event)["stop_token_id"] = first.stop_token_id();
+  if (finished.sequences_size() == 1) return;
+  Json reasons = Json::array();
+  for (const v1::FinishedSequence& sequence : finished.sequences()) {
+    reasons.push_back(NameOf(sequence.reason()));
+  }
+  (*event)["finish_reasons"] = reasons;
+}
+
+class JsonPrinter : public EventPrinter {
+ public:
+  JsonPrinter(std::ostream& out, bool logprobs) : out_(out), logprobs_(logprobs) {}
+
+  void Print(const v1::Chunk& chunk) override {
+    Json event = {
+        {"sequence", chunk.sequence()}, {"text", chunk.text()}, {"token_ids", TokenIdsOf(chunk)}};
+    if (logprobs_) event["logprobs"] = LogprobsOf(chunk);
+    out_ << DumpLine(event) << std::endl;
+  }
+
+  void Finish(const v1::Finished& finished) override {
+    Json event;
+    event["finished"] = true;
+    AddReasons(finished, &event);
+    const v1::Usage& usage = finished.usage();
+    event["usage"] = {{"prompt_tokens", usage.num_prompt_tokens()},
+                      {"generated_tokens", usage.num_generated_tokens()},
+                      {"shared_prompt_tokens", usage.num_shared_prompt_tokens()}};
+    event["seed"] = finished.seed();
+    event["request_id"] = finished.request_id();
+    out_ << DumpLine(event) << std::endl;
+  }
+
+ private:
+  std::ostream& out_;
+  const bool logprobs_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventPrinter> MakeJsonPrinter(std::ostream& out, bool logprobs) {
+  return std::make_unique<JsonPrinter>(out, logprobs);
+}
+
+}  // namespace sluice

@@ -1,0 +1,118 @@
+#include "clients/cli/load_generator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class Load {
+ public:
+  Load(Client& client, const LoadOptions& options, const LoadProgress& progress)
+      : client_(client), options_(options), progress_(progress), begin_(Clock::now()) {
+    trace_.options = options;
+    trace_.requests.resize(options.requests);
+  }
+
+  absl::StatusOr<LoadTrace> Run() {
+    std::vector<std::thread> callers;
+    const int num_callers = std::min(options_.concurrency, options_.requests);
+    for (int i = 0; i < num_callers; ++i) callers.emplace_back([this] { CallInTurn(); });
+    for (std::thread& caller : callers) caller.join();
+    const absl::MutexLock lock(&mutex_);
+    if (!failure_.ok()) return failure_;
+    trace_.wall_seconds = Now();
+    return std::move(trace_);
+  }
+
+ private:
+  double Now() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  void CallInTurn() {
+    for (int index = NextIndex(); index >= 0; index = NextIndex()) {
+      absl::StatusOr<RequestTrace> trace = Call(index);
+      const absl::MutexLock lock(&mutex_);
+      if (!trace.ok()) {
+        failure_.Update(trace.status());
+        return;
+      }
+      trace_.requests[index] = *std::move(trace);
+      progress_(++finished_, generated_);
+    }
+  }
+
+  // The number of the next request; -1: no more.
+  int NextIndex() {
+    const absl::MutexLock lock(&mutex_);
+    return failure_.ok() && next_ < options_.requests ? next_++ : -1;
+  }
+
+  absl::StatusOr<RequestTrace> Call(int index) {
+    const v1::GenerateRequest request = RequestOf(index);
+    RequestTrace trace{.start = Now()};
+    const absl::Status status =
+        client_.Generate(request, absl::InfiniteDuration(), [&](const v1::GenerateResponse& event) {
+          const int tokens = event.chunk().token_ids_size();
+          if (tokens == 0) return;
+          trace.arrivals.push_back({Now(), tokens});
+          const absl::MutexLock lock(&mutex_);
+          generated_ += tokens;
+          progress_(finished_, generated_);
+        });
+    trace.end = Now();
+    if (!status.ok()) return status;
+    if (trace.arrivals.empty()) {
+      return absl::InternalError(absl::StrCat("request ", index, " ended without a token"));
+    }
+    return trace;
+  }
+
+  v1::GenerateRequest RequestOf(int index) const {
+    v1::GenerateRequest request;
+    const std::vector<int32_t> prompt = RandomPrompt(options_, index);
+    request.mutable_token_ids()->mutable_token_ids()->Assign(prompt.begin(), prompt.end());
+    request.set_max_tokens(options_.max_tokens);
+    request.mutable_sampling()->set_temperature(0);
+    request.mutable_stop()->set_ignore_eos(true);
+    return request;
+  }
+
+  Client& client_;
+  const LoadOptions options_;
+  const LoadProgress& progress_;
+  const Clock::time_point begin_;
+
+  absl::Mutex mutex_;
+  LoadTrace trace_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  int next_ ABSL_GUARDED_BY(mutex_) = 0;
+  int finished_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t generated_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+std::vector<int32_t> RandomPrompt(const LoadOptions& options, int index) {
+  std::seed_seq seed{static_cast<uint32_t>(options.seed), static_cast<uint32_t>(options.seed >> 32),
+                     static_cast<uint32_t>(index)};
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> ids(options.prompt_tokens);
+  // The modulo's bias is below 2^-32, and unlike a distribution's result it is the same everywhere.
+  for (int32_t& id : ids) id = static_cast<int32_t>(random() % options.vocabulary_size);
+  return ids;
+}
+
+absl::StatusOr<LoadTrace> RunLoad(Client& client, const LoadOptions& options,
+                                  const LoadProgress& progress) {
+  return Load(client, options, progress).Run();
+}
+
+}  // namespace sluice

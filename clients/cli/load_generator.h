@@ -1,0 +1,53 @@
+// Puts load on a pipeline and writes down when tokens came. Source of the method: a closed loop,
+// `concurrency` callers each of which sends its next request when the last one ended.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/cli/client.h"
+
+namespace sluice {
+
+// All >= 1 but for the seed.
+struct LoadOptions {
+  int prompt_tokens = 0;
+  int max_tokens = 0;
+  int concurrency = 0;
+  int requests = 0;
+  int vocabulary_size = 0;
+  uint64_t seed = 0;
+};
+
+// Tokens that arrived together.
+struct Arrival {
+  double seconds = 0;  // since the load began
+  int tokens = 0;
+};
+
+struct RequestTrace {
+  double start = 0;  // seconds since the load began
+  double end = 0;
+  std::vector<Arrival> arrivals;  // at least one, in order
+};
+
+struct LoadTrace {
+  LoadOptions options;
+  double wall_seconds = 0;
+  std::vector<RequestTrace> requests;  // in order of their numbers
+};
+
+// Called after every request and every arrival, one call at a time.
+using LoadProgress = std::function<void(int finished_requests, int64_t generated_tokens)>;
+
+// The token ids of request number `index`: uniform in [0, V), a function of seed and index alone.
+std::vector<int32_t> RandomPrompt(const LoadOptions& options, int index);
+
+// Runs the load: greedy, past the end of sequence, so that every request writes max_tokens tokens.
+// The first failure keeps further requests from starting and is returned.
+absl::StatusOr<LoadTrace> RunLoad(Client& client, const LoadOptions& options,
+                                  const LoadProgress& progress);
+
+}  // namespace sluice

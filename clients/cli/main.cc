@@ -1,0 +1,55 @@
+// The `sluice` program: hands its arguments, streams and signals to RunCli.
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "clients/cli/cli.h"
+#include "clients/cli/in_process.h"
+
+namespace {
+
+// Ctrl-C and SIGTERM end what is in progress; where nothing is, and the second time, the program.
+// Called before any other thread exists, so that all inherit the mask.
+void WatchSignals(sluice::Interrupt& interrupt) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, &interrupt] {
+    while (true) {
+      int signal = 0;
+      if (sigwait(&signals, &signal) != 0) continue;
+      if (!interrupt.Request(128 + signal)) _exit(128 + signal);
+    }
+  }).detach();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Never destroyed: the watching thread outlives main.
+  static auto& interrupt = *new sluice::Interrupt();
+  WatchSignals(interrupt);
+  std::error_code ignored;
+  sluice::Environment environment{
+      .in = std::cin,
+      .out = std::cout,
+      .err = std::cerr,
+      .interrupt = interrupt,
+      .in_is_terminal = isatty(STDIN_FILENO) == 1,
+      .out_is_terminal = isatty(STDOUT_FILENO) == 1,
+      .err_is_terminal = isatty(STDERR_FILENO) == 1,
+      .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
+      .start_in_process = sluice::StartInProcess,
+  };
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return sluice::RunCli(arguments, environment);
+}

@@ -1,0 +1,84 @@
+#include "clients/cli/model_flags.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostKvCacheMib = uint64_t{1} << 30;  // 1 PiB: in bytes it fits 64 bits
+
+// A count with a least value that has no meaning below it.
+FlagSet::Parser AtLeast(int32_t least, std::optional<int32_t>* into) {
+  return [least, into](const std::string& text) {
+    absl::Status status = ParseFlagValue(text, into);
+    if (status.ok() && **into < least) {
+      status = absl::InvalidArgumentError(absl::StrCat(text, " is less than ", least));
+    }
+    return status;
+  };
+}
+
+absl::Status SetWeights(const std::string& text, std::optional<WeightType>* into) {
+  const absl::StatusOr<WeightType> type = ParseWeightType(text);
+  if (type.ok()) *into = *type;
+  return type.status();
+}
+
+absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
+  const absl::Status status = ParseFlagValue(text, into);
+  if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
+  return absl::InvalidArgumentError(absl::StrCat(text, " is not from 1 to ", kMostKvCacheMib));
+}
+
+}  // namespace
+
+int ModelFlags::num_threads() const {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return threads.value_or(cores);
+}
+
+void AddModelFlags(FlagSet& flags, ModelFlags* into) {
+  flags.Section("Model");
+  flags.Add("model", "DIR",
+            "Hugging Face folder: config.json, model.safetensors, tokenizer.json. Default: the "
+            "embedded storyteller model.",
+            &into->model);
+  flags.AddParsed("tp", "N", "Ranks that share every layer (tensor parallel). Default 1.",
+                  AtLeast(1, &into->tp));
+  flags.AddParsed("pp", "P", "Stages that share the layers (pipeline parallel). Default 1.",
+                  AtLeast(1, &into->pp));
+  flags.AddParsed("weights", "TYPE",
+                  "Keep matrices as f32 or bf16; auto: as the file stores them. Default auto.",
+                  [into](const std::string& text) { return SetWeights(text, &into->weights); });
+  flags.AddParsed("threads", "N",
+                  "Threads for arithmetic, shared out among the ranks, each of which has at least "
+                  "one. Default: one per core.",
+                  AtLeast(1, &into->threads));
+  flags.AddParsed(
+      "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
+      [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });
+}
+
+absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {
+  if (flags.model.has_value()) return *flags.model;
+  const fs::path bin = fs::path(executable).parent_path();
+  const fs::path in_checkout = (bin / "../../../models/storyteller").lexically_normal();
+  const fs::path installed = (bin / "../share/sluice/models/storyteller").lexically_normal();
+  for (const fs::path& folder : {in_checkout, installed}) {
+    std::error_code ignored;
+    if (fs::exists(folder / "config.json", ignored)) return folder.string();
+  }
+  return absl::NotFoundError(absl::StrCat("the embedded model is neither in ", in_checkout.string(),
+                                          " nor in ", installed.string(),
+                                          ": name a model's folder with --model DIR"));
+}
+
+}  // namespace sluice

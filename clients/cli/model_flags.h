@@ -1,0 +1,41 @@
+// The flags that say which model is served in what arrangement, shared by `run`, `up` and the
+// commands that can start a pipeline of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "clients/cli/flags.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+
+struct ModelFlags {
+  std::optional<std::string> model;  // folder; none: the embedded model
+  std::optional<int32_t> tp;
+  std::optional<int32_t> pp;
+  std::optional<WeightType> weights;
+  std::optional<int32_t> threads;
+  std::optional<uint64_t> kv_cache_mib;
+
+  int num_ranks() const { return tp.value_or(1); }
+  int num_stages() const { return pp.value_or(1); }
+  WeightType weight_type() const { return weights.value_or(WeightType::kAuto); }
+  uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(512); }
+  // Threads for arithmetic in all, >= 1: one per core where none were asked for.
+  int num_threads() const;
+  // Whether any of the flags was given.
+  bool any() const { return model || tp || pp || weights || threads || kv_cache_mib; }
+};
+
+// --model, --tp, --pp, --weights, --threads, --kv_cache_mib.
+void AddModelFlags(FlagSet& flags, ModelFlags* into);
+
+// The folder asked for, else the embedded model's, which is looked for beside `executable`: in the
+// checkout of a build (../../../models/storyteller from its bin) and in an installation
+// (../share/sluice/models/storyteller). NOT_FOUND naming both where it is in neither.
+absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable);
+
+}  // namespace sluice

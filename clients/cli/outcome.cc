@@ -1,0 +1,39 @@
+#include "clients/cli/outcome.h"
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "clients/cli/exit_code.h"
+
+namespace sluice {
+
+int Fail(const absl::Status& status, Environment& environment) {
+  environment.out.flush();
+  if (environment.interrupt.requested()) return environment.interrupt.exit_code();
+  const std::string code = absl::StatusCodeToString(status.code());
+  environment.err << "sluice: " << std::string(status.message())
+                  << (status.message().empty() ? "" : " ") << "[" << code << "]" << std::endl;
+  return kFailed;
+}
+
+int FailUsage(const std::string& command, const absl::Status& status, Environment& environment) {
+  environment.err << "sluice " << command << ": " << std::string(status.message()) << "\nsluice "
+                  << command << " --help explains the flags." << std::endl;
+  return kUsage;
+}
+
+std::optional<int> ParseOrExit(FlagSet& flags, absl::Span<const std::string> arguments,
+                               Environment& environment) {
+  const absl::Status status = flags.Parse(arguments);
+  if (!status.ok()) return FailUsage(flags.command(), status, environment);
+  if (!flags.help_requested()) return std::nullopt;
+  environment.out << flags.Help();
+  return Succeed(environment);
+}
+
+int Succeed(Environment& environment) {
+  if (environment.out.flush()) return kSuccess;
+  return Fail(absl::DataLossError("the result could not be written to stdout"), environment);
+}
+
+}  // namespace sluice

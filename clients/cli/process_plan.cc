@@ -1,0 +1,128 @@
+#include "clients/cli/process_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string NameOf(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return "f32";
+    case WeightType::kBF16:
+      return "bf16";
+    case WeightType::kAuto:
+      break;
+  }
+  return "auto";
+}
+
+std::string ShardName(const ShardPlacement& placement) {
+  return absl::StrCat("shard-", placement.stage, "-", placement.rank);
+}
+
+// The shard's part of the memory, rounded up to whole MiB.
+uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
+  const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
+  const double all = static_cast<double>(config.num_layers) * config.num_kv_heads;
+  const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
+}
+
+class Planner {
+ public:
+  explicit Planner(const PipelineSpec& spec) : spec_(spec) {}
+
+  // `program` without its prefix, listening on a socket named like the process.
+  ProcessSpec Internal(const std::string& program, const std::string& name,
+                       const Arguments& further) const {
+    return WithListener(program, name, SocketOf(name), further);
+  }
+
+  ProcessSpec WithListener(const std::string& program, const std::string& name,
+                           const std::string& address, const Arguments& further) const {
+    ProcessSpec process{.name = name,
+                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
+                                 spec_.model_folder, "--listen", address}};
+    process.argv.insert(process.argv.end(), further.begin(), further.end());
+    return process;
+  }
+
+  Arguments Arithmetic(int threads) const {
+    return {"--weights", NameOf(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
+  }
+
+  std::string SocketOf(const std::string& name) const {
+    return absl::StrCat("unix:", spec_.socket_folder, "/", name);
+  }
+
+  // Ranks by comma, stages by semicolon.
+  std::string ShardAddresses(const std::vector<ShardPlan>& shards) const {
+    std::string addresses;
+    for (const ShardPlan& shard : shards) {
+      const char* separator = shard.placement.rank > 0 ? "," : ";";
+      absl::StrAppend(&addresses, addresses.empty() ? "" : separator,
+                      SocketOf(ShardName(shard.placement)));
+    }
+    return addresses;
+  }
+
+ private:
+  const PipelineSpec& spec_;
+};
+
+Arguments ShardArguments(const ShardPlacement& placement, uint64_t kv_cache_mib) {
+  return {"--num_stages",   absl::StrCat(placement.num_stages),
+          "--stage",        absl::StrCat(placement.stage),
+          "--num_ranks",    absl::StrCat(placement.num_ranks),
+          "--rank",         absl::StrCat(placement.rank),
+          "--kv_cache_mib", absl::StrCat(kv_cache_mib)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
+                                                  const ModelFlags& flags) {
+  std::vector<ShardPlan> plans;
+  for (int stage = 0; stage < flags.num_stages(); ++stage) {
+    for (int rank = 0; rank < flags.num_ranks(); ++rank) {
+      absl::StatusOr<ShardPlan> plan = MakeShardPlan(config, {.num_stages = flags.num_stages(),
+                                                              .num_ranks = flags.num_ranks(),
+                                                              .stage = stage,
+                                                              .rank = rank});
+      if (!plan.ok()) return plan.status();
+      plans.push_back(*std::move(plan));
+    }
+  }
+  return plans;
+}
+
+std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
+                                       const std::vector<ShardPlan>& shards) {
+  const Planner planner(spec);
+  const int threads = spec.flags.num_threads();
+  const int threads_per_rank = std::max(1, threads / spec.flags.num_ranks());
+  std::vector<ProcessSpec> processes;
+  processes.push_back(planner.Internal("tokenizer", "tokenizer", {}));
+  processes.push_back(planner.Internal("embedding", "embedding", planner.Arithmetic(threads)));
+  for (const ShardPlan& shard : shards) {
+    Arguments arguments = planner.Arithmetic(threads_per_rank);
+    const Arguments placement = ShardArguments(shard.placement, KvCacheMib(spec, config, shard));
+    arguments.insert(arguments.end(), placement.begin(), placement.end());
+    processes.push_back(planner.Internal("shard", ShardName(shard.placement), arguments));
+  }
+  // Shards and sampler take turns on a step, so the sampler may use every core as well.
+  processes.push_back(planner.Internal("sampler", "sampler", planner.Arithmetic(threads)));
+  processes.push_back(planner.WithListener(
+      "orchestrator", "orchestrator", spec.listen,
+      {"--weights", NameOf(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
+       "--embedding", planner.SocketOf("embedding"), "--shards", planner.ShardAddresses(shards),
+       "--sampler", planner.SocketOf("sampler")}));
+  return processes;
+}
+
+}  // namespace sluice

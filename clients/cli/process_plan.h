@@ -1,0 +1,33 @@
+// Which processes make a pipeline on one host, and with which arguments. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/cli/model_flags.h"
+#include "clients/cli/supervisor.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+
+namespace sluice {
+
+struct PipelineSpec {
+  std::string bin_folder;     // holds sluice-tokenizer and the other services' programs
+  std::string socket_folder;  // for the internal listeners
+  std::string model_folder;
+  std::string listen;  // the orchestrator's address for clients
+  ModelFlags flags;
+};
+
+// The plan of every shard, stage by stage and in each rank by rank; errors of MakeShardPlan.
+absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
+                                                  const ModelFlags& flags);
+
+// Tokenizer, embedding, shards, sampler, orchestrator, in this order. Every shard gets its part of
+// the memory for keys and values, in proportion to the layers and KV heads it holds, at least 1
+// MiB.
+std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
+                                       const std::vector<ShardPlan>& shards);
+
+}  // namespace sluice

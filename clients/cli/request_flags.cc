@@ -1,0 +1,130 @@
+#include "clients/cli/request_flags.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "clients/cli/text_input.h"
+
+namespace sluice {
+namespace {
+
+absl::Status AddStop(const std::string& text, std::vector<std::string>* into) {
+  std::string stop;
+  std::string error;
+  if (!absl::CUnescape(text, &stop, &error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" has a faulty escape (write \\\\ for a backslash): ", error));
+  }
+  into->push_back(std::move(stop));
+  return CheckUtf8(into->back());
+}
+
+template <typename Ids>
+absl::Status SetTokenIds(const std::string& text, Ids* into) {
+  absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
+  if (ids.ok()) *into = *std::move(ids);
+  return ids.status();
+}
+
+void SetSampling(const RequestFlags& flags, v1::SamplingOptions* sampling) {
+  if (flags.temperature) sampling->set_temperature(*flags.temperature);
+  if (flags.top_k) sampling->set_top_k(*flags.top_k);
+  if (flags.top_p) sampling->set_top_p(*flags.top_p);
+  if (flags.seed) sampling->set_seed(*flags.seed);
+}
+
+void SetStop(const RequestFlags& flags, v1::StopOptions* stop) {
+  for (const std::string& text : flags.stop_strings) stop->add_stop_strings(text);
+  stop->mutable_stop_token_ids()->Assign(flags.stop_token_ids.begin(), flags.stop_token_ids.end());
+  stop->set_ignore_eos(flags.ignore_eos);
+}
+
+}  // namespace
+
+void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
+  flags.Section("Prompt (exactly one)");
+  flags.Add("prompt", "TEXT", "Text to continue, UTF-8; PROMPT without a flag means the same.",
+            &into->prompt);
+  flags.AddParsed("token_ids", "1,2,3",
+                  "Token ids to continue; nothing is added to them. The only kind of prompt for a "
+                  "model without a tokenizer.",
+                  [into](const std::string& text) { return SetTokenIds(text, &into->token_ids); });
+  flags.Section("Output");
+  flags.Add("n", "N",
+            "Sequences to write from the prompt, 1 to 16. In text, the first one is streamed and "
+            "the others follow it, each below a line with its number. Default 1.",
+            &into->n);
+  flags.Add("logprobs", "K",
+            "With --json: the log-probability of every token and of its K most probable "
+            "alternatives, 0 to 20.",
+            &into->logprobs);
+  flags.AddSwitch("json",
+                  "One JSON object per event: {\"sequence\":0,\"text\":\"..\",\"token_ids\":[..]}, "
+                  "with --logprobs also \"logprobs\":[{\"logprob\":..,\"top\":[..]}]; the last one "
+                  "is {\"finished\":true,\"finish_reason\":..,\"usage\":{..},\"seed\":..}.",
+                  &into->json);
+}
+
+void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
+  flags.Section(
+      "Choosing tokens (what is not given comes from the model's generation_config.json)");
+  flags.Add("max_tokens", "N", "Most tokens to write per sequence, at least 1.", &into->max_tokens);
+  flags.Add("temperature", "T", "0: always the most probable token; at least 0.",
+            &into->temperature);
+  flags.Add("top_k", "K", "Only the K most probable tokens; 0: no limit.", &into->top_k);
+  flags.Add("top_p", "P", "Only the most probable tokens that together reach P, in (0, 1].",
+            &into->top_p);
+  flags.Add("seed", "S", "The same seed gives the same tokens. Default: drawn and reported.",
+            &into->seed);
+  flags.AddParsed("stop", "TEXT",
+                  "Ends before this text; give the flag again for further ones. C escapes are "
+                  "understood: \\n, \\t, \\\\, \\\", \\x41.",
+                  [into](const std::string& text) { return AddStop(text, &into->stop_strings); });
+  flags.AddParsed(
+      "stop_token_ids", "1,2,3", "Ends with one of these tokens.",
+      [into](const std::string& text) { return SetTokenIds(text, &into->stop_token_ids); });
+  flags.AddSwitch("ignore_eos", "Goes on after the model's end-of-sequence token.",
+                  &into->ignore_eos);
+  flags.Section("Call");
+  flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
+  flags.Add("timeout", "SECONDS", "Gives up after this time (30, 0.5, 1m30s). Default: never.",
+            &into->timeout);
+}
+
+v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
+  v1::GenerateRequest request;
+  SetSampling(flags, request.mutable_sampling());
+  SetStop(flags, request.mutable_stop());
+  if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
+  if (flags.n) request.set_n(*flags.n);
+  if (flags.logprobs) request.set_logprobs(*flags.logprobs);
+  request.set_priority(flags.priority.value_or(0));
+  return request;
+}
+
+absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
+                                              const std::optional<std::string>& positional) {
+  const int prompts = int{positional.has_value()} + int{flags.prompt.has_value()} +
+                      int{flags.token_ids.has_value()};
+  if (prompts != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prompts == 0 ? "no prompt" : "more than one prompt",
+                     ": give one of PROMPT, --prompt TEXT and --token_ids 1,2,3"));
+  }
+  if (flags.logprobs.has_value() && !flags.json) {
+    return absl::InvalidArgumentError("--logprobs needs --json: text has no place for them");
+  }
+  v1::GenerateRequest request = WithoutPrompt(flags);
+  if (flags.token_ids.has_value()) {
+    request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
+                                                             flags.token_ids->end());
+    return request;
+  }
+  const std::string& text = positional.has_value() ? *positional : *flags.prompt;
+  if (const absl::Status status = CheckUtf8(text); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt is ", status.message()));
+  }
+  request.set_text(text);
+  return request;
+}
+
+}  // namespace sluice

@@ -1,0 +1,53 @@
+// The flags that describe a request, shared by `run`, `generate` and `chat`, and the message they
+// become. Only what the message cannot carry is refused here; ranges are the server's to judge, so
+// that every client hears the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "clients/cli/flags.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+struct RequestFlags {
+  // At most one of these two; `prompt` may also come as the argument without a flag.
+  std::optional<std::string> prompt;
+  std::optional<std::vector<int32_t>> token_ids;
+
+  std::optional<int32_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<int32_t> top_k;
+  std::optional<float> top_p;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop_strings;  // UTF-8, escapes resolved
+  std::vector<int32_t> stop_token_ids;
+  bool ignore_eos = false;
+  std::optional<int32_t> n;
+  std::optional<int32_t> logprobs;  // only with `json`
+  std::optional<int32_t> priority;
+
+  std::optional<absl::Duration> timeout;
+  bool json = false;
+};
+
+// --prompt, --token_ids, --n, --logprobs, --json.
+void AddPromptFlags(FlagSet& flags, RequestFlags* into);
+// --max_tokens, --temperature, --top_k, --top_p, --seed, --stop, --stop_token_ids, --ignore_eos,
+// --priority, --timeout.
+void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
+
+// The request but for its prompt.
+v1::GenerateRequest WithoutPrompt(const RequestFlags& flags);
+
+// The whole request. `positional` is the argument without a flag. INVALID_ARGUMENT unless there is
+// exactly one prompt, where it is not UTF-8, and for --logprobs without --json.
+absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
+                                              const std::optional<std::string>& positional);
+
+}  // namespace sluice

@@ -1,0 +1,160 @@
+// `sluice score`: the log-probability of every token of a text.
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/connection.h"
+#include "clients/cli/json.h"
+#include "clients/cli/outcome.h"
+#include "clients/cli/text_input.h"
+
+namespace sluice {
+namespace {
+
+struct ScoreFlags {
+  // Exactly one of these three.
+  std::optional<std::string> text;
+  std::optional<std::string> file;  // "-": stdin
+  std::optional<std::vector<int32_t>> token_ids;
+
+  std::optional<int32_t> top;  // only with `json`
+  std::optional<int32_t> priority;
+  absl::Duration timeout = absl::Minutes(10);
+  bool json = false;
+};
+
+void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
+  flags.Section("Text (exactly one)");
+  flags.Add("text", "TEXT", "Text to score, UTF-8.", &into->text);
+  flags.Add("file", "FILE", "File with the text; - for stdin.", &into->file);
+  flags.AddParsed("token_ids", "1,2,3", "Token ids to score; nothing is added to them.",
+                  [into](const std::string& text) {
+                    absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
+                    if (ids.ok()) into->token_ids = *std::move(ids);
+                    return ids.status();
+                  });
+  flags.Section("Output");
+  flags.Add("top", "K", "With --json: the K most probable tokens at every position, 0 to 20.",
+            &into->top);
+  flags.AddSwitch("json",
+                  "One object: {\"token_ids\":[..],\"logprobs\":[null,-1.2,..],\"mean_nll\":..,"
+                  "\"perplexity\":..}, with --top also \"top\":[null,[{\"token_id\":..,"
+                  "\"logprob\":..},..],..]. Entry i belongs to token i; the first has nothing "
+                  "before it.",
+                  &into->json);
+  flags.Section("Call");
+  flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
+  flags.Add("timeout", "SECONDS", "Gives up after this time. Default 10m.", &into->timeout);
+}
+
+absl::Status CheckFlags(const ScoreFlags& flags) {
+  const int inputs =
+      int{flags.text.has_value()} + int{flags.file.has_value()} + int{flags.token_ids.has_value()};
+  if (inputs != 1) {
+    return absl::InvalidArgumentError(
+        "give exactly one of --text TEXT, --file FILE and --token_ids 1,2,3");
+  }
+  if (flags.top.has_value() && !flags.json) {
+    return absl::InvalidArgumentError("--top needs --json: the summary has no place for it");
+  }
+  if (!flags.text.has_value()) return absl::OkStatus();
+  const absl::Status status = CheckUtf8(*flags.text);
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("--text is ", status.message()));
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path, Environment& environment) {
+  std::stringstream text;
+  if (path == "-") {
+    text << environment.in.rdbuf();
+  } else {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+      return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+    }
+    // An empty file sets the failbit of the stream written to.
+    if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+    if (file.bad()) return absl::NotFoundError(absl::StrCat("cannot read ", path));
+  }
+  if (const absl::Status status = CheckUtf8(text.str()); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is ", status.message()));
+  }
+  return text.str();
+}
+
+absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {
+  v1::ScoreRequest request;
+  request.set_top(flags.top.value_or(0));
+  request.set_priority(flags.priority.value_or(0));
+  if (flags.token_ids.has_value()) {
+    request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
+                                                             flags.token_ids->end());
+    return request;
+  }
+  absl::StatusOr<std::string> text =
+      flags.text.has_value() ? *flags.text : ReadText(*flags.file, environment);
+  if (!text.ok()) return text.status();
+  request.set_text(*std::move(text));
+  return request;
+}
+
+std::string JsonText(const v1::ScoreResponse& score, bool with_top) {
+  Json result;
+  result["token_ids"] = Json::array();
+  for (const int32_t id : score.token_ids()) result["token_ids"].push_back(id);
+  result["logprobs"] = Json::array({nullptr});
+  for (const v1::PositionLogprobs& position : score.logprobs()) {
+    result["logprobs"].push_back(JsonOf(position.logprob()));
+  }
+  result["mean_nll"] = score.mean_nll();
+  result["perplexity"] = score.perplexity();
+  if (with_top) {
+    result["top"] = Json::array({nullptr});
+    for (const v1::PositionLogprobs& position : score.logprobs()) {
+      result["top"].push_back(JsonOf(position.top()));
+    }
+  }
+  return DumpLine(result);
+}
+
+std::string SummaryText(const v1::ScoreResponse& score) {
+  return absl::StrFormat(
+      "tokens      %d, %d of them scored\nmean nll    %.6f nats per token\nperplexity  %.6g",
+      score.token_ids_size(), score.logprobs_size(), score.mean_nll(), score.perplexity());
+}
+
+}  // namespace
+
+int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment) {
+  ScoreFlags score_flags;
+  EndpointFlags endpoint_flags;
+  ModelFlags model_flags;
+  FlagSet flags("score", "[flags]",
+                "Prints how probable a text is under the model: the log-probability of every token "
+                "given those before it (natural logarithm), their mean and the perplexity.");
+  AddScoreFlags(flags, &score_flags);
+  AddModelFlags(flags, &model_flags);
+  AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
+  if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  absl::Status usage = CheckFlags(score_flags);
+  usage.Update(CheckOneTarget(endpoint_flags, model_flags));
+  if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
+
+  const absl::StatusOr<v1::ScoreRequest> request = ToRequest(score_flags, environment);
+  if (!request.ok()) return Fail(request.status(), environment);
+  absl::StatusOr<std::unique_ptr<Client>> client =
+      ConnectOrStart(endpoint_flags, model_flags, environment);
+  if (!client.ok()) return Fail(client.status(), environment);
+  const absl::StatusOr<v1::ScoreResponse> score = (*client)->Score(*request, score_flags.timeout);
+  if (!score.ok()) return Fail(score.status(), environment);
+  const std::string text =
+      score_flags.json ? JsonText(*score, score_flags.top.has_value()) : SummaryText(*score);
+  environment.out << text << "\n";
+  return Succeed(environment);
+}
+
+}  // namespace sluice

@@ -1,0 +1,145 @@
+#include "clients/cli/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "clients/cli/child_process.h"
+
+namespace sluice {
+namespace {
+
+// A process and, while it is not running, when it will be.
+struct Ward {
+  const ProcessSpec* spec;
+  std::optional<ChildProcess> child;
+  absl::Time started;
+  absl::Time next_start = absl::InfinitePast();
+  absl::Duration pause;
+  int ends = 0;
+};
+
+int PollTimeout(absl::Time until) {
+  if (until == absl::InfiniteFuture()) return -1;
+  // Rounded up: rounded down, the last millisecond would be spent polling again and again.
+  const double milliseconds = std::ceil(absl::ToDoubleMilliseconds(until - absl::Now()));
+  return static_cast<int>(std::clamp(milliseconds, 0.0, 1e9));
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorOptions& options) : options_(options) {
+    for (const ProcessSpec& spec : options_.processes) {
+      wards_.push_back({.spec = &spec, .pause = options_.first_pause});
+    }
+  }
+
+  absl::Status Run() {
+    absl::Status status = absl::OkStatus();
+    while (status.ok() && !stop_) {
+      status = StartDue();
+      if (status.ok()) status = WaitForNext();
+    }
+    StopAll();
+    return status;
+  }
+
+ private:
+  absl::Status StartDue() {
+    for (Ward& ward : wards_) {
+      if (ward.child.has_value() || ward.next_start > absl::Now()) continue;
+      absl::StatusOr<ChildProcess> child = ChildProcess::Start(ward.spec->argv);
+      if (!child.ok()) return child.status();
+      ward.child.emplace(*std::move(child));
+      ward.started = absl::Now();
+      if (options_.on_start) options_.on_start(ward.spec->name, ward.child->pid());
+    }
+    return absl::OkStatus();
+  }
+
+  // Waits until something happens or a process is to be started, and deals with all that happened.
+  absl::Status WaitForNext() {
+    std::vector<pollfd> fds = {{options_.stop_fd, POLLIN, 0},
+                               {ready_ ? -1 : options_.ready_fd, POLLIN, 0}};
+    absl::Time next_start = absl::InfiniteFuture();
+    for (const Ward& ward : wards_) {
+      fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});
+      if (!ward.child) next_start = std::min(next_start, ward.next_start);
+    }
+    if (poll(fds.data(), fds.size(), PollTimeout(next_start)) <= 0) return absl::OkStatus();
+    stop_ = fds[0].revents != 0;
+    if (stop_) return absl::OkStatus();
+    if (fds[1].revents != 0) {
+      ready_ = true;
+      if (options_.on_ready) options_.on_ready();
+    }
+    for (size_t i = 0; i < wards_.size(); ++i) {
+      if (fds[i + 2].revents == 0) continue;
+      if (absl::Status status = HandleEnd(wards_[i]); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status HandleEnd(Ward& ward) {
+    const pid_t pid = ward.child->pid();
+    const std::string how = ward.child->Reap();
+    ward.child.reset();
+    ++ward.ends;
+    if (!ready_ && ward.ends >= options_.most_early_ends) {
+      return absl::AbortedError(absl::StrCat(ward.spec->name, " ended ", ward.ends,
+                                             " times before the pipeline was ready, last with ",
+                                             how, "; what it said is above"));
+    }
+    const absl::Time now = absl::Now();
+    if (now - ward.started >= options_.stable_after) ward.pause = options_.first_pause;
+    ward.next_start = now + ward.pause;
+    if (options_.on_end) options_.on_end({ward.spec->name, pid, how, ward.pause});
+    ward.pause = std::min(2 * ward.pause, options_.longest_pause);
+    return absl::OkStatus();
+  }
+
+  void StopAll() {
+    for (const Ward& ward : wards_) {
+      if (ward.child) ward.child->Signal(SIGTERM);
+    }
+    const absl::Time deadline = absl::Now() + options_.grace;
+    while (absl::Now() < deadline && ReapEnded(deadline)) {
+    }
+    // What is left is killed by its destructor.
+    wards_.clear();
+  }
+
+  // Waits until a process has ended, at most until `deadline`. False where none is left.
+  bool ReapEnded(absl::Time deadline) {
+    std::vector<pollfd> fds;
+    for (const Ward& ward : wards_) {
+      fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});
+    }
+    poll(fds.data(), fds.size(), PollTimeout(deadline));
+    bool left = false;
+    for (size_t i = 0; i < wards_.size(); ++i) {
+      if (fds[i].revents != 0) {
+        wards_[i].child->Reap();
+        wards_[i].child.reset();
+      }
+      left = left || wards_[i].child.has_value();
+    }
+    return left;
+  }
+
+  const SupervisorOptions& options_;
+  std::vector<Ward> wards_;
+  bool ready_ = false;
+  bool stop_ = false;
+};
+
+}  // namespace
+
+absl::Status Supervise(const SupervisorOptions& options) { return Supervisor(options).Run(); }
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+// Keeps a set of processes running: starts them, starts again what ends, stops them all. One
+// thread, which waits in poll(2) and nowhere else.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+struct ProcessSpec {
+  std::string name;               // unique, such as "shard-0-1"
+  std::vector<std::string> argv;  // argv[0] is a path
+};
+
+// One end of a process.
+struct ProcessEnd {
+  std::string name;
+  pid_t pid = 0;
+  std::string how;            // "exit status 1", "signal 9 (Killed)"
+  absl::Duration restart_in;  // the pause before it is started again
+};
+
+struct SupervisorOptions {
+  std::vector<ProcessSpec> processes;
+  int stop_fd = -1;   // readable: stop everything and return
+  int ready_fd = -1;  // readable: what the processes are for works
+
+  // Called from the supervising thread.
+  std::function<void(const std::string& name, pid_t pid)> on_start;
+  std::function<void(const ProcessEnd&)> on_end;  // not while stopping
+  std::function<void()> on_ready;                 // once
+
+  // A process that ended is started again after `first_pause`, which doubles up to `longest_pause`
+  // each time that it lived for less than `stable_after`.
+  absl::Duration first_pause = absl::Milliseconds(50);
+  absl::Duration longest_pause = absl::Seconds(2);
+  absl::Duration stable_after = absl::Seconds(10);
+  // Before `ready_fd` is readable, a process that ends this often is given up.
+  int most_early_ends = 5;
+  // How long processes may take to end after SIGTERM before SIGKILL.
+  absl::Duration grace = absl::Seconds(5);
+};
+
+// OK when stopped; ABORTED naming the process and its last end when it was given up; errors of
+// ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
+// without that.
+absl::Status Supervise(const SupervisorOptions& options);
+
+}  // namespace sluice

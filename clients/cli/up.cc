@@ -1,0 +1,153 @@
+// `sluice up`: one process per service and shard on this host, supervised until interrupted.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "clients/cli/commands.h"
+#include "clients/cli/event_fd.h"
+#include "clients/cli/exit_code.h"
+#include "clients/cli/health_probe.h"
+#include "clients/cli/listen_port.h"
+#include "clients/cli/outcome.h"
+#include "clients/cli/process_plan.h"
+#include "services/common/log.h"
+#include "services/common/transport.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that only this user can enter, removed with what is in it. In /tmp whatever TMPDIR says:
+// a unix socket's path has at most 107 bytes.
+class SocketFolder {
+ public:
+  static absl::StatusOr<std::unique_ptr<SocketFolder>> Make() {
+    char path[] = "/tmp/sluice-XXXXXX";
+    if (mkdtemp(path) == nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot make a folder like ", path, ": ", std::strerror(errno)));
+    }
+    return std::unique_ptr<SocketFolder>(new SocketFolder(path));
+  }
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+  ~SocketFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
+  const std::string path_;
+};
+
+struct UpFlags {
+  ModelFlags model;
+  std::string host = "127.0.0.1";
+  int32_t port = 8700;
+};
+
+std::string AddressOf(const std::string& host, int port) {
+  const bool is_ipv6 = absl::StrContains(host, ':');
+  return is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+absl::Status CheckFlags(const UpFlags& flags) {
+  if (flags.port < 0 || flags.port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--port: ", flags.port, " is not from 0 to 65535"));
+  }
+  if (IsLocalAddress(AddressOf(flags.host, flags.port))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--host: \"", flags.host,
+                   "\" is not a loopback address (127.0.0.1, ::1, localhost), and beyond loopback "
+                   "Sluice speaks mutual TLS only: start sluice-orchestrator with certificates"));
+}
+
+struct Plan {
+  std::unique_ptr<SocketFolder> sockets;
+  std::string address;
+  std::vector<ProcessSpec> processes;
+};
+
+// Everything that can be known to fail before a process is started.
+absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executable) {
+  absl::StatusOr<std::string> folder = ModelFolder(flags.model, executable);
+  if (!folder.ok()) return folder.status();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(*folder);
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<std::vector<ShardPlan>> shards = PlanShards(*config, flags.model);
+  if (!shards.ok()) return shards.status();
+  const absl::StatusOr<WeightSource> weights = WeightSource::Open(*folder, *config);
+  if (!weights.ok()) return weights.status();
+  const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
+  if (!port.ok()) return port.status();
+  absl::StatusOr<std::unique_ptr<SocketFolder>> sockets = SocketFolder::Make();
+  if (!sockets.ok()) return sockets.status();
+
+  Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
+  plan.processes = PlanProcesses({.bin_folder = fs::path(executable).parent_path().string(),
+                                  .socket_folder = plan.sockets->path(),
+                                  .model_folder = *std::move(folder),
+                                  .listen = plan.address,
+                                  .flags = flags.model},
+                                 *config, *shards);
+  return plan;
+}
+
+int Serve(const Plan& plan, Environment& environment) {
+  EventFd stop;
+  const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
+  const HealthProbe health(plan.address);
+  const absl::Status status = Supervise({
+      .processes = plan.processes,
+      .stop_fd = stop.fd(),
+      .ready_fd = health.fd(),
+      .on_start =
+          [](const std::string& name, pid_t pid) {
+            Log(LogLevel::kInfo, "up", "process-started", {{"process", name}, {"pid", pid}});
+          },
+      .on_end =
+          [](const ProcessEnd& end) {
+            Log(LogLevel::kWarning, "up", "process-restarts",
+                {{"process", end.name},
+                 {"pid", end.pid},
+                 {"ended_with", end.how},
+                 {"restart_in", absl::FormatDuration(end.restart_in)}});
+          },
+      .on_ready = [&] { environment.out << "ready " << plan.address << std::endl; },
+  });
+  // An interrupt is how `up` is meant to end.
+  return status.ok() ? kSuccess : Fail(status, environment);
+}
+
+}  // namespace
+
+int UpCommand(absl::Span<const std::string> arguments, Environment& environment) {
+  UpFlags up_flags;
+  FlagSet flags("up", "[flags]",
+                "Serves a model on this host with one process per service and shard. Prints "
+                "\"ready HOST:PORT\" once it serves, starts again what ends, stops everything on "
+                "Ctrl-C or SIGTERM.");
+  flags.Section("Server");
+  flags.Add("port", "PORT", "Where clients reach it; 0: a free port. Default 8700.",
+            &up_flags.port);
+  flags.Add("host", "HOST", "A loopback address. Default 127.0.0.1.", &up_flags.host);
+  AddModelFlags(flags, &up_flags.model);
+  if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  if (const absl::Status usage = CheckFlags(up_flags); !usage.ok()) {
+    return FailUsage(flags.command(), usage, environment);
+  }
+  const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment.executable);
+  if (!plan.ok()) return Fail(plan.status(), environment);
+  return Serve(*plan, environment);
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+#include "clients/cli/write_request.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "clients/cli/event_printer.h"
+#include "clients/cli/outcome.h"
+
+namespace sluice {
+namespace {
+
+struct Times {
+  absl::Time start;
+  std::optional<absl::Time> first_token;
+  absl::Time end;
+};
+
+// "24 tokens in 0.31 s (78.2 tokens/s), the first after 45 ms; prompt of 6 tokens; seed 7"
+std::string Summary(const v1::Finished& finished, const Times& times) {
+  const int tokens = finished.usage().num_generated_tokens();
+  const double seconds = absl::ToDoubleSeconds(times.end - times.start);
+  std::string text = absl::StrFormat("%d tokens in %.2f s (%.1f tokens/s)", tokens, seconds,
+                                     seconds > 0 ? tokens / seconds : 0.0);
+  if (times.first_token.has_value()) {
+    absl::StrAppendFormat(&text, ", the first after %.0f ms",
+                          absl::ToDoubleMilliseconds(*times.first_token - times.start));
+  }
+  absl::StrAppendFormat(&text, "; prompt of %d tokens; seed %d",
+                        finished.usage().num_prompt_tokens(), finished.seed());
+  return text;
+}
+
+absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const RequestFlags& flags,
+                                                          Environment& environment) {
+  if (flags.json) return MakeJsonPrinter(environment.out, flags.logprobs.has_value());
+  const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  if (!model.ok()) return model.status();
+  return MakeTextPrinter(environment.out, {.has_tokenizer = model->has_tokenizer(),
+                                           .num_sequences = flags.n.value_or(1),
+                                           .terminal = environment.out_is_terminal});
+}
+
+}  // namespace
+
+int WriteRequest(Client& client, const v1::GenerateRequest& request, const RequestFlags& flags,
+                 Environment& environment) {
+  const absl::StatusOr<std::unique_ptr<EventPrinter>> printer =
+      MakePrinter(client, flags, environment);
+  if (!printer.ok()) return Fail(printer.status(), environment);
+
+  Times times{.start = absl::Now()};
+  v1::Finished finished;
+  const absl::Status status =
+      client.Generate(request, flags.timeout.value_or(absl::InfiniteDuration()),
+                      [&](const v1::GenerateResponse& event) {
+                        if (event.has_finished()) {
+                          finished = event.finished();
+                          (*printer)->Finish(finished);
+                        } else {
+                          if (!times.first_token) times.first_token = absl::Now();
+                          (*printer)->Print(event.chunk());
+                        }
+                      });
+  times.end = absl::Now();
+  if (!status.ok()) {
+    if (environment.out_is_terminal) environment.out << std::endl;
+    return Fail(status, environment);
+  }
+  if (!flags.json) environment.err << Summary(finished, times) << std::endl;
+  return Succeed(environment);
+}
+
+}  // namespace sluice

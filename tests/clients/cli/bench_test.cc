@@ -1,0 +1,219 @@
+// The load generator, its figures and `sluice bench`.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "clients/cli/bench_report.h"
+#include "clients/cli/json.h"
+#include "clients/cli/load_generator.h"
+#include "clients/cli/progress_line.h"
+#include "tests/clients/cli/fake_pipeline.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+
+TEST(BenchFiguresTest, TakesPercentilesByNearestRank) {
+  std::vector<double> values;
+  for (int i = 200; i >= 1; --i) values.push_back(i);
+  const Percentiles many = PercentilesOf(values);
+  EXPECT_EQ(many.p50, 100);
+  EXPECT_EQ(many.p90, 180);
+  EXPECT_EQ(many.p99, 198);
+  const Percentiles one = PercentilesOf({7});
+  EXPECT_EQ(one.p50, 7);
+  EXPECT_EQ(one.p99, 7);
+}
+
+// Two requests that overlap, with a pause before the third:
+//   0: waits 0-1, writes 1-3     1: waits 0.5-2, writes 2-5     2: waits 10-11, one arrival
+TEST(BenchFiguresTest, DividesTokensByTheTimeInWhichTheyWereMade) {
+  const LoadTrace trace{
+      .options = {.prompt_tokens = 10, .max_tokens = 3, .concurrency = 2, .requests = 3},
+      .wall_seconds = 11,
+      .requests = {{.start = 0, .end = 3, .arrivals = {{1, 1}, {2, 1}, {3, 1}}},
+                   {.start = 0.5, .end = 5.5, .arrivals = {{2, 1}, {5, 2}}},
+                   {.start = 10, .end = 11, .arrivals = {{11, 3}}}}};
+  const BenchFigures figures = FiguresOf(trace);
+  EXPECT_EQ(figures.num_requests, 3);
+  EXPECT_EQ(figures.prompt_tokens, 30);
+  EXPECT_EQ(figures.generated_tokens, 9);
+  // Someone waits during [0, 2) and [10, 11); someone writes during [1, 5).
+  EXPECT_THAT(figures.prefill_tokens_per_second, DoubleNear(30.0 / 3, 1e-9));
+  EXPECT_THAT(figures.decode_tokens_per_second, DoubleNear(4.0 / 4, 1e-9));
+  EXPECT_EQ(figures.first_token_seconds.p50, 1);
+  EXPECT_EQ(figures.first_token_seconds.p99, 1.5);
+  // Gaps 1, 1 and, for two tokens together, 1.5 and 1.5.
+  EXPECT_EQ(figures.between_tokens_seconds.p50, 1);
+  EXPECT_EQ(figures.between_tokens_seconds.p90, 1.5);
+  EXPECT_EQ(figures.request_seconds.p90, 5);
+}
+
+TEST(BenchFiguresTest, CopesWithASingleTokenPerRequest) {
+  const LoadTrace trace{.options = {.prompt_tokens = 1, .max_tokens = 1, .requests = 1},
+                        .wall_seconds = 1,
+                        .requests = {{.start = 0, .end = 1, .arrivals = {{1, 1}}}}};
+  const BenchFigures figures = FiguresOf(trace);
+  EXPECT_EQ(figures.between_tokens_seconds.p99, 0);
+  EXPECT_EQ(figures.decode_tokens_per_second, 0);
+}
+
+TEST(LoadGeneratorTest, DrawsPromptsFromSeedAndNumberAlone) {
+  const LoadOptions options{.prompt_tokens = 500, .vocabulary_size = 100, .seed = 1};
+  const std::vector<int32_t> prompt = RandomPrompt(options, 0);
+  ASSERT_EQ(prompt.size(), 500u);
+  EXPECT_THAT(prompt, Each(Lt(100)));
+  EXPECT_GE(*std::min_element(prompt.begin(), prompt.end()), 0);
+  EXPECT_GT(std::set<int32_t>(prompt.begin(), prompt.end()).size(), 80u);
+  EXPECT_EQ(RandomPrompt(options, 0), prompt);
+  EXPECT_NE(RandomPrompt(options, 1), prompt);
+  LoadOptions other = options;
+  other.seed = uint64_t{1} << 32 | 1;
+  EXPECT_NE(RandomPrompt(other, 0), prompt);
+}
+
+// Writes max_tokens tokens and counts calls in progress.
+class Writer {
+ public:
+  FakeAnswers Answers() {
+    FakeAnswers answers = DefaultAnswers();
+    answers.generate = [this](const v1::GenerateRequest& request, const WriteEvent& write) {
+      Enter();
+      for (int i = 0; i < request.max_tokens(); ++i) write(TextEvent(0, "x", {1}));
+      write(FinishedEvent(1, request.max_tokens()));
+      Leave();
+      return absl::OkStatus();
+    };
+    return answers;
+  }
+  // Makes every call wait until so many are in progress.
+  explicit Writer(int gather) : gather_(gather) {}
+  int most() const {
+    const absl::MutexLock lock(&mutex_);
+    return most_;
+  }
+
+ private:
+  void Enter() {
+    const absl::MutexLock lock(&mutex_);
+    most_ = std::max(most_, ++in_progress_);
+    const auto gathered = [this]()
+                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return most_ >= gather_; };
+    mutex_.Await(absl::Condition(&gathered));
+  }
+  void Leave() {
+    const absl::MutexLock lock(&mutex_);
+    --in_progress_;
+  }
+
+  const int gather_;
+  mutable absl::Mutex mutex_;
+  int in_progress_ ABSL_GUARDED_BY(mutex_) = 0;
+  int most_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+std::vector<std::string> BenchArguments(const FakePipeline& pipeline) {
+  return {"bench",
+          "--endpoint",
+          pipeline.endpoint(),
+          "--prompt_tokens",
+          "16",
+          "--max_tokens",
+          "5",
+          "--concurrency",
+          "3",
+          "--requests",
+          "10"};
+}
+
+TEST(BenchTest, KeepsAsManyRequestsInProgressAsAsked) {
+  Writer writer(/*gather=*/3);
+  FakePipeline pipeline(writer.Answers());
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run(BenchArguments(pipeline)), 0);
+  EXPECT_EQ(writer.most(), 3);
+  const std::vector<v1::GenerateRequest> requests = pipeline.requests();
+  ASSERT_EQ(requests.size(), 10u);
+  for (const v1::GenerateRequest& request : requests) {
+    EXPECT_EQ(request.token_ids().token_ids_size(), 16);
+    EXPECT_EQ(request.max_tokens(), 5);
+    EXPECT_TRUE(request.stop().ignore_eos());
+    EXPECT_EQ(request.sampling().temperature(), 0);
+  }
+}
+
+TEST(BenchTest, PrintsItsTableAndProgress) {
+  Writer writer(1);
+  FakePipeline pipeline(writer.Answers());
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run(BenchArguments(pipeline)), 0);
+  const std::string out = fake.out.str();
+  EXPECT_THAT(out, HasSubstr("fake (f32) on " + pipeline.endpoint() + ", called from "));
+  EXPECT_THAT(out, HasSubstr("10 requests, 3 at a time, of 16 prompt tokens and 5 tokens"));
+  EXPECT_THAT(out, HasSubstr("\nfirst token "));
+  EXPECT_THAT(out, HasSubstr("s for 160 prompt and 50 generated tokens\n"));
+  EXPECT_THAT(out, HasSubstr("decode tokens/s: tokens after"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("10 of 10 requests, 50 tokens\n"));
+}
+
+TEST(BenchTest, PrintsOneJsonObject) {
+  Writer writer(1);
+  FakePipeline pipeline(writer.Answers());
+  FakeEnvironment fake;
+  std::vector<std::string> arguments = BenchArguments(pipeline);
+  arguments.push_back("--json");
+  EXPECT_EQ(fake.Run(arguments), 0);
+  const Json figures = Json::parse(fake.out.str());
+  EXPECT_EQ(figures["generated_tokens"], 50);
+  EXPECT_GT(figures["first_token_ms"]["p50"], 0.0);
+  EXPECT_GT(figures["prefill_tokens_per_second"], 0.0);
+}
+
+TEST(BenchTest, FailsWithTheFirstFailure) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [](const v1::GenerateRequest&, const WriteEvent&) {
+    return absl::ResourceExhaustedError("too many requests wait");
+  };
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run(BenchArguments(pipeline)), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("sluice: too many requests wait [RESOURCE_EXHAUSTED]\n"));
+  EXPECT_LE(pipeline.requests().size(), 3u);
+}
+
+TEST(ProgressLineTest, DrawsABarOnATerminal) {
+  std::ostringstream err;
+  {
+    ProgressLine line(err, /*terminal=*/true, /*total=*/4);
+    line.Update(absl::UnixEpoch(), 1, 10);
+    line.Update(absl::UnixEpoch() + absl::Milliseconds(50), 2, 20);
+    line.Update(absl::UnixEpoch() + absl::Milliseconds(60), 4, 40);
+  }
+  EXPECT_EQ(err.str(),
+            "\r[#######.......................] 1 of 4 requests, 10 tokens\x1b[K"
+            "\r[##############################] 4 of 4 requests, 40 tokens\x1b[K\n");
+}
+
+TEST(ProgressLineTest, WritesALineNowAndThenElsewhere) {
+  std::ostringstream err;
+  {
+    ProgressLine line(err, /*terminal=*/false, /*total=*/4);
+    line.Update(absl::UnixEpoch(), 0, 1);
+    line.Update(absl::UnixEpoch() + absl::Seconds(1), 1, 10);
+    line.Update(absl::UnixEpoch() + absl::Seconds(3), 2, 20);
+  }
+  EXPECT_EQ(err.str(), "0 of 4 requests, 1 tokens\n2 of 4 requests, 20 tokens\n");
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,160 @@
+// The program's surface: commands, flags, help, exit statuses of wrong command lines.
+#include "clients/cli/cli.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/clients/cli/fake_pipeline.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Names = std::vector<std::string>;
+
+Names operator+(Names names, const Names& more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+const std::map<std::string, Names>& FlagsOfCommands() {
+  static const auto& flags = *[] {
+    const Names prompt = {"prompt", "token_ids", "n", "logprobs", "json"};
+    const Names sampling = {"max_tokens", "temperature",    "top_k",      "top_p",    "seed",
+                            "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
+    const Names model = {"model", "tp", "pp", "weights", "threads", "kv_cache_mib"};
+    const Names server = {"endpoint", "connect_timeout", "tls_cert", "tls_key", "tls_ca"};
+    const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
+    const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests", "seed", "json"};
+    return new std::map<std::string, Names>{
+        {"run", prompt + sampling + model},       {"up", Names{"port", "host"} + model},
+        {"generate", prompt + sampling + server}, {"chat", sampling + model + server},
+        {"score", score + model + server},        {"bench", load + model + server},
+        {"status", Names{"json"} + server},
+    };
+  }();
+  return flags;
+}
+
+TEST(CliTest, HelpOfEveryCommandShowsEveryFlag) {
+  for (const auto& [command, names] : FlagsOfCommands()) {
+    FakeEnvironment fake;
+    ASSERT_EQ(fake.Run({command, "--help"}), 0) << command;
+    const std::string help = fake.out.str();
+    EXPECT_THAT(help, HasSubstr("Usage: sluice " + command + " "));
+    EXPECT_THAT(fake.err.str(), IsEmpty());
+    size_t shown = 0;
+    for (size_t at = help.find("\n  --"); at != std::string::npos;
+         at = help.find("\n  --", at + 1)) {
+      ++shown;
+    }
+    EXPECT_EQ(shown, names.size()) << help;
+    for (const std::string& name : names) {
+      EXPECT_THAT(help + " ", HasSubstr("\n  --" + name + " ")) << command;
+    }
+  }
+}
+
+TEST(CliTest, HelpNamesEveryCommand) {
+  for (const char* argument : {"help", "--help", "-h"}) {
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run({argument}), 0);
+    for (const auto& [command, names] : FlagsOfCommands()) {
+      EXPECT_THAT(fake.out.str(), HasSubstr("\n  " + command + " "));
+    }
+  }
+}
+
+TEST(CliTest, HelpOfACommandByName) {
+  FakeEnvironment by_name;
+  FakeEnvironment by_flag;
+  EXPECT_EQ(by_name.Run({"help", "score"}), 0);
+  EXPECT_EQ(by_flag.Run({"score", "--help"}), 0);
+  EXPECT_EQ(by_name.out.str(), by_flag.out.str());
+}
+
+TEST(CliTest, PrintsItsVersion) {
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"version"}), 0);
+  EXPECT_THAT(fake.out.str(), HasSubstr("sluice 0."));
+}
+
+TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"serve"}, std::vector<std::string>{"help", "serve"}}) {
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run(arguments), 2);
+    EXPECT_THAT(fake.out.str(), IsEmpty());
+    EXPECT_EQ(fake.err.str(),
+              "sluice: unknown command \"serve\"; there are run, up, generate, chat, score, bench, "
+              "status, help, version\n");
+  }
+}
+
+TEST(CliTest, WithoutArgumentsExplainsItselfOnStderr) {
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({}), 2);
+  EXPECT_THAT(fake.out.str(), IsEmpty());
+  EXPECT_THAT(fake.err.str(), HasSubstr("Usage: sluice COMMAND"));
+}
+
+TEST(CliTest, EveryCommandRefusesUnknownFlagsAndExtraArguments) {
+  for (const auto& [command, names] : FlagsOfCommands()) {
+    FakeEnvironment flag;
+    EXPECT_EQ(flag.Run({command, "--colour=red"}), 2);
+    EXPECT_THAT(flag.out.str(), IsEmpty());
+    EXPECT_THAT(flag.err.str(), HasSubstr("sluice " + command + ": unknown flag --colour;"));
+    EXPECT_THAT(flag.err.str(), HasSubstr("--" + names.front()));
+
+    FakeEnvironment extra;
+    EXPECT_EQ(extra.Run({command, "one", "two"}), 2);
+    EXPECT_THAT(extra.err.str(), HasSubstr("unexpected argument \""));
+  }
+}
+
+// Command lines that are wrong in themselves, and what is said about them.
+TEST(CliTest, RefusesWhatNoRequestCanCarry) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"run"}, "no prompt: give one of PROMPT, --prompt TEXT and --token_ids 1,2,3"},
+      {{"run", "a", "--prompt", "b"}, "more than one prompt"},
+      {{"generate", "--prompt", "a", "--token_ids", "1"}, "more than one prompt"},
+      {{"generate", "--token_ids", "1,two,3"}, "--token_ids: item 2: \"two\" is not an integer"},
+      {{"generate", "ab\xC3"}, "the prompt is not UTF-8: byte 0xC3 at offset 2"},
+      {{"generate", "a", "--stop", "\\q"}, "--stop: \"\\q\" has a faulty escape"},
+      {{"generate", "a", "--stop", "\\xff"}, "--stop: not UTF-8: byte 0xFF at offset 0"},
+      {{"generate", "a", "--temperature", "nan"}, "--temperature: \"nan\" is not a finite number"},
+      {{"generate", "a", "--max_tokens", "many"}, "--max_tokens: \"many\" is not an integer"},
+      {{"generate", "a", "--logprobs", "2"}, "--logprobs needs --json"},
+      {{"generate", "a", "--model", "x"}, "unknown flag --model"},
+      {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
+      {{"run", "a", "--weights", "f16"}, "--weights: "},
+      {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib: 0 is not from 1"},
+      {{"chat", "--endpoint", "a:1", "--model", "x"}, "--endpoint names a pipeline that has"},
+      {{"score"}, "exactly one of --text TEXT, --file FILE and --token_ids"},
+      {{"score", "--text", "a", "--file", "b"}, "exactly one of"},
+      {{"score", "--text", "\x80"}, "--text is not UTF-8: byte 0x80 at offset 0"},
+      {{"score", "--text", "a", "--top", "2"}, "--top needs --json"},
+      {{"score", "--text", "a", "--endpoint", "a:1", "--tp", "2"}, "excludes --model, --tp"},
+      {{"bench", "--requests", "0"}, "--requests: 0 is less than 1"},
+      {{"bench", "--concurrency", "5000"}, "--concurrency: 5000 is more than 4096"},
+      {{"up", "--port", "65536"}, "--port: 65536 is not from 0 to 65535"},
+      {{"up", "--host", "0.0.0.0"}, "--host: \"0.0.0.0\" is not a loopback address"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run(arguments), 2) << message;
+    EXPECT_THAT(fake.out.str(), IsEmpty());
+    EXPECT_THAT(fake.err.str(), HasSubstr("sluice " + arguments[0] + ": "));
+    EXPECT_THAT(fake.err.str(), HasSubstr(message));
+    EXPECT_THAT(fake.err.str(), HasSubstr("sluice " + arguments[0] + " --help explains"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,135 @@
+#include "clients/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Values {
+  std::optional<std::string> text;
+  std::optional<int32_t> count;
+  std::optional<float> share;
+  std::optional<uint64_t> seed;
+  absl::Duration time = absl::ZeroDuration();
+  bool loud = false;
+  std::vector<std::string> items;
+  std::optional<std::string> rest;
+};
+
+FlagSet MakeFlags(Values* values) {
+  FlagSet flags("test", "[flags] [REST]", "Tests.");
+  flags.Add("text", "TEXT", "Some text.", &values->text);
+  flags.Add("count", "N", "A count.", &values->count);
+  flags.Add("share", "P", "A share.", &values->share);
+  flags.Add("seed", "S", "A seed.", &values->seed);
+  flags.Add("time", "T", "A time.", &values->time);
+  flags.AddSwitch("loud", "Loud.", &values->loud);
+  flags.AddParsed("item", "X", "An item.", [values](const std::string& text) {
+    values->items.push_back(text);
+    return absl::OkStatus();
+  });
+  flags.SetPositional(&values->rest);
+  return flags;
+}
+
+// The message that the arguments are refused with; empty where they are accepted.
+std::string Refusal(const std::vector<std::string>& arguments) {
+  Values values;
+  return std::string(MakeFlags(&values).Parse(arguments).message());
+}
+
+TEST(FlagsTest, ReadsBothSpellingsAndKeepsTheLast) {
+  Values values;
+  FlagSet flags = MakeFlags(&values);
+  ASSERT_TRUE(flags
+                  .Parse({"--text", "a=b", "--count=-3", "--count", "4", "--share", "0.5", "--seed",
+                          "18446744073709551615", "--time=1m30s", "words"})
+                  .ok());
+  EXPECT_EQ(values.text, "a=b");
+  EXPECT_EQ(values.count, 4);
+  EXPECT_EQ(values.share, 0.5f);
+  EXPECT_EQ(values.seed, 18446744073709551615u);
+  EXPECT_EQ(values.time, absl::Seconds(90));
+  EXPECT_EQ(values.rest, "words");
+  EXPECT_FALSE(values.loud);
+}
+
+TEST(FlagsTest, ReadsSwitches) {
+  for (const auto& [argument, expected] :
+       {std::pair("--loud", true), std::pair("--loud=true", true), std::pair("--noloud", false),
+        std::pair("--loud=false", false)}) {
+    Values values;
+    values.loud = !expected;
+    ASSERT_TRUE(MakeFlags(&values).Parse({argument}).ok()) << argument;
+    EXPECT_EQ(values.loud, expected) << argument;
+  }
+}
+
+TEST(FlagsTest, HandsOnEveryOccurrence) {
+  Values values;
+  ASSERT_TRUE(MakeFlags(&values).Parse({"--item", "a,b", "--item=", "--item", "--loud"}).ok());
+  EXPECT_THAT(values.items, ElementsAre("a,b", "", "--loud"));
+  EXPECT_FALSE(values.loud);
+}
+
+TEST(FlagsTest, TakesAnythingAfterTwoDashes) {
+  Values values;
+  ASSERT_TRUE(MakeFlags(&values).Parse({"--loud", "--", "--text"}).ok());
+  EXPECT_EQ(values.rest, "--text");
+}
+
+TEST(FlagsTest, NamesTheUnknownAndWhatExists) {
+  for (const std::string argument : {"--cuont", "--cuont=3", "--nocount", "-c"}) {
+    const std::string message = Refusal({argument, "3"});
+    EXPECT_THAT(message, HasSubstr(argument.substr(0, argument.find('='))));
+    EXPECT_THAT(message, HasSubstr("--text --count --share --seed --time --loud --item"));
+  }
+}
+
+TEST(FlagsTest, NamesTheOffendingValue) {
+  EXPECT_THAT(Refusal({"--count", "4x"}), HasSubstr("--count: \"4x\" is not an integer from"));
+  EXPECT_THAT(Refusal({"--count", "2147483648"}), HasSubstr("2147483647"));
+  EXPECT_THAT(Refusal({"--count="}), HasSubstr("\"\" is not an integer"));
+  EXPECT_THAT(Refusal({"--seed", "-1"}), HasSubstr("\"-1\" is not an integer from 0"));
+  EXPECT_THAT(Refusal({"--share", "nan"}), HasSubstr("\"nan\" is not a finite number"));
+  EXPECT_THAT(Refusal({"--share", "1e99"}), HasSubstr("\"1e99\" is not a finite number"));
+  EXPECT_THAT(Refusal({"--time", "0"}), HasSubstr("\"0\" is not a positive duration"));
+  EXPECT_THAT(Refusal({"--time", "inf"}), HasSubstr("\"inf\" is not a positive duration"));
+  EXPECT_THAT(Refusal({"--loud=yes"}), HasSubstr("--loud: \"yes\" is not true or false"));
+}
+
+TEST(FlagsTest, RefusesAMissingValueAndASecondArgument) {
+  EXPECT_THAT(Refusal({"--text"}), HasSubstr("--text needs a value: TEXT"));
+  EXPECT_THAT(Refusal({"one", "two"}), HasSubstr("unexpected argument \"two\""));
+}
+
+TEST(FlagsTest, HelpShowsEveryFlagWithItsValueAndText) {
+  Values values;
+  FlagSet flags = MakeFlags(&values);
+  ASSERT_TRUE(flags.Parse({"--help", "--nonsense"}).ok());
+  EXPECT_TRUE(flags.help_requested());
+  const std::string help = flags.Help();
+  EXPECT_THAT(help, HasSubstr("Usage: sluice test [flags] [REST]\n\nTests.\n"));
+  EXPECT_THAT(help, HasSubstr("  --count N               A count.\n"));
+  EXPECT_THAT(help, HasSubstr("  --loud                  Loud.\n"));
+}
+
+TEST(FlagsTest, HelpBreaksLongLines) {
+  Values values;
+  FlagSet flags("test", "", std::string(40, 'a') + " " + std::string(60, 'b'));
+  flags.Add("a_flag_with_a_long_name", "VALUE", std::string(60, 'c') + " " + std::string(20, 'd'),
+            &values.text);
+  EXPECT_THAT(flags.Help(), HasSubstr(std::string(40, 'a') + "\n" + std::string(60, 'b') + "\n"));
+  EXPECT_THAT(flags.Help(), HasSubstr("VALUE\n" + std::string(26, ' ') + std::string(60, 'c') +
+                                      "\n" + std::string(26, ' ') + std::string(20, 'd') + "\n"));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,340 @@
+// `sluice generate` and `sluice run` against a service that says what the test tells it to.
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "clients/cli/json.h"
+#include "tests/clients/cli/fake_pipeline.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Answers every request with these events.
+FakeAnswers Saying(std::vector<v1::GenerateResponse> events) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [events](const v1::GenerateRequest&, const WriteEvent& write) {
+    for (const v1::GenerateResponse& event : events) write(event);
+    return absl::OkStatus();
+  };
+  return answers;
+}
+
+FakeAnswers Failing(const absl::Status& status, std::vector<v1::GenerateResponse> events = {}) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [status, events](const v1::GenerateRequest&, const WriteEvent& write) {
+    for (const v1::GenerateResponse& event : events) write(event);
+    return status;
+  };
+  return answers;
+}
+
+std::vector<v1::GenerateResponse> Story() {
+  return {TextEvent(0, "there ", {5}), TextEvent(0, "", {6}), TextEvent(0, "was", {7, 8}),
+          FinishedEvent(1, 4)};
+}
+
+std::vector<Json> Lines(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+TEST(GenerateTest, PrintsTheTextAloneOnStdout) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 0);
+  EXPECT_EQ(fake.out.str(), "there was");
+  EXPECT_THAT(fake.err.str(), HasSubstr("4 tokens in "));
+  EXPECT_THAT(fake.err.str(), HasSubstr("; prompt of 3 tokens; seed 7\n"));
+}
+
+TEST(GenerateTest, EndsTheLineOnATerminal) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  fake.environment.out_is_terminal = true;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 0);
+  EXPECT_EQ(fake.out.str(), "there was\n");
+}
+
+TEST(GenerateTest, PrintsTokenIdsForAModelWithoutTokenizer) {
+  FakeAnswers answers =
+      Saying({TextEvent(0, "", {5}), TextEvent(0, "", {6, 7}), FinishedEvent(1, 3)});
+  answers.model.set_has_tokenizer(false);
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--token_ids", "1,2"}), 0);
+  EXPECT_EQ(fake.out.str(), "5 6 7");
+}
+
+TEST(GenerateTest, PrintsSeveralSequencesOneAfterTheOther) {
+  FakePipeline pipeline(
+      Saying({TextEvent(0, "a", {1}), TextEvent(1, "x", {2}), TextEvent(2, "p\n", {2}),
+              TextEvent(0, "b", {3}), TextEvent(1, "y", {4}), FinishedEvent(3, 5)}));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--n", "3", "Once"}), 0);
+  EXPECT_EQ(fake.out.str(),
+            "--- sequence 0 ---\nab\n--- sequence 1 ---\nxy\n--- sequence 2 ---\np\n");
+}
+
+TEST(GenerateTest, PrintsOneJsonObjectPerEvent) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--json", "Once"}), 0);
+  EXPECT_EQ(fake.out.str(),
+            "{\"sequence\":0,\"text\":\"there \",\"token_ids\":[5]}\n"
+            "{\"sequence\":0,\"text\":\"\",\"token_ids\":[6]}\n"
+            "{\"sequence\":0,\"text\":\"was\",\"token_ids\":[7,8]}\n"
+            "{\"finished\":true,\"finish_reason\":\"length\",\"usage\":{\"prompt_tokens\":3,"
+            "\"generated_tokens\":4,\"shared_prompt_tokens\":0},\"seed\":7,"
+            "\"request_id\":\"r1\"}\n");
+  EXPECT_THAT(fake.err.str(), IsEmpty());
+}
+
+TEST(GenerateTest, PrintsLogprobsInJson) {
+  v1::GenerateResponse event = TextEvent(0, "a", {5});
+  v1::PositionLogprobs* position = event.mutable_chunk()->add_logprobs();
+  position->set_logprob(-0.1f);
+  position->add_top()->set_token_id(9);
+  position->mutable_top(0)->set_logprob(-1.25f);
+  FakePipeline pipeline(Saying({event, FinishedEvent(1, 1)}));
+  FakeEnvironment fake;
+  EXPECT_EQ(
+      fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--json", "--logprobs=1", "a"}), 0);
+  EXPECT_THAT(fake.out.str(),
+              HasSubstr("\"logprobs\":[{\"logprob\":-0.1,\"top\":[{\"token_id\":9,\"logprob\":"
+                        "-1.25}]}]}\n"));
+  EXPECT_EQ(pipeline.requests().at(0).logprobs(), 1);
+}
+
+TEST(GenerateTest, NamesTheReasonsOfAllSequencesInJson) {
+  v1::GenerateResponse finished = FinishedEvent(3, 9);
+  v1::FinishedSequence* first = finished.mutable_finished()->mutable_sequences(0);
+  first->set_reason(v1::FINISH_REASON_STOP_STRING);
+  first->set_stop_string("\n\n");
+  finished.mutable_finished()->mutable_sequences(1)->set_reason(v1::FINISH_REASON_STOP_TOKEN);
+  FakePipeline pipeline(Saying({finished}));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--json", "--n=3", "a"}), 0);
+  const std::vector<Json> lines = Lines(fake.out.str());
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["finish_reason"], "stop_string");
+  EXPECT_EQ(lines[0]["stop_string"], "\n\n");
+  EXPECT_EQ(lines[0]["finish_reasons"], Json({"stop_string", "stop_token", "length"}));
+}
+
+TEST(GenerateTest, SendsWhatTheFlagsSay) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate",
+                      "--endpoint",
+                      pipeline.endpoint(),
+                      "--prompt",
+                      "Once, \xC3\xA9",
+                      "--max_tokens",
+                      "12",
+                      "--temperature",
+                      "0.5",
+                      "--top_k",
+                      "40",
+                      "--top_p",
+                      "0.9",
+                      "--seed",
+                      "18446744073709551615",
+                      "--stop",
+                      "a,b\\n",
+                      "--stop",
+                      "",
+                      "--stop_token_ids",
+                      "3,4",
+                      "--ignore_eos",
+                      "--n",
+                      "2",
+                      "--priority",
+                      "-1"}),
+            0);
+  v1::GenerateRequest expected;
+  expected.set_text("Once, \xC3\xA9");
+  expected.set_max_tokens(12);
+  expected.mutable_sampling()->set_temperature(0.5f);
+  expected.mutable_sampling()->set_top_k(40);
+  expected.mutable_sampling()->set_top_p(0.9f);
+  expected.mutable_sampling()->set_seed(18446744073709551615u);
+  expected.mutable_stop()->add_stop_strings("a,b\n");
+  expected.mutable_stop()->add_stop_strings("");
+  expected.mutable_stop()->add_stop_token_ids(3);
+  expected.mutable_stop()->add_stop_token_ids(4);
+  expected.mutable_stop()->set_ignore_eos(true);
+  expected.set_n(2);
+  expected.set_priority(-1);
+  ASSERT_EQ(pipeline.requests().size(), 1u);
+  EXPECT_TRUE(MessageDifferencer::Equals(pipeline.requests()[0], expected))
+      << pipeline.requests()[0].DebugString();
+}
+
+TEST(GenerateTest, LeavesUnsetWhatWasNotGiven) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--token_ids="}), 0);
+  const v1::GenerateRequest request = pipeline.requests().at(0);
+  EXPECT_TRUE(request.has_token_ids());
+  EXPECT_FALSE(request.has_max_tokens() || request.has_n() || request.has_logprobs());
+  EXPECT_FALSE(request.sampling().has_temperature() || request.sampling().has_seed());
+}
+
+TEST(GenerateTest, PrintsTheServersRefusal) {
+  FakePipeline pipeline(Failing(absl::InvalidArgumentError("top_p is 2; accepted: (0, 1]")));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--top_p", "2", "Once"}), 1);
+  EXPECT_THAT(fake.out.str(), IsEmpty());
+  EXPECT_EQ(fake.err.str(), "sluice: top_p is 2; accepted: (0, 1] [INVALID_ARGUMENT]\n");
+}
+
+TEST(GenerateTest, KeepsWhatCameBeforeAFailure) {
+  FakePipeline pipeline(Failing(absl::InternalError("broke"), {TextEvent(0, "half", {1})}));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
+  EXPECT_EQ(fake.out.str(), "half");
+  EXPECT_EQ(fake.err.str(), "sluice: broke [INTERNAL]\n");
+}
+
+TEST(GenerateTest, NoticesAStreamWithoutItsEnd) {
+  FakePipeline pipeline(Saying({TextEvent(0, "half", {1})}));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("without its last event [INTERNAL]"));
+}
+
+TEST(GenerateTest, SaysWhereNobodyListens) {
+  FakeEnvironment fake;
+  // A port below 1024 that no test machine serves.
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", "127.0.0.1:9", "--connect_timeout", "0.2", "Once"}),
+            1);
+  EXPECT_EQ(fake.err.str(), "sluice: cannot reach 127.0.0.1:9: Connection refused [UNAVAILABLE]\n");
+}
+
+TEST(GenerateTest, AsksForCertificatesBeyondLoopback) {
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", "192.0.2.1:8700", "Once"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("192.0.2.1:8700"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("--tls_cert, --tls_key and --tls_ca"));
+}
+
+TEST(GenerateTest, CtrlCEndsTheCallAndExits130) {
+  FakeEnvironment fake;
+  bool client_left = false;
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [&](const v1::GenerateRequest&, const WriteEvent& write) {
+    write(TextEvent(0, "half", {1}));
+    EXPECT_TRUE(fake.interrupt.Request(130));
+    while (write(TextEvent(0, "", {}))) {
+    }
+    client_left = true;
+    return absl::CancelledError();
+  };
+  {
+    FakePipeline pipeline(answers);
+    EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 130);
+  }
+  EXPECT_TRUE(client_left);
+  EXPECT_THAT(fake.err.str(), IsEmpty());
+}
+
+TEST(GenerateTest, GivesUpAfterItsTimeout) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [](const v1::GenerateRequest&, const WriteEvent& write) {
+    while (write(TextEvent(0, "", {}))) {
+    }
+    return absl::CancelledError();
+  };
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--timeout", "0.05", "Once"}),
+            1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("[DEADLINE_EXCEEDED]"));
+}
+
+TEST(GenerateTest, FailsWhereStdoutCannotBeWritten) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  fake.out.setstate(std::ios::badbit);
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("could not be written to stdout"));
+}
+
+TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  InProcessOptions seen;
+  fake.environment.start_in_process = [&](const InProcessOptions& options) {
+    seen = options;
+    return pipeline.InProcess();
+  };
+  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "f32",
+                      "--threads", "3", "--kv_cache_mib", "64", "Once"}),
+            0);
+  EXPECT_EQ(fake.out.str(), "there was");
+  EXPECT_EQ(seen.model, "some/model");
+  EXPECT_EQ(seen.num_ranks, 4);
+  EXPECT_EQ(seen.num_stages, 2);
+  EXPECT_EQ(seen.weights, WeightType::kF32);
+  EXPECT_EQ(seen.num_threads, 3);
+  EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
+  EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
+}
+
+TEST(RunTest, PrintsWhyThePipelineDidNotStart) {
+  FakeEnvironment fake;
+  fake.environment.start_in_process = [](const InProcessOptions& options) {
+    return absl::NotFoundError(options.model + "/config.json does not exist");
+  };
+  EXPECT_EQ(fake.Run({"run", "--model", "nowhere", "Once"}), 1);
+  EXPECT_EQ(fake.err.str(), "sluice: nowhere/config.json does not exist [NOT_FOUND]\n");
+}
+
+// The model that `run` starts for a program at `executable`; empty where it starts none.
+std::string ModelStartedBy(const std::string& executable, FakeEnvironment& fake) {
+  std::string model;
+  fake.environment.executable = executable;
+  fake.environment.start_in_process = [&model](const InProcessOptions& options) {
+    model = options.model;
+    return absl::CancelledError("seen enough");
+  };
+  EXPECT_EQ(fake.Run({"run", "Once"}), 1);
+  return model;
+}
+
+TEST(RunTest, FindsTheEmbeddedModelFromTheProgram) {
+  const TempFolder folder;
+  for (const char* place : {"models/storyteller", "usr/share/sluice/models/storyteller"}) {
+    std::filesystem::create_directories(folder.PathOf(place));
+    folder.Write(std::string(place) + "/config.json", "{}");
+  }
+  FakeEnvironment in_checkout;
+  EXPECT_EQ(ModelStartedBy(folder.PathOf("build/release/bin/sluice"), in_checkout),
+            folder.PathOf("models/storyteller"));
+  FakeEnvironment installed;
+  EXPECT_EQ(ModelStartedBy(folder.PathOf("usr/bin/sluice"), installed),
+            folder.PathOf("usr/share/sluice/models/storyteller"));
+}
+
+TEST(RunTest, AsksForAModelWhereNoneIsEmbedded) {
+  const TempFolder folder;
+  FakeEnvironment fake;
+  EXPECT_EQ(ModelStartedBy(folder.PathOf("a/b/c/sluice"), fake), "");
+  EXPECT_THAT(fake.err.str(), HasSubstr(folder.PathOf("models/storyteller")));
+  EXPECT_THAT(fake.err.str(), HasSubstr("name a model's folder with --model DIR"));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,90 @@
+#include "clients/cli/process_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
+
+// The command lines, in order.
+std::vector<std::string> CommandLines(const ModelFlags& flags) {
+  const ModelConfig config = TinyConfig();
+  const auto shards = PlanShards(config, flags);
+  EXPECT_TRUE(shards.ok()) << shards.status();
+  std::vector<std::string> lines;
+  for (const ProcessSpec& process : PlanProcesses({.bin_folder = "/bin",
+                                    .socket_folder = "/tmp/s",
+                                    .model_folder = "/m",
+                                    .listen = "127.0.0.1:8700",
+                                    .flags = flags},
+                                                  config, *shards)) {
+    lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
+  }
+  return lines;
+}
+
+// The model has 3 layers and 2 KV heads: the stages hold 2 and 1 layers, each rank one head.
+TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
+  ModelFlags flags;
+  flags.tp = 2;
+  flags.pp = 2;
+  flags.weights = WeightType::kF32;
+  flags.threads = 5;
+  flags.kv_cache_mib = 60;
+  EXPECT_THAT(
+      CommandLines(flags),
+      ElementsAre(
+          "tokenizer: /bin/sluice-tokenizer --model /m --listen unix:/tmp/s/tokenizer",
+          "embedding: /bin/sluice-embedding --model /m --listen unix:/tmp/s/embedding "
+          "--weights f32 --threads 5",
+          "shard-0-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-0 --weights f32 "
+          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 0 --kv_cache_mib 20",
+          "shard-0-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-1 --weights f32 "
+          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 1 --kv_cache_mib 20",
+          "shard-1-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-0 --weights f32 "
+          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 0 --kv_cache_mib 10",
+          "shard-1-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-1 --weights f32 "
+          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 1 --kv_cache_mib 10",
+          "sampler: /bin/sluice-sampler --model /m --listen unix:/tmp/s/sampler --weights f32 "
+          "--threads 5",
+          "orchestrator: /bin/sluice-orchestrator --model /m --listen 127.0.0.1:8700 "
+          "--weights f32 --tokenizer unix:/tmp/s/tokenizer --embedding unix:/tmp/s/embedding "
+          "--shards unix:/tmp/s/shard-0-0,unix:/tmp/s/shard-0-1;"
+          "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler"));
+}
+
+TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
+  ModelFlags flags;
+  flags.tp = 2;
+  flags.threads = 1;
+  flags.kv_cache_mib = 1;
+  const std::vector<std::string> lines = CommandLines(flags);
+  ASSERT_EQ(lines.size(), 6u);
+  for (const std::string& shard : {lines[2], lines[3]}) {
+    EXPECT_THAT(shard, HasSubstr("--threads 1 "));
+    EXPECT_THAT(shard, HasSubstr("--kv_cache_mib 1"));
+  }
+}
+
+TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {
+  ModelFlags ranks;
+  ranks.tp = 3;
+  EXPECT_EQ(PlanShards(TinyConfig(), ranks).status().code(), absl::StatusCode::kInvalidArgument);
+  ModelFlags stages;
+  stages.pp = 4;
+  EXPECT_EQ(PlanShards(TinyConfig(), stages).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,185 @@
+// `sluice score` and `sluice status` against a service that says what the test tells it to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "tests/clients/cli/fake_pipeline.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Scores three tokens and keeps the request.
+FakeAnswers Scoring(v1::ScoreRequest* seen) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.score = [seen](const v1::ScoreRequest& request) {
+    *seen = request;
+    v1::ScoreResponse score;
+    for (const int id : {4, 5, 6}) score.add_token_ids(id);
+    score.add_logprobs()->set_logprob(-1.2f);
+    score.add_logprobs()->set_logprob(-std::numeric_limits<float>::infinity());
+    for (v1::PositionLogprobs& position : *score.mutable_logprobs()) {
+      position.add_top()->set_token_id(9);
+      position.mutable_top(0)->set_logprob(-0.5f);
+    }
+    score.set_mean_nll(1.25);
+    score.set_perplexity(3.5);
+    return score;
+  };
+  return answers;
+}
+
+TEST(ScoreTest, PrintsOneJsonObject) {
+  v1::ScoreRequest seen;
+  FakePipeline pipeline(Scoring(&seen));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words", "--json"}), 0);
+  EXPECT_EQ(fake.out.str(),
+            "{\"token_ids\":[4,5,6],\"logprobs\":[null,-1.2,null],\"mean_nll\":1.25,"
+            "\"perplexity\":3.5}\n");
+  EXPECT_EQ(seen.text(), "words");
+  EXPECT_EQ(seen.top(), 0);
+}
+
+TEST(ScoreTest, PrintsTheMostProbableTokensWhereAsked) {
+  v1::ScoreRequest seen;
+  FakePipeline pipeline(Scoring(&seen));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--token_ids", "4,5,6", "--top",
+                      "1", "--json"}),
+            0);
+  EXPECT_THAT(fake.out.str(), HasSubstr("\"top\":[null,[{\"token_id\":9,\"logprob\":-0.5}],"));
+  EXPECT_EQ(seen.top(), 1);
+  EXPECT_EQ(seen.token_ids().token_ids_size(), 3);
+}
+
+TEST(ScoreTest, PrintsASummary) {
+  v1::ScoreRequest seen;
+  FakePipeline pipeline(Scoring(&seen));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words"}), 0);
+  EXPECT_EQ(fake.out.str(),
+            "tokens      3, 2 of them scored\n"
+            "mean nll    1.250000 nats per token\n"
+            "perplexity  3.5\n");
+}
+
+TEST(ScoreTest, ReadsFilesAndStdin) {
+  v1::ScoreRequest seen;
+  FakePipeline pipeline(Scoring(&seen));
+  const TempFolder folder;
+  FakeEnvironment file;
+  EXPECT_EQ(file.Run({"score", "--endpoint", pipeline.endpoint(), "--file",
+                      folder.Write("text", "two\nlines\n")}),
+            0);
+  EXPECT_EQ(seen.text(), "two\nlines\n");
+  FakeEnvironment piped;
+  piped.in.str("piped");
+  EXPECT_EQ(piped.Run({"score", "--endpoint", pipeline.endpoint(), "--file", "-"}), 0);
+  EXPECT_EQ(seen.text(), "piped");
+  FakeEnvironment empty;
+  EXPECT_EQ(
+      empty.Run({"score", "--endpoint", pipeline.endpoint(), "--file", folder.Write("empty", "")}),
+      0);
+  EXPECT_TRUE(seen.has_text());
+  EXPECT_EQ(seen.text(), "");
+}
+
+TEST(ScoreTest, SaysWhatIsWrongWithAFile) {
+  const TempFolder folder;
+  FakeEnvironment missing;
+  EXPECT_EQ(missing.Run({"score", "--file", folder.PathOf("missing")}), 1);
+  EXPECT_THAT(missing.err.str(),
+              HasSubstr("cannot read " + folder.PathOf("missing") + ": No such"));
+  FakeEnvironment binary;
+  const std::string path = folder.Write("binary", "abc\xFE");
+  EXPECT_EQ(binary.Run({"score", "--file", path}), 1);
+  EXPECT_THAT(binary.err.str(), HasSubstr(path + " is not UTF-8: byte 0xFE at offset 3"));
+}
+
+TEST(ScoreTest, PrintsTheServersRefusal) {
+  FakePipeline pipeline(DefaultAnswers());
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", ""}), 1);
+  EXPECT_THAT(fake.out.str(), IsEmpty());
+  EXPECT_EQ(fake.err.str(), "sluice: not in this test [UNIMPLEMENTED]\n");
+}
+
+FakeAnswers WithStatus(bool serving) {
+  FakeAnswers answers = DefaultAnswers();
+  v1::GetStatusResponse& status = answers.status;
+  status.set_serving(serving);
+  status.set_model_name("storyteller");
+  status.set_num_stages(1);
+  status.set_num_ranks(2);
+  status.set_epoch(3);
+  status.set_num_recoveries(2);
+  status.set_uptime_ms(1500);
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::ProcessStatus* shard = status.add_processes();
+    shard->set_service("shard");
+    shard->set_rank(rank);
+    shard->set_address("unix:/tmp/s/shard-0-" + std::to_string(rank));
+    shard->set_state(v1::PROCESS_STATE_READY);
+  }
+  if (!serving) {
+    status.mutable_processes(1)->set_state(v1::PROCESS_STATE_CONNECTING);
+    status.mutable_processes(1)->set_detail("connection refused");
+  }
+  status.add_processes()->set_service("sampler");
+  status.mutable_kv_cache()->set_block_size(16);
+  status.mutable_kv_cache()->set_num_blocks(100);
+  status.mutable_kv_cache()->set_num_used_blocks(25);
+  status.mutable_kv_cache()->set_num_free_blocks(75);
+  status.set_num_waiting_sequences(4);
+  status.set_num_running_sequences(5);
+  return answers;
+}
+
+TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
+  FakePipeline pipeline(WithStatus(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 0);
+  const std::string out = fake.out.str();
+  EXPECT_THAT(out, HasSubstr(pipeline.endpoint() +
+                             " is serving: model storyteller, stages 1, ranks 2, up 1.5s\n"));
+  EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready       unix:/tmp/s/shard-0-1"));
+  EXPECT_THAT(out, HasSubstr("\nsampler         -     -  "));
+  EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 75 free, 100 in all, of 16 positions each\n"));
+  EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting\n"));
+  EXPECT_THAT(out, HasSubstr("Recoveries  2, epoch 3\n"));
+}
+
+TEST(StatusTest, Exits1AndSaysWhyWhileNotServing) {
+  FakePipeline pipeline(WithStatus(false));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 1);
+  EXPECT_THAT(fake.out.str(), HasSubstr("is not serving"));
+  EXPECT_THAT(fake.out.str(), HasSubstr("connecting  unix:/tmp/s/shard-0-1  connection refused"));
+}
+
+TEST(StatusTest, PrintsOneJsonObject) {
+  FakePipeline pipeline(WithStatus(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint(), "--json"}), 0);
+  const std::string out = fake.out.str();
+  EXPECT_THAT(out, HasSubstr("{\"serving\":true,\"model\":\"storyteller\",\"epoch\":3,"));
+  EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"stage\":0,\"rank\":1}"));
+  EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
+                             "\"num_used_blocks\":25,\"num_free_blocks\":75}"));
+}
+
+TEST(StatusTest, Exits1WhereNobodyListens) {
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"status", "--endpoint", "127.0.0.1:9", "--connect_timeout=0.1"}), 1);
+  EXPECT_THAT(fake.out.str(), IsEmpty());
+  EXPECT_THAT(fake.err.str(), HasSubstr("cannot reach 127.0.0.1:9"));
+}
+
+}  // namespace
+}  // namespace sluice::testing

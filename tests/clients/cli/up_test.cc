@@ -1,0 +1,181 @@
+// `sluice up` with shell scripts for the services and a service of the test's own in the place of
+// the orchestrator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
+#include "clients/cli/event_fd.h"
+#include "clients/cli/health_probe.h"
+#include "clients/cli/listen_port.h"
+#include "tests/clients/cli/fake_pipeline.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Collects what is written and lets another thread wait for the end of a line.
+class WatchedBuffer : public std::streambuf {
+ public:
+  std::string WaitForLine() {
+    const absl::MutexLock lock(&mutex_);
+    const auto has_line = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return absl::StrContains(text_, '\n');
+    };
+    mutex_.Await(absl::Condition(&has_line));
+    return text_;
+  }
+
+ protected:
+  int_type overflow(int_type c) override {
+    const absl::MutexLock lock(&mutex_);
+    text_ += static_cast<char>(c);
+    return c;
+  }
+  std::streamsize xsputn(const char* bytes, std::streamsize size) override {
+    const absl::MutexLock lock(&mutex_);
+    text_.append(bytes, size);
+    return size;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A folder with a model and, in bin, a program for every service. Each writes its arguments to the
+// FIFO named after it and waits, unless a test replaces it.
+class UpTest : public ::testing::Test {
+ protected:
+  UpTest() {
+    folder_.Write("config.json", TinyLlamaConfig());
+    folder_.Write("model.safetensors", SafetensorsBytes(TinyLlamaTensors(DType::kF32)));
+    std::filesystem::create_directory(folder_.PathOf("bin"));
+    for (const char* service : {"tokenizer", "embedding", "shard", "sampler", "orchestrator"}) {
+      Program(service, "while :; do read -r line <$0.never; done");
+      EXPECT_EQ(mkfifo((PathOf(service) + ".never").c_str(), 0600), 0);
+    }
+    fake_.environment.executable = folder_.PathOf("bin/sluice");
+  }
+
+  std::string PathOf(const std::string& service) { return folder_.PathOf("bin/sluice-" + service); }
+
+  void Program(const std::string& service, const std::string& body) {
+    folder_.Write("bin/sluice-" + service, "#!/bin/sh\n" + body + "\n");
+    EXPECT_EQ(chmod(PathOf(service).c_str(), 0700), 0);
+  }
+
+  int Up(const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"up", "--model", folder_.path(), "--port", "0"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return fake_.Run(arguments);
+  }
+
+  const TempFolder folder_;
+  FakeEnvironment fake_;
+};
+
+TEST_F(UpTest, SaysReadyOnceTheServerServesAndStopsOnRequest) {
+  // The orchestrator's program tells its arguments; the server listens where they say.
+  Program("orchestrator", "echo $* >$0.fifo; while :; do read -r line <$0.never; done");
+  const std::string fifo = PathOf("orchestrator") + ".fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  WatchedBuffer out;
+  fake_.environment.out.rdbuf(&out);
+
+  std::string ready;
+  std::string address;
+  std::string sockets;
+  std::thread other([&] {
+    std::string line;
+    std::ifstream stream(fifo);
+    std::getline(stream, line);
+    const std::vector<std::string> arguments = absl::StrSplit(line, ' ');
+    for (size_t i = 0; i + 1 < arguments.size(); ++i) {
+      if (arguments[i] == "--listen") address = arguments[i + 1];
+      if (arguments[i] == "--sampler") sockets = arguments[i + 1].substr(5);
+    }
+    sockets = std::filesystem::path(sockets).parent_path().string();
+    EXPECT_TRUE(std::filesystem::is_directory(sockets)) << sockets;
+    struct stat info = {};
+    EXPECT_EQ(stat(sockets.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+    FakePipeline server(DefaultAnswers(), address);
+    server.SetServing(true);
+    ready = out.WaitForLine();
+    EXPECT_TRUE(fake_.interrupt.Request(130));
+  });
+  EXPECT_EQ(Up({"--tp", "2"}), 0);
+  other.join();
+  EXPECT_EQ(ready, absl::StrCat("ready ", address, "\n"));
+  EXPECT_FALSE(std::filesystem::exists(sockets));
+}
+
+TEST_F(UpTest, GivesUpWhereAServiceEndsAgainAndAgain) {
+  Program("sampler", "exit 1");
+  EXPECT_EQ(Up({}), 1);
+  EXPECT_THAT(fake_.out.str(), IsEmpty());
+  EXPECT_THAT(fake_.err.str(), HasSubstr("sampler ended 5 times before the pipeline was ready"));
+}
+
+TEST_F(UpTest, RefusesAPortInUse) {
+  FakePipeline other(DefaultAnswers());
+  const std::string port = other.endpoint().substr(other.endpoint().find(':') + 1);
+  EXPECT_EQ(Up({"--port", port}), 1);
+  EXPECT_EQ(fake_.err.str(), "sluice: cannot listen on 127.0.0.1:" + port +
+                                 ": Address already in use [UNAVAILABLE]\n");
+}
+
+// Nothing is started for any of these: the programs are not there.
+TEST_F(UpTest, RefusesABadModelBeforeItStartsAnything) {
+  std::filesystem::remove_all(folder_.PathOf("bin"));
+  EXPECT_EQ(Up({"--tp", "3"}), 1);
+  EXPECT_THAT(fake_.err.str(), HasSubstr("[INVALID_ARGUMENT]"));
+
+  FakeEnvironment missing;
+  EXPECT_EQ(missing.Run({"up", "--model", folder_.PathOf("nowhere")}), 1);
+  EXPECT_THAT(missing.err.str(), HasSubstr(folder_.PathOf("nowhere")));
+  EXPECT_THAT(missing.err.str(), HasSubstr("[NOT_FOUND]"));
+
+  folder_.Write("model.safetensors", "short");
+  FakeEnvironment truncated;
+  EXPECT_EQ(truncated.Run({"up", "--model", folder_.path()}), 1);
+  EXPECT_THAT(truncated.err.str(), HasSubstr("model.safetensors"));
+}
+
+TEST_F(UpTest, NamesAProgramThatIsMissing) {
+  std::filesystem::remove(PathOf("shard"));
+  EXPECT_EQ(Up({}), 1);
+  EXPECT_EQ(fake_.err.str(), "sluice: cannot execute " + PathOf("shard") +
+                                 ": No such file or directory [NOT_FOUND]\n");
+}
+
+TEST(ListenPortTest, FindsAFreePortAndNamesABusyOne) {
+  const absl::StatusOr<int> port = FindListenPort("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_GT(*port, 0);
+  EXPECT_EQ(*FindListenPort("127.0.0.1", *port), *port);
+  EXPECT_EQ(FindListenPort("192.0.2.1", 0).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(HealthProbeTest, StopsWithoutAnAnswer) {
+  const absl::StatusOr<int> port = FindListenPort("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  const HealthProbe probe(absl::StrCat("127.0.0.1:", *port));
+  EXPECT_GE(probe.fd(), 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
