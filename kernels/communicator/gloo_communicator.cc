@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,7 +16,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 #include "kernels/communicator/gloo_mesh.h"
 #include "kernels/communicator/sigpipe_guard.h"
@@ -63,7 +63,7 @@ class GlooCommunicator final : public Communicator {
   // Counts the calls, and so is the same on all ranks: tags a call's transfers. Rank's thread only.
   std::uint64_t next_tag_ = 0;
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   Call* current_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
@@ -76,7 +76,7 @@ class GlooCommunicator::Call {
       : communicator_(communicator), tag_(tag) {}
   Call(const Call&) = delete;
   ~Call() {
-    absl::MutexLock lock(&communicator_.mutex_);
+    const std::lock_guard<std::mutex> lock(communicator_.mutex_);
     communicator_.current_ = nullptr;
   }
 
@@ -121,7 +121,7 @@ class GlooCommunicator::Call {
     peer_ = peer;
     auto buffer = communicator_.mesh_.context->createUnboundBuffer(data, bytes);
     UnboundBuffer& added = *buffer;
-    absl::MutexLock lock(&communicator_.mutex_);
+    const std::lock_guard<std::mutex> lock(communicator_.mutex_);
     transfers_.push_back({peer, sends, std::move(buffer)});
     // An Abort that came while the transfers were being posted missed this one.
     if (!communicator_.failure_.ok()) Interrupt();
@@ -135,7 +135,7 @@ class GlooCommunicator::Call {
 };
 
 absl::Status GlooCommunicator::Failure() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
 }
 
@@ -144,7 +144,7 @@ absl::Status GlooCommunicator::Run(absl::string_view name, absl::Time deadline,
   const SigpipeGuard guard;
   Call call(*this, next_tag_++);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok()) return failure_;
     current_ = &call;
   }
@@ -168,7 +168,7 @@ absl::Status GlooCommunicator::Run(absl::string_view name, absl::Time deadline,
 // all the same, since it waits for the I/O thread to finish a round.
 absl::Status GlooCommunicator::Fail(const absl::Status& status) {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok()) return failure_;
     failure_ = status;
     if (current_ != nullptr) current_->Interrupt();

@@ -4,11 +4,17 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/attr.h>
 #include <gloo/transport/tcp/device.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +30,27 @@ constexpr int kGlooConnectFactor = 5;
 
 std::string Key(const GlooOptions& options, int rank) {
   return absl::StrCat(options.group, "/", rank);
+}
+
+// Gloo says little of an address that can't be bound, and leaks memory then, so it is tried first.
+absl::Status CheckBindable(const std::string& numeric_address) {
+  addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* address = nullptr;
+  int error = 0;
+  if (getaddrinfo(numeric_address.c_str(), nullptr, &hints, &address) != 0) {
+    error = EADDRNOTAVAIL;
+  } else {
+    const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, address->ai_addr, address->ai_addrlen) != 0) error = errno;
+    if (fd >= 0) close(fd);
+    freeaddrinfo(address);
+  }
+  if (error == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot bind to ", numeric_address, ": ",
+                                             std::generic_category().message(error),
+                                             "; an address of this host is needed"));
 }
 
 GlooMesh OpenMesh(const GlooOptions& options, absl::Time deadline) {
@@ -88,6 +115,11 @@ absl::Status ConnectPeers(const GlooOptions& options, const GlooMesh& mesh, Rend
 
 absl::StatusOr<GlooMesh> ConnectGlooMesh(const GlooOptions& options, RendezvousStore& store,
                                          absl::Time deadline) {
+  if (options.interface.empty()) {
+    if (absl::Status bindable = CheckBindable(options.bind_address); !bindable.ok()) {
+      return bindable;
+    }
+  }
   const SigpipeGuard guard;  // also of the I/O thread, which starts here
   try {
     GlooMesh mesh = OpenMesh(options, deadline);

@@ -1,9 +1,9 @@
 #include "kernels/communicator/local_communicator.h"
 
 #include <cstring>
+#include <mutex>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 
 namespace sluice {
@@ -32,13 +32,13 @@ class LocalCommunicator final : public Communicator {
 
   void Abort(absl::Status reason) override {
     SLUICE_CHECK(!reason.ok());
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     failure_.Update(reason);
   }
 
  private:
   absl::Status Failure() {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     return failure_;
   }
 
@@ -49,7 +49,7 @@ class LocalCommunicator final : public Communicator {
     return failure;
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 

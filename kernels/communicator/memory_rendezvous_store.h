@@ -2,11 +2,12 @@
 // threads use directly. Thread-safe.
 #pragma once
 
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/communicator/rendezvous_store.h"
 
 namespace sluice {
@@ -17,7 +18,8 @@ class MemoryRendezvousStore final : public RendezvousStore {
   absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline) override;
 
  private:
-  absl::Mutex mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
 };
 

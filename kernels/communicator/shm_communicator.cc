@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 #include "kernels/communicator/shm_segment.h"
 #include "kernels/communicator/shm_stream.h"
@@ -84,7 +84,7 @@ class ShmCommunicator final : public Communicator {
   ShmSender sender_;
   std::vector<ShmReceiver> receivers_;  // by writer; this rank's own is never started
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -139,7 +139,7 @@ absl::Status ShmCommunicator::Failure() {
 }
 
 absl::Status ShmCommunicator::Fail(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return failure_;
   failure_ = status;
   // The reason is in place before the group can read it, and is written once: `failure_` is set.

@@ -8,12 +8,12 @@
 #include <bit>
 #include <cerrno>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ namespace {
 // The mappings of this process by the object's identity. Threads of one process thus use the same
 // addresses, which saves page tables and lets a race detector see how they synchronise.
 struct Registry {
-  absl::Mutex mutex;
+  std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<ShmSegment>> segments ABSL_GUARDED_BY(mutex);
 };
 
@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Open(const std::string& 
   if (fstat(fd.value, &status) != 0) return SystemError("cannot examine", name, errno);
 
   Registry& registry = GetRegistry();
-  absl::MutexLock lock(&registry.mutex);
+  const std::lock_guard<std::mutex> lock(registry.mutex);
   std::erase_if(registry.segments, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<ShmSegment>& mapped = registry.segments[{status.st_dev, status.st_ino}];
   if (std::shared_ptr<ShmSegment> segment = mapped.lock()) {

@@ -1,6 +1,7 @@
 #include "tests/kernels/communicator_calls.h"
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -21,8 +22,13 @@ std::uint64_t Word(std::uint64_t pattern, int from, int to, std::uint64_t index)
 }
 
 void AppendPart(std::uint64_t pattern, int from, int to, std::size_t bytes, Bytes& out) {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    out.push_back(static_cast<std::byte>(Word(pattern, from, to, i / 8) >> (i % 8 * 8)));
+  std::size_t end = out.size();
+  out.resize(end + bytes);
+  for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
+    const std::uint64_t word = Word(pattern, from, to, i);
+    const std::size_t count = std::min(bytes - i, sizeof(word));
+    std::memcpy(out.data() + end, &word, count);
+    end += count;
   }
 }
 
