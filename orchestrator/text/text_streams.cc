@@ -13,7 +13,7 @@ namespace {
 
 constexpr absl::Duration kReconnectPause = absl::Milliseconds(100);
 // A sequence whose tokens end the tokenizer every time must not keep it from serving the others.
-constexpr int kMaxReplays = 5;
+constexpr int kMaxLosses = 5;
 
 }  // namespace
 
@@ -52,6 +52,7 @@ void TextStreams::Open(uint64_t id, const TextOptions& options, OnPiece on_piece
   if (stream_ == nullptr) {
     Connect();  // opens this sequence too
   } else {
+    sequence.live = true;
     SendOpen(id, sequence);
   }
 }
@@ -61,7 +62,7 @@ void TextStreams::Append(uint64_t id, absl::Span<const int32_t> token_ids) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   found->second.tokens.insert(found->second.tokens.end(), token_ids.begin(), token_ids.end());
-  SendAppend(id, token_ids);
+  if (found->second.live) SendAppend(id, found->second, token_ids);
 }
 
 void TextStreams::Finish(uint64_t id) {
@@ -69,42 +70,43 @@ void TextStreams::Finish(uint64_t id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   found->second.finish = true;
-  SendFinish(id);
+  if (found->second.live) SendFinish(id, found->second);
 }
 
 void TextStreams::Drop(uint64_t id) {
+  absl::MutexLock callbacks(&link_->mutex);  // waits for one that is under way
   absl::MutexLock lock(&mutex_);
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
-  const bool finish_sent = found->second.finish;
+  // Lets the tokenizer forget it; nobody hears the answer.
+  if (found->second.live && !found->second.finish) SendFinish(id, found->second);
   sequences_.erase(found);
-  if (!finish_sent) SendFinish(id);  // lets the tokenizer forget it; nobody hears the answer
+  ReplayNext();
 }
 
 void TextStreams::SendOpen(uint64_t id, Sequence& sequence) {
-  if (stream_ == nullptr) return;
   v1::DetokenizeStreamRequest request;
   request.set_sequence_id(id);
   *request.mutable_open() = sequence.open;
   stream_->Send(std::move(request));
   sequence.resuming = !sequence.resumed.empty();
-  if (sequence.resuming) SendAppend(id, sequence.resumed);
+  if (sequence.resuming) SendAppend(id, sequence, sequence.resumed);
 }
 
-void TextStreams::SendAppend(uint64_t id, absl::Span<const int32_t> tokens) {
-  if (stream_ == nullptr) return;
+void TextStreams::SendAppend(uint64_t id, Sequence& sequence, absl::Span<const int32_t> tokens) {
   v1::DetokenizeStreamRequest request;
   request.set_sequence_id(id);
   request.mutable_append()->mutable_token_ids()->Add(tokens.begin(), tokens.end());
   stream_->Send(std::move(request));
+  ++sequence.num_unanswered;
 }
 
-void TextStreams::SendFinish(uint64_t id) {
-  if (stream_ == nullptr) return;
+void TextStreams::SendFinish(uint64_t id, Sequence& sequence) {
   v1::DetokenizeStreamRequest request;
   request.set_sequence_id(id);
   request.mutable_finish();
   stream_->Send(std::move(request));
+  ++sequence.num_unanswered;
 }
 
 void TextStreams::Connect() {
@@ -124,14 +126,27 @@ void TextStreams::Connect() {
            [link = link_, generation](const absl::Status& status) {
              Tell(link, [&](TextStreams& streams) { streams.OnStreamDone(generation, status); });
            }});
-  for (auto& [id, sequence] : sequences_) Replay(id, sequence);
+  to_replay_.clear();
+  for (const auto& [id, sequence] : sequences_) to_replay_.push_back(id);
+  ReplayNext();
+}
+
+void TextStreams::ReplayNext() {
+  for (; !to_replay_.empty(); to_replay_.pop_front()) {
+    const auto found = sequences_.find(to_replay_.front());
+    if (found == sequences_.end()) continue;
+    if (!found->second.live) Replay(found->first, found->second);
+    if (found->second.num_replaying > 0) return;
+  }
 }
 
 void TextStreams::Replay(uint64_t id, Sequence& sequence) {
+  sequence.live = true;
   sequence.skip_bytes = sequence.delivered_bytes;
   SendOpen(id, sequence);
-  if (!sequence.tokens.empty()) SendAppend(id, sequence.tokens);
-  if (sequence.finish) SendFinish(id);
+  if (!sequence.tokens.empty()) SendAppend(id, sequence, sequence.tokens);
+  if (sequence.finish) SendFinish(id, sequence);
+  sequence.num_replaying = sequence.num_unanswered;
 }
 
 std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
@@ -140,15 +155,20 @@ std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()),
                         response.error_message());
   }
-  sequence.num_replays = 0;
-  if (std::exchange(sequence.resuming, false)) return std::nullopt;
+  if (sequence.num_replaying > 0) --sequence.num_replaying;
+  if (--sequence.num_unanswered == 0) sequence.num_losses = 0;
+  const auto num_resumed = static_cast<int64_t>(sequence.resumed.size());
   TextPiece piece;
+  if (std::exchange(sequence.resuming, false)) {
+    if (!response.has_stop_string_index()) return std::nullopt;
+    piece.stop_string_index = response.stop_string_index();  // the caller has all there will be
+    return piece;
+  }
   const size_t skipped = std::min<uint64_t>(sequence.skip_bytes, response.text().size());
   sequence.skip_bytes -= skipped;
   piece.text = response.text().substr(skipped);
   sequence.delivered_bytes += piece.text.size();
-  piece.num_tokens =
-      static_cast<int64_t>(response.num_tokens()) - static_cast<int64_t>(sequence.resumed.size());
+  piece.num_tokens = static_cast<int64_t>(response.num_tokens()) - num_resumed;
   if (response.has_stop_string_index()) piece.stop_string_index = response.stop_string_index();
   piece.finished = response.finished();
   return piece;
@@ -163,12 +183,15 @@ void TextStreams::OnResponse(uint64_t generation, v1::DetokenizeStreamResponse r
     const auto found = sequences_.find(id);
     if (generation != generation_ || found == sequences_.end()) return;
     piece = PieceOf(found->second, std::move(response));
-    if (!piece.has_value()) return;
-    on_piece = found->second.on_piece;
-    const bool over = !piece->ok() || (*piece)->finished || (*piece)->stop_string_index.has_value();
-    if (over) sequences_.erase(found);
+    if (piece.has_value()) {
+      on_piece = found->second.on_piece;
+      const bool over =
+          !piece->ok() || (*piece)->finished || (*piece)->stop_string_index.has_value();
+      if (over) sequences_.erase(found);
+    }
+    ReplayNext();
   }
-  on_piece(*std::move(piece));
+  if (piece.has_value()) on_piece(*std::move(piece));
 }
 
 void TextStreams::OnStreamDone(uint64_t generation, const absl::Status& status) {
@@ -177,9 +200,14 @@ void TextStreams::OnStreamDone(uint64_t generation, const absl::Status& status) 
     absl::MutexLock lock(&mutex_);
     if (generation != generation_) return;
     stream_ = nullptr;
+    to_replay_.clear();
     for (auto it = sequences_.begin(); it != sequences_.end();) {
-      if (++it->second.num_replays > kMaxReplays) {
-        given_up.push_back(std::move(it->second.on_piece));
+      Sequence& sequence = it->second;
+      sequence.live = false;
+      sequence.num_replaying = 0;
+      const bool suspect = std::exchange(sequence.num_unanswered, 0) > 0;
+      if (suspect && ++sequence.num_losses > kMaxLosses) {
+        given_up.push_back(std::move(sequence.on_piece));
         it = sequences_.erase(it);
       } else {
         ++it;

@@ -10,6 +10,7 @@
 #include <grpcpp/channel.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -59,7 +60,8 @@ class TextStreams {
   void Open(uint64_t sequence, const TextOptions& options, OnPiece on_piece);
   void Append(uint64_t sequence, absl::Span<const int32_t> token_ids);
   void Finish(uint64_t sequence);
-  // The caller is no longer interested: no callback follows.
+  // The caller is no longer interested: no callback follows; one under way is waited for, so that a
+  // callback must not call this.
   void Drop(uint64_t sequence);
 
  private:
@@ -71,10 +73,13 @@ class TextStreams {
     std::vector<int32_t> tokens;  // everything appended since
     bool finish = false;
     OnPiece on_piece;
+    bool live = false;             // its requests go to the stream; else they wait for its replay
+    int num_unanswered = 0;        // requests on the stream that owe an answer
+    int num_replaying = 0;         // those of its replay
     bool resuming = false;         // the answer to the resumed tokens is still to come
     uint64_t delivered_bytes = 0;  // of text, to callers
     uint64_t skip_bytes = 0;       // of text still to come that callers have
-    int num_replays = 0;           // since the last piece
+    int num_losses = 0;            // of the stream over its requests, since all were answered
   };
 
   // What stream callbacks share with the object; `owner` is cleared when it dies.
@@ -88,14 +93,17 @@ class TextStreams {
                    const std::function<void(TextStreams&)>& method);
 
   void Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Replays sequences one at a time, each once the one before has been answered: what the tokenizer
+  // is lost over is then known to be that one's.
+  void ReplayNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Replay(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnResponse(uint64_t generation, v1::DetokenizeStreamResponse response);
   void OnStreamDone(uint64_t generation, const absl::Status& status);
   void Reconnect();
   void SendOpen(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendAppend(uint64_t id, absl::Span<const int32_t> tokens)
+  void SendAppend(uint64_t id, Sequence& sequence, absl::Span<const int32_t> tokens)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendFinish(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendFinish(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The piece that a response means for its sequence; nothing where there is nothing to tell.
   static std::optional<absl::StatusOr<TextPiece>> PieceOf(Sequence& sequence,
                                                           v1::DetokenizeStreamResponse response);
@@ -107,6 +115,7 @@ class TextStreams {
   std::map<uint64_t, Sequence> sequences_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // of stream_; answers of older ones are stale
+  std::deque<uint64_t> to_replay_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Alarm> retry_ ABSL_GUARDED_BY(mutex_);
 };
 
