@@ -1,0 +1,130 @@
+// Addresses and steps on their way to the stages and back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "orchestrator/pipeline/step_messages.h"
+#include "orchestrator/pipeline/topology.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParseShardAddresses, ReadsRanksByCommaAndStagesBySemicolon) {
+  const auto shards = ParseShardAddresses("a:1,b:2;c:3,unix:/d");
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  EXPECT_THAT(*shards, ElementsAre(ElementsAre("a:1", "b:2"), ElementsAre("c:3", "unix:/d")));
+  EXPECT_THAT(*ParseShardAddresses("a:1"), ElementsAre(ElementsAre("a:1")));
+}
+
+TEST(ParseShardAddresses, RefusesEmptyAddressesAndUnlikeStages) {
+  for (const std::string text : {"", "a:1,", ",a:1", "a:1;", ";a:1", "a:1,,b:2", "a:1;;b:2"}) {
+    const auto shards = ParseShardAddresses(text);
+    ASSERT_EQ(shards.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(shards.status().message()), HasSubstr("\"" + text + "\""));
+  }
+  const auto uneven = ParseShardAddresses("a:1,b:2;c:3");
+  EXPECT_EQ(uneven.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(uneven.status().message()), HasSubstr("stage 1 has 1 ranks"));
+}
+
+// Two segments: a decode, and a chunk that scores and samples.
+Step TwoSegments() {
+  Step step;
+  step.id = 9;
+  step.segments.push_back({.sequence = 7,
+                           .first_position = 20,
+                           .tokens = {100},
+                           .block_table = {3, 1},
+                           .rows = {{.offset = 0}}});
+  step.segments.push_back(
+      {.sequence = 8,
+       .first_position = 4,
+       .tokens = {101, 102, 103},
+       .block_table = {5},
+       .rows = {{.offset = 0, .kind = RowKind::kScore, .target = 102}, {.offset = 2}}});
+  return step;
+}
+
+TEST(StepMessages, GiveTheEmbeddingTokensWithTheirPositions) {
+  const v1::EmbeddingExecute execute = EmbeddingMessage(6, TwoSegments()).execute();
+  EXPECT_EQ(execute.epoch(), 6u);
+  EXPECT_EQ(execute.step_id(), 9u);
+  EXPECT_THAT(execute.token_ids(), ElementsAre(100, 101, 102, 103));
+  EXPECT_THAT(execute.positions(), ElementsAre(20, 4, 5, 6));
+}
+
+TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
+  const v1::ShardExecute execute = ShardMessage(6, TwoSegments()).execute();
+  EXPECT_EQ(execute.epoch(), 6u);
+  EXPECT_EQ(execute.step_id(), 9u);
+  ASSERT_EQ(execute.segments_size(), 2);
+  EXPECT_EQ(execute.segments(0).sequence_id(), 7u);
+  EXPECT_EQ(execute.segments(0).first_position(), 20);
+  EXPECT_EQ(execute.segments(0).num_positions(), 1);
+  EXPECT_THAT(execute.segments(0).block_table(), ElementsAre(3, 1));
+  EXPECT_EQ(execute.segments(1).num_positions(), 3);
+  EXPECT_THAT(execute.output_rows(), ElementsAre(0, 1, 3));
+}
+
+TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
+  const std::vector<RowRequest> rows = {
+      {.sequence = 7,
+       .sequence_index = 2,
+       .position = 21,
+       .task = SamplingParameters{.temperature = 0.5f, .top_k = 4, .top_p = 0.75f, .seed = 11},
+       .num_logprobs = 3},
+      {.sequence = 8, .position = 5, .task = ScoreTarget{102}}};
+  const v1::SamplerExecute execute = SamplerMessage(6, TwoSegments(), rows).execute();
+  EXPECT_EQ(execute.epoch(), 6u);
+  EXPECT_EQ(execute.step_id(), 9u);
+  ASSERT_EQ(execute.rows_size(), 2);
+  const v1::SamplerRow& sampled = execute.rows(0);
+  EXPECT_EQ(sampled.sequence_id(), 7u);
+  EXPECT_EQ(sampled.sequence_index(), 2);
+  EXPECT_EQ(sampled.position(), 21);
+  EXPECT_EQ(sampled.num_logprobs(), 3);
+  EXPECT_EQ(sampled.sample().temperature(), 0.5f);
+  EXPECT_EQ(sampled.sample().top_k(), 4);
+  EXPECT_EQ(sampled.sample().top_p(), 0.75f);
+  EXPECT_EQ(sampled.sample().seed(), 11u);
+  EXPECT_EQ(execute.rows(1).score_token_id(), 102);
+}
+
+TEST(StepMessages, ReadTheSamplersRows) {
+  v1::SamplerExecuted executed;
+  v1::SampledRow& row = *executed.add_rows();
+  row.set_token_id(5);
+  row.set_logprob(-0.5f);
+  row.add_top_token_ids(5);
+  row.add_top_logprobs(-0.5f);
+  row.add_top_token_ids(6);
+  row.add_top_logprobs(-1.5f);
+  executed.add_rows()->set_error_message("not finite");
+  const auto results = ResultsFrom(executed);
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 2u);
+  EXPECT_EQ((*results)[0].token, 5);
+  EXPECT_EQ((*results)[0].logprob, -0.5f);
+  ASSERT_EQ((*results)[0].top.size(), 2u);
+  EXPECT_EQ((*results)[0].top[1].token, 6);
+  EXPECT_EQ((*results)[0].top[1].logprob, -1.5f);
+  EXPECT_EQ((*results)[0].error, "");
+  EXPECT_EQ((*results)[1].error, "not finite");
+}
+
+TEST(StepMessages, RefuseAlternativesThatDoNotPairUp) {
+  v1::SamplerExecuted executed;
+  executed.set_step_id(9);
+  executed.add_rows()->add_top_token_ids(5);
+  const auto results = ResultsFrom(executed);
+  EXPECT_EQ(results.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(results.status().message()), HasSubstr("step 9"));
+}
+
+}  // namespace
+}  // namespace sluice

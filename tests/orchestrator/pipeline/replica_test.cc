@@ -1,0 +1,307 @@
+// Wiring a replica of fake stages: what is waited for, what is refused, what a loss leads to.
+#include "orchestrator/pipeline/replica.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/testing/fake_stages.h"
+
+namespace sluice {
+namespace {
+
+using ::sluice::testing::FakeStages;
+using ::sluice::testing::FakeStagesOptions;
+using ::testing::HasSubstr;
+
+bool Await(const std::function<bool()>& done) {
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (!done()) {
+    if (absl::Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// A replica over fakes, and what it has said.
+class Wired {
+ public:
+  struct Loss {
+    uint64_t epoch = 0;
+    absl::Status status;
+  };
+
+  explicit Wired(const FakeStagesOptions& options = {.num_stages = 2, .num_ranks = 2})
+      : stages(options, &dialer_),
+        replica({.topology = stages.topology(), .model_fingerprint = options.fingerprint}, &dialer_,
+                {.on_ready =
+                     [this](uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry geometry) {
+                       absl::MutexLock lock(&mutex_);
+                       epochs_.push_back(epoch);
+                       wirings_.push_back(std::move(wiring));
+                       geometry_ = geometry;
+                     },
+                 .on_executed =
+                     [this](uint64_t epoch, StepId step, std::vector<RowResult> rows) {
+                       absl::MutexLock lock(&mutex_);
+                       executed_.push_back(step);
+                       num_rows_ += rows.size();
+                     },
+                 .on_lost =
+                     [this](uint64_t epoch, absl::Status status) {
+                       absl::MutexLock lock(&mutex_);
+                       losses_.push_back({epoch, std::move(status)});
+                     }}) {}
+  ~Wired() {
+    replica.Stop();
+    DropWirings();
+  }
+
+  void DropWirings() {
+    std::vector<std::unique_ptr<Wiring>> wirings;
+    absl::ReleasableMutexLock lock(&mutex_);
+    wirings = std::exchange(wirings_, {});
+    lock.Release();
+  }
+  void Execute(const Step& step, const std::vector<RowRequest>& rows) {
+    absl::MutexLock lock(&mutex_);
+    wirings_.back()->Execute(step, rows);
+  }
+  std::vector<uint64_t> epochs() const {
+    absl::MutexLock lock(&mutex_);
+    return epochs_;
+  }
+  std::vector<Loss> losses() const {
+    absl::MutexLock lock(&mutex_);
+    return losses_;
+  }
+  KvGeometry geometry() const {
+    absl::MutexLock lock(&mutex_);
+    return geometry_;
+  }
+  std::vector<StepId> executed() const {
+    absl::MutexLock lock(&mutex_);
+    return executed_;
+  }
+  // What is wrong with the one process that is not ready; "" while there is another number of them.
+  std::string OnlyFault() const {
+    std::string fault;
+    for (const ReplicaProcess& process : replica.processes()) {
+      if (process.ready) continue;
+      if (!fault.empty()) return "";
+      fault = process.address + ": " + process.detail;
+    }
+    return fault;
+  }
+
+ private:
+  Dialer dialer_;
+  mutable absl::Mutex mutex_;
+  std::vector<uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Wiring>> wirings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StepId> executed_ ABSL_GUARDED_BY(mutex_);
+  size_t num_rows_ ABSL_GUARDED_BY(mutex_) = 0;
+  KvGeometry geometry_ ABSL_GUARDED_BY(mutex_);
+
+ public:
+  FakeStages stages;
+  Replica replica;
+};
+
+TEST(Replica, WaitsForEveryStageAndSaysWhichIsMissing) {
+  Wired wired;
+  for (const ReplicaProcess& process : wired.replica.processes()) {
+    EXPECT_FALSE(process.ready);
+    EXPECT_EQ(process.detail, "not reached yet");
+  }
+  wired.replica.Connect();
+  for (const std::string& name : wired.stages.names()) {
+    if (name != "shard-1-0") wired.stages.BringUp(name);
+  }
+  ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
+  EXPECT_THAT(wired.OnlyFault(), HasSubstr("inproc:shard-1-0: no in-process server named"));
+  EXPECT_TRUE(wired.epochs().empty());
+  wired.stages.BringUp("shard-1-0");
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  for (const ReplicaProcess& process : wired.replica.processes()) {
+    EXPECT_TRUE(process.ready) << process.address << ": " << process.detail;
+  }
+  for (const std::string& name : wired.stages.names()) {
+    EXPECT_EQ(wired.stages.epochs(name), wired.epochs()) << name;
+  }
+}
+
+TEST(Replica, TellsEachShardItsPlaceInTheWiring) {
+  Wired wired;
+  wired.stages.ChangeInfo("shard-0-1", [](auto& info) { info.set_num_kv_blocks(40); });
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_EQ(wired.geometry().num_blocks, 40);  // the smallest budget
+  EXPECT_EQ(wired.geometry().block_size, 4);
+  const v1::ShardOpen first = wired.stages.last_open("shard-0-0");
+  const v1::ShardOpen second = wired.stages.last_open("shard-0-1");
+  const v1::ShardOpen last = wired.stages.last_open("shard-1-0");
+  EXPECT_EQ(first.next_stage(), "inproc:shard-1-0");
+  EXPECT_EQ(last.next_stage(), "inproc:sampler");
+  EXPECT_EQ(first.num_kv_blocks(), 40);
+  EXPECT_EQ(first.communicator_name(), second.communicator_name());
+  EXPECT_NE(first.communicator_name(), last.communicator_name());
+  EXPECT_EQ(second.rendezvous_address(), "inproc:shard-0-0");
+  EXPECT_EQ(first.communicator(), v1::COMMUNICATOR_KIND_SHM);
+}
+
+struct Misfit {
+  std::string name;
+  std::string process;
+  void (*change)(v1::GetShardInfoResponse&);
+  std::string message;  // a part of it
+};
+
+class MisfitTest : public ::testing::TestWithParam<Misfit> {};
+
+TEST_P(MisfitTest, IsNamedAndNotWiredUntilItFits) {
+  Wired wired;
+  v1::GetShardInfoResponse right;
+  wired.stages.ChangeInfo(GetParam().process, [&](auto& info) {
+    right = info;
+    GetParam().change(info);
+  });
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
+  EXPECT_THAT(wired.OnlyFault(), HasSubstr("inproc:" + GetParam().process + ": "));
+  EXPECT_THAT(wired.OnlyFault(), HasSubstr(GetParam().message));
+  EXPECT_TRUE(wired.epochs().empty());
+  wired.stages.ChangeInfo(GetParam().process, [&](auto& info) { info = right; });
+  EXPECT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MisfitTest,
+    ::testing::ValuesIn(std::vector<Misfit>{
+        {"EmbeddingOfAnotherModel", "embedding", [](auto& i) { i.set_model_fingerprint("other"); },
+         "fingerprint other, expected fake-model"},
+        {"SamplerOfAnotherModel", "sampler", [](auto& i) { i.set_model_fingerprint("other"); },
+         "fingerprint other, expected fake-model"},
+        {"ShardOfAnotherModel", "shard-1-1", [](auto& i) { i.set_model_fingerprint("other"); },
+         "fingerprint other, expected fake-model"},
+        {"WrongRank", "shard-1-1", [](auto& i) { i.set_rank(0); },
+         "rank 0 of 2; expected stage 1 of 2, rank 1 of 2"},
+        {"WrongStage", "shard-1-1", [](auto& i) { i.set_stage(0); },
+         "stage 0 of 2, rank 1 of 2; expected stage 1 of 2"},
+        {"WrongNumberOfRanks", "shard-0-1", [](auto& i) { i.set_num_ranks(4); }, "rank 1 of 4"},
+        {"WrongNumberOfStages", "shard-0-1", [](auto& i) { i.set_num_stages(3); }, "stage 0 of 3"},
+        {"OtherBlockSize", "shard-1-1", [](auto& i) { i.set_block_size(8); },
+         "blocks hold 8 positions, those of other shards 4"},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Replica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  size_t round = 0;
+  for (const std::string& name : wired.stages.names()) {
+    ++round;
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == round; }));
+    wired.stages.End(name, absl::DataLossError("memory went bad"));
+    wired.stages.End(name, absl::DataLossError("again"));
+    ASSERT_TRUE(Await([&] { return wired.losses().size() == round; }));
+    const Wired::Loss loss = wired.losses().back();
+    EXPECT_EQ(loss.epoch, wired.epochs().back());
+    EXPECT_EQ(loss.status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(loss.status.message()), HasSubstr("inproc:" + name));
+    EXPECT_THAT(std::string(loss.status.message()), HasSubstr("memory went bad"));
+    EXPECT_EQ(wired.epochs().size(), round);  // nobody has asked for another
+    wired.DropWirings();
+    wired.replica.Connect();
+  }
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == round + 1; }));
+  EXPECT_EQ(wired.losses().size(), round);
+  const std::vector<uint64_t> epochs = wired.epochs();
+  for (size_t i = 1; i < epochs.size(); ++i) EXPECT_GT(epochs[i], epochs[i - 1]);
+}
+
+TEST(Replica, TriesAgainWhereAStageRefusesToOpen) {
+  Wired wired;
+  wired.stages.RefuseOpen("shard-1-1", absl::ResourceExhaustedError("no memory for blocks"));
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  // Opened from the sampler backwards: these are reached, the embedding is not.
+  ASSERT_TRUE(Await([&] { return wired.stages.epochs("sampler").size() >= 2; }));
+  EXPECT_TRUE(wired.stages.epochs("embedding").empty());
+  EXPECT_TRUE(wired.epochs().empty());
+  wired.stages.RefuseOpen("shard-1-1", absl::OkStatus());
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_TRUE(wired.losses().empty());
+}
+
+TEST(Replica, RefusesFewerBlocksThanItBeganWith) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(63); });
+  wired.stages.End("shard-0-0", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
+  wired.DropWirings();
+  const size_t num_opens = wired.stages.epochs("sampler").size();
+  const int num_probes = wired.stages.num_probes("sampler");
+  wired.replica.Connect();
+  // The second probe comes after an attempt that went no further than the first.
+  ASSERT_TRUE(Await([&] { return wired.stages.num_probes("sampler") >= num_probes + 2; }));
+  wired.replica.Stop();
+  EXPECT_EQ(wired.stages.epochs("sampler").size(), num_opens);
+  EXPECT_EQ(wired.epochs().size(), 1u);
+}
+
+TEST(Replica, TakesMoreBlocksThanItBeganWithAndKeepsToItsPlan) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  for (const std::string& name : wired.stages.names()) {
+    wired.stages.ChangeInfo(name, [](auto& info) { info.set_num_kv_blocks(100); });
+  }
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
+  wired.DropWirings();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_EQ(wired.geometry().num_blocks, 64);
+  EXPECT_EQ(wired.stages.last_open("shard-1-1").num_kv_blocks(), 64);
+}
+
+TEST(Replica, BringsBackTheResultsOfSteps) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.replica.Connect();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  for (StepId id = 1; id <= 3; ++id) {
+    Step step;
+    step.id = id;
+    step.segments.push_back({.sequence = 7,
+                             .first_position = static_cast<int32_t>(id) - 1,
+                             .tokens = {5},
+                             .block_table = {2},
+                             .rows = {{.offset = 0}}});
+    wired.Execute(
+        step,
+        {{.sequence = 7, .position = static_cast<int32_t>(id), .task = SamplingParameters{}}});
+  }
+  ASSERT_TRUE(Await([&] { return wired.executed().size() == 3; }));
+  EXPECT_EQ(wired.executed(), (std::vector<StepId>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,127 @@
+// A replica without a model: embedding, shards and sampler as in-process servers that speak the
+// real protocol. Hidden rows do not travel; a step is complete once every stage has its part of it.
+//
+// The "KV cache" holds token ids: a row's token is a hash of the tokens found in the blocks of its
+// segment, so that steps lost, mixed up or sent to wrong blocks show as other tokens than
+// FakeTokens() gives.
+//
+// Thread-safe. Hooks are called with a lock held: they must not call back.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "orchestrator/pipeline/topology.h"
+#include "services/common/server.h"
+#include "services/common/transport.h"
+#include "sluice/v1/embedding.grpc.pb.h"
+#include "sluice/v1/sampler.grpc.pb.h"
+#include "sluice/v1/shard.grpc.pb.h"
+
+namespace sluice::testing {
+
+// What the fakes generate after `prompt` for a sequence of this seed and index.
+std::vector<int32_t> FakeTokens(std::vector<int32_t> prompt, uint64_t seed, int sequence_index,
+                                int count);
+
+struct FakeStagesOptions {
+  int num_stages = 1;
+  int num_ranks = 1;
+  int block_size = 4;
+  int num_kv_blocks = 64;
+  std::string fingerprint = "fake-model";
+};
+
+// A step that every stage has.
+struct FakeStep {
+  uint64_t epoch = 0;
+  uint64_t step_id = 0;
+  // By segment, the sequence's tokens up to the segment's end, as read from its blocks.
+  std::vector<std::vector<int32_t>> sequences;
+};
+
+// "embedding", "shard-<stage>-<rank>", "sampler" name the fakes; a fake is reachable at
+// "inproc:<name>" once it is up.
+class FakeStages {
+ public:
+  enum class Verdict {
+    kAnswer,
+    kIgnore,  // the step never completes
+    kLose,    // the first shard ends its stream
+  };
+  using Judge = std::function<Verdict(const FakeStep& step)>;
+  // Why the row after these tokens fails, else empty.
+  using RowError = std::function<std::string(const std::vector<int32_t>& tokens)>;
+
+  FakeStages(const FakeStagesOptions& options, Dialer* dialer);
+  ~FakeStages();
+
+  Topology topology() const;
+  std::vector<std::string> names() const;  // in the orchestrator's order
+
+  // Makes a fake, or all of them, reachable.
+  void BringUp(const std::string& name);
+  void BringUpAll();
+
+  void SetJudge(Judge judge);
+  void SetRowError(RowError row_error);
+  // Ends the next `count` streams of `name` right after they have answered Open.
+  void EndAfterOpen(const std::string& name, int count);
+  // Refuses the streams of `name` with a status until it is OK.
+  void RefuseOpen(const std::string& name, const absl::Status& status);
+  // Ends the open stream of `name`.
+  void End(const std::string& name, const absl::Status& status);
+  // What `name` answers to GetInfo; for embedding and sampler the fingerprint alone matters.
+  void ChangeInfo(const std::string& name,
+                  const std::function<void(v1::GetShardInfoResponse&)>& change);
+
+  // Epochs that a fake has opened, in order.
+  std::vector<uint64_t> epochs(const std::string& name) const;
+  // How often a fake was asked for its info.
+  int num_probes(const std::string& name) const;
+  // The last ShardOpen of a shard.
+  v1::ShardOpen last_open(const std::string& name) const;
+
+ private:
+  class Embedding;
+  class Shard;
+  class Sampler;
+  struct Fake;
+  struct Pending;
+
+  // Takes up an Open; true where it is to be answered.
+  bool Open(const std::string& name, uint64_t epoch,
+            std::function<void(const absl::Status&)> close);
+  void Opened(const std::string& name);
+  void AddEmbedding(const v1::EmbeddingExecute& execute);
+  void AddShard(const v1::ShardExecute& execute);
+  void AddSampler(const v1::SamplerExecute& execute,
+                  std::function<void(v1::SamplerRunResponse)> answer);
+  v1::GetShardInfoResponse Probe(const std::string& name);
+  bool IsCurrent(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunIfComplete(uint64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  FakeStep Write(const Pending& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Answer(const Pending& step, const FakeStep& written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const FakeStagesOptions options_;
+  Dialer* const dialer_;
+
+  mutable absl::Mutex mutex_;
+  Judge judge_ ABSL_GUARDED_BY(mutex_);
+  RowError row_error_ ABSL_GUARDED_BY(mutex_);
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);  // by step id
+  std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);          // token by slot
+  std::map<std::string, Fake> fakes_ ABSL_GUARDED_BY(mutex_);
+
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::map<std::string, std::unique_ptr<Server>> servers_;  // last: calls use what is above
+};
+
+}  // namespace sluice::testing
