@@ -9,12 +9,26 @@ function(sluice_library)
   target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS})
 endfunction()
 
+# What every executable of the preset `tsan` is linked with: see tests/testing/tsan_absl_mutex.cc.
+if(SLUICE_SANITIZER STREQUAL "thread")
+  add_library(sluice_tsan_absl_mutex OBJECT ${PROJECT_SOURCE_DIR}/tests/testing/tsan_absl_mutex.cc)
+  target_include_directories(sluice_tsan_absl_mutex PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(sluice_tsan_absl_mutex PRIVATE absl::synchronization absl::time)
+endif()
+
+function(sluice_link_executable name)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  if(TARGET sluice_tsan_absl_mutex)
+    target_link_libraries(${name} PRIVATE $<TARGET_OBJECTS:sluice_tsan_absl_mutex> absl::synchronization)
+  endif()
+endfunction()
+
 # sluice_binary(NAME sluice-shard SRCS main.cc DEPS ...): an executable in build/<preset>/bin.
 function(sluice_binary)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
-  target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
+  sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
 # sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds]): a GoogleTest binary, each
@@ -25,8 +39,7 @@ function(sluice_test)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
-  target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  sluice_link_executable(${ARG_NAME} ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_LABELS)

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_check.h"
+#include "services/common/raw_message.h"
 
 namespace sluice {
 namespace {
@@ -27,10 +28,16 @@ GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, 
   }
 }
 
-GenerateCall::Writer* GenerateCall::Start(const Context& context, v1::GenerateRequest request,
+GenerateCall::Writer* GenerateCall::Start(const Context& context,
+                                          absl::StatusOr<v1::GenerateRequest> request,
                                           absl::Time deadline) {
+  if (!request.ok()) {
+    const std::shared_ptr<Writer> writer = Writer::Start();
+    writer->Close(request.status());
+    return writer.get();
+  }
   auto call =
-      std::shared_ptr<GenerateCall>(new GenerateCall(context, std::move(request), deadline));
+      std::shared_ptr<GenerateCall>(new GenerateCall(context, *std::move(request), deadline));
   Writer* writer = call->writer_.get();
   call->writer_->OnCancelCall([call] { call->Cancel(); });
   call->Begin();
@@ -71,7 +78,7 @@ void GenerateCall::Cancel() {
 void GenerateCall::OnChunk(ChunkEvent chunk) {
   v1::GenerateResponse response;
   *response.mutable_chunk() = ToProto(std::move(chunk), request_.has_logprobs());
-  writer_->Send(std::move(response));
+  Send(response);
 }
 
 void GenerateCall::OnFinished(RequestEnd end) {
@@ -80,8 +87,12 @@ void GenerateCall::OnFinished(RequestEnd end) {
   finished = ToProto(end);
   finished.set_request_id(request_.request_id());
   finished.set_seed(seed_);
-  writer_->Send(std::move(response));
+  Send(response);
   writer_->Close(absl::OkStatus());
+}
+
+void GenerateCall::Send(const v1::GenerateResponse& response) {
+  writer_->Send(SerializeMessage(response));
 }
 
 void GenerateCall::OnFailed(absl::Status status) { writer_->Close(status); }

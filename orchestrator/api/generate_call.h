@@ -20,7 +20,7 @@ namespace sluice {
 
 class GenerateCall final : public RequestSink, public std::enable_shared_from_this<GenerateCall> {
  public:
-  using Writer = ServerWriter<v1::GenerateResponse>;
+  using Writer = ServerWriter<grpc::ByteBuffer>;
 
   // What a call works with; borrowed.
   struct Context {
@@ -29,8 +29,9 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     Engine& engine;
   };
 
-  // Serves `request`; the result belongs to gRPC.
-  static Writer* Start(const Context& context, v1::GenerateRequest request, absl::Time deadline);
+  // Serves `request`, or answers why there is none; the result belongs to gRPC.
+  static Writer* Start(const Context& context, absl::StatusOr<v1::GenerateRequest> request,
+                       absl::Time deadline);
 
   void OnChunk(ChunkEvent chunk) override;
   void OnFinished(RequestEnd end) override;
@@ -42,6 +43,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   void Begin();
   void Submit(absl::StatusOr<ResolvedPrompt> prompt);
   void Cancel();
+  void Send(const v1::GenerateResponse& response);
 
   const Context context_;
   v1::GenerateRequest request_;  // constant after Start()

@@ -7,6 +7,7 @@
 #include "orchestrator/api/generate_call.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
+#include "services/common/raw_message.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -47,16 +48,17 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       facts_(tokenizer),
       prompts_(&model_, tokenizer, &facts_) {}
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* GenerationService::Generate(
-    grpc::CallbackServerContext* context, const v1::GenerateRequest* request) {
-  return GenerateCall::Start({.model = model_, .prompts = prompts_, .engine = *engine_}, *request,
-                             DeadlineOf(*context));
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return GenerateCall::Start({.model = model_, .prompts = prompts_, .engine = *engine_},
+                             ParseMessage<v1::GenerateRequest>(*request), DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
-                                                   const v1::ScoreRequest* request,
-                                                   v1::ScoreResponse* response) {
-  return new ScoreCall(prompts_, *engine_, *request, *response, DeadlineOf(*context));
+                                                   const grpc::ByteBuffer* request,
+                                                   grpc::ByteBuffer* response) {
+  return new ScoreCall(prompts_, *engine_, ParseMessage<v1::ScoreRequest>(*request), *response,
+                       DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,

@@ -14,17 +14,27 @@
 
 namespace sluice {
 
-class GenerationService final : public v1::GenerationService::CallbackService {
+namespace internal {
+
+// Generate and Score parse their requests themselves (services/common/raw_message.h).
+using Api = v1::GenerationService;
+using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCallbackMethod_Score<
+    Api::WithCallbackMethod_Tokenize<Api::WithCallbackMethod_Detokenize<
+        Api::WithCallbackMethod_GetModel<Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>;
+
+}  // namespace internal
+
+class GenerationService final : public internal::GenerationServiceBase {
  public:
   // Borrows engine and tokenizer. `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
                     std::string tokenizer_address);
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
   grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
-                                  const v1::ScoreRequest* request,
-                                  v1::ScoreResponse* response) override;
+                                  const grpc::ByteBuffer* request,
+                                  grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;

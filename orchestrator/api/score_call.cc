@@ -6,17 +6,18 @@
 
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_check.h"
+#include "services/common/raw_message.h"
 #include "services/common/status.h"
 
 namespace sluice {
 
 class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from_this<Sink> {
  public:
-  Sink(Engine& engine, const v1::ScoreRequest& request, absl::Time deadline)
-      : engine_(engine), top_(request.top()), priority_(request.priority()), deadline_(deadline) {}
+  Sink(Engine& engine, int32_t top, int32_t priority, absl::Time deadline)
+      : engine_(engine), top_(top), priority_(priority), deadline_(deadline) {}
 
   // The call gets its answer through these; until Detach().
-  void Attach(grpc::ServerUnaryReactor* call, v1::ScoreResponse* response) {
+  void Attach(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response) {
     absl::MutexLock lock(&mutex_);
     call_ = call;
     response_ = response;
@@ -64,15 +65,17 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
   void Complete() {
     absl::MutexLock lock(&mutex_);
     if (call_ == nullptr) return;
-    response_->mutable_token_ids()->Add(tokens_.begin(), tokens_.end());
+    v1::ScoreResponse response;
+    response.mutable_token_ids()->Add(tokens_.begin(), tokens_.end());
     double sum = 0;
     for (const TokenEvent& score : scores_) {
-      *response_->add_logprobs() = ToProto(score);
+      *response.add_logprobs() = ToProto(score);
       sum += score.logprob;
     }
     const double mean = scores_.empty() ? 0 : -sum / static_cast<double>(scores_.size());
-    response_->set_mean_nll(mean);
-    response_->set_perplexity(std::exp(mean));
+    response.set_mean_nll(mean);
+    response.set_perplexity(std::exp(mean));
+    *response_ = SerializeMessage(response);
     FinishLocked(absl::OkStatus());
   }
 
@@ -85,19 +88,22 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
 
   absl::Mutex mutex_;
   grpc::ServerUnaryReactor* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // until it is answered
-  v1::ScoreResponse* response_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  grpc::ByteBuffer* response_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
 };
 
-ScoreCall::ScoreCall(const PromptResolver& prompts, Engine& engine, const v1::ScoreRequest& request,
-                     v1::ScoreResponse& response, absl::Time deadline)
-    : sink_(std::make_shared<Sink>(engine, request, deadline)) {
+ScoreCall::ScoreCall(const PromptResolver& prompts, Engine& engine,
+                     const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
+                     absl::Time deadline)
+    : sink_(std::make_shared<Sink>(engine, request.ok() ? request->top() : 0,
+                                   request.ok() ? request->priority() : 0, deadline)) {
   sink_->Attach(this, &response);
-  if (const absl::Status status = CheckScore(request); !status.ok()) {
+  const absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  if (!status.ok()) {
     sink_->Finish(status);
     return;
   }
-  prompts.Resolve(request, deadline, [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) {
+  prompts.Resolve(*request, deadline, [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) {
     sink->Submit(std::move(prompt));
   });
 }

@@ -1,6 +1,7 @@
 // One Score call: collects the log-probabilities of a prompt's tokens. Thread-safe.
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
@@ -19,9 +20,11 @@ namespace sluice {
 // Belongs to gRPC, which ends its life with OnDone.
 class ScoreCall final : public grpc::ServerUnaryReactor {
  public:
-  // Borrows all; `request` and `response` live as long as the call.
-  ScoreCall(const PromptResolver& prompts, Engine& engine, const v1::ScoreRequest& request,
-            v1::ScoreResponse& response, absl::Time deadline);
+  // Serves `request`, or answers why there is none. Borrows the rest; `response` lives as long as
+  // the call.
+  ScoreCall(const PromptResolver& prompts, Engine& engine,
+            const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
+            absl::Time deadline);
 
  private:
   // Gets the engine's events. Outlives the call where that is cancelled.

@@ -34,7 +34,8 @@ Engine::~Engine() {
   mailbox_.Post([this] { stopping_ = true; });
   thread_.join();
   replica_->Stop();
-  mailbox_.TakeAll(absl::InfinitePast());  // drops a wiring that was not taken up; wirings end before their replica
+  mailbox_.TakeAll(absl::InfinitePast());  // drops a wiring that was not taken up; wirings end
+                                           // before their replica
 }
 
 RequestId Engine::Submit(EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -65,7 +66,11 @@ void Engine::Loop() {
   for (auto& [id, request] : requests_) {
     request->Fail(absl::UnavailableError("the orchestrator is shutting down"));
   }
+  for (auto& [id, waiting] : unadmitted_) {
+    waiting.sink->OnFailed(absl::UnavailableError("the orchestrator is shutting down"));
+  }
   requests_.clear();
+  unadmitted_.clear();
   wiring_.reset();
 }
 
@@ -75,6 +80,9 @@ absl::Time Engine::NextWake() const {
   for (const auto& [id, request] : requests_) {
     if (request->request().deadline.has_value())
       wake = std::min(wake, *request->request().deadline);
+  }
+  for (const auto& [id, waiting] : unadmitted_) {
+    if (waiting.request.deadline.has_value()) wake = std::min(wake, *waiting.request.deadline);
   }
   return wake;
 }
@@ -111,10 +119,7 @@ void Engine::Admit(RequestId id, EngineRequest request, std::shared_ptr<RequestS
       return sink->OnFailed(absl::ResourceExhaustedError(absl::StrCat(
           "the model is not ready and ", unadmitted_.size(), " requests wait for it already")));
     }
-    unadmitted_.push_back(
-        [this, id, request = std::move(request), sink = std::move(sink)]() mutable {
-          Admit(id, std::move(request), std::move(sink));
-        });
+    unadmitted_.emplace(id, Unadmitted{std::move(request), std::move(sink)});
     return;
   }
   std::vector<SequenceId> ids(request.num_sequences);
@@ -168,6 +173,7 @@ int32_t Engine::MaxNewTokens(const EngineRequest& request) const {
 }
 
 void Engine::EndRequest(RequestId id, FinishReason reason) {
+  unadmitted_.erase(id);
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   for (SequenceId sequence : found->second->ids()) {
@@ -194,13 +200,21 @@ void Engine::RemoveIfOver(RequestId id) {
 
 void Engine::ExpireDeadlines() {
   const absl::Time now = absl::Now();
+  const absl::Status status = absl::DeadlineExceededError("the request's deadline has passed");
   std::vector<RequestId> expired;
   for (const auto& [id, request] : requests_) {
     const std::optional<absl::Time>& deadline = request->request().deadline;
     if (deadline.has_value() && *deadline <= now) expired.push_back(id);
   }
-  for (RequestId id : expired) {
-    FailRequest(id, absl::DeadlineExceededError("the request's deadline has passed"));
+  for (RequestId id : expired) FailRequest(id, status);
+  for (auto it = unadmitted_.begin(); it != unadmitted_.end();) {
+    const std::optional<absl::Time>& deadline = it->second.request.deadline;
+    if (deadline.has_value() && *deadline <= now) {
+      it->second.sink->OnFailed(status);
+      it = unadmitted_.erase(it);
+    } else {
+      ++it;
+    }
   }
 }
 
@@ -221,15 +235,23 @@ void Engine::OnReady(uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry 
       {{"epoch", epoch}, {"kv_blocks", geometry.num_blocks}, {"block_size", geometry.block_size}});
   wiring_ = std::move(wiring);
   epoch_ = epoch;
-  if (scheduler_.has_value()) return;
-  SchedulerOptions scheduler = options_.scheduler;
-  scheduler.max_inflight_steps = replica_->topology().num_stages();
-  scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
-                                               .block_size = geometry.block_size});
-  for (const Mailbox::Message& message : std::exchange(unadmitted_, {})) message();
+  if (!scheduler_.has_value()) {
+    SchedulerOptions scheduler = options_.scheduler;
+    scheduler.max_inflight_steps = replica_->topology().num_stages();
+    scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
+                                                 .block_size = geometry.block_size});
+    for (auto& [id, waiting] : std::exchange(unadmitted_, {})) {
+      Admit(id, std::move(waiting.request), std::move(waiting.sink));
+    }
+  }
+  if (epoch == lost_epoch_) OnLost(epoch, lost_status_);
 }
 
 void Engine::OnLost(uint64_t epoch, const absl::Status& status) {
+  if (epoch > epoch_) {
+    lost_epoch_ = epoch;
+    lost_status_ = status;
+  }
   if (epoch != epoch_ || wiring_ == nullptr) return;
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
       {{"epoch", epoch}, {"status", status.ToString()}, {"requests", requests_.size()}});

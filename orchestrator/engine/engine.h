@@ -77,6 +77,11 @@ class Engine {
     RequestId request = 0;
     int index = 0;
   };
+  // A request that came before the replica was ever wired.
+  struct Unadmitted {
+    EngineRequest request;
+    std::shared_ptr<RequestSink> sink;
+  };
   struct StepInFlight {
     StepId id = 0;
     absl::Time sent;
@@ -121,10 +126,13 @@ class Engine {
       scheduler_;  // made when the first incarnation says how many blocks there are
   std::map<RequestId, std::unique_ptr<ActiveRequest>> requests_;
   std::unordered_map<SequenceId, SequenceOwner> owners_;
-  std::vector<Mailbox::Message> unadmitted_;
+  std::map<RequestId, Unadmitted> unadmitted_;  // in order of arrival
   std::deque<StepInFlight> in_flight_;
   std::unique_ptr<Wiring> wiring_;
   uint64_t epoch_ = 0;
+  // The newest epoch that was lost, and why: word of it may come before the epoch's OnReady.
+  uint64_t lost_epoch_ = 0;
+  absl::Status lost_status_;
   uint64_t num_steps_ = 0;
   uint64_t num_generated_tokens_ = 0;
   uint64_t num_recoveries_ = 0;

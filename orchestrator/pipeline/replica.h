@@ -52,7 +52,8 @@ class Replica {
     std::function<void(uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry geometry)>
         on_ready;
     std::function<void(uint64_t epoch, StepId step, std::vector<RowResult> rows)> on_executed;
-    // Wiring is lost; Connect() mends it.
+    // Wiring is lost; Connect() mends it. May come before the epoch's on_ready, from another
+    // thread, where the loss is that quick.
     std::function<void(uint64_t epoch, absl::Status status)> on_lost;
   };
 

@@ -1,7 +1,9 @@
 #include "services/common/transport.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <netinet/in.h>
 
 #include <fstream>
 #include <sstream>
@@ -73,8 +75,13 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
 }  // namespace
 
 bool IsLocalAddress(absl::string_view address) {
-  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, kInProcess) ||
-         absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
+  const absl::string_view host = address.substr(0, address.find(':'));
+  in_addr ip;
+  // Parsed, not compared by its beginning: 127.example.org is anywhere.
+  const bool is_loopback =
+      inet_pton(AF_INET, std::string(host).c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127;
+  return is_loopback || absl::StartsWith(address, "unix:") ||
+         absl::StartsWith(address, kInProcess) || absl::StartsWith(address, "localhost:") ||
          absl::StartsWith(address, "[::1]:");
 }
 

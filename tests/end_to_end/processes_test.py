@@ -162,6 +162,17 @@ class ProcessesTest(unittest.TestCase):
             for name in (b"sluice.v1.GenerationService", b"grpc.health.v1.Health"):
                 self.assertIn(name, listed)
 
+            # A text that is not UTF-8, as no Python message can hold it: field 2, three bytes.
+            call = client.channel.unary_stream(SERVICE + "Generate", request_serializer=None,
+                                               response_deserializer=None)
+            with self.assertRaises(grpc.RpcError) as refused:
+                list(call(b"\x12\x03ab\xff", timeout=10))
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("UTF-8", refused.exception.details())
+            with self.assertRaises(grpc.RpcError) as refused:
+                client.raw(SERVICE + "Score", b"\x0a\x03ab\xff")
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+
             with self.assertRaises(grpc.RpcError) as refused:
                 list(client.generate(request(0)))
             self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
