@@ -22,7 +22,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream contents;
   contents << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot read TLS file ", path));
+  // The second fails where nothing came: an empty file, or a folder, which opens like one.
+  if (!file || !contents) {
+    return absl::NotFoundError(absl::StrCat("cannot read TLS file ", path, ", or it is empty"));
+  }
   return contents.str();
 }
 
