@@ -1,0 +1,165 @@
+// What hands work to a stage's thread: queues, and the sessions that replace one another.
+#include "services/common/stage_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "services/common/step_joiner.h"
+#include "services/common/work_queue.h"
+
+namespace sluice {
+namespace {
+
+// Runs until closed, and keeps what happened to it.
+class FakeSession final : public StageSession {
+ public:
+  void Run() override {
+    running.Notify();
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](absl::Status* reason) { return !reason->ok(); }, &reason_));
+    ran_ = true;
+  }
+  void Close(const absl::Status& reason) override {
+    absl::MutexLock lock(&mutex_);
+    if (reason_.ok()) reason_ = reason;
+  }
+  absl::Status reason() const {
+    absl::MutexLock lock(&mutex_);
+    return reason_;
+  }
+  bool ran() const {
+    absl::MutexLock lock(&mutex_);
+    return ran_;
+  }
+
+  absl::Notification running;
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  bool ran_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+TEST(StageWorker, ReplacesASessionByANewerOne) {
+  StageWorker worker;
+  EXPECT_EQ(worker.epoch(), 0u);
+  const auto first = std::make_shared<FakeSession>();
+  const auto second = std::make_shared<FakeSession>();
+  ASSERT_TRUE(worker.Switch(5, first).ok());
+  first->running.WaitForNotification();
+  EXPECT_EQ(worker.epoch(), 5u);
+  ASSERT_TRUE(worker.Switch(7, second).ok());
+  EXPECT_EQ(first->reason(), absl::AbortedError("replaced by epoch 7"));
+  second->running.WaitForNotification();
+  EXPECT_TRUE(first->ran());  // to its end, before the second began
+  EXPECT_TRUE(second->reason().ok());
+  EXPECT_EQ(worker.epoch(), 7u);
+}
+
+TEST(StageWorker, RefusesWhatIsNotNewer) {
+  StageWorker worker;
+  const auto current = std::make_shared<FakeSession>();
+  ASSERT_TRUE(worker.Switch(5, current).ok());
+  for (const uint64_t epoch : {5, 4, 0}) {
+    const auto refused = std::make_shared<FakeSession>();
+    EXPECT_EQ(worker.Switch(epoch, refused).code(), absl::StatusCode::kAborted);
+    EXPECT_FALSE(refused->running.HasBeenNotified());
+  }
+  EXPECT_TRUE(current->reason().ok());
+  EXPECT_EQ(worker.epoch(), 5u);
+}
+
+TEST(StageWorker, ClosesEverySessionItWasGiven) {
+  std::vector<std::shared_ptr<FakeSession>> sessions;
+  {
+    StageWorker worker;
+    for (uint64_t epoch = 1; epoch <= 50; ++epoch) {
+      sessions.push_back(std::make_shared<FakeSession>());
+      ASSERT_TRUE(worker.Switch(epoch, sessions.back()).ok());
+    }
+  }
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    EXPECT_EQ(sessions[i]->reason().code(),
+              i + 1 < sessions.size() ? absl::StatusCode::kAborted : absl::StatusCode::kUnavailable)
+        << "session " << i;
+    EXPECT_EQ(sessions[i].use_count(), 1) << "session " << i;
+  }
+}
+
+struct Plan {
+  uint64_t id = 0;
+  uint64_t step_id() const { return id; }
+};
+
+v1::Tensor Rows(uint64_t step) {
+  v1::Tensor tensor;
+  tensor.add_shape(static_cast<int64_t>(step));
+  return tensor;
+}
+
+TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
+  for (const uint32_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    constexpr uint64_t kSteps = 100;
+    StepJoiner<Plan> joiner;
+    std::thread plans([&] {
+      for (uint64_t step = 1; step <= kSteps; ++step) joiner.AddPlan({step});
+    });
+    std::thread rows([&] {
+      std::vector<uint64_t> order(kSteps);
+      for (uint64_t i = 0; i < kSteps; ++i) order[i] = i + 1;
+      std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+      for (const uint64_t step : order) joiner.AddHidden(step, Rows(step));
+    });
+    for (uint64_t step = 1; step <= kSteps; ++step) {
+      const auto next = joiner.Next();
+      ASSERT_TRUE(next.has_value());
+      EXPECT_EQ(next->plan.id, step);
+      EXPECT_EQ(next->hidden.shape(0), static_cast<int64_t>(step));
+    }
+    plans.join();
+    rows.join();
+  }
+}
+
+TEST(StepJoiner, GivesNothingOnceClosed) {
+  StepJoiner<Plan> joiner;
+  joiner.AddPlan({1});
+  std::thread waiting([&] { EXPECT_FALSE(joiner.Next().has_value()); });  // for the rows of step 1
+  joiner.Close();
+  waiting.join();
+  joiner.AddPlan({1});
+  joiner.AddHidden(1, Rows(1));
+  EXPECT_FALSE(joiner.Next().has_value());
+}
+
+TEST(WorkQueue, GivesItemsInOrderAndNothingOnceClosed) {
+  WorkQueue<std::unique_ptr<int>> queue;
+  std::thread adding([&] {
+    for (int i = 0; i < 100; ++i) queue.Add(std::make_unique<int>(i));
+  });
+  for (int i = 0; i < 100; ++i) {
+    const auto item = queue.Next();
+    ASSERT_TRUE(item.has_value());
+    EXPECT_EQ(**item, i);
+  }
+  adding.join();
+  std::thread waiting([&] { EXPECT_FALSE(queue.Next().has_value()); });
+  queue.Close();
+  waiting.join();
+  queue.Add(std::make_unique<int>(0));
+  EXPECT_FALSE(queue.Next().has_value());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,321 @@
+// Streams between processes, over in-process servers: the plain ends, the stage-to-stage stream,
+// and the control stream of a stage.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "services/common/activations.h"
+#include "services/common/client_stream.h"
+#include "services/common/run_stream.h"
+#include "services/common/server.h"
+#include "services/common/server_stream.h"
+#include "sluice/v1/embedding.grpc.pb.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using ServerEnd = ServerStream<v1::PushRequest, v1::PushResponse>;
+using ClientEnd = ClientStream<v1::PushRequest, v1::PushResponse>;
+
+absl::Time SoonEnough() { return absl::Now() + absl::Minutes(1); }
+
+// An in-process server of `service`.
+class Served {
+ public:
+  explicit Served(grpc::Service* service)
+      : server_(*Server::Start({.address = "inproc:it", .services = {service}})) {}
+  std::shared_ptr<grpc::Channel> channel() {
+    return server_->grpc_server()->InProcessChannel(grpc::ChannelArguments());
+  }
+
+ private:
+  std::unique_ptr<Server> server_;
+};
+
+// Serves Push with whatever handler a test gives.
+class PushService final : public v1::ActivationsService::CallbackService {
+ public:
+  explicit PushService(ServerEnd::Handler handler) : handler_(std::move(handler)) {}
+  grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
+      grpc::CallbackServerContext*) override {
+    return ServerEnd::Start(handler_);
+  }
+
+ private:
+  const ServerEnd::Handler handler_;
+};
+
+// A client's stream and what it hears.
+class Client {
+ public:
+  explicit Client(const std::shared_ptr<grpc::Channel>& channel)
+      : stub_(v1::ActivationsService::NewStub(channel)) {
+    stream = ClientEnd::Start([this](grpc::ClientContext* context,
+                                     ClientEnd* end) { stub_->async()->Push(context, end); },
+                              {.on_response =
+                                   [this](const v1::PushResponse& response) {
+                                     absl::MutexLock lock(&mutex_);
+                                     epochs_.push_back(response.opened().epoch());
+                                   },
+                               .on_done =
+                                   [this](absl::Status status) {
+                                     status_ = std::move(status);
+                                     done_.Notify();
+                                   }});
+  }
+  ~Client() { done_.WaitForNotification(); }
+
+  void Send(uint64_t epoch) {
+    v1::PushRequest request;
+    request.mutable_open()->set_epoch(epoch);
+    stream->Send(std::move(request));
+  }
+  absl::Status Wait() {
+    done_.WaitForNotification();
+    return status_;
+  }
+  std::vector<uint64_t> epochs() {
+    absl::MutexLock lock(&mutex_);
+    return epochs_;
+  }
+  bool WaitForEpochs(size_t count) {
+    std::pair<Client*, size_t> asked = {this, count};
+    absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithDeadline(
+        absl::Condition(
+            +[](std::pair<Client*, size_t>* asked) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+              return asked->first->epochs_.size() >= asked->second;
+            },
+            &asked),
+        SoonEnough());
+  }
+
+  std::shared_ptr<ClientEnd> stream;
+
+ private:
+  const std::unique_ptr<v1::ActivationsService::Stub> stub_;
+  absl::Mutex mutex_;
+  std::vector<uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_;
+  absl::Notification done_;
+};
+
+v1::PushResponse Response(uint64_t epoch) {
+  v1::PushResponse response;
+  response.mutable_opened()->set_epoch(epoch);
+  return response;
+}
+
+TEST(Streams, CarryManyMessagesBothWaysFromSeveralThreads) {
+  PushService service(
+      {.on_request =
+           [](ServerEnd& stream, const v1::PushRequest& request) {
+             stream.Send(Response(request.open().epoch()));
+           },
+       .on_requests_end = [](ServerEnd& stream) { stream.Close(absl::OkStatus()); }});
+  Served served(&service);
+  Client client(served.channel());
+  constexpr int kThreads = 4, kMessages = 500;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&client, thread] {
+      for (int i = 0; i < kMessages; ++i) client.Send(thread * 1000 + i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  client.stream->HalfClose();
+  EXPECT_EQ(client.Wait(), absl::OkStatus());
+  const std::vector<uint64_t> epochs = client.epochs();
+  ASSERT_EQ(epochs.size(), size_t{kThreads * kMessages});
+  std::vector<uint64_t> next(kThreads, 0);  // each thread's messages keep their order
+  for (const uint64_t epoch : epochs) EXPECT_EQ(epoch % 1000, next[epoch / 1000]++);
+}
+
+TEST(Streams, EndWithTheirStatusAfterWhatWasSent) {
+  PushService service({.on_request =
+                           [](ServerEnd& stream, const v1::PushRequest&) {
+                             for (int i = 0; i < 200; ++i) stream.Send(Response(i));
+                             stream.Close(absl::DataLossError("the first reason"));
+                             stream.Close(absl::InternalError("a later one"));
+                             stream.Send(Response(999));
+                           },
+                       .on_requests_end = [](ServerEnd&) {}});
+  Served served(&service);
+  Client client(served.channel());
+  client.Send(1);
+  // A status other than OK may overtake responses that the client has not read; those read come in
+  // order and none from after the end.
+  EXPECT_EQ(client.Wait(), absl::DataLossError("the first reason"));
+  const std::vector<uint64_t> epochs = client.epochs();
+  for (size_t i = 0; i < epochs.size(); ++i) EXPECT_EQ(epochs[i], i);
+  client.Send(2);  // does nothing
+  client.stream->HalfClose();
+  client.stream->Cancel();
+}
+
+TEST(Streams, TellTheServerWhenTheClientCancels) {
+  absl::Notification ended;
+  std::shared_ptr<ServerEnd> kept;
+  PushService service({.on_request =
+                           [&](ServerEnd& stream, const v1::PushRequest&) {
+                             kept = stream.shared_from_this();
+                             stream.Send(Response(1));
+                           },
+                       .on_requests_end = [&](ServerEnd&) { ended.Notify(); }});
+  {
+    Served served(&service);
+    Client client(served.channel());
+    client.Send(1);
+    ASSERT_TRUE(client.WaitForEpochs(1));
+    client.stream->Cancel();
+    EXPECT_EQ(client.Wait().code(), absl::StatusCode::kCancelled);
+    ASSERT_TRUE(ended.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  }
+  kept->Send(Response(2));  // of a stream that is over: nothing
+  kept->Close(absl::OkStatus());
+}
+
+// ---- Activations ----
+
+v1::Tensor Row(int64_t value) {
+  v1::Tensor tensor;
+  tensor.add_shape(value);
+  return tensor;
+}
+
+TEST(Activations, CarryRowsInOrder) {
+  ActivationsReceiver receiver;
+  Served served(&receiver);
+  std::vector<uint64_t> steps;  // touched by the stream's requests, one at a time
+  absl::Notification all;
+  receiver.Open(3, [&](uint64_t step, const v1::Tensor& hidden) {
+    EXPECT_EQ(hidden.shape(0), static_cast<int64_t>(step) * 10);
+    steps.push_back(step);
+    if (step == 100) all.Notify();
+  });
+  ActivationsSender sender(served.channel(), 3, [](const absl::Status&) {});
+  ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+  for (int64_t step = 1; step <= 100; ++step) sender.Send(step, Row(step * 10));
+  ASSERT_TRUE(all.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  ASSERT_EQ(steps.size(), 100u);
+  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], i + 1);
+}
+
+TEST(Activations, AreRefusedForAnEpochThatIsNotOpen) {
+  ActivationsReceiver receiver;
+  Served served(&receiver);
+  const auto never = [](uint64_t, const v1::Tensor&) { FAIL(); };
+  for (const uint64_t opened : {0, 4, 2}) {
+    if (opened != 0) receiver.Open(opened, never);
+    absl::Status lost;
+    absl::Notification told;
+    ActivationsSender sender(served.channel(), 3, [&](const absl::Status& status) {
+      lost = status;
+      told.Notify();
+    });
+    EXPECT_EQ(sender.WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
+    told.WaitForNotification();
+    EXPECT_EQ(lost.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(lost.message()), HasSubstr("epoch 3"));
+  }
+}
+
+TEST(Activations, OfAnOldEpochEndWithTheNewOne) {
+  ActivationsReceiver receiver;
+  Served served(&receiver);
+  const auto ignore = [](uint64_t, const v1::Tensor&) {};
+  receiver.Open(3, ignore);
+  absl::Notification lost;
+  ActivationsSender old(served.channel(), 3, [&](const absl::Status& status) {
+    EXPECT_EQ(status, absl::AbortedError("replaced by epoch 4"));
+    lost.Notify();
+  });
+  ASSERT_TRUE(old.WaitUntilOpen(SoonEnough()).ok());
+  receiver.Close(2, absl::InternalError("not the current epoch's"));
+  EXPECT_FALSE(lost.HasBeenNotified());
+  receiver.Open(4, ignore);
+  ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  ActivationsSender current(served.channel(), 4, [](const absl::Status&) {});
+  EXPECT_EQ(current.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+}
+
+TEST(Activations, RefuseARequestThatSaysNothing) {
+  ActivationsReceiver receiver;
+  Served served(&receiver);
+  Client client(served.channel());
+  client.stream->Send({});
+  EXPECT_EQ(client.Wait().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// ---- RunStream ----
+
+struct FakeSession {
+  std::vector<uint64_t> steps;
+  absl::Status closed;
+  void AddPlan(const v1::EmbeddingExecute& plan) { steps.push_back(plan.step_id()); }
+  void Close(const absl::Status& reason) { closed = reason; }
+};
+
+class RunService final : public v1::EmbeddingService::CallbackService {
+ public:
+  grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
+      grpc::CallbackServerContext*) override {
+    return ServeRunStream<FakeSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
+        [this](const v1::EmbeddingOpen& open,
+               auto&) -> absl::StatusOr<std::shared_ptr<FakeSession>> {
+          if (open.epoch() == 0) return absl::AbortedError("not epoch 0");
+          return session;
+        });
+  }
+  const std::shared_ptr<FakeSession> session = std::make_shared<FakeSession>();
+};
+
+enum class Part { kOpen, kOpenRefused, kExecute, kRelease, kNothing };
+
+// Sends the parts and gives the status that the stream ends with; half-closes after them.
+absl::Status Talk(RunService& service, const std::vector<Part>& parts) {
+  Served served(&service);
+  const auto stub = v1::EmbeddingService::NewStub(served.channel());
+  grpc::ClientContext context;
+  const auto stream = stub->Run(&context);
+  for (const Part part : parts) {
+    v1::EmbeddingRunRequest request;
+    if (part == Part::kOpen) request.mutable_open()->set_epoch(1);
+    if (part == Part::kOpenRefused) request.mutable_open();
+    if (part == Part::kExecute) request.mutable_execute()->set_step_id(8);
+    if (part == Part::kRelease) request.mutable_release();
+    if (!stream->Write(request)) break;
+  }
+  stream->WritesDone();
+  return FromGrpc(stream->Finish());
+}
+
+TEST(RunStream, FeedsItsSessionAndClosesItAtTheEnd) {
+  RunService service;
+  EXPECT_EQ(Talk(service, {Part::kOpen, Part::kExecute, Part::kRelease, Part::kExecute}).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(service.session->steps, (std::vector<uint64_t>{8, 8}));
+  EXPECT_EQ(service.session->closed.code(), absl::StatusCode::kCancelled);
+}
+
+TEST(RunStream, EndsWithAnErrorWhereTheProtocolIsBroken) {
+  RunService service;
+  EXPECT_EQ(Talk(service, {Part::kExecute}), absl::FailedPreconditionError("Execute before Open"));
+  EXPECT_EQ(Talk(service, {Part::kOpen, Part::kOpen}),
+            absl::FailedPreconditionError("this stream is open already"));
+  EXPECT_EQ(Talk(service, {Part::kOpenRefused}), absl::AbortedError("not epoch 0"));
+  EXPECT_EQ(Talk(service, {Part::kNothing}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(service.session->steps.empty());
+}
+
+}  // namespace
+}  // namespace sluice

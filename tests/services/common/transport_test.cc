@@ -1,0 +1,170 @@
+// Statuses on the wire, addresses and credentials, servers and how they are reached.
+#include "services/common/transport.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "services/common/server.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Status, KeepsEveryCodeAndItsMessage) {
+  EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
+  EXPECT_TRUE(FromGrpc(grpc::Status::OK).ok());
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "why \"it\" failed");
+    EXPECT_EQ(static_cast<int>(ToGrpc(status).error_code()), code);
+    EXPECT_EQ(FromGrpc(ToGrpc(status)), status);
+  }
+  EXPECT_EQ(ToGrpc(absl::AbortedError("")).error_code(), grpc::StatusCode::ABORTED);
+}
+
+TEST(Status, IsAnnotatedWithWhereItHappened) {
+  EXPECT_EQ(Annotate(absl::AbortedError("gone"), "step 4"), absl::AbortedError("step 4: gone"));
+  EXPECT_TRUE(Annotate(absl::OkStatus(), "step 4").ok());
+}
+
+TEST(IsLocalAddress, HoldsForUnixInProcessAndLoopback) {
+  for (const char* address : {"unix:/run/a.sock", "unix:a", "inproc:x", "127.0.0.1:9000",
+                              "127.8.8.8:1", "localhost:9000", "[::1]:9000"}) {
+    EXPECT_TRUE(IsLocalAddress(address)) << address;
+  }
+  for (const char* address : {"0.0.0.0:9000", "[::]:9000", "10.0.0.1:9000", "example.org:9000",
+                              "localhost.example.org:1", "", "[::2]:9000", "1127.0.0.1:1"}) {
+    EXPECT_FALSE(IsLocalAddress(address)) << address;
+  }
+}
+
+// A name that begins like a loopback address is resolved by DNS to wherever its owner likes.
+TEST(IsLocalAddress, DoesNotHoldForNamesThatOnlyLookLikeLoopback) {
+  for (const char* address : {"127.example.org:9000", "127.0.0.1.example.org:9000", "127.:1"}) {
+    EXPECT_FALSE(IsLocalAddress(address)) << address;
+  }
+}
+
+TEST(Credentials, ArePlaintextOnLocalAddressesAlone) {
+  EXPECT_TRUE(ServerCredentialsFor("127.0.0.1:0", {}).ok());
+  EXPECT_TRUE(ServerCredentialsFor("unix:/a", {.certificate = "/none"}).ok());
+  Dialer dialer;
+  EXPECT_TRUE(dialer.Dial("127.0.0.1:1").ok());
+  const auto flags = AllOf(HasSubstr("0.0.0.0:1 "), HasSubstr("--tls_cert"), HasSubstr("--tls_key"),
+                           HasSubstr("--tls_ca"));
+  for (const absl::Status& status :
+       {ServerCredentialsFor("0.0.0.0:1", {}).status(), dialer.Dial("0.0.0.0:1").status(),
+        ServerCredentialsFor("0.0.0.0:1", {.certificate = "/a", .key = "/b"}).status(),
+        Server::Start({.address = "0.0.0.0:1"}).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), flags);
+  }
+}
+
+TEST(Credentials, NameAFileThatCannotBeRead) {
+  const TlsFiles tls = {
+      .certificate = "/none/cert.pem", .key = "/none/key", .authority = "/none/ca"};
+  Dialer dialer(tls);
+  for (const absl::Status& status :
+       {ServerCredentialsFor("0.0.0.0:1", tls).status(), dialer.Dial("example.org:1").status(),
+        ServerCredentialsFor("127.0.0.1:1", tls).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/none/cert.pem"));
+  }
+  // A directory can be opened and not read.
+  const std::string folder = ::testing::TempDir();
+  EXPECT_EQ(ServerCredentialsFor("0.0.0.0:1", {folder, folder, folder}).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+// What grpc.health.v1 says of the whole process: "SERVING", "NOT_SERVING", or the call's error. The
+// response's one field is its status.
+std::string Health(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Minutes(1)));
+  const grpc::Slice empty;
+  const grpc::ByteBuffer request(&empty, 1);
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  absl::Notification done;
+  stub.UnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request, &response,
+                 [&](grpc::Status result) {
+                   status = std::move(result);
+                   done.Notify();
+                 });
+  done.WaitForNotification();
+  if (!status.ok()) return status.error_message();
+  grpc::Slice bytes;
+  if (!response.DumpToSingleSlice(&bytes).ok()) return "no bytes";
+  const std::string text(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
+  if (text == "\x08\x01") return "SERVING";
+  return text == "\x08\x02" ? "NOT_SERVING" : "unknown";
+}
+
+TEST(Server, SaysWhichPortItGotAndHowItIs) {
+  const auto server = Server::Start({.address = "127.0.0.1:0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  EXPECT_TRUE(absl::StartsWith(address, "127.0.0.1:"));
+  EXPECT_NE(address, "127.0.0.1:0");
+  Dialer dialer;
+  const auto channel = dialer.Dial(address);
+  ASSERT_TRUE(channel.ok());
+  EXPECT_EQ(Health(*channel), "NOT_SERVING");
+  (*server)->SetServing(true);
+  EXPECT_EQ(Health(*channel), "SERVING");
+  (*server)->SetServing(false);
+  EXPECT_EQ(Health(*channel), "NOT_SERVING");
+}
+
+TEST(Server, RefusesAnAddressInUse) {
+  const auto first = Server::Start({.address = "127.0.0.1:0"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = Server::Start({.address = (*first)->address()}).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.message()), HasSubstr((*first)->address()));
+}
+
+TEST(Server, ListensOnAUnixSocket) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/sluice_transport_test.sock");
+  const auto server = Server::Start({.address = absl::StrCat("unix:", path)});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->address(), absl::StrCat("unix:", path));
+  (*server)->SetServing(true);
+  Dialer dialer;
+  EXPECT_EQ(Health(*dialer.Dial((*server)->address())), "SERVING");
+}
+
+TEST(Dialer, ReachesInProcessServersByName) {
+  const auto server = Server::Start({.address = "inproc:here"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  (*server)->SetServing(true);
+  Dialer dialer;
+  EXPECT_EQ(dialer.Dial("inproc:here").status().code(), absl::StatusCode::kNotFound);
+  dialer.RegisterInProcess("here", (*server)->grpc_server());
+  const auto channel = dialer.Dial("inproc:here");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  EXPECT_EQ(Health(*channel), "SERVING");
+  const absl::Status unknown = dialer.Dial("inproc:elsewhere").status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("elsewhere"));
+  EXPECT_EQ(dialer.Dial("").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace sluice
