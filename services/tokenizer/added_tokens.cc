@@ -51,13 +51,12 @@ absl::Status AddedTokenFinder::Split(std::string_view text, const Options& optio
     if (token.special && !options.parse_special) continue;
     if (token.single_word && IsInsideWord(text, match.begin, match.end)) continue;
     Segment segment{match.begin, match.end, match.token};
-    if (token.lstrip && segment.begin > done) {
-      segment.begin = WhitespaceBegin(text, segment.begin, done);
-    }
+    if (token.lstrip) segment.begin = WhitespaceBegin(text, std::max(segment.begin, done), done);
     if (token.rstrip) {
       if (segment.end >= space_end) space_end = WhitespaceEnd(text, segment.end);
       segment.end = space_end;
     }
+    if (segment.begin >= segment.end) continue;  // whitespace that was taken already
     if (done < segment.begin) {
       if (auto status = sink({done, segment.begin, nullptr}); !status.ok()) return status;
     }

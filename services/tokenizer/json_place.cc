@@ -36,8 +36,9 @@ JsonPlace JsonPlace::Element(size_t index) const {
 }
 
 absl::Status JsonPlace::Reject(std::string_view accepted) const {
+  const std::string what = path.empty() ? "holds " : StrCat(path, " is ");
   return absl::InvalidArgumentError(
-      StrCat(source, ": ", path, " is ", ValueText(*value), "; accepted: ", accepted));
+      StrCat(source, ": ", what, ValueText(*value), "; accepted: ", accepted));
 }
 
 absl::Status JsonPlace::RejectType(std::string_view accepted) const {

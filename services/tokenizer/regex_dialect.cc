@@ -16,14 +16,6 @@ namespace {
 constexpr size_t kNone = std::string_view::npos;
 constexpr int kMaxSetDepth = 16;
 
-// Word boundaries by Oniguruma's idea of a word character.
-constexpr std::string_view kBoundary =
-    R"((?:(?<=[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]))"
-    R"(|(?<![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])(?=[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])))";
-constexpr std::string_view kNoBoundary =
-    R"((?:(?<=[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])(?=[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}]))"
-    R"(|(?<![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])))";
-
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
@@ -53,12 +45,14 @@ class Translator {
       case ')':
         if (!groups_.empty()) {
           atom_ = groups_.back();
+          quantified_ = false;
           groups_.pop_back();
         }
         return Copy(1);
       case '*':
       case '+':
       case '?':
+        BeginQuantifier();
         Copy(1);
         if (Peek() == '+' || Peek() == '?') Copy(1);
         return;
@@ -81,7 +75,10 @@ class Translator {
     ++at_;
     return true;
   }
-  void BeginAtom() { atom_ = out_.size(); }
+  void BeginAtom() {
+    atom_ = out_.size();
+    quantified_ = false;
+  }
   void Copy(size_t num_bytes) {
     out_ += in_.substr(at_, num_bytes);
     at_ = std::min(at_ + num_bytes, in_.size());
@@ -131,16 +128,19 @@ class Translator {
       ++at_;
       return;
     }
+    BeginQuantifier();
     at_ = end + 1;
     StrAppend(&out_, "{", min.empty() ? "0" : min, comma == kNone ? "" : ",", max, "}");
-    const bool repeated_again = Peek() == '+' || (Peek() == '?' && comma == kNone);
-    if (repeated_again) {
+    if (Peek() == '?' && comma != kNone) Copy(1);
+  }
+
+  // PCRE2 does not repeat what is repeated, unless in a group.
+  void BeginQuantifier() {
+    if (atom_ != kNone && quantified_) {
       out_.insert(atom_, "(?:");
       out_ += ')';
-      Copy(1);
-    } else if (Peek() == '?') {
-      Copy(1);
     }
+    quantified_ = true;
   }
 
   static bool IsDigits(std::string_view text) {
@@ -157,7 +157,7 @@ class Translator {
       case 'b':
       case 'B':
         atom_ = kNone;
-        out_ += c == 'b' ? kBoundary : kNoBoundary;
+        WordBoundary(c == 'B');
         at_ += 2;
         return;
       case 's':
@@ -181,6 +181,13 @@ class Translator {
       default:
         return PlainEscape();
     }
+  }
+
+  // A place with a word character on one side only; negated: on both sides or none.
+  void WordBoundary(bool negated) {
+    const std::string_view word = SetOfEscape('w');
+    StrAppend(&out_, "(?:(?<=[", word, "])", negated ? "(?=[" : "(?![", word, "])|(?<![", word,
+              "])", negated ? "(?![" : "(?=[", word, "]))");
   }
 
   // An escape that means the same inside a set, outside it and in PCRE2.
@@ -325,6 +332,7 @@ class Translator {
   size_t at_ = 0;
   std::string out_;
   size_t atom_ = kNone;         // where in out_ the last thing that can be repeated begins
+  bool quantified_ = false;     // whether that is repeated already
   std::vector<size_t> groups_;  // where in out_ the open groups begin
   int set_depth_ = 0;
   absl::Status status_;

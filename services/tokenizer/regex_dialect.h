@@ -5,7 +5,7 @@
 //   \s \S \w \W \b \B \h, [[:alpha:]] and its like: Unicode's sets, as Oniguruma counts them
 //   \p{Alpha}, \p{Letter}, \p{Han}: long names; scripts without their extensions
 //   (?m): the dot matches newlines
-//   x{2,3}+: repeats the repetition; x*+, x++ and x?+ are possessive in both
+//   x{2,3}+, x**: repeat the repetition; x*+, x++ and x?+ are possessive in both
 //   x{,3}: from 0 to 3 times
 //   \uHHHH
 //   [a[bc]]: nested sets are united

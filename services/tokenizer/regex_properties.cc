@@ -14,7 +14,9 @@ constexpr std::string_view kWhitespace =
 constexpr std::string_view kNotWhitespace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}!-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Below U+0100 Oniguruma goes by Latin-1, in which superscripts and fractions are of words.
+constexpr std::string_view kWord =
+    R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexDigits = "0-9a-fA-F";
 
 struct Named {
@@ -30,11 +32,13 @@ constexpr Named kNames[] = {
     {"blank", R"(\p{Zs}\x{9})"},
     {"cntrl", R"(\p{Cc})"},
     {"digit", R"(\p{Nd})"},
+    {"graph", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co})"},
     {"lower", R"(\p{Lowercase})"},
+    {"print", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Zs})"},
     {"punct", R"(\p{P})"},
     {"space", kWhitespace},
     {"upper", R"(\p{Uppercase})"},
-    {"word", kWord},
+    {"word", R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})"},
     {"xdigit", kHexDigits},
     {"letter", R"(\p{L})"},
     {"casedletter", R"(\p{Lu}\p{Ll}\p{Lt})"},

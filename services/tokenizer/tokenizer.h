@@ -34,7 +34,7 @@ struct EncodeOptions {
   // Adds what the post-processor puts around a text, such as a beginning-of-sequence token.
   bool add_special = true;
   // Recognises special tokens spelled out in the text. False for text that is not trusted: no part
-  // of it becomes a special token then, but for characters that the model itself encodes as one.
+  // of it becomes a special token then, unless that token is one character or marked single_word.
   bool parse_special = true;
   bool offsets = false;
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
@@ -91,8 +91,8 @@ class Tokenizer {
 
   // The tokens that begin and end a text by tokenizer_config.json; nullopt where it does not say,
   // or names no token.
-  std::optional<TokenId> bos_id() const { return FindToken(config_.bos_token); }
-  std::optional<TokenId> eos_id() const { return FindToken(config_.eos_token); }
+  std::optional<TokenId> bos_id() const { return FindNamed(config_.bos_token); }
+  std::optional<TokenId> eos_id() const { return FindNamed(config_.eos_token); }
   const TokenizerConfig& config() const { return config_; }
 
  private:
@@ -111,8 +111,8 @@ class Tokenizer {
   Tokenizer() : scratch_pool_(kMaxIdleScratches) {}
 
   void BuildTokenTable();
-  std::optional<TokenId> FindToken(const std::optional<std::string>& text) const {
-    return text.has_value() ? FindToken(std::string_view(*text)) : std::nullopt;
+  std::optional<TokenId> FindNamed(const std::optional<std::string>& name) const {
+    return name.has_value() ? FindToken(*name) : std::nullopt;
   }
 
   // The stages of Encode, each for a part of the text that the one before hands it.

@@ -3,7 +3,6 @@
 
 #include "services/tokenizer/bpe_loader.h"
 #include "services/tokenizer/json_place.h"
-#include "services/tokenizer/strings.h"
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/tokenizer_file.h"
 
@@ -11,10 +10,7 @@ namespace sluice {
 namespace {
 
 absl::Status CheckHeader(const JsonPlace& root) {
-  if (!root.value->is_object()) {
-    return absl::InvalidArgumentError(
-        StrCat(root.source, ": holds ", ValueText(*root.value), "; accepted: a JSON object"));
-  }
+  if (!root.value->is_object()) return root.Reject("a JSON object");
   const JsonPlace version = root.Member("version");
   if (!version.value->is_null() && *version.value != "1.0") return version.Reject("\"1.0\"");
   const JsonPlace model = root.Member("model");
@@ -25,11 +21,11 @@ absl::Status CheckHeader(const JsonPlace& root) {
   return absl::OkStatus();
 }
 
-// Tokens that only the caller may write.
+// Tokens that only the caller may write. A single_word token may be a word's part all the same.
 absl::flat_hash_set<TokenId> ControlTokens(const AddedVocabulary& added) {
   absl::flat_hash_set<TokenId> ids;
   for (const auto& [id, entry] : added.entries()) {
-    if (entry.token.special) ids.insert(id);
+    if (entry.token.special && !entry.token.single_word) ids.insert(id);
   }
   return ids;
 }

@@ -1,0 +1,247 @@
+// The tokenizer's gRPC face, in process, with the project's own model and with none.
+#include "services/tokenizer/tokenizer_service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/common/server.h"
+#include "services/common/status.h"
+#include "tests/testing/test_data.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TokenizerServiceTest : public ::testing::Test {
+ protected:
+  static const Tokenizer& Storyteller() {
+    static const Tokenizer* const tokenizer =
+        Tokenizer::Load(testing::ProjectPath("models/storyteller"))->release();
+    return *tokenizer;
+  }
+
+  explicit TokenizerServiceTest(const Tokenizer* tokenizer = &Storyteller())
+      : service_("storyteller", tokenizer),
+        server_(*Server::Start({.address = "inproc:tokenizer", .services = {&service_}})),
+        stub_(v1::TokenizerService::NewStub(
+            server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()))) {}
+
+  template <class Request, class Response>
+  absl::Status Call(grpc::Status (v1::TokenizerService::Stub::*method)(grpc::ClientContext*,
+                                                                       const Request&, Response*),
+                    const Request& request, Response& response) {
+    grpc::ClientContext context;
+    return FromGrpc((stub_.get()->*method)(&context, request, &response));
+  }
+  absl::Status Tokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response) {
+    return Call(&v1::TokenizerService::Stub::Tokenize, request, response);
+  }
+  absl::Status Detokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse& response) {
+    return Call(&v1::TokenizerService::Stub::Detokenize, request, response);
+  }
+  absl::Status GetVocabulary(int first, int size, v1::GetVocabularyResponse& response) {
+    v1::GetVocabularyRequest request;
+    request.set_first_token_id(first);
+    request.set_page_size(size);
+    return Call(&v1::TokenizerService::Stub::GetVocabulary, request, response);
+  }
+  std::vector<int32_t> Ids(const std::string& text) {
+    v1::TokenizeRequest request;
+    request.set_text(text);
+    request.set_add_special_tokens(false);
+    v1::TokenizeResponse response;
+    EXPECT_EQ(Tokenize(request, response), absl::OkStatus());
+    return {response.token_ids().begin(), response.token_ids().end()};
+  }
+
+  TokenizerService service_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<v1::TokenizerService::Stub> stub_;
+};
+
+TEST_F(TokenizerServiceTest, TokenizesAndDetokenizes) {
+  // The second is long enough for the thread of long texts.
+  std::string text = "Once upon a time, \"there\" was a k\xC3\xB6nig.\n";
+  for (const std::string& repeated : {text, [&] {
+                                        std::string all;
+                                        while (all.size() < (70 << 10)) all += text;
+                                        return all;
+                                      }()}) {
+    v1::TokenizeRequest request;
+    request.set_text(repeated);
+    request.set_add_special_tokens(false);
+    request.set_return_offsets(true);
+    v1::TokenizeResponse tokens;
+    ASSERT_EQ(Tokenize(request, tokens), absl::OkStatus());
+    ASSERT_GT(tokens.num_tokens(), 5);
+    ASSERT_EQ(tokens.token_ids_size(), tokens.num_tokens());
+    ASSERT_EQ(tokens.begin_bytes_size(), tokens.num_tokens());
+    ASSERT_EQ(tokens.end_bytes_size(), tokens.num_tokens());
+    EXPECT_EQ(tokens.end_bytes(tokens.num_tokens() - 1), repeated.size());
+    v1::DetokenizeRequest back;
+    *back.mutable_token_ids() = tokens.token_ids();
+    v1::DetokenizeResponse detokenized;
+    ASSERT_EQ(Detokenize(back, detokenized), absl::OkStatus());
+    EXPECT_EQ(detokenized.text(), repeated);
+    request.set_count_only(true);
+    v1::TokenizeResponse count;
+    ASSERT_EQ(Tokenize(request, count), absl::OkStatus());
+    EXPECT_EQ(count.num_tokens(), tokens.num_tokens());
+    EXPECT_EQ(count.token_ids_size(), 0);
+  }
+}
+
+TEST_F(TokenizerServiceTest, SaysWhatIsWrongWithATextOrId) {
+  v1::TokenizeRequest request;
+  request.set_text("abc\xFF");
+  v1::TokenizeResponse tokens;
+  const absl::Status invalid = Tokenize(request, tokens);
+  EXPECT_EQ(invalid.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(invalid.message()), HasSubstr("3"));
+  for (const int32_t id : {-1, 1 << 20}) {
+    v1::DetokenizeRequest back;
+    back.add_token_ids(5);
+    back.add_token_ids(id);
+    v1::DetokenizeResponse text;
+    const absl::Status outside = Detokenize(back, text);
+    EXPECT_EQ(outside.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(outside.message()), HasSubstr(std::to_string(id)));
+  }
+}
+
+TEST_F(TokenizerServiceTest, GivesTheVocabularyPageByPage) {
+  v1::GetTokenizerInfoResponse info;
+  ASSERT_TRUE(Call(&v1::TokenizerService::Stub::GetInfo, v1::GetTokenizerInfoRequest(), info).ok());
+  EXPECT_TRUE(info.has_tokenizer());
+  EXPECT_EQ(info.model_name(), "storyteller");
+  EXPECT_GT(info.max_text_bytes(), 0u);
+  for (const int page_size : {0, 1000, 5000, 700}) {
+    std::map<int32_t, std::string> seen;
+    int first = 0;
+    do {
+      v1::GetVocabularyResponse page;
+      ASSERT_EQ(GetVocabulary(first, page_size, page), absl::OkStatus());
+      EXPECT_LE(page.entries_size(), page_size == 700 ? 700 : 1000);
+      for (const v1::VocabularyEntry& entry : page.entries()) {
+        EXPECT_TRUE(seen.emplace(entry.token_id(), entry.text()).second);
+      }
+      ASSERT_TRUE(page.next_token_id() == 0 || page.next_token_id() > first);
+      first = page.next_token_id();
+    } while (first != 0);
+    EXPECT_EQ(static_cast<int>(seen.size()), info.vocabulary_size()) << "page size " << page_size;
+    std::string text;
+    for (const int32_t id : Ids("The old k\xC3\xB6nig")) text += seen.at(id);
+    EXPECT_EQ(text, "The old k\xC3\xB6nig");
+  }
+  v1::GetVocabularyResponse page;
+  EXPECT_EQ(GetVocabulary(-1, 0, page).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetVocabulary(1 << 20, 0, page).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetVocabulary(0, -1, page).code(), absl::StatusCode::kInvalidArgument);
+}
+
+v1::DetokenizeStreamRequest To(uint64_t id) {
+  v1::DetokenizeStreamRequest request;
+  request.set_sequence_id(id);
+  return request;
+}
+
+v1::DetokenizeStreamRequest Open(uint64_t id, const std::string& stop = "") {
+  v1::DetokenizeStreamRequest request = To(id);
+  request.mutable_open();
+  if (!stop.empty()) request.mutable_open()->add_stop_strings(stop);
+  return request;
+}
+
+v1::DetokenizeStreamRequest Append(uint64_t id, const std::vector<int32_t>& ids) {
+  v1::DetokenizeStreamRequest request = To(id);
+  request.mutable_append()->mutable_token_ids()->Add(ids.begin(), ids.end());
+  return request;
+}
+
+v1::DetokenizeStreamRequest Finish(uint64_t id) {
+  v1::DetokenizeStreamRequest request = To(id);
+  request.mutable_finish();
+  return request;
+}
+
+TEST_F(TokenizerServiceTest, StreamsSequencesWithoutFaultsOfOneDisturbingAnother) {
+  const std::vector<int32_t> ids = Ids("The old king went into the wood.");
+  grpc::ClientContext context;
+  const auto stream = stub_->DetokenizeStream(&context);
+  std::vector<v1::DetokenizeStreamRequest> requests = {Open(1), Open(2, "king"), Open(3)};
+  for (const int32_t id : ids) {
+    requests.push_back(Append(1, {id}));
+    requests.push_back(Append(2, {id}));
+    if (id == ids[1]) {
+      requests.push_back(Open(3));          // open already: ends it
+      requests.push_back(Append(3, {5}));   // no longer open
+      requests.push_back(Append(77, {5}));  // never was
+      requests.push_back(To(78));           // says nothing
+      requests.push_back(Finish(79));       // unanswered
+    }
+  }
+  requests.push_back(Finish(1));
+  for (const v1::DetokenizeStreamRequest& request : requests) ASSERT_TRUE(stream->Write(request));
+  stream->WritesDone();
+  std::map<uint64_t, std::string> text;
+  std::map<uint64_t, std::vector<int>> errors;
+  v1::DetokenizeStreamResponse response, last, stopped;
+  while (stream->Read(&response)) {
+    const uint64_t id = response.sequence_id();
+    text[id] += response.text();
+    if (response.error_code() != 0) errors[id].push_back(response.error_code());
+    if (id == 1) last = response;
+    if (response.has_stop_string_index()) stopped = response;
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(text[1], "The old king went into the wood.");
+  EXPECT_TRUE(last.finished());
+  EXPECT_EQ(last.num_tokens(), ids.size());
+  EXPECT_EQ(text[2], "The old ");
+  EXPECT_EQ(stopped.sequence_id(), 2u);
+  EXPECT_EQ(stopped.stop_string_index(), 0);
+  EXPECT_LT(stopped.num_tokens(), ids.size());
+  const int not_found = static_cast<int>(absl::StatusCode::kNotFound);
+  EXPECT_EQ(errors[1], std::vector<int>{});
+  EXPECT_EQ(errors[3],
+            (std::vector<int>{static_cast<int>(absl::StatusCode::kAlreadyExists), not_found}));
+  EXPECT_EQ(errors[77], std::vector<int>{not_found});
+  EXPECT_EQ(errors[78], std::vector<int>{static_cast<int>(absl::StatusCode::kInvalidArgument)});
+  EXPECT_FALSE(text.contains(79));
+}
+
+class NoTokenizerTest : public TokenizerServiceTest {
+ protected:
+  NoTokenizerTest() : TokenizerServiceTest(nullptr) {}
+};
+
+TEST_F(NoTokenizerTest, RefusesEverythingButGetInfo) {
+  v1::GetTokenizerInfoResponse info;
+  ASSERT_TRUE(Call(&v1::TokenizerService::Stub::GetInfo, v1::GetTokenizerInfoRequest(), info).ok());
+  EXPECT_FALSE(info.has_tokenizer());
+  v1::TokenizeResponse tokens;
+  v1::DetokenizeResponse text;
+  v1::GetVocabularyResponse page;
+  v1::ApplyChatTemplateResponse prompt;
+  grpc::ClientContext context;
+  const auto stream = stub_->DetokenizeStream(&context);
+  stream->Write(Open(1));
+  for (const absl::Status& status :
+       {Tokenize({}, tokens), Detokenize({}, text), GetVocabulary(0, 0, page),
+        Call(&v1::TokenizerService::Stub::ApplyChatTemplate, v1::ApplyChatTemplateRequest(),
+             prompt),
+        FromGrpc(stream->Finish())}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("storyteller has no tokenizer.json"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
