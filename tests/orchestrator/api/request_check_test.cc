@@ -1,0 +1,149 @@
+// How requests are read: unknown fields at any depth, and what stands in for what is left out.
+#include "orchestrator/api/request_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+void AddUnknown(google::protobuf::Message& message, int number) {
+  message.GetReflection()->MutableUnknownFields(&message)->AddVarint(number, 1);
+}
+
+ModelDescription Model() {
+  ModelDescription model;
+  model.vocabulary_size = 100;
+  model.max_positions = 64;
+  model.eos_token_ids = {2, 3};
+  model.temperature = 0.5f;
+  model.top_k = 7;
+  model.top_p = 0.75f;
+  model.max_length = 20;
+  return model;
+}
+
+v1::GenerateRequest Request() {
+  v1::GenerateRequest request;
+  request.mutable_chat()->add_messages()->set_role("user");
+  request.mutable_chat()->add_messages()->set_role("assistant");
+  request.mutable_sampling()->set_seed(1);
+  request.add_resume()->add_token_ids(1);
+  return request;
+}
+
+TEST(CheckKnownFields, AcceptsWhatItKnows) {
+  EXPECT_TRUE(CheckKnownFields(v1::GenerateRequest()).ok());
+  EXPECT_TRUE(CheckKnownFields(Request()).ok());
+}
+
+TEST(CheckKnownFields, NamesAnUnknownFieldAtAnyDepth) {
+  const auto refused = [](void (*spoil)(v1::GenerateRequest&)) {
+    v1::GenerateRequest request = Request();
+    spoil(request);
+    const absl::Status status = CheckKnownFields(request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused([](auto& r) { AddUnknown(r, 900); }),
+              HasSubstr("field number 900 of sluice.v1.GenerateRequest"));
+  EXPECT_THAT(refused([](auto& r) { AddUnknown(*r.mutable_sampling(), 901); }),
+              HasSubstr("901 of sluice.v1.SamplingOptions"));
+  EXPECT_THAT(refused([](auto& r) { AddUnknown(*r.mutable_chat()->mutable_messages(1), 902); }),
+              HasSubstr("902 of sluice.v1.ChatMessage"));
+  EXPECT_THAT(refused([](auto& r) { AddUnknown(*r.mutable_resume(0), 903); }),
+              HasSubstr("903 of sluice.v1.ResumedSequence"));
+}
+
+TEST(CheckKnownFields, SeesFieldsThatComeFromTheWire) {
+  v1::GenerateRequest request = Request();
+  AddUnknown(*request.mutable_resume(0), 903);
+  v1::GenerateRequest received;
+  ASSERT_TRUE(received.ParseFromString(request.SerializeAsString()));
+  EXPECT_FALSE(CheckKnownFields(received).ok());
+}
+
+TEST(CheckTokenIds, NamesFieldIndexAndRange) {
+  const std::vector<int32_t> good = {0, 99};
+  EXPECT_TRUE(CheckTokenIds(good, Model(), "prompt").ok());
+  EXPECT_TRUE(CheckTokenIds({}, Model(), "prompt").ok());
+  for (const int32_t bad : {-1, 100}) {
+    const std::vector<int32_t> ids = {5, bad};
+    const absl::Status status = CheckTokenIds(ids, Model(), "prompt");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "prompt[1] is " + std::to_string(bad) +
+                                    "; accepted: 0 to 99, the model's vocabulary");
+  }
+}
+
+TEST(CheckGenerate, AsksForOneResumedSequencePerN) {
+  v1::GenerateRequest request = Request();
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.set_n(2);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()), HasSubstr("n, which is 2"));
+  request.add_resume();
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.mutable_resume(1)->add_token_ids(100);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("resume.token_ids[0] is 100"));
+}
+
+TEST(EngineRequestFrom, TakesFromTheModelWhatIsLeftOut) {
+  const EngineRequest request = EngineRequestFrom(v1::GenerateRequest(), Model(), {4, 5}, 77);
+  EXPECT_THAT(request.prompt, ElementsAre(4, 5));
+  EXPECT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.sampling.top_k, 7);
+  EXPECT_EQ(request.sampling.top_p, 0.75f);
+  EXPECT_EQ(request.sampling.seed, 77u);
+  EXPECT_EQ(request.num_sequences, 1);
+  EXPECT_EQ(request.max_new_tokens, std::nullopt);
+  EXPECT_EQ(request.default_length, 20);
+  EXPECT_THAT(request.stop_tokens, ElementsAre(2, 3));
+  EXPECT_EQ(request.num_logprobs, 0);
+  EXPECT_THAT(request.resumed, IsEmpty());
+}
+
+TEST(EngineRequestFrom, PrefersWhatTheRequestSaysZeroIncluded) {
+  v1::GenerateRequest asked = Request();
+  asked.set_request_id("mine");
+  asked.mutable_sampling()->set_temperature(0);
+  asked.mutable_sampling()->set_top_k(0);
+  asked.mutable_sampling()->set_top_p(1);
+  asked.mutable_sampling()->set_seed(0);
+  asked.set_n(3);
+  asked.set_max_tokens(9);
+  asked.set_logprobs(4);
+  asked.set_priority(-2);
+  asked.mutable_stop()->add_stop_strings("end");
+  asked.mutable_stop()->set_include_stop_string(true);
+  const EngineRequest request = EngineRequestFrom(asked, Model(), {4}, 77);
+  EXPECT_EQ(request.name, "mine");
+  EXPECT_EQ(request.sampling.temperature, 0);
+  EXPECT_EQ(request.sampling.top_k, 0);
+  EXPECT_EQ(request.sampling.top_p, 1);
+  EXPECT_EQ(request.sampling.seed, 0u);
+  EXPECT_EQ(request.num_sequences, 3);
+  EXPECT_EQ(request.max_new_tokens, 9);
+  EXPECT_EQ(request.num_logprobs, 4);
+  EXPECT_EQ(request.priority, -2);
+  EXPECT_THAT(request.stop_strings, ElementsAre("end"));
+  EXPECT_TRUE(request.include_stop_string);
+  EXPECT_THAT(request.resumed, ElementsAre(ElementsAre(1)));
+}
+
+TEST(EngineRequestFrom, StopsAtEosUnlessToldToIgnoreIt) {
+  v1::GenerateRequest asked;
+  asked.mutable_stop()->add_stop_token_ids(50);
+  EXPECT_THAT(EngineRequestFrom(asked, Model(), {4}, 0).stop_tokens, ElementsAre(50, 2, 3));
+  asked.mutable_stop()->set_ignore_eos(true);
+  EXPECT_THAT(EngineRequestFrom(asked, Model(), {4}, 0).stop_tokens, ElementsAre(50));
+}
+
+}  // namespace
+}  // namespace sluice
