@@ -90,12 +90,13 @@ class Wired {
     absl::MutexLock lock(&mutex_);
     return executed_;
   }
-  // What is wrong with the one process that is not ready; "" while there is another number of them.
+  // What is wrong with the one process that is not ready; "" while there is another number of them,
+  // or one has not been asked yet.
   std::string OnlyFault() const {
     std::string fault;
     for (const ReplicaProcess& process : replica.processes()) {
       if (process.ready) continue;
-      if (!fault.empty()) return "";
+      if (!fault.empty() || process.detail == "not reached yet") return "";
       fault = process.address + ": " + process.detail;
     }
     return fault;
