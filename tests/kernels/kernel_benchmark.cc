@@ -3,7 +3,8 @@
 //
 //   sluice-kernel-bench [threads]      all cores by default
 //
-// On a machine with other work, one thread gives figures to trust: it is timed by its own CPU time.
+// A share of the bandwidth above 100% means that the operands fit the caches. On a machine with
+// other work, one thread gives figures to trust: it is timed by its own CPU time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -65,10 +66,9 @@ class Benchmark {
   }
 
   void Region() {
-    const double seconds = BestSeconds([&] {
-      for (int i = 0; i < 100; ++i) pool_.ParallelFor(pool_.num_threads(), [](int64_t, int) {});
-    });
-    Print("parallel loop, empty", "", seconds / 100, 0, 0);
+    const double seconds =
+        BestSeconds([&] { pool_.ParallelFor(pool_.num_threads(), [](int64_t, int) {}); });
+    Print("parallel loop, empty", "", seconds, 0, 0);
   }
 
   void Gemm(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int num_slices) {
@@ -172,16 +172,23 @@ class Benchmark {
     CheckNear(attend(*backend_), attend(*reference_), 1e-5);
   }
 
-  // The smallest time of a call, over at least ten calls and a third of a second.
+  // The smallest time of a call, over at least ten samples and a third of a second. A sample is as
+  // many calls as the clock needs to tell them from none.
   double BestSeconds(const std::function<void()>& call) const {
+    int calls = 1;
+    while (SampleSeconds(call, calls) < 50e-6) calls *= 2;
     const double begin = Seconds(pool_.num_threads());
     double best = std::numeric_limits<double>::infinity();
     for (int i = 0; i < 10 || Seconds(pool_.num_threads()) - begin < 0.35; ++i) {
-      const double start = Seconds(pool_.num_threads());
-      call();
-      best = std::min(best, Seconds(pool_.num_threads()) - start);
+      best = std::min(best, SampleSeconds(call, calls) / calls);
     }
     return best;
+  }
+
+  double SampleSeconds(const std::function<void()>& call, int calls) const {
+    const double start = Seconds(pool_.num_threads());
+    for (int i = 0; i < calls; ++i) call();
+    return Seconds(pool_.num_threads()) - start;
   }
 
   void Print(const std::string& kernel, std::string_view dtype, double seconds, double bytes,
