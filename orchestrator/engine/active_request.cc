@@ -91,7 +91,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
 void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finished) {
   Output& output = outputs_[index];
   if (over_ || output.end.has_value()) return;
-  num_shared_ += static_cast<int32_t>(finished.usage.shared_positions);
+  CountUsage(finished.usage);
   SequenceEnd end;
   end.reason = request_.score                           ? EndReason::kScored
                : finished.reason == FinishReason::kStop ? EndReason::kStopToken
@@ -105,12 +105,16 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
   }
 }
 
-bool ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
+void ActiveRequest::CountUsage(const SequenceUsage& usage) {
+  num_shared_ += static_cast<int32_t>(usage.shared_positions);
+}
+
+void ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
   Output& output = outputs_[index];
-  if (over_ || output.end.has_value()) return false;
+  if (over_ || output.end.has_value()) return;
   if (!piece.ok()) {
     Fail(piece.status());
-    return false;
+    return;
   }
   const auto num_consumed = static_cast<size_t>(piece->num_tokens - output.num_text_tokens);
   output.num_text_tokens = piece->num_tokens;
@@ -123,10 +127,9 @@ bool ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
     end.reason = EndReason::kStopString;
     end.stop_string = request_.stop_strings[*piece->stop_string_index];
     End(index, std::move(end));
-    return true;
+  } else if (ends) {
+    End(index, *std::move(output.scheduler_end));
   }
-  if (ends) End(index, *std::move(output.scheduler_end));
-  return false;
 }
 
 void ActiveRequest::Deliver(int index, std::string text, size_t count) {

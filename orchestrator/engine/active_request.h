@@ -42,8 +42,10 @@ class ActiveRequest {
   void OnToken(int index, TokenEvent token);
   // The scheduler ended sequence `index` for reason kStop or kLength.
   void OnSequenceFinished(int index, const FinishedSequence& finished);
-  // Text came. True where a stop string ended the sequence, of which the scheduler must be told.
-  bool OnPiece(int index, absl::StatusOr<TextPiece> piece);
+  // What a sequence that a stop string is about to end has used.
+  void CountUsage(const SequenceUsage& usage);
+  // Text came.
+  void OnPiece(int index, absl::StatusOr<TextPiece> piece);
 
   // Ends the request with a status.
   void Fail(const absl::Status& status);
@@ -51,7 +53,7 @@ class ActiveRequest {
   // Everything has been told to the sink.
   bool over() const { return over_; }
 
-  // Losses of the replica while one of its sequences was in a step.
+  // Losses of the replica while one of its sequences was in a step, since its last token.
   int num_losses = 0;
 
  private:

@@ -221,10 +221,13 @@ void Engine::ExpireDeadlines() {
 void Engine::OnPiece(RequestId id, int index, absl::StatusOr<TextPiece> piece) {
   ActiveRequest* request = Find(id);
   if (request == nullptr) return;
-  if (request->OnPiece(index, std::move(piece))) {
-    const SequenceId sequence = request->ids()[index];
-    if (owners_.erase(sequence) > 0) (void)scheduler_->Finish(sequence, FinishReason::kStop);
+  const bool stops = piece.ok() && piece->stop_string_index.has_value();
+  const SequenceId sequence = request->ids()[index];
+  if (stops && owners_.erase(sequence) > 0) {
+    const auto finished = scheduler_->Finish(sequence, FinishReason::kStop);
+    if (finished.ok()) request->CountUsage(finished->usage);
   }
+  request->OnPiece(index, std::move(piece));
   RemoveIfOver(id);
 }
 
@@ -342,8 +345,9 @@ void Engine::Apply(const StepOutcome& outcome, std::vector<RowResult>& rows) {
     if (owner == owners_.end()) continue;
     RowResult& row = rows[accepted.row];
     if (accepted.kind == RowKind::kSample) ++num_generated_tokens_;
-    requests_.at(owner->second.request)
-        ->OnToken(owner->second.index, {accepted.token, row.logprob, std::move(row.top)});
+    ActiveRequest& request = *requests_.at(owner->second.request);
+    request.num_losses = 0;  // it moves: losses so far were not its doing
+    request.OnToken(owner->second.index, {accepted.token, row.logprob, std::move(row.top)});
   }
   for (const FinishedSequence& finished : outcome.finished) {
     const auto owner = owners_.find(finished.sequence);
