@@ -35,7 +35,7 @@ Percentiles PercentilesOf(std::vector<double> values);
 
 BenchFigures FiguresOf(const LoadTrace& trace);
 
-// `machine` and `target` say what was measured from where.
+// `model` and `machine` say what was measured, and where.
 std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
                        const std::string& model, const std::string& machine);
 // One JSON object.

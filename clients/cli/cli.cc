@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr char kVersion[] = "0.1.0";
-
 struct Command {
   const char* name;
   const char* summary;
@@ -79,7 +77,7 @@ int RunCli(absl::Span<const std::string> arguments, Environment& environment) {
     return Help(arguments.subspan(1), environment);
   }
   if (name == "version" || name == "--version") {
-    environment.out << "sluice " << kVersion << "\n";
+    environment.out << "sluice " << SLUICE_VERSION << "\n";
     return Succeed(environment);
   }
   const Command* command = FindCommand(name);

@@ -26,9 +26,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Ends at SIGTERM with status 0; ends by itself only if told to.
-constexpr char kWaitsForever[] = "trap 'exit 0' TERM; while :; do read -r line <$0.never; done";
-
 bool IsGone(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
 
 class SupervisorTest : public ::testing::Test {
@@ -39,11 +36,20 @@ class SupervisorTest : public ::testing::Test {
     return {.name = name, .argv = {path}};
   }
 
-  // A script that waits for SIGTERM.
-  ProcessSpec Waiter(const std::string& name) {
-    const ProcessSpec spec = Script(name, kWaitsForever);
-    EXPECT_EQ(mkfifo((spec.argv[0] + ".never").c_str(), 0600), 0);
+  // A script that says when it is up and then waits; `on_sigterm` is what it does at SIGTERM.
+  ProcessSpec Waiter(const std::string& name, const std::string& on_sigterm = "exit 0") {
+    const ProcessSpec spec = Script(name, "trap '" + on_sigterm +
+                                              "' TERM; true 2>/dev/null >$0.up; while :; do read "
+                                              "-r line <$0.never; done 2>/dev/null");
+    for (const char* fifo : {".up", ".never"}) {
+      EXPECT_EQ(mkfifo((spec.argv[0] + fifo).c_str(), 0600), 0);
+    }
     return spec;
+  }
+
+  // Waits for a Waiter's word; without it the Waiter waits.
+  static void WaitUntilUp(const ProcessSpec& waiter) {
+    close(open((waiter.argv[0] + ".up").c_str(), O_RDONLY));
   }
 
   // Options that note what happens; pauses are as short as can be.
@@ -166,18 +172,10 @@ TEST_F(SupervisorTest, TellsOnceThatTheProcessesAreReady) {
 
 TEST_F(SupervisorTest, LetsAProcessFinishAfterSigterm) {
   const std::string mark = folder_.PathOf("mark");
-  // The process is known to listen for SIGTERM once it has opened the FIFO.
-  const ProcessSpec careful =
-      Script("careful", "trap 'echo done >" + mark + "; exit 0' TERM; echo up >$0.fifo; " +
-                            "while :; do read -r line <$0.never; done");
-  ASSERT_EQ(mkfifo((careful.argv[0] + ".fifo").c_str(), 0600), 0);
-  ASSERT_EQ(mkfifo((careful.argv[0] + ".never").c_str(), 0600), 0);
+  const ProcessSpec careful = Waiter("careful", "echo done >" + mark + "; exit 0");
   SupervisorOptions options = Options({careful});
   options.on_start = [&](const std::string&, pid_t) {
-    std::string line;
-    std::ifstream fifo(careful.argv[0] + ".fifo");
-    std::getline(fifo, line);
-    EXPECT_EQ(line, "up");
+    WaitUntilUp(careful);
     stop_.Set();
   };
   EXPECT_TRUE(Supervise(options).ok());
@@ -185,18 +183,13 @@ TEST_F(SupervisorTest, LetsAProcessFinishAfterSigterm) {
 }
 
 TEST_F(SupervisorTest, KillsWhatIgnoresSigterm) {
-  const ProcessSpec stubborn =
-      Script("stubborn", "trap '' TERM; echo up >$0.fifo; while :; do read -r l <$0.never; done");
-  ASSERT_EQ(mkfifo((stubborn.argv[0] + ".fifo").c_str(), 0600), 0);
-  ASSERT_EQ(mkfifo((stubborn.argv[0] + ".never").c_str(), 0600), 0);
+  const ProcessSpec stubborn = Waiter("stubborn", "");
   SupervisorOptions options = Options({stubborn});
   options.grace = absl::Milliseconds(1);
   pid_t pid = 0;
   options.on_start = [&](const std::string&, pid_t started) {
     pid = started;
-    std::string line;
-    std::ifstream fifo(stubborn.argv[0] + ".fifo");
-    std::getline(fifo, line);
+    WaitUntilUp(stubborn);
     stop_.Set();
   };
   EXPECT_TRUE(Supervise(options).ok());
@@ -244,6 +237,7 @@ TEST_F(SupervisorTest, ProcessesDieWithTheirSupervisor) {
   for (pid_t& child : children) {
     ASSERT_EQ(read(pipe_fds[0], &child, sizeof(child)), static_cast<ssize_t>(sizeof(child)));
   }
+  for (const ProcessSpec& process : processes) WaitUntilUp(process);
   ASSERT_EQ(kill(supervisor, SIGKILL), 0);
   ASSERT_EQ(waitpid(supervisor, nullptr, 0), supervisor);
   for (const pid_t child : children) {

@@ -55,8 +55,8 @@ class WatchedBuffer : public std::streambuf {
   std::string text_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A folder with a model and, in bin, a program for every service. Each writes its arguments to the
-// FIFO named after it and waits, unless a test replaces it.
+// A folder with a model and, in bin, a program for every service, which does nothing but wait
+// unless a test replaces it.
 class UpTest : public ::testing::Test {
  protected:
   UpTest() {
