@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -67,7 +68,8 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     std::fprintf(stderr, "%s: %s\n", argv[0], service.status().ToString().c_str());
     return 1;
   }
-  Log(LogLevel::kInfo, argv[0], "listening", {{"address", (*service)->server().address()}});
+  Log(LogLevel::kInfo, std::filesystem::path(argv[0]).filename().string(), "listening",
+      {{"address", (*service)->server().address()}});
   int signal = 0;
   sigwait(&signals, &signal);
   (*service)->server().SetServing(false);

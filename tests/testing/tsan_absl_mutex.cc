@@ -11,14 +11,14 @@
 
 namespace {
 
-// The mutex whose Await() or LockWhen() runs on this thread: its condition is evaluated under it,
-// inside the library.
-thread_local void* awaiting = nullptr;
+// The mutex that this thread awaits something of, or unlocks. The library evaluates conditions in
+// both, those of other threads too, while it holds that mutex.
+thread_local void* evaluating = nullptr;
 
-class Awaiting {
+class Evaluating {
  public:
-  explicit Awaiting(void* mutex) : previous_(awaiting) { awaiting = mutex; }
-  ~Awaiting() { awaiting = previous_; }
+  explicit Evaluating(void* mutex) : previous_(evaluating) { evaluating = mutex; }
+  ~Evaluating() { evaluating = previous_; }
 
  private:
   void* const previous_;
@@ -47,6 +47,7 @@ void Mutex::Lock() {
 
 void Mutex::Unlock() {
   SLUICE_LIBRARY(void(Mutex*), "_ZN4absl7debian35Mutex6UnlockEv");
+  const Evaluating scope(this);
   __tsan_release(this);
   library(this);
 }
@@ -72,18 +73,20 @@ void Mutex::ReaderUnlock() {
 
 void Mutex::Await(const Condition& condition) {
   SLUICE_LIBRARY(void(Mutex*, const Condition&), "_ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE");
-  const Awaiting scope(this);
+  const Evaluating scope(this);
   __tsan_release(this);
   library(this, condition);
+  __tsan_acquire(const_cast<Condition*>(&condition));
   __tsan_acquire(this);
 }
 
 bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
   SLUICE_LIBRARY(bool(Mutex*, const Condition&, Duration),
                  "_ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE");
-  const Awaiting scope(this);
+  const Evaluating scope(this);
   __tsan_release(this);
   const bool met = library(this, condition, timeout);
+  __tsan_acquire(const_cast<Condition*>(&condition));
   __tsan_acquire(this);
   return met;
 }
@@ -91,9 +94,10 @@ bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
 bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   SLUICE_LIBRARY(bool(Mutex*, const Condition&, Time),
                  "_ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE");
-  const Awaiting scope(this);
+  const Evaluating scope(this);
   __tsan_release(this);
   const bool met = library(this, condition, deadline);
+  __tsan_acquire(const_cast<Condition*>(&condition));
   __tsan_acquire(this);
   return met;
 }
@@ -125,9 +129,11 @@ bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
 
 bool Condition::Eval() const {
   SLUICE_LIBRARY(bool(const Condition*), "_ZNK4absl7debian39Condition4EvalEv");
-  if (awaiting != nullptr) __tsan_acquire(awaiting);
+  if (evaluating != nullptr) __tsan_acquire(evaluating);
   const bool met = library(this);
-  if (awaiting != nullptr) __tsan_release(awaiting);
+  if (evaluating != nullptr) __tsan_release(evaluating);
+  // The condition lives on the stack of the thread that waits, which goes on once it is met.
+  __tsan_release(const_cast<Condition*>(this));
   return met;
 }
 
