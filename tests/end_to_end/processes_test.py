@@ -264,6 +264,17 @@ class ProcessesTest(unittest.TestCase):
                        "--requests", "4")
         self.assertTrue(bench.stdout)
 
+    def test_score_equals_the_oracle(self):
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "storyteller.json")
+        with open(golden) as file:
+            expected = json.load(file)
+        ids = ",".join(map(str, expected["ids"]))
+        score = json.loads(sluice("score", "--token_ids", ids, "--json").stdout)
+        self.assertEqual(len(score["logprobs"]), len(expected["logprobs"]) + 1)
+        for ours, oracles in zip(score["logprobs"][1:], expected["logprobs"]):
+            self.assertAlmostEqual(ours, oracles, delta=1e-4)
+        self.assertAlmostEqual(score["perplexity"] / expected["perplexity"], 1, delta=1e-4)
+
     def test_bad_input_is_refused_by_name(self):
         for arguments, part in (
                 (["--model", "/nowhere"], "/nowhere"),
