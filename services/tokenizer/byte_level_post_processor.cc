@@ -1,6 +1,5 @@
 #include "services/tokenizer/byte_level_post_processor.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "services/tokenizer/byte_alphabet.h"
@@ -42,23 +41,27 @@ class ByteLevelPostProcessor : public PostProcessor {
   ByteLevelPostProcessor(bool trim_offsets, bool add_prefix_space)
       : trim_offsets_(trim_offsets), add_prefix_space_(add_prefix_space) {}
 
-  void Process(bool, TokenText text, Encoding* encoding) const override {
+  void Process(const Input& input, Encoding* encoding) const override {
     if (!trim_offsets_) return;
     for (size_t i = 0; i < encoding->offsets.size(); ++i) {
-      Trim(text(encoding->ids[i]), i == 0, &encoding->offsets[i]);
+      Trim(input.text, input.token_text(encoding->ids[i]), i == 0, &encoding->offsets[i]);
     }
   }
 
  private:
-  // One space counts as one byte of the text.
-  void Trim(std::string_view token, bool is_first, ByteRange* range) const {
+  // A space of the token counts as a character of the text.
+  void Trim(std::string_view text, std::string_view token, bool is_first, ByteRange* range) const {
     uint32_t leading = CountLeadingSpaces(token);
-    const uint32_t trailing = CountTrailingSpaces(token);
     // A single space at the start is the one that add_prefix_space made up.
     const bool made_up = (is_first || range->begin == 0) && add_prefix_space_ && leading == 1;
     if (made_up) leading = 0;
-    range->begin = std::min(range->begin + leading, range->end);
-    if (range->end >= trailing) range->end = std::max(range->end - trailing, range->begin);
+    for (; leading > 0 && range->begin < range->end; --leading) {
+      range->begin += ReadUtf8(text, range->begin).length;
+    }
+    uint32_t trailing = CountTrailingSpaces(token);
+    for (; trailing > 0 && range->begin < range->end; --trailing) {
+      range->end -= ReadUtf8Before(text, range->end).length;
+    }
   }
 
   const bool trim_offsets_;

@@ -15,8 +15,8 @@ class SequencePostProcessor : public PostProcessor {
   explicit SequencePostProcessor(std::vector<std::unique_ptr<PostProcessor>> steps)
       : steps_(std::move(steps)) {}
 
-  void Process(bool add_special, TokenText text, Encoding* encoding) const override {
-    for (const auto& step : steps_) step->Process(add_special, text, encoding);
+  void Process(const Input& input, Encoding* encoding) const override {
+    for (const auto& step : steps_) step->Process(input, encoding);
   }
 
  private:

@@ -17,11 +17,16 @@ class PostProcessor {
   // The text of a token as the vocabulary spells it.
   using TokenText = absl::FunctionRef<std::string_view(TokenId)>;
 
+  struct Input {
+    std::string_view text;    // the original one
+    bool add_special = true;  // otherwise no special tokens are added
+    TokenText token_text;
+  };
+
   virtual ~PostProcessor() = default;
 
-  // Rewrites the tokens of one text; `offsets` is empty where it was not asked for. Special tokens
-  // are added only if `add_special`.
-  virtual void Process(bool add_special, TokenText text, Encoding* encoding) const = 0;
+  // Rewrites the tokens of one text; encoding->offsets is empty where it was not asked for.
+  virtual void Process(const Input& input, Encoding* encoding) const = 0;
 };
 
 // A post-processor as tokenizer.json describes it: TemplateProcessing (its template for a single

@@ -97,7 +97,7 @@ absl::StatusOr<Encoding> Tokenizer::Encode(std::string_view text,
     const auto token_text = [&](TokenId id) {
       return HasToken(id) ? TokenText(id) : std::string_view();
     };
-    post_processor_->Process(options.add_special, token_text, &encoding);
+    post_processor_->Process({text, options.add_special, token_text}, &encoding);
   }
   return encoding;
 }

@@ -71,8 +71,17 @@ TEST(AddedTokens, SpecialOnesAreTextWhereNotTrusted) {
 }
 
 TEST(AddedTokens, RunsOfWhitespaceTakeLinearTime) {
-  const std::vector<AddedToken> tokens = {{.id = 1, .content = " ", .rstrip = true}};
-  EXPECT_EQ(Split(tokens, std::string(200'000, ' ')).size(), 200'000);
+  AddedTokenFinder finder;
+  finder.Add({.id = 1, .content = " ", .rstrip = true}, " ");
+  size_t num_segments = 0;
+  const std::string text(1'000'000, ' ');
+  const absl::Status status = finder.Split(text, {}, [&](const AddedTokenFinder::Segment& segment) {
+    ++num_segments;
+    EXPECT_EQ(segment.end, text.size());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(num_segments, text.size());
 }
 
 }  // namespace
