@@ -31,11 +31,11 @@ absl::StatusOr<MergeTable> MergesFromFile(const TokenizerFile& file, const Vocab
                                           const absl::flat_hash_set<TokenId>& control_tokens) {
   const TokenizerFile::MergeList& merges = file.merges;
   MergeTable table(merges.entries.size());
+  const std::string_view texts = merges.texts;
   size_t begin = 0;
   for (uint32_t rank = 0; rank < merges.entries.size(); ++rank) {
     const auto [left_size, right_size] = merges.entries[rank];
-    const std::string_view result =
-        std::string_view(merges.texts).substr(begin, left_size + right_size);
+    const std::string_view result = texts.substr(begin, left_size + right_size);
     begin += result.size();
     TokenId ids[3];
     const std::string_view pieces[] = {result.substr(0, left_size), result.substr(left_size),
@@ -76,9 +76,10 @@ absl::StatusOr<Vocabulary> BpeVocabularyFromFile(const TokenizerFile& file) {
   }
   Vocabulary vocabulary;
   vocabulary.Reserve(table.entries.size(), table.texts.size());
+  const std::string_view texts = table.texts;
   size_t begin = 0;
   for (const auto& [size, id] : table.entries) {
-    const std::string_view token = std::string_view(table.texts).substr(begin, size);
+    const std::string_view token = texts.substr(begin, size);
     begin += size;
     switch (vocabulary.Add(token, id)) {
       case Vocabulary::AddResult::kAdded:

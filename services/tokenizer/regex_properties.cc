@@ -120,7 +120,7 @@ std::string_view NotWhitespaceSet() { return kNotWhitespace; }
 std::string SetOfProperty(std::string_view name) {
   const std::string_view set = FindName(LooseName(name));
   if (!set.empty()) return std::string(set);
-  const std::string script = StrCat("\\p{sc:", name, "}");
+  std::string script = StrCat("\\p{sc:", name, "}");
   if (name.size() > 2 && Compiles(script)) return script;
   return StrCat("\\p{", name, "}");
 }

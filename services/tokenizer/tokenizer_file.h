@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-struct TokenizerFile {
+struct TokenizerFile {  // NOLINT(bugprone-exception-escape): moving JSON does not throw
   // model.vocab where it is an object, in the file's order.
   struct VocabularyTable {
     bool present = false;

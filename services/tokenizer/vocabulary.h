@@ -33,7 +33,7 @@ class Vocabulary {
 
   // As the file spells it. Valid while the vocabulary is and nothing is added. REQUIRES: Has(id).
   std::string_view Text(TokenId id) const {
-    return std::string_view(bytes_).substr(by_id_[id].begin, by_id_[id].size);
+    return {bytes_.data() + by_id_[id].begin, by_id_[id].size};
   }
 
   // How many tokens there are.

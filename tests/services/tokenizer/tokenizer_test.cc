@@ -18,7 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::SmallTokenizer;
-using testing::TokenizerParts;
 
 constexpr char kSpecial[] =
     R"([{"id": 256, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
@@ -155,6 +154,7 @@ TEST(Tokenizer, ManyThreadsEncodeAlike) {
   const std::string text = testing::RandomText(1, 3000, {"ab", "<|end|>"});
   const std::vector<TokenId> expected = Ids(*tokenizer, text);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int j = 0; j < 20; ++j) {

@@ -87,16 +87,17 @@ TEST(Utf8, AgreesWithTheCollectionOfInvalidTexts) {
 TEST(Utf8, PiecesGiveTheSameTextAndHoldBackNoWholeCharacter) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     std::mt19937 random(seed);
-    const std::string bytes = RandomBytes(random, random() % 24);
+    const std::string buffer = RandomBytes(random, random() % 24);
+    const std::string_view bytes = buffer;
     LossyUtf8 utf8;
     std::string text;
     for (size_t at = 0; at < bytes.size();) {
       const size_t size = std::min<size_t>(1 + random() % 3, bytes.size() - at);
-      utf8.Append(std::string_view(bytes).substr(at, size), &text);
+      utf8.Append(bytes.substr(at, size), &text);
       at += size;
       ASSERT_EQ(FirstInvalidUtf8(text), std::string::npos) << seed;
       // All is out but what may still become a character: one replacement of the rest's.
-      const std::string all = Lossy(std::string_view(bytes).substr(0, at));
+      const std::string all = Lossy(bytes.substr(0, at));
       ASSERT_TRUE(all == text || all == text + "\uFFFD") << seed;
     }
     utf8.Finish(&text);
