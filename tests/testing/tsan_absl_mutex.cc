@@ -5,6 +5,9 @@
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
+#include <cstddef>
+#include <cstdint>
+
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "kernels/check.h"
@@ -140,3 +143,15 @@ bool Condition::Eval() const {
 ABSL_NAMESPACE_END
 }  // namespace absl
 // NOLINTEND(bugprone-reserved-identifier)
+
+// gRPC builds the objects of a call in memory of the call's arena, which goes from one call to the
+// next through atomics inside libgrpc: for the sanitizer it is new each time.
+struct grpc_call;
+extern "C" void AnnotateNewMemory(const char* file, int line, const volatile void* memory,
+                                  uintptr_t size);
+extern "C" void* grpc_call_arena_alloc(grpc_call* call, size_t size) {
+  SLUICE_LIBRARY(void*(grpc_call*, size_t), "grpc_call_arena_alloc");
+  void* const memory = library(call, size);
+  AnnotateNewMemory(__FILE__, __LINE__, memory, size);
+  return memory;
+}
