@@ -100,13 +100,11 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
                                  if (status.ok())
                                    status =
                                        absl::UnavailableError("the next stage ended the stream");
-                                 std::function<void(absl::Status)> on_lost;
-                                 {
-                                   absl::MutexLock lock(&shared->mutex);
-                                   shared->opened = status;
-                                   on_lost = std::exchange(shared->on_lost, nullptr);
-                                 }
-                                 if (on_lost != nullptr) on_lost(status);
+                                 // Held during the call, so that the sender's destructor waits for
+                                 // it.
+                                 absl::MutexLock lock(&shared->mutex);
+                                 shared->opened = status;
+                                 if (shared->on_lost != nullptr) shared->on_lost(status);
                                }});
   v1::PushRequest request;
   request.mutable_open()->set_epoch(epoch_);
