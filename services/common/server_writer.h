@@ -23,10 +23,8 @@ namespace sluice {
 template <class Response>
 class ServerWriter : public grpc::ServerWriteReactor<Response> {
  public:
-  // `on_cancel` is called at most once, when the client leaves or its deadline passes, unless the
-  // call is over before.
-  static std::shared_ptr<ServerWriter> Start(std::function<void()> on_cancel = nullptr) {
-    auto writer = std::shared_ptr<ServerWriter>(new ServerWriter(std::move(on_cancel)));
+  static std::shared_ptr<ServerWriter> Start() {
+    auto writer = std::shared_ptr<ServerWriter>(new ServerWriter());
     writer->self_ = writer;
     return writer;
   }
@@ -47,7 +45,8 @@ class ServerWriter : public grpc::ServerWriteReactor<Response> {
     if (!writing_) FinishNow();
   }
 
-  // Replaces the callback; called at once where the client has left already. Thread-safe.
+  // Calls `on_cancel` at most once, when the client leaves or its deadline passes, unless the call
+  // is over before; at once where the client has left already. Thread-safe.
   void OnCancelCall(std::function<void()> on_cancel) {
     {
       absl::MutexLock lock(&mutex_);
@@ -60,7 +59,7 @@ class ServerWriter : public grpc::ServerWriteReactor<Response> {
   }
 
  private:
-  explicit ServerWriter(std::function<void()> on_cancel) : on_cancel_(std::move(on_cancel)) {}
+  ServerWriter() = default;
 
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     writing_ = true;

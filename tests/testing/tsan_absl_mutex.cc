@@ -1,7 +1,8 @@
-// Makes Abseil's locks visible to ThreadSanitizer. Debian's libabsl_synchronization is built
-// without it, so that memory guarded by an absl::Mutex, ours or gRPC's, would look unguarded. These
-// definitions stand before the library's (an executable's symbols win), call them, and tell the
-// sanitizer what happens. Linked into executables of the preset `tsan` alone.
+// Makes Abseil's locks, and at the end gRPC's call arenas, visible to ThreadSanitizer. Debian's
+// libabsl_synchronization is built without it, so that memory guarded by an absl::Mutex, ours or
+// gRPC's, would look unguarded. These definitions stand before the library's (an executable's
+// symbols win), call them, and tell the sanitizer what happens. Linked into executables of the
+// preset `tsan` alone.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
