@@ -9,18 +9,19 @@ function(sluice_library)
   target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS})
 endfunction()
 
-# What every executable of the preset `tsan` is linked with: see tests/testing/tsan_absl_mutex.cc.
+# What every executable of the preset `tsan` is linked with: see tests/testing/tsan_library_function.h.
 if(SLUICE_SANITIZER STREQUAL "thread")
-  add_library(sluice_tsan_absl_mutex OBJECT ${PROJECT_SOURCE_DIR}/tests/testing/tsan_absl_mutex.cc)
-  target_include_directories(sluice_tsan_absl_mutex PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(sluice_tsan_absl_mutex PRIVATE absl::synchronization absl::time)
+  add_library(sluice_tsan_libraries OBJECT
+    ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
+  target_include_directories(sluice_tsan_libraries PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(sluice_tsan_libraries PRIVATE absl::synchronization absl::time PkgConfig::grpc)
 endif()
 
 function(sluice_link_executable name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARGN})
-  if(TARGET sluice_tsan_absl_mutex)
-    target_link_libraries(${name} PRIVATE $<TARGET_OBJECTS:sluice_tsan_absl_mutex> absl::synchronization)
+  if(TARGET sluice_tsan_libraries)
+    target_link_libraries(${name} PRIVATE $<TARGET_OBJECTS:sluice_tsan_libraries> absl::synchronization PkgConfig::grpc)
   endif()
 endfunction()
 

@@ -81,8 +81,13 @@ def load_model(folder):
     """The exported model for exact evaluation: bfloat16 weights, float32 arithmetic."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     model = Llama(config, dtype=torch.float32)
+    load_weights(model, folder)
+    return model.eval()
+
+
+def load_weights(model, folder):
+    """Sets the parameters of `model` to the exported ones; they are of the same shapes."""
     loaded = read_safetensors(folder / "model.safetensors")
     with torch.no_grad():
         for name, tensor in hf_tensors(model).items():    # views of the model's own storage
             tensor.copy_(loaded[name])
-    return model.eval()

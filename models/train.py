@@ -6,6 +6,8 @@
 The learning rate warms up and then follows a cosine down to a twentieth of its peak, as a
 function of the part of the budget spent: of --minutes, or of --steps (reproducible up to
 the order of sums).  The run saves its state to --work and continues from there when started again.
+A run with --init begins with the weights of an exported folder instead of random ones: another
+round of training, with a schedule of its own.
 """
 import argparse
 import json
@@ -16,7 +18,7 @@ import time
 import torch
 
 from bpe import Tokenizer
-from checkpoint import save_model
+from checkpoint import load_weights, save_model
 from corpus import DEFAULT_MODEL, add_corpus_flag, encode_documents, read_documents
 from heldout import document_nats, held_out
 from llama import Llama, keep_freed_memory
@@ -112,6 +114,8 @@ class Run:
         self.held_out, _ = held_out(tokenizer, args.corpus)
         torch.manual_seed(args.seed)
         self.model = Llama(model_config(tokenizer), args.dropout)
+        if args.init:
+            load_weights(self.model, args.init)
         self.workers = Workers(self.model, args.processes, args.batch, LENGTH)
         self.optimizer = make_optimizer(self.model, args.weight_decay)
         self.step, self.seconds = 0, 0.0
@@ -187,6 +191,8 @@ def parse_flags():
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--minutes", type=float, help="training time, over all resumed parts")
     budget.add_argument("--steps", type=int, help="optimizer steps instead of a time")
+    parser.add_argument("--init", type=pathlib.Path, metavar="FOLDER",
+                        help="exported folder to take the first weights from (default: random)")
     parser.add_argument("--batch", type=int, default=16,
                         help=f"windows of {LENGTH} tokens a step (default: %(default)s)")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak rate (default: %(default)s)")

@@ -5,24 +5,19 @@
 // longer. Sending on a stream that is over does nothing.
 #pragma once
 
-#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
-#include "services/common/status.h"
+#include "services/common/response_queue.h"
 
 namespace sluice {
 
 template <class Request, class Response>
-class ServerStream : public grpc::ServerBidiReactor<Request, Response>,
+class ServerStream : public ResponseQueue<grpc::ServerBidiReactor<Request, Response>, Response>,
                      public std::enable_shared_from_this<ServerStream<Request, Response>> {
  public:
   struct Handler {
@@ -41,35 +36,8 @@ class ServerStream : public grpc::ServerBidiReactor<Request, Response>,
     return stream.get();
   }
 
-  // Thread-safe.
-  void Send(Response response) {
-    absl::MutexLock lock(&mutex_);
-    if (final_status_.has_value() || broken_) return;
-    outgoing_.push_back(std::move(response));
-    if (!writing_) WriteNext();
-  }
-
-  // Ends the stream after what has been sent. The first call decides. Thread-safe.
-  void Close(const absl::Status& status) {
-    absl::MutexLock lock(&mutex_);
-    if (final_status_.has_value()) return;
-    final_status_ = status;
-    if (!writing_) FinishNow();
-  }
-
  private:
   explicit ServerStream(Handler handler) : handler_(std::move(handler)) {}
-
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    writing_ = true;
-    this->StartWrite(&outgoing_.front());
-  }
-
-  void FinishNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_) return;
-    finished_ = true;
-    this->Finish(ToGrpc(*final_status_));
-  }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -81,42 +49,16 @@ class ServerStream : public grpc::ServerBidiReactor<Request, Response>,
     this->StartRead(&incoming_);
   }
 
-  void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mutex_);
-    outgoing_.pop_front();
-    writing_ = false;
-    if (!ok) {
-      broken_ = true;
-      outgoing_.clear();
-    }
-    if (!outgoing_.empty()) {
-      WriteNext();
-    } else if (final_status_.has_value()) {
-      FinishNow();
-    }
-  }
-
   // The client is gone: what is queued would reach nobody.
-  void OnCancel() override { Close(absl::CancelledError("the caller left")); }
+  void OnCancel() override { this->Close(absl::CancelledError("the caller left")); }
 
   void OnDone() override {
-    std::shared_ptr<ServerStream> self;
-    {
-      absl::MutexLock lock(&mutex_);
-      broken_ = true;
-      self = std::move(self_);
-    }
+    const std::shared_ptr<ServerStream> self = std::move(self_);  // destroyed last
+    this->StopSending();
   }
 
   const Handler handler_;
-  Request incoming_;  // touched by gRPC's reads, one at a time
-
-  absl::Mutex mutex_;
-  std::deque<Response> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front one is being written
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> final_status_ ABSL_GUARDED_BY(mutex_);
+  Request incoming_;                    // touched by gRPC's reads, one at a time
   std::shared_ptr<ServerStream> self_;  // cleared when gRPC is done with the stream
 };
 

@@ -7,21 +7,19 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "services/common/status.h"
+#include "services/common/response_queue.h"
 
 namespace sluice {
 
 template <class Response>
-class ServerWriter : public grpc::ServerWriteReactor<Response> {
+class ServerWriter : public ResponseQueue<grpc::ServerWriteReactor<Response>, Response> {
  public:
   static std::shared_ptr<ServerWriter> Start() {
     auto writer = std::shared_ptr<ServerWriter>(new ServerWriter());
@@ -29,27 +27,11 @@ class ServerWriter : public grpc::ServerWriteReactor<Response> {
     return writer;
   }
 
-  // Thread-safe.
-  void Send(Response response) {
-    absl::MutexLock lock(&mutex_);
-    if (final_status_.has_value() || broken_) return;
-    outgoing_.push_back(std::move(response));
-    if (!writing_) WriteNext();
-  }
-
-  // Ends the call after what has been sent. The first call decides. Thread-safe.
-  void Close(const absl::Status& status) {
-    absl::MutexLock lock(&mutex_);
-    if (final_status_.has_value()) return;
-    final_status_ = status;
-    if (!writing_) FinishNow();
-  }
-
   // Calls `on_cancel` at most once, when the client leaves or its deadline passes, unless the call
   // is over before; at once where the client has left already. Thread-safe.
   void OnCancelCall(std::function<void()> on_cancel) {
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&cancel_mutex_);
       if (!cancelled_) {
         on_cancel_ = std::move(on_cancel);
         return;
@@ -61,60 +43,29 @@ class ServerWriter : public grpc::ServerWriteReactor<Response> {
  private:
   ServerWriter() = default;
 
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    writing_ = true;
-    this->StartWrite(&outgoing_.front());
-  }
-
-  void FinishNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (finished_) return;
-    finished_ = true;
-    this->Finish(ToGrpc(*final_status_));
-  }
-
-  void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mutex_);
-    outgoing_.pop_front();
-    writing_ = false;
-    if (!ok) {
-      broken_ = true;
-      outgoing_.clear();
-    }
-    if (!outgoing_.empty()) {
-      WriteNext();
-    } else if (final_status_.has_value()) {
-      FinishNow();
-    }
-  }
-
   void OnCancel() override {
     std::function<void()> on_cancel;
     {
-      absl::MutexLock lock(&mutex_);
+      absl::MutexLock lock(&cancel_mutex_);
       cancelled_ = true;
       on_cancel = std::exchange(on_cancel_, nullptr);
     }
     if (on_cancel != nullptr) on_cancel();
-    Close(absl::CancelledError("the caller left"));
+    this->Close(absl::CancelledError("the caller left"));
   }
 
   void OnDone() override {
     // Destroyed last, after the lock is released and with what the callback held.
-    std::shared_ptr<ServerWriter> self = std::move(self_);
+    const std::shared_ptr<ServerWriter> self = std::move(self_);
     std::function<void()> on_cancel;
-    absl::MutexLock lock(&mutex_);
-    broken_ = true;
+    this->StopSending();
+    absl::MutexLock lock(&cancel_mutex_);
     on_cancel = std::exchange(on_cancel_, nullptr);
   }
 
-  absl::Mutex mutex_;
-  std::function<void()> on_cancel_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Response> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front one is being written
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> final_status_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex cancel_mutex_;
+  std::function<void()> on_cancel_ ABSL_GUARDED_BY(cancel_mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(cancel_mutex_) = false;
   std::shared_ptr<ServerWriter> self_;  // cleared when gRPC is done with the call
 };
 

@@ -10,7 +10,7 @@ namespace sluice::testing {
 double Seconds(int num_threads);
 
 // Bytes per second at which all threads of `pool` together read an area much larger than the
-// caches. The best of several passes.
+// caches. The best of several passes that read it as 1, 2, 4 and 8 runs side by side.
 double MeasureReadBandwidth(ThreadPool& pool);
 
 // Floating-point operations per second that all threads reach in fused (or, where there are none,

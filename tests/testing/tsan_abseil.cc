@@ -1,17 +1,9 @@
-// Makes Abseil's locks, and at the end gRPC's call arenas, visible to ThreadSanitizer. Debian's
-// libabsl_synchronization is built without it, so that memory guarded by an absl::Mutex, ours or
-// gRPC's, would look unguarded. These definitions stand before the library's (an executable's
-// symbols win), call them, and tell the sanitizer what happens. Linked into executables of the
-// preset `tsan` alone.
-#include <dlfcn.h>
-#include <sanitizer/tsan_interface.h>
-
-#include <cstddef>
-#include <cstdint>
-
+// Makes Abseil's locks visible to ThreadSanitizer. Debian's libabsl_synchronization is built
+// without it, so that memory guarded by an absl::Mutex, ours or gRPC's, would look unguarded.
+// Linked into executables of the preset `tsan` alone.
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "kernels/check.h"
+#include "tests/testing/tsan_library_function.h"
 
 namespace {
 
@@ -28,17 +20,7 @@ class Evaluating {
   void* const previous_;
 };
 
-template <class Function>
-Function* LibraryFunction(const char* name) {
-  void* const address = dlsym(RTLD_NEXT, name);
-  SLUICE_CHECK(address != nullptr);
-  return reinterpret_cast<Function*>(address);
-}
-
 }  // namespace
-
-// NOLINTBEGIN(bugprone-reserved-identifier): mangled names
-#define SLUICE_LIBRARY(type, name) static auto* const library = LibraryFunction<type>(name)
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
@@ -143,16 +125,3 @@ bool Condition::Eval() const {
 
 ABSL_NAMESPACE_END
 }  // namespace absl
-// NOLINTEND(bugprone-reserved-identifier)
-
-// gRPC builds the objects of a call in memory of the call's arena, which goes from one call to the
-// next through atomics inside libgrpc: for the sanitizer it is new each time.
-struct grpc_call;
-extern "C" void AnnotateNewMemory(const char* file, int line, const volatile void* memory,
-                                  uintptr_t size);
-extern "C" void* grpc_call_arena_alloc(grpc_call* call, size_t size) {
-  SLUICE_LIBRARY(void*(grpc_call*, size_t), "grpc_call_arena_alloc");
-  void* const memory = library(call, size);
-  AnnotateNewMemory(__FILE__, __LINE__, memory, size);
-  return memory;
-}
