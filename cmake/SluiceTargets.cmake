@@ -14,14 +14,14 @@ if(SLUICE_SANITIZER STREQUAL "thread")
   add_library(sluice_tsan_libraries OBJECT
     ${PROJECT_SOURCE_DIR}/tests/testing/tsan_abseil.cc ${PROJECT_SOURCE_DIR}/tests/testing/tsan_grpc.cc)
   target_include_directories(sluice_tsan_libraries PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(sluice_tsan_libraries PRIVATE absl::synchronization absl::time PkgConfig::grpc)
+  target_link_libraries(sluice_tsan_libraries PRIVATE absl::status absl::synchronization absl::time PkgConfig::grpc)
 endif()
 
 function(sluice_link_executable name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARGN})
   if(TARGET sluice_tsan_libraries)
-    target_link_libraries(${name} PRIVATE $<TARGET_OBJECTS:sluice_tsan_libraries> absl::synchronization PkgConfig::grpc)
+    target_link_libraries(${name} PRIVATE $<TARGET_OBJECTS:sluice_tsan_libraries> absl::status absl::synchronization PkgConfig::grpc)
   endif()
 endfunction()
 

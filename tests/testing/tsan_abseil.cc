@@ -1,7 +1,12 @@
-// Makes Abseil's locks visible to ThreadSanitizer. Debian's libabsl_synchronization is built
-// without it, so that memory guarded by an absl::Mutex, ours or gRPC's, would look unguarded.
-// Linked into executables of the preset `tsan` alone.
+// Makes Abseil's locks, notifications and shared statuses visible to ThreadSanitizer. Debian's
+// Abseil is built without it, so that memory guarded by an absl::Mutex, ours or gRPC's, would look
+// unguarded. Linked into executables of the preset `tsan` alone.
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "tests/testing/tsan_library_function.h"
 
@@ -24,6 +29,17 @@ class Evaluating {
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
+
+// The private flag of a notification, which an explicit instantiation may name: HasBeenNotified,
+// inline in our objects, reads it.
+void* Flag(const Notification& notification);
+template <auto flag>
+struct NotificationFlag {
+  friend void* Flag(const Notification& notification) {
+    return const_cast<std::atomic<bool>*>(&(notification.*flag));
+  }
+};
+template struct NotificationFlag<&Notification::notified_yet_>;
 
 void Mutex::Lock() {
   SLUICE_LIBRARY(void(Mutex*), "_ZN4absl7debian35Mutex4LockEv");
@@ -121,6 +137,44 @@ bool Condition::Eval() const {
   // The condition lives on the stack of the thread that waits, which goes on once it is met.
   __tsan_release(const_cast<Condition*>(this));
   return met;
+}
+
+void Notification::Notify() {
+  SLUICE_LIBRARY(void(Notification*), "_ZN4absl7debian312Notification6NotifyEv");
+  __tsan_release(Flag(*this));
+  library(this);
+}
+
+void Notification::WaitForNotification() const {
+  SLUICE_LIBRARY(void(const Notification*),
+                 "_ZNK4absl7debian312Notification19WaitForNotificationEv");
+  library(this);
+  __tsan_acquire(Flag(*this));
+}
+
+bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
+  SLUICE_LIBRARY(bool(const Notification*, Duration),
+                 "_ZNK4absl7debian312Notification30WaitForNotificationWithTimeoutENS0_8DurationE");
+  const bool notified = library(this, timeout);
+  if (notified) __tsan_acquire(Flag(*this));
+  return notified;
+}
+
+bool Notification::WaitForNotificationWithDeadline(Time deadline) const {
+  SLUICE_LIBRARY(bool(const Notification*, Time),
+                 "_ZNK4absl7debian312Notification31WaitForNotificationWithDeadlineENS0_4TimeE");
+  const bool notified = library(this, deadline);
+  if (notified) __tsan_acquire(Flag(*this));
+  return notified;
+}
+
+// Drops a reference; the last holder deletes what the others have read.
+void Status::UnrefNonInlined(uintptr_t rep) {
+  SLUICE_LIBRARY(void(uintptr_t), "_ZN4absl7debian36Status15UnrefNonInlinedEm");
+  auto* const address = reinterpret_cast<void*>(rep);
+  __tsan_release(address);
+  __tsan_acquire(address);
+  library(rep);
 }
 
 ABSL_NAMESPACE_END

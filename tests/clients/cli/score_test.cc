@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
 
@@ -14,11 +16,28 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// The last request that came, on whichever thread.
+class SeenRequest {
+ public:
+  void Set(const v1::ScoreRequest& request) {
+    absl::MutexLock lock(&mutex_);
+    request_ = request;
+  }
+  v1::ScoreRequest Get() {
+    absl::MutexLock lock(&mutex_);
+    return request_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  v1::ScoreRequest request_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Scores three tokens and keeps the request.
-FakeAnswers Scoring(v1::ScoreRequest* seen) {
+FakeAnswers Scoring(SeenRequest* seen) {
   FakeAnswers answers = DefaultAnswers();
   answers.score = [seen](const v1::ScoreRequest& request) {
-    *seen = request;
+    seen->Set(request);
     v1::ScoreResponse score;
     for (const int id : {4, 5, 6}) score.add_token_ids(id);
     score.add_logprobs()->set_logprob(-1.2f);
@@ -35,31 +54,31 @@ FakeAnswers Scoring(v1::ScoreRequest* seen) {
 }
 
 TEST(ScoreTest, PrintsOneJsonObject) {
-  v1::ScoreRequest seen;
+  SeenRequest seen;
   FakePipeline pipeline(Scoring(&seen));
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words", "--json"}), 0);
   EXPECT_EQ(fake.out.str(),
             "{\"token_ids\":[4,5,6],\"logprobs\":[null,-1.2,null],\"mean_nll\":1.25,"
             "\"perplexity\":3.5}\n");
-  EXPECT_EQ(seen.text(), "words");
-  EXPECT_EQ(seen.top(), 0);
+  EXPECT_EQ(seen.Get().text(), "words");
+  EXPECT_EQ(seen.Get().top(), 0);
 }
 
 TEST(ScoreTest, PrintsTheMostProbableTokensWhereAsked) {
-  v1::ScoreRequest seen;
+  SeenRequest seen;
   FakePipeline pipeline(Scoring(&seen));
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--token_ids", "4,5,6", "--top",
                       "1", "--json"}),
             0);
   EXPECT_THAT(fake.out.str(), HasSubstr("\"top\":[null,[{\"token_id\":9,\"logprob\":-0.5}],"));
-  EXPECT_EQ(seen.top(), 1);
-  EXPECT_EQ(seen.token_ids().token_ids_size(), 3);
+  EXPECT_EQ(seen.Get().top(), 1);
+  EXPECT_EQ(seen.Get().token_ids().token_ids_size(), 3);
 }
 
 TEST(ScoreTest, PrintsASummary) {
-  v1::ScoreRequest seen;
+  SeenRequest seen;
   FakePipeline pipeline(Scoring(&seen));
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words"}), 0);
@@ -70,24 +89,24 @@ TEST(ScoreTest, PrintsASummary) {
 }
 
 TEST(ScoreTest, ReadsFilesAndStdin) {
-  v1::ScoreRequest seen;
+  SeenRequest seen;
   FakePipeline pipeline(Scoring(&seen));
   const TempFolder folder;
   FakeEnvironment file;
   EXPECT_EQ(file.Run({"score", "--endpoint", pipeline.endpoint(), "--file",
                       folder.Write("text", "two\nlines\n")}),
             0);
-  EXPECT_EQ(seen.text(), "two\nlines\n");
+  EXPECT_EQ(seen.Get().text(), "two\nlines\n");
   FakeEnvironment piped;
   piped.in.str("piped");
   EXPECT_EQ(piped.Run({"score", "--endpoint", pipeline.endpoint(), "--file", "-"}), 0);
-  EXPECT_EQ(seen.text(), "piped");
+  EXPECT_EQ(seen.Get().text(), "piped");
   FakeEnvironment empty;
   EXPECT_EQ(
       empty.Run({"score", "--endpoint", pipeline.endpoint(), "--file", folder.Write("empty", "")}),
       0);
-  EXPECT_TRUE(seen.has_text());
-  EXPECT_EQ(seen.text(), "");
+  EXPECT_TRUE(seen.Get().has_text());
+  EXPECT_EQ(seen.Get().text(), "");
 }
 
 TEST(ScoreTest, SaysWhatIsWrongWithAFile) {
