@@ -150,7 +150,7 @@ absl::Status Engine::AddSequences(RequestId id, ActiveRequest& request) {
       request.OnSequenceFinished(index, finished);
       continue;
     }
-    const absl::Status status = scheduler_->Add(std::move(spec));
+    absl::Status status = scheduler_->Add(std::move(spec));
     if (!status.ok()) return status;
     owners_[request.ids()[i]] = {id, index};
   }
