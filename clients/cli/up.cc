@@ -1,9 +1,5 @@
 // `sluice up`: one process per service and shard on this host, supervised until interrupted.
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +10,7 @@
 #include "clients/cli/listen_port.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/process_plan.h"
+#include "clients/cli/socket_folder.h"
 #include "services/common/log.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
@@ -22,31 +19,6 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that only this user can enter, removed with what is in it. In /tmp whatever TMPDIR says:
-// a unix socket's path has at most 107 bytes.
-class SocketFolder {
- public:
-  static absl::StatusOr<std::unique_ptr<SocketFolder>> Make() {
-    char path[] = "/tmp/sluice-XXXXXX";
-    if (mkdtemp(path) == nullptr) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot make a folder like ", path, ": ", std::strerror(errno)));
-    }
-    return std::unique_ptr<SocketFolder>(new SocketFolder(path));
-  }
-  SocketFolder(const SocketFolder&) = delete;
-  SocketFolder& operator=(const SocketFolder&) = delete;
-  ~SocketFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit SocketFolder(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 struct UpFlags {
   ModelFlags model;
@@ -89,7 +61,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
   if (!weights.ok()) return weights.status();
   const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
   if (!port.ok()) return port.status();
-  absl::StatusOr<std::unique_ptr<SocketFolder>> sockets = SocketFolder::Make();
+  absl::StatusOr<std::unique_ptr<SocketFolder>> sockets = SocketFolder::Make("/tmp");
   if (!sockets.ok()) return sockets.status();
 
   Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};

@@ -1,0 +1,33 @@
+// A folder for the unix sockets of one `sluice up`, which only this user can enter.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+// Holds a lock on its folder as long as it lives, so that folders left behind by a process that was
+// killed are known from those in use.
+class SocketFolder {
+ public:
+  // Makes PARENT/sluice-XXXXXX after removing this user's folders there that nobody holds. PARENT
+  // is to be short, /tmp whatever TMPDIR says: a unix socket's path has at most 107 bytes.
+  // UNAVAILABLE where it cannot be made.
+  static absl::StatusOr<std::unique_ptr<SocketFolder>> Make(const std::string& parent);
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+  // Removes the folder with what is in it.
+  ~SocketFolder();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  SocketFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+
+  const std::string path_;
+  const int lock_;  // a descriptor of the folder
+};
+
+}  // namespace sluice
