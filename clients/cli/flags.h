@@ -46,6 +46,7 @@ class FlagSet {
 
   // A flag whose value goes into `*into` by ParseFlagValue. `value` names the value in the help.
   template <typename T>
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): all are moved, unseen in a template
   void Add(std::string name, std::string value, std::string help, T* into) {
     AddParsed(std::move(name), std::move(value), std::move(help),
               [into](const std::string& text) { return ParseFlagValue(text, into); });
