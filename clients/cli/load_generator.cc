@@ -25,6 +25,7 @@ class Load {
   absl::StatusOr<LoadTrace> Run() {
     std::vector<std::thread> callers;
     const int num_callers = std::min(options_.concurrency, options_.requests);
+    callers.reserve(num_callers);
     for (int i = 0; i < num_callers; ++i) callers.emplace_back([this] { CallInTurn(); });
     for (std::thread& caller : callers) caller.join();
     const absl::MutexLock lock(&mutex_);
