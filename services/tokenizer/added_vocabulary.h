@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "services/tokenizer/added_tokens.h"
-#include "services/tokenizer/normalizer.h"
+#include "services/tokenizer/normalizers/normalizer.h"
 #include "services/tokenizer/vocabulary.h"
 
 namespace sluice {

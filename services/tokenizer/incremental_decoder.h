@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "services/tokenizer/decoder.h"
+#include "services/tokenizer/decoders/decoder.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {

@@ -1,7 +1,7 @@
 // Tokenizer's two ways into the world: the rest of the class never sees a file.
 #include <utility>
 
-#include "services/tokenizer/bpe_loader.h"
+#include "services/tokenizer/models/bpe_loader.h"
 #include "services/tokenizer/json_place.h"
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/tokenizer_file.h"

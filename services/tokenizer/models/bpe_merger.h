@@ -1,0 +1,52 @@
+// Byte-pair encoding's merging of one word: again and again, of all neighbouring pairs that merge,
+// the one with the lowest rank, the leftmost of equals. Short words by scanning, long ones with a
+// priority queue in O(n log n). Keeps its memory between words. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "services/tokenizer/models/merge_table.h"
+#include "services/tokenizer/token.h"
+
+namespace sluice {
+
+// A token and the bytes of the word it covers.
+struct BpeSymbol {
+  TokenId id;
+  uint32_t num_bytes;
+};
+
+class BpeMerger {
+ public:
+  // Merges `symbols` in place.
+  void Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols);
+
+ private:
+  struct Candidate {
+    uint32_t rank;
+    uint32_t at;  // index of the left one
+    TokenId result;
+    // Of two candidates, whether this comes later: makes std::push_heap keep the first on top.
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+  struct Links {
+    uint32_t previous;
+    uint32_t next;
+  };
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  void MergeByScanning(const MergeTable& table, std::vector<BpeSymbol>* symbols);
+  void MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols);
+  void Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols);
+  void Offer(const MergeTable& table, absl::Span<const BpeSymbol> symbols, uint32_t left);
+
+  std::vector<MergeRule> pairs_;  // of each symbol with the next, while scanning
+  std::vector<Links> links_;
+  std::vector<Candidate> queue_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,137 @@
+#include "services/tokenizer/models/bpe_model.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "services/tokenizer/byte_alphabet.h"
+#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/models/word_cache.h"
+
+namespace sluice {
+
+struct BpeModel::Scratch : ModelScratch {
+  WordCache cache;
+  BpeMerger merger;
+  std::vector<BpeSymbol> symbols;
+  // Unknown characters not yet appended: more may join them.
+  std::optional<BpeSymbol> unknown;
+  std::string spelling;
+};
+
+namespace {
+
+// Memory that a longer piece took is given back.
+constexpr size_t kMaxKeptSymbols = 1 << 16;
+
+}  // namespace
+
+BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions options)
+    : vocabulary_(vocabulary), merges_(std::move(merges)), options_(std::move(options)) {
+  for (int byte = 0; byte < 256; ++byte) {
+    alphabet_[byte] = vocabulary.Find(ByteToAlphabet(static_cast<uint8_t>(byte)));
+    bytes_[byte] = vocabulary.Find(absl::StrFormat("<0x%02X>", byte));
+  }
+}
+
+std::unique_ptr<ModelScratch> BpeModel::NewScratch() const { return std::make_unique<Scratch>(); }
+
+void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encoding* out) const {
+  auto& scratch = static_cast<Scratch&>(model_scratch);
+  const bool wants_offsets = piece.map != nullptr;
+  if (!wants_offsets) {
+    const absl::Span<const TokenId> known = scratch.cache.Get(piece.text);
+    if (!known.empty()) {
+      out->ids.insert(out->ids.end(), known.begin(), known.end());
+      return;
+    }
+  }
+  Encode(piece, scratch);
+  const size_t num_before = out->ids.size();
+  size_t begin = 0;
+  for (const BpeSymbol& symbol : scratch.symbols) {
+    out->ids.push_back(symbol.id);
+    if (wants_offsets) out->offsets.push_back(piece.Source(begin, begin + symbol.num_bytes));
+    begin += symbol.num_bytes;
+  }
+  if (!wants_offsets) {
+    scratch.cache.Put(piece.text, absl::MakeConstSpan(out->ids).subspan(num_before));
+  }
+  if (piece.text.size() > kMaxKeptSymbols) {
+    scratch.symbols = {};
+    scratch.merger = {};
+  }
+}
+
+void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
+  scratch.symbols.clear();
+  scratch.unknown.reset();
+  if (options_.ignore_merges) {
+    if (const TokenId whole = WholeToken(piece, scratch); whole != kNoToken) {
+      scratch.symbols.push_back({whole, static_cast<uint32_t>(piece.text.size())});
+      return;
+    }
+  }
+  for (size_t at = 0; at < piece.text.size();) {
+    if (piece.byte_level) {
+      const auto byte = static_cast<uint8_t>(piece.text[at]);
+      if (alphabet_[byte] != kNoToken && !scratch.unknown.has_value()) {
+        scratch.symbols.push_back({alphabet_[byte], 1});
+      } else {
+        AddCharacter(ByteToAlphabet(byte), 1, scratch);
+      }
+      ++at;
+    } else {
+      const uint32_t length = ReadUtf8(piece.text, at).length;
+      AddCharacter(piece.text.substr(at, length), length, scratch);
+      at += length;
+    }
+  }
+  if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
+  scratch.merger.Merge(merges_, &scratch.symbols);
+}
+
+TokenId BpeModel::WholeToken(const Piece& piece, Scratch& scratch) const {
+  std::string_view text = piece.text;
+  if (piece.byte_level) {
+    scratch.spelling.clear();
+    AppendInAlphabet(piece.text, &scratch.spelling);
+    text = scratch.spelling;
+  }
+  const TokenId id = vocabulary_.Find(text);
+  return options_.control_tokens.contains(id) ? kNoToken : id;
+}
+
+void BpeModel::AddCharacter(std::string_view text, uint32_t num_bytes, Scratch& scratch) const {
+  const TokenId id = vocabulary_.Find(text);
+  if (id == kNoToken) {
+    if (!AddAsBytes(text, scratch)) AddUnknown(num_bytes, scratch);
+    return;
+  }
+  if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
+  scratch.unknown.reset();
+  scratch.symbols.push_back({id, num_bytes});
+}
+
+// Does not append the unknown characters before it: Hugging Face's library, which defines the
+// format, puts them behind the bytes.
+bool BpeModel::AddAsBytes(std::string_view text, Scratch& scratch) const {
+  if (!options_.byte_fallback) return false;
+  for (const char byte : text) {
+    if (bytes_[static_cast<uint8_t>(byte)] == kNoToken) return false;
+  }
+  for (const char byte : text) scratch.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], 1});
+  return true;
+}
+
+void BpeModel::AddUnknown(uint32_t num_bytes, Scratch& scratch) const {
+  if (options_.unk_token == kNoToken) return;
+  if (scratch.unknown.has_value() && options_.fuse_unk) {
+    scratch.unknown->num_bytes += num_bytes;
+    return;
+  }
+  if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
+  scratch.unknown = BpeSymbol{options_.unk_token, num_bytes};
+}
+
+}  // namespace sluice

@@ -1,0 +1,56 @@
+// Byte-pair encoding (Sennrich et al., 2016) as tokenizer.json has it: over characters, or over
+// bytes where the text comes in the byte-level alphabet; unknown characters as bytes or as one
+// token.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "services/tokenizer/models/bpe_merger.h"
+#include "services/tokenizer/models/merge_table.h"
+#include "services/tokenizer/models/model.h"
+#include "services/tokenizer/vocabulary.h"
+
+namespace sluice {
+
+struct BpeOptions {
+  TokenId unk_token = kNoToken;  // kNoToken: unknown characters vanish
+  bool fuse_unk = false;         // neighbouring unknown characters become one token
+  bool byte_fallback = false;    // unknown characters become "<0x..>" tokens where all are there
+  bool ignore_merges = false;    // a piece that is a token stays whole
+  // Tokens that no text becomes by ignore_merges. Their merges are to be left out of the table.
+  absl::flat_hash_set<TokenId> control_tokens;
+};
+
+class BpeModel : public Model {
+ public:
+  // `vocabulary` is borrowed and holds all tokens of the model.
+  BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions options);
+
+  std::unique_ptr<ModelScratch> NewScratch() const override;
+  void Tokenize(const Piece& piece, ModelScratch& scratch, Encoding* out) const override;
+
+ private:
+  struct Scratch;
+
+  // The token that the whole piece is, or kNoToken.
+  TokenId WholeToken(const Piece& piece, Scratch& scratch) const;
+  // Fills scratch.symbols.
+  void Encode(const Piece& piece, Scratch& scratch) const;
+  // Appends the token or tokens of one character that covers `num_bytes` bytes of the piece.
+  void AddCharacter(std::string_view text, uint32_t num_bytes, Scratch& scratch) const;
+  bool AddAsBytes(std::string_view text, Scratch& scratch) const;
+  void AddUnknown(uint32_t num_bytes, Scratch& scratch) const;
+
+  const Vocabulary& vocabulary_;
+  const MergeTable merges_;
+  const BpeOptions options_;
+  std::array<TokenId, 256> alphabet_;  // of each byte's character in the byte-level alphabet
+  std::array<TokenId, 256> bytes_;     // "<0x00>" to "<0xFF>"
+};
+
+}  // namespace sluice

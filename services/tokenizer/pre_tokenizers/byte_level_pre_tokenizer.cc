@@ -1,0 +1,66 @@
+#include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
+#include "services/tokenizer/utf8.h"
+
+namespace sluice {
+namespace {
+
+// The definition of GPT-2's pre-tokenizer.
+constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+class ByteLevelPreTokenizer : public PreTokenizer {
+ public:
+  ByteLevelPreTokenizer(bool add_prefix_space, std::optional<Regex> regex)
+      : add_prefix_space_(add_prefix_space), regex_(std::move(regex)) {}
+
+ private:
+  absl::Status SplitText(const Piece& piece, RegexScratch& scratch, PieceSink sink) const override {
+    if (!add_prefix_space_ || piece.text.front() == ' ') return SplitPrefixed(piece, scratch, sink);
+    const std::string text = " " + std::string(piece.text);
+    if (piece.map == nullptr) return SplitPrefixed({text}, scratch, sink);
+    SourceMap map = piece.map->Rewritten();
+    // The space belongs to the first character.
+    map.Append(1, piece.Source(0, ReadUtf8(piece.text, 0).length));
+    for (size_t i = 0; i < piece.text.size(); ++i) map.Append(1, piece.Source(i, i + 1));
+    return SplitPrefixed({text, &map}, scratch, sink);
+  }
+
+  absl::Status SplitPrefixed(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {
+    const auto spell = [&](Piece part) {
+      part.byte_level = true;
+      return sink(part);
+    };
+    if (!regex_.has_value()) return spell(piece);
+    return SplitAtMatches(*regex_, SplitOptions{}, piece, scratch, spell);
+  }
+
+  const bool add_prefix_space_;
+  const std::optional<Regex> regex_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PreTokenizer>> ByteLevelPreTokenizerFromJson(
+    const JsonPlace& place) {
+  JsonFields fields = place.Fields();
+  const std::optional<bool> add_prefix_space = fields.Bool("add_prefix_space");
+  if (!add_prefix_space.has_value()) fields.Reject("add_prefix_space", "true or false");
+  const bool use_regex = fields.Bool("use_regex").value_or(true);
+  if (!fields.status().ok()) return fields.status();
+  std::optional<Regex> regex;
+  if (use_regex) {
+    absl::StatusOr<Regex> compiled = Regex::Compile(kGpt2Pattern);
+    if (!compiled.ok()) return place.Annotate(compiled.status());
+    regex = *std::move(compiled);
+  }
+  return std::make_unique<ByteLevelPreTokenizer>(*add_prefix_space, std::move(regex));
+}
+
+}  // namespace sluice

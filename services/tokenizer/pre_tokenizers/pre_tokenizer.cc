@@ -1,0 +1,81 @@
+#include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "services/tokenizer/byte_alphabet.h"
+#include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
+#include "services/tokenizer/pre_tokenizers/digits_pre_tokenizer.h"
+#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
+
+namespace sluice {
+namespace {
+
+using Steps = absl::Span<const std::unique_ptr<PreTokenizer>>;
+
+class SequencePreTokenizer : public PreTokenizer {
+ public:
+  explicit SequencePreTokenizer(std::vector<std::unique_ptr<PreTokenizer>> steps)
+      : steps_(std::move(steps)) {}
+
+ private:
+  absl::Status SplitText(const Piece& piece, RegexScratch& scratch, PieceSink sink) const override {
+    return RunSteps(steps_, piece, scratch, sink);
+  }
+
+  static absl::Status RunSteps(Steps steps, const Piece& piece, RegexScratch& scratch,
+                               PieceSink sink) {
+    if (steps.empty()) return sink(piece);
+    return steps[0]->Split(piece, scratch, [&](const Piece& part) {
+      return RunSteps(steps.subspan(1), part, scratch, sink);
+    });
+  }
+
+  std::vector<std::unique_ptr<PreTokenizer>> steps_;
+};
+
+absl::StatusOr<std::unique_ptr<PreTokenizer>> SequenceFromJson(const JsonPlace& place) {
+  absl::StatusOr<JsonPlace> list = place.Array("pretokenizers");
+  if (!list.ok()) return list.status();
+  std::vector<std::unique_ptr<PreTokenizer>> steps;
+  for (size_t i = 0; i < list->value->size(); ++i) {
+    absl::StatusOr<std::unique_ptr<PreTokenizer>> step = PreTokenizerFromJson(list->Element(i));
+    if (!step.ok()) return step.status();
+    if (*step == nullptr) return list->Element(i).Reject("a pre-tokenizer");
+    steps.push_back(*std::move(step));
+  }
+  constexpr size_t kMaxSteps = 64;  // each is a few stack frames
+  if (steps.size() > kMaxSteps) return list->Reject("at most 64 pre-tokenizers");
+  return std::make_unique<SequencePreTokenizer>(std::move(steps));
+}
+
+}  // namespace
+
+absl::Status PreTokenizer::Split(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {
+  if (piece.text.empty()) return absl::OkStatus();
+  if (!piece.byte_level) return SplitText(piece, scratch, sink);
+  // What follows looks at characters: write out the spelling.
+  std::string text;
+  AppendInAlphabet(piece.text, &text);
+  if (piece.map == nullptr) return SplitText({text}, scratch, sink);
+  SourceMap map = piece.map->Rewritten();
+  for (size_t i = 0; i < piece.text.size(); ++i) {
+    map.Append(ByteToAlphabet(static_cast<uint8_t>(piece.text[i])).size(), piece.Source(i, i + 1));
+  }
+  return SplitText({text, &map}, scratch, sink);
+}
+
+absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPlace& place) {
+  if (place.value->is_null()) return nullptr;
+  const std::string type = place.Type();
+  if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "Split") return SplitPreTokenizerFromJson(place);
+  if (type == "ByteLevel") return ByteLevelPreTokenizerFromJson(place);
+  if (type == "Digits") return DigitsPreTokenizerFromJson(place);
+  return place.RejectType("ByteLevel, Digits, Sequence, Split");
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// Pre-tokenizers: they split a text into pieces that no token reaches across. Pieces are pushed on
+// as they are found, so that a sequence of pre-tokenizers needs no memory for its intermediate
+// results. Immutable and thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/tokenizer/regex/regex.h"
+#include "services/tokenizer/source_map.h"
+
+namespace sluice {
+
+struct JsonPlace;
+
+// A part of a text. Valid during the call that receives it.
+struct Piece {
+  std::string_view text;
+  // Where offsets are wanted, the map of the text this is a part of, and where in it the part
+  // begins.
+  const SourceMap* map = nullptr;
+  size_t map_begin = 0;
+  // The piece is spelled in the byte-level alphabet (byte_alphabet.h), one character for each byte
+  // of `text`. The spelling is made up only for those who look at it.
+  bool byte_level = false;
+
+  Piece Part(size_t begin, size_t end) const {
+    return {text.substr(begin, end - begin), map, map_begin + begin, byte_level};
+  }
+  ByteRange Source(size_t begin, size_t end) const {
+    return map->Range(map_begin + begin, map_begin + end);
+  }
+};
+
+// Receives pieces in order, none of them empty.
+using PieceSink = absl::FunctionRef<absl::Status(const Piece&)>;
+
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+
+  // Splits `piece` and hands the parts to `sink`, whose errors it returns.
+  absl::Status Split(const Piece& piece, RegexScratch& scratch, PieceSink sink) const;
+
+ private:
+  // REQUIRES: !piece.byte_level and the piece is not empty.
+  virtual absl::Status SplitText(const Piece& piece, RegexScratch& scratch,
+                                 PieceSink sink) const = 0;
+};
+
+// A pre-tokenizer as tokenizer.json describes it: Sequence, Split, ByteLevel, Digits; nullptr for
+// null. INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
+absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPlace& place);
+
+}  // namespace sluice
