@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include "absl/strings/ascii.h"
+
 namespace sluice {
 namespace {
 
@@ -50,6 +52,33 @@ bool IsNumeric(char32_t c) {
   const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
          category == UTF8PROC_CATEGORY_NO;
+}
+
+bool IsMark(char32_t c) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsPunctuation(char32_t c) {
+  if (c < 0x80) return c > ' ' && c < 0x7F && !absl::ascii_isalnum(static_cast<unsigned char>(c));
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_PD:
+    case UTF8PROC_CATEGORY_PS:
+    case UTF8PROC_CATEGORY_PE:
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
+    case UTF8PROC_CATEGORY_PO:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace sluice

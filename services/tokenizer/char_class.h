@@ -15,4 +15,10 @@ bool IsWordChar(char32_t code_point);
 // General category Nd, Nl or No.
 bool IsNumeric(char32_t code_point);
 
+// General category M.
+bool IsMark(char32_t code_point);
+
+// General category P, or one of ASCII's other signs.
+bool IsPunctuation(char32_t code_point);
+
 }  // namespace sluice

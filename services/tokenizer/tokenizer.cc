@@ -24,7 +24,7 @@ class Tokenizer::EncodeRun {
   absl::Status Run() {
     std::optional<SourceMap> map;
     if (wants_offsets_) map.emplace(text_, 0);
-    const Piece whole{text_, map.has_value() ? &*map : nullptr};
+    const Piece whole{.text = text_, .map = map.has_value() ? &*map : nullptr};
     const auto encode = [&](const AddedTokenFinder::Segment& segment) {
       if (segment.token == nullptr) return EncodeRaw(segment.begin, segment.end);
       AddToken(*segment.token, whole, segment);
@@ -38,9 +38,9 @@ class Tokenizer::EncodeRun {
   absl::Status EncodeRaw(size_t begin, size_t end) {
     std::optional<SourceMap> map;
     if (wants_offsets_) map.emplace(text_, begin);
-    MappedText text(text_.substr(begin, end - begin), std::move(map));
+    MappedText text(text_.substr(begin, end - begin), std::move(map), begin == 0);
     if (tokenizer_.normalizer_ != nullptr) tokenizer_.normalizer_->Normalize(&text);
-    const Piece whole{text.text(), text.map()};
+    const Piece whole{.text = text.text(), .map = text.map(), .at_begin = text.at_begin()};
     const AddedTokenFinder& finder = tokenizer_.added_.normalized_finder();
     if (finder.empty()) return EncodeNormalized(whole);
     return finder.Split(text.text(), finding_, [&](const AddedTokenFinder::Segment& segment) {
@@ -97,7 +97,11 @@ absl::StatusOr<Encoding> Tokenizer::Encode(std::string_view text,
     const auto token_text = [&](TokenId id) {
       return HasToken(id) ? TokenText(id) : std::string_view();
     };
-    post_processor_->Process({text, options.add_special, token_text}, &encoding);
+    post_processor_->Process({.text = text,
+                              .add_special = options.add_special,
+                              .has_offsets = options.offsets,
+                              .token_text = token_text},
+                             &encoding);
   }
   return encoding;
 }

@@ -23,11 +23,16 @@ class Reader {
 
   bool null() { return Value(nullptr); }
   bool boolean(bool value) { return Value(value); }
-  bool number_integer(json::number_integer_t value) { return Value(value); }
-  bool number_float(json::number_float_t value, const json::string_t&) { return Value(value); }
+  bool number_integer(json::number_integer_t value) {
+    return table_ == Table::kScored ? Score(static_cast<double>(value)) : Value(value);
+  }
+  bool number_float(json::number_float_t value, const json::string_t&) {
+    return table_ == Table::kScored ? Score(value) : Value(value);
+  }
   bool binary(json::binary_t&) { return Fail("holds binary data; accepted: JSON"); }
 
   bool number_unsigned(json::number_unsigned_t value) {
+    if (table_ == Table::kScored) return Score(static_cast<double>(value));
     return table_ == Table::kVocabulary ? VocabularyId(value) : Value(value);
   }
 
@@ -37,6 +42,8 @@ class Reader {
         return MergeText(value);
       case Table::kMergePair:
         return MergePart(value);
+      case Table::kScored:
+        return ScoredText(value);
       default:
         return Value(std::move(value));
     }
@@ -80,6 +87,17 @@ class Reader {
       num_parts_ = 0;
       return true;
     }
+    if (table_ == Table::kScoredList) {
+      table_ = Table::kScored;
+      num_parts_ = 0;
+      return true;
+    }
+    if (AtModelMember("vocab")) {
+      if (file_.vocabulary.present) return Fail("model.vocab is there twice");
+      table_ = Table::kScoredList;
+      file_.vocabulary.present = file_.vocabulary.is_list = true;
+      return true;
+    }
     if (AtModelMember("merges")) {
       if (file_.merges.present) return Fail("model.merges is there twice");
       table_ = Table::kMerges;
@@ -94,7 +112,11 @@ class Reader {
       table_ = Table::kMerges;
       return num_parts_ == 2 || FailMerge(StrCat("is a list of ", num_parts_));
     }
-    if (table_ == Table::kMerges) {
+    if (table_ == Table::kScored) {
+      table_ = Table::kScoredList;
+      return num_parts_ == 2 || FailScored(StrCat("is a list of ", num_parts_));
+    }
+    if (table_ == Table::kMerges || table_ == Table::kScoredList) {
       table_ = Table::kNone;
       return true;
     }
@@ -112,7 +134,7 @@ class Reader {
 
  private:
   // Which of the large tables is being read.
-  enum class Table { kNone, kVocabulary, kMerges, kMergePair };
+  enum class Table { kNone, kVocabulary, kMerges, kMergePair, kScoredList, kScored };
 
   bool Fail(std::string_view message) {
     status_ = absl::InvalidArgumentError(StrCat(file_.source, ": ", message));
@@ -123,14 +145,21 @@ class Reader {
                        "; accepted: \"left right\" or [\"left\", \"right\"]"));
   }
 
+  // What does not belong into the large table being read.
+  bool FailTable(const json& value) {
+    if (table_ == Table::kVocabulary) return FailVocabulary(ValueText(value));
+    const std::string what = StrCat("holds ", ValueText(value));
+    const bool in_merges = table_ == Table::kMerges || table_ == Table::kMergePair;
+    return in_merges ? FailMerge(what) : FailScored(what);
+  }
+
   bool AtModelMember(std::string_view name) const {
     return table_ == Table::kNone && open_.size() == 2 && in_model_ && key_ == name;
   }
 
   // A value that is neither an object nor an array.
   bool Value(json value) {
-    if (table_ == Table::kVocabulary) return FailVocabulary(ValueText(value));
-    if (table_ != Table::kNone) return FailMerge(StrCat("holds ", ValueText(value)));
+    if (table_ != Table::kNone) return FailTable(value);
     Place(std::move(value));
     return true;
   }
@@ -149,8 +178,7 @@ class Reader {
   }
 
   bool Enter(json container) {
-    if (table_ == Table::kVocabulary) return FailVocabulary(ValueText(container));
-    if (table_ != Table::kNone) return FailMerge(StrCat("holds ", ValueText(container)));
+    if (table_ != Table::kNone) return FailTable(container);
     if (open_.size() >= kMaxDepth) {
       return Fail(StrCat("is nested deeper than ", kMaxDepth, " levels"));
     }
@@ -200,6 +228,32 @@ class Reader {
     return true;
   }
 
+  // Of [token, score].
+  bool ScoredText(std::string_view text) {
+    if (num_parts_++ != 0) return FailScored("has its parts in the wrong order");
+    file_.vocabulary.texts += text;
+    left_size_ = text.size();
+    return true;
+  }
+
+  bool Score(double score) {
+    if (num_parts_++ != 1) return FailScored("has its parts in the wrong order");
+    TokenizerFile::VocabularyTable& table = file_.vocabulary;
+    if (table.entries.size() >= static_cast<size_t>(Vocabulary::kMaxIds)) {
+      return Fail(StrCat("model.vocab has more than ", Vocabulary::kMaxIds, " tokens"));
+    }
+    table.entries.push_back(
+        {static_cast<uint32_t>(left_size_), static_cast<TokenId>(table.entries.size())});
+    table.scores.push_back(score);
+    return true;
+  }
+
+  bool FailScored(std::string_view what) {
+    // The entry being read was counted once its score was there.
+    const size_t index = file_.vocabulary.entries.size() - (num_parts_ >= 2 ? 1 : 0);
+    return Fail(StrCat("model.vocab[", index, "] ", what, "; accepted: [\"token\", score]"));
+  }
+
   TokenizerFile& file_;
   absl::Status status_;
   std::vector<json*> open_;  // the objects and arrays being read, outermost first
@@ -207,7 +261,7 @@ class Reader {
   std::string key_;          // of the member to come
   Table table_ = Table::kNone;
   size_t key_size_ = 0;   // of the last vocabulary entry's text
-  int num_parts_ = 0;     // of the merge pair being read
+  int num_parts_ = 0;     // of the pair being read
   size_t left_size_ = 0;  // of its first part
 };
 

@@ -15,7 +15,7 @@
 namespace sluice {
 
 struct TokenizerFile {  // NOLINT(bugprone-exception-escape): moving JSON does not throw
-  // model.vocab where it is an object, in the file's order.
+  // model.vocab in the file's order: an object of tokens and ids, or a list of tokens and scores.
   struct VocabularyTable {
     bool present = false;
     struct Entry {
@@ -24,6 +24,8 @@ struct TokenizerFile {  // NOLINT(bugprone-exception-escape): moving JSON does n
     };
     std::string texts;  // one behind the other
     std::vector<Entry> entries;
+    bool is_list = false;        // ids count from 0 then
+    std::vector<double> scores;  // of a list's entries
   };
   // model.merges, in the file's order: rank by rank. Either spelling, "a b" or ["a", "b"].
   struct MergeList {

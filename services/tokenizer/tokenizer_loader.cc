@@ -1,8 +1,8 @@
 // Tokenizer's two ways into the world: the rest of the class never sees a file.
 #include <utility>
 
-#include "services/tokenizer/models/bpe_loader.h"
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/models/model_loader.h"
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/tokenizer_file.h"
 
@@ -15,9 +15,6 @@ absl::Status CheckHeader(const JsonPlace& root) {
   if (!version.value->is_null() && *version.value != "1.0") return version.Reject("\"1.0\"");
   const JsonPlace model = root.Member("model");
   if (!model.value->is_object()) return model.Reject("an object");
-  // Files from before models had types are byte-pair encodings.
-  if (!model.Member("type").value->is_null() && model.Type() != "BPE")
-    return model.RejectType("BPE");
   return absl::OkStatus();
 }
 
@@ -69,14 +66,14 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(std::string
         Take(PostProcessorFromJson(root.Member("post_processor")), &tokenizer->post_processor_);
   }
   if (status.ok()) status = Take(DecoderFromJson(root.Member("decoder")), &tokenizer->decoder_);
-  if (status.ok()) status = Take(BpeVocabularyFromFile(*file), &tokenizer->vocabulary_);
+  if (status.ok()) status = Take(VocabularyFromFile(*file), &tokenizer->vocabulary_);
   if (status.ok()) {
     status = Take(AddedVocabulary::FromJson(root.Member("added_tokens"), tokenizer->vocabulary_,
                                             tokenizer->normalizer_.get()),
                   &tokenizer->added_);
   }
   if (status.ok()) {
-    status = Take(BpeModelFromFile(*file, tokenizer->vocabulary_, ControlTokens(tokenizer->added_)),
+    status = Take(ModelFromFile(*file, tokenizer->vocabulary_, ControlTokens(tokenizer->added_)),
                   &tokenizer->model_);
   }
   if (!status.ok()) return status;

@@ -1,5 +1,6 @@
 #include "services/tokenizer/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace sluice {
@@ -65,6 +66,23 @@ size_t FirstInvalidUtf8(std::string_view text) {
     at += lead.length;
   }
   return std::string_view::npos;
+}
+
+Utf8Prefix ReadUtf8Prefix(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const Lead lead = ReadLead(static_cast<uint8_t>(text[at]));
+    if (lead.length == 0) return Utf8Prefix::kInvalid;
+    const size_t end = std::min(text.size(), at + lead.length);
+    for (size_t i = at + 1; i < end; ++i) {
+      const auto byte = static_cast<uint8_t>(text[i]);
+      const bool fits =
+          i == at + 1 ? byte >= lead.min && byte <= lead.max : IsUtf8Continuation(text[i]);
+      if (!fits) return Utf8Prefix::kInvalid;
+    }
+    if (at + lead.length > text.size()) return Utf8Prefix::kUnfinished;
+    at = end;
+  }
+  return Utf8Prefix::kWhole;
 }
 
 Utf8Char ReadUtf8(std::string_view text, size_t at) {

@@ -12,6 +12,11 @@ namespace sluice {
 // Offset of the first byte that is not part of a whole valid character; npos for valid text.
 size_t FirstInvalidUtf8(std::string_view text);
 
+// What a text is whose end may be missing: whole characters, these and the beginning of one more,
+// or nothing that any end could make valid.
+enum class Utf8Prefix { kWhole, kUnfinished, kInvalid };
+Utf8Prefix ReadUtf8Prefix(std::string_view text);
+
 struct Utf8Char {
   char32_t code_point;
   uint32_t length;  // bytes, 1 to 4

@@ -3,7 +3,12 @@
 #include <utility>
 #include <vector>
 
+#include "services/tokenizer/decoders/byte_fallback_decoder.h"
 #include "services/tokenizer/decoders/byte_level_decoder.h"
+#include "services/tokenizer/decoders/metaspace_decoder.h"
+#include "services/tokenizer/decoders/replace_decoder.h"
+#include "services/tokenizer/decoders/strip_decoder.h"
+#include "services/tokenizer/decoders/word_decoders.h"
 #include "services/tokenizer/json_place.h"
 
 namespace sluice {
@@ -113,9 +118,18 @@ absl::StatusOr<std::unique_ptr<Decoder>> DecoderFromJson(const JsonPlace& place)
   if (place.value->is_null()) return std::make_unique<SpaceJoiningDecoder>();
   const std::string type = place.Type();
   if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "BPEDecoder") return BpeDecoderFromJson(place);
+  if (type == "ByteFallback") return MakeByteFallbackDecoder(BadBytes::kSpoilTheRun);
   if (type == "ByteLevel") return MakeByteLevelDecoder();
+  if (type == "CTC") return CtcDecoderFromJson(place);
   if (type == "Fuse") return std::make_unique<FuseDecoder>();
-  return place.RejectType("ByteLevel, Fuse, Sequence");
+  if (type == "Metaspace") return MetaspaceDecoderFromJson(place);
+  if (type == "Replace") return ReplaceDecoderFromJson(place);
+  if (type == "Strip") return StripDecoderFromJson(place);
+  if (type == "WordPiece") return WordPieceDecoderFromJson(place);
+  return place.RejectType(
+      "BPEDecoder, ByteFallback, ByteLevel, CTC, Fuse, Metaspace, Replace, Sequence, Strip, "
+      "WordPiece");
 }
 
 }  // namespace sluice

@@ -38,8 +38,8 @@ class Decoder {
   virtual std::string TokenBytes(std::string_view token) const { return std::string(token); }
 };
 
-// A decoder as tokenizer.json describes it: ByteLevel, Fuse, Sequence; for null one that joins
-// tokens with spaces. INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
+// A decoder as tokenizer.json describes it; for null one that joins tokens with spaces.
+// INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
 absl::StatusOr<std::unique_ptr<Decoder>> DecoderFromJson(const JsonPlace& place);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #include "services/tokenizer/models/bpe_loader.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,12 +12,6 @@
 namespace sluice {
 namespace {
 
-absl::Status VocabularyError(const TokenizerFile& file, std::string_view token,
-                             std::string_view problem) {
-  return absl::InvalidArgumentError(
-      StrCat(file.source, ": model.vocab[", Quoted(token), "] ", problem));
-}
-
 // The id of a piece of the merge at `index`.
 absl::StatusOr<TokenId> FindPiece(const TokenizerFile& file, const Vocabulary& vocabulary,
                                   size_t index, std::string_view piece) {
@@ -27,19 +22,28 @@ absl::StatusOr<TokenId> FindPiece(const TokenizerFile& file, const Vocabulary& v
                                            "; accepted: tokens that model.vocab has"));
 }
 
+// `prefix_size` bytes at the beginning of a merge's right piece are not part of the result.
 absl::StatusOr<MergeTable> MergesFromFile(const TokenizerFile& file, const Vocabulary& vocabulary,
+                                          size_t prefix_size,
                                           const absl::flat_hash_set<TokenId>& control_tokens) {
   const TokenizerFile::MergeList& merges = file.merges;
   MergeTable table(merges.entries.size());
   const std::string_view texts = merges.texts;
+  std::string without_prefix;
   size_t begin = 0;
   for (uint32_t rank = 0; rank < merges.entries.size(); ++rank) {
     const auto [left_size, right_size] = merges.entries[rank];
-    const std::string_view result = texts.substr(begin, left_size + right_size);
+    const std::string_view left = texts.substr(begin, left_size);
+    const std::string_view right = texts.substr(begin + left_size, right_size);
+    std::string_view result = texts.substr(begin, left_size + right_size);
     begin += result.size();
+    if (prefix_size > 0) {
+      without_prefix = left;
+      without_prefix += right.substr(std::min(prefix_size, right.size()));
+      result = without_prefix;
+    }
     TokenId ids[3];
-    const std::string_view pieces[] = {result.substr(0, left_size), result.substr(left_size),
-                                       result};
+    const std::string_view pieces[] = {left, right, result};
     for (int i = 0; i < 3; ++i) {
       absl::StatusOr<TokenId> id = FindPiece(file, vocabulary, rank, pieces[i]);
       if (!id.ok()) return id.status();
@@ -51,50 +55,7 @@ absl::StatusOr<MergeTable> MergesFromFile(const TokenizerFile& file, const Vocab
   return table;
 }
 
-// Settings that change how words are encoded in ways that are not supported.
-absl::Status CheckSettings(JsonFields& fields) {
-  if (const auto dropout = fields.NumberAtLeast("dropout", 0, 1); dropout.value_or(0) > 0) {
-    fields.Reject("dropout", "null or 0", absl::StatusCode::kUnimplemented);
-  }
-  for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!fields.String(name).value_or("").empty()) {
-      fields.Reject(name, "null or \"\"", absl::StatusCode::kUnimplemented);
-    }
-  }
-  return fields.status();
-}
-
 }  // namespace
-
-absl::StatusOr<Vocabulary> BpeVocabularyFromFile(const TokenizerFile& file) {
-  const TokenizerFile::VocabularyTable& table = file.vocabulary;
-  if (table.entries.empty()) {
-    const JsonPlace place = file.Root().Member("model").Member("vocab");
-    if (!table.present) return place.Reject("an object of tokens and their ids");
-    return absl::InvalidArgumentError(
-        StrCat(file.source, ": model.vocab is empty; accepted: at least one token"));
-  }
-  Vocabulary vocabulary;
-  vocabulary.Reserve(table.entries.size(), table.texts.size());
-  const std::string_view texts = table.texts;
-  size_t begin = 0;
-  for (const auto& [size, id] : table.entries) {
-    const std::string_view token = texts.substr(begin, size);
-    begin += size;
-    switch (vocabulary.Add(token, id)) {
-      case Vocabulary::AddResult::kAdded:
-        break;
-      case Vocabulary::AddResult::kTextExists:
-        return VocabularyError(file, token, "is there twice");
-      case Vocabulary::AddResult::kIdExists:
-        return VocabularyError(
-            file, token,
-            StrCat("is ", id, ", which is the id of ", Quoted(vocabulary.Text(id)),
-                   " already; accepted: an id of its own"));
-    }
-  }
-  return vocabulary;
-}
 
 absl::StatusOr<std::unique_ptr<Model>> BpeModelFromFile(
     const TokenizerFile& file, const Vocabulary& vocabulary,
@@ -102,8 +63,12 @@ absl::StatusOr<std::unique_ptr<Model>> BpeModelFromFile(
   const JsonPlace place = file.Root().Member("model");
   if (!file.merges.present) return place.Member("merges").Reject("a list of merges");
   JsonFields fields = place.Fields();
-  if (absl::Status status = CheckSettings(fields); !status.ok()) return status;
+  if (const auto dropout = fields.NumberAtLeast("dropout", 0, 1); dropout.value_or(0) > 0) {
+    fields.Reject("dropout", "null or 0", absl::StatusCode::kUnimplemented);
+  }
   BpeOptions options;
+  options.continuing_subword_prefix = fields.String("continuing_subword_prefix").value_or("");
+  options.end_of_word_suffix = fields.String("end_of_word_suffix").value_or("");
   // One that the vocabulary lacks can never be produced.
   if (const auto unk = fields.String("unk_token")) options.unk_token = vocabulary.Find(*unk);
   options.fuse_unk = fields.Bool("fuse_unk").value_or(false);
@@ -111,7 +76,8 @@ absl::StatusOr<std::unique_ptr<Model>> BpeModelFromFile(
   options.ignore_merges = fields.Bool("ignore_merges").value_or(false);
   options.control_tokens = control_tokens;
   if (!fields.status().ok()) return fields.status();
-  absl::StatusOr<MergeTable> merges = MergesFromFile(file, vocabulary, control_tokens);
+  absl::StatusOr<MergeTable> merges =
+      MergesFromFile(file, vocabulary, options.continuing_subword_prefix.size(), control_tokens);
   if (!merges.ok()) return merges.status();
   return std::make_unique<BpeModel>(vocabulary, *std::move(merges), std::move(options));
 }

@@ -12,14 +12,7 @@
 
 namespace sluice {
 
-// The model's tokens. INVALID_ARGUMENT where model.vocab is missing, empty or has a token or an id
-// twice.
-absl::StatusOr<Vocabulary> BpeVocabularyFromFile(const TokenizerFile& file);
-
-// `vocabulary`, from the function above, is borrowed. `control_tokens` never come about by merging,
-// so that no text can smuggle one in where special tokens are not parsed. INVALID_ARGUMENT where a
-// merge is of unknown pieces or a setting has a wrong type, UNIMPLEMENTED for settings that are not
-// supported; both name file, path and value.
+// As ModelFromFile.
 absl::StatusOr<std::unique_ptr<Model>> BpeModelFromFile(
     const TokenizerFile& file, const Vocabulary& vocabulary,
     const absl::flat_hash_set<TokenId>& control_tokens);

@@ -1,12 +1,13 @@
 #include "services/tokenizer/models/bpe_model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/utf8.h"
 #include "services/tokenizer/models/word_cache.h"
+#include "services/tokenizer/utf8.h"
 
 namespace sluice {
 
@@ -27,7 +28,11 @@ constexpr size_t kMaxKeptSymbols = 1 << 16;
 }  // namespace
 
 BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions options)
-    : vocabulary_(vocabulary), merges_(std::move(merges)), options_(std::move(options)) {
+    : vocabulary_(vocabulary),
+      merges_(std::move(merges)),
+      options_(std::move(options)),
+      has_affixes_(!options_.continuing_subword_prefix.empty() ||
+                   !options_.end_of_word_suffix.empty()) {
   for (int byte = 0; byte < 256; ++byte) {
     alphabet_[byte] = vocabulary.Find(ByteToAlphabet(static_cast<uint8_t>(byte)));
     bytes_[byte] = vocabulary.Find(absl::StrFormat("<0x%02X>", byte));
@@ -51,8 +56,10 @@ void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encodin
   size_t begin = 0;
   for (const BpeSymbol& symbol : scratch.symbols) {
     out->ids.push_back(symbol.id);
-    if (wants_offsets) out->offsets.push_back(piece.Source(begin, begin + symbol.num_bytes));
-    begin += symbol.num_bytes;
+    // The bytes of a spelling may be more than those of the piece.
+    const size_t end = std::min(piece.text.size(), begin + symbol.num_bytes);
+    if (wants_offsets) out->offsets.push_back(piece.Source(begin, end));
+    begin = end;
   }
   if (!wants_offsets) {
     scratch.cache.Put(piece.text, absl::MakeConstSpan(out->ids).subspan(num_before));
@@ -72,6 +79,7 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
       return;
     }
   }
+  if (has_affixes_) return EncodeAffixed(piece, scratch);
   for (size_t at = 0; at < piece.text.size();) {
     if (piece.byte_level) {
       const auto byte = static_cast<uint8_t>(piece.text[at]);
@@ -86,6 +94,21 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
       AddCharacter(piece.text.substr(at, length), length, scratch);
       at += length;
     }
+  }
+  if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
+  scratch.merger.Merge(merges_, &scratch.symbols);
+}
+
+void BpeModel::EncodeAffixed(const Piece& piece, Scratch& scratch) const {
+  for (size_t at = 0; at < piece.text.size();) {
+    const uint32_t length = piece.byte_level ? 1 : ReadUtf8(piece.text, at).length;
+    const std::string_view text = piece.text.substr(at, length);
+    std::string& spelling = scratch.spelling;
+    spelling = at > 0 ? options_.continuing_subword_prefix : "";
+    spelling += piece.byte_level ? ByteToAlphabet(static_cast<uint8_t>(text[0])) : text;
+    at += length;
+    if (at == piece.text.size()) spelling += options_.end_of_word_suffix;
+    AddCharacter(spelling, length, scratch);
   }
   if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
   scratch.merger.Merge(merges_, &scratch.symbols);

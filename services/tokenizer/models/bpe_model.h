@@ -22,6 +22,10 @@ struct BpeOptions {
   bool fuse_unk = false;         // neighbouring unknown characters become one token
   bool byte_fallback = false;    // unknown characters become "<0x..>" tokens where all are there
   bool ignore_merges = false;    // a piece that is a token stays whole
+  // What the vocabulary's spelling has before each character of a piece but the first, and behind
+  // the last one.
+  std::string continuing_subword_prefix;
+  std::string end_of_word_suffix;
   // Tokens that no text becomes by ignore_merges. Their merges are to be left out of the table.
   absl::flat_hash_set<TokenId> control_tokens;
 };
@@ -41,6 +45,8 @@ class BpeModel : public Model {
   TokenId WholeToken(const Piece& piece, Scratch& scratch) const;
   // Fills scratch.symbols.
   void Encode(const Piece& piece, Scratch& scratch) const;
+  // The same for pieces whose characters are spelled with a prefix or a suffix.
+  void EncodeAffixed(const Piece& piece, Scratch& scratch) const;
   // Appends the token or tokens of one character that covers `num_bytes` bytes of the piece.
   void AddCharacter(std::string_view text, uint32_t num_bytes, Scratch& scratch) const;
   bool AddAsBytes(std::string_view text, Scratch& scratch) const;
@@ -49,6 +55,7 @@ class BpeModel : public Model {
   const Vocabulary& vocabulary_;
   const MergeTable merges_;
   const BpeOptions options_;
+  const bool has_affixes_;
   std::array<TokenId, 256> alphabet_;  // of each byte's character in the byte-level alphabet
   std::array<TokenId, 256> bytes_;     // "<0x00>" to "<0xFF>"
 };

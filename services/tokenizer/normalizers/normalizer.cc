@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/normalizers/char_normalizers.h"
+#include "services/tokenizer/normalizers/precompiled_normalizer.h"
+#include "services/tokenizer/normalizers/text_normalizers.h"
 #include "services/tokenizer/normalizers/unicode_normalizer.h"
 
 namespace sluice {
@@ -45,7 +48,19 @@ absl::StatusOr<std::unique_ptr<Normalizer>> NormalizerFromJson(const JsonPlace& 
   if (type == "NFD") return MakeUnicodeNormalizer(NormalizationForm::kNfd);
   if (type == "NFKC") return MakeUnicodeNormalizer(NormalizationForm::kNfkc);
   if (type == "NFKD") return MakeUnicodeNormalizer(NormalizationForm::kNfkd);
-  return place.RejectType("NFC, NFD, NFKC, NFKD, Sequence");
+  if (type == "Append") return AppendNormalizerFromJson(place);
+  if (type == "BertNormalizer") return BertNormalizerFromJson(place);
+  if (type == "ByteLevel") return MakeByteLevelNormalizer();
+  if (type == "Lowercase") return MakeLowercaseNormalizer();
+  if (type == "Nmt") return MakeNmtNormalizer();
+  if (type == "Precompiled") return PrecompiledNormalizerFromJson(place);
+  if (type == "Prepend") return PrependNormalizerFromJson(place);
+  if (type == "Replace") return ReplaceNormalizerFromJson(place);
+  if (type == "Strip") return StripNormalizerFromJson(place);
+  if (type == "StripAccents") return MakeStripAccentsNormalizer();
+  return place.RejectType(
+      "Append, BertNormalizer, ByteLevel, Lowercase, NFC, NFD, NFKC, NFKD, Nmt, Precompiled, "
+      "Prepend, Replace, Sequence, Strip, StripAccents");
 }
 
 }  // namespace sluice

@@ -18,8 +18,8 @@ class Normalizer {
   virtual void Normalize(MappedText* text) const = 0;
 };
 
-// A normalizer as tokenizer.json describes it: Sequence, NFC, NFD, NFKC, NFKD; nullptr for null.
-// INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
+// A normalizer as tokenizer.json describes it; nullptr for null. INVALID_ARGUMENT or UNIMPLEMENTED
+// naming file, path and value.
 absl::StatusOr<std::unique_ptr<Normalizer>> NormalizerFromJson(const JsonPlace& place);
 
 }  // namespace sluice

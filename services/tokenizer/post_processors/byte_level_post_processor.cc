@@ -36,39 +36,43 @@ uint32_t CountTrailingSpaces(std::string_view token) {
   return count;
 }
 
+// A space of the token counts as a character of the text.
+void Trim(std::string_view text, std::string_view token, bool may_be_made_up, ByteRange* range) {
+  uint32_t leading = CountLeadingSpaces(token);
+  // A single space at the start is the one that add_prefix_space made up.
+  if (may_be_made_up && leading == 1) leading = 0;
+  for (; leading > 0 && range->begin < range->end; --leading) {
+    range->begin += ReadUtf8(text, range->begin).length;
+  }
+  uint32_t trailing = CountTrailingSpaces(token);
+  for (; trailing > 0 && range->begin < range->end; --trailing) {
+    range->end -= ReadUtf8Before(text, range->end).length;
+  }
+}
+
 class ByteLevelPostProcessor : public PostProcessor {
  public:
   ByteLevelPostProcessor(bool trim_offsets, bool add_prefix_space)
       : trim_offsets_(trim_offsets), add_prefix_space_(add_prefix_space) {}
 
   void Process(const Input& input, Encoding* encoding) const override {
-    if (!trim_offsets_) return;
-    for (size_t i = 0; i < encoding->offsets.size(); ++i) {
-      Trim(input.text, input.token_text(encoding->ids[i]), i == 0, &encoding->offsets[i]);
-    }
+    if (trim_offsets_) TrimOffsets(input, add_prefix_space_, encoding);
   }
 
  private:
-  // A space of the token counts as a character of the text.
-  void Trim(std::string_view text, std::string_view token, bool is_first, ByteRange* range) const {
-    uint32_t leading = CountLeadingSpaces(token);
-    // A single space at the start is the one that add_prefix_space made up.
-    const bool made_up = (is_first || range->begin == 0) && add_prefix_space_ && leading == 1;
-    if (made_up) leading = 0;
-    for (; leading > 0 && range->begin < range->end; --leading) {
-      range->begin += ReadUtf8(text, range->begin).length;
-    }
-    uint32_t trailing = CountTrailingSpaces(token);
-    for (; trailing > 0 && range->begin < range->end; --trailing) {
-      range->end -= ReadUtf8Before(text, range->end).length;
-    }
-  }
-
   const bool trim_offsets_;
   const bool add_prefix_space_;
 };
 
 }  // namespace
+
+void TrimOffsets(const PostProcessor::Input& input, bool add_prefix_space, Encoding* encoding) {
+  for (size_t i = 0; i < encoding->offsets.size(); ++i) {
+    ByteRange& range = encoding->offsets[i];
+    const bool may_be_made_up = add_prefix_space && (i == 0 || range.begin == 0);
+    Trim(input.text, input.token_text(encoding->ids[i]), may_be_made_up, &range);
+  }
+}
 
 absl::StatusOr<std::unique_ptr<PostProcessor>> ByteLevelPostProcessorFromJson(
     const JsonPlace& place) {

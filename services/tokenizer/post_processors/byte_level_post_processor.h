@@ -8,6 +8,10 @@
 
 namespace sluice {
 
+// Takes leading and trailing spaces of tokens out of their offsets. A single one at the beginning
+// of the text counts as made up where add_prefix_space puts one there.
+void TrimOffsets(const PostProcessor::Input& input, bool add_prefix_space, Encoding* encoding);
+
 absl::StatusOr<std::unique_ptr<PostProcessor>> ByteLevelPostProcessorFromJson(
     const JsonPlace& place);
 

@@ -3,8 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "services/tokenizer/post_processors/byte_level_post_processor.h"
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/post_processors/bert_post_processor.h"
+#include "services/tokenizer/post_processors/byte_level_post_processor.h"
 #include "services/tokenizer/post_processors/template_post_processor.h"
 
 namespace sluice {
@@ -44,7 +45,10 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> PostProcessorFromJson(const JsonP
   if (type == "Sequence") return SequenceFromJson(place);
   if (type == "TemplateProcessing") return TemplatePostProcessorFromJson(place);
   if (type == "ByteLevel") return ByteLevelPostProcessorFromJson(place);
-  return place.RejectType("ByteLevel, Sequence, TemplateProcessing");
+  if (type == "BertProcessing") return BertPostProcessorFromJson(place);
+  if (type == "RobertaProcessing") return RobertaPostProcessorFromJson(place);
+  return place.RejectType(
+      "BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing");
 }
 
 }  // namespace sluice

@@ -20,6 +20,7 @@ class PostProcessor {
   struct Input {
     std::string_view text;    // the original one
     bool add_special = true;  // otherwise no special tokens are added
+    bool has_offsets = false;
     TokenText token_text;
   };
 
@@ -29,9 +30,8 @@ class PostProcessor {
   virtual void Process(const Input& input, Encoding* encoding) const = 0;
 };
 
-// A post-processor as tokenizer.json describes it: TemplateProcessing (its template for a single
-// text), ByteLevel, Sequence; nullptr for null. INVALID_ARGUMENT or UNIMPLEMENTED naming file, path
-// and value.
+// A post-processor as tokenizer.json describes it, for a single text; nullptr for null.
+// INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
 absl::StatusOr<std::unique_ptr<PostProcessor>> PostProcessorFromJson(const JsonPlace& place);
 
 }  // namespace sluice

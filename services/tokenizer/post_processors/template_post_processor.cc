@@ -20,14 +20,13 @@ class TemplatePostProcessor : public PostProcessor {
 
   void Process(const Input& input, Encoding* encoding) const override {
     Encoding out;
-    const bool has_offsets = !encoding->offsets.empty();
     for (const TemplatePiece& piece : pieces_) {
       if (piece.is_text) {
         out.ids.insert(out.ids.end(), encoding->ids.begin(), encoding->ids.end());
         out.offsets.insert(out.offsets.end(), encoding->offsets.begin(), encoding->offsets.end());
       } else if (input.add_special) {
         out.ids.insert(out.ids.end(), piece.special_ids.begin(), piece.special_ids.end());
-        if (has_offsets) out.offsets.resize(out.offsets.size() + piece.special_ids.size());
+        if (input.has_offsets) out.offsets.resize(out.offsets.size() + piece.special_ids.size());
       }
     }
     *encoding = std::move(out);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/mapped_text.h"
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
 #include "services/tokenizer/utf8.h"
 
@@ -23,13 +24,13 @@ class ByteLevelPreTokenizer : public PreTokenizer {
  private:
   absl::Status SplitText(const Piece& piece, RegexScratch& scratch, PieceSink sink) const override {
     if (!add_prefix_space_ || piece.text.front() == ' ') return SplitPrefixed(piece, scratch, sink);
-    const std::string text = " " + std::string(piece.text);
-    if (piece.map == nullptr) return SplitPrefixed({text}, scratch, sink);
-    SourceMap map = piece.map->Rewritten();
+    TextRewriter rewriter(piece.text, piece.map, piece.map_begin);
     // The space belongs to the first character.
-    map.Append(1, piece.Source(0, ReadUtf8(piece.text, 0).length));
-    for (size_t i = 0; i < piece.text.size(); ++i) map.Append(1, piece.Source(i, i + 1));
-    return SplitPrefixed({text, &map}, scratch, sink);
+    rewriter.Put(" ", 0, ReadUtf8(piece.text, 0).length);
+    rewriter.Keep(0, piece.text.size());
+    return SplitPrefixed(
+        {.text = rewriter.text(), .map = rewriter.map(), .at_begin = piece.at_begin}, scratch,
+        sink);
   }
 
   absl::Status SplitPrefixed(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {

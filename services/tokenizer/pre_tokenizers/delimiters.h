@@ -18,8 +18,11 @@ enum class DelimiterBehavior {
   kContiguous,          // the | - | final | -- | countdown
 };
 
-// The behaviour that tokenizer.json calls `name`.
+// The behaviour that tokenizer.json calls `name`, one of the names below.
 std::optional<DelimiterBehavior> DelimiterBehaviorFromName(std::string_view name);
+
+inline constexpr std::string_view kDelimiterBehaviorNames =
+    "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous";
 
 // Turns the segments of one piece, delimiters and what lies between them in order, into parts of
 // it. Use: Add for each segment, then Finish. Borrows everything; not thread-safe.

@@ -6,9 +6,11 @@
 
 #include "absl/types/span.h"
 #include "services/tokenizer/byte_alphabet.h"
-#include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
-#include "services/tokenizer/pre_tokenizers/digits_pre_tokenizer.h"
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/mapped_text.h"
+#include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
+#include "services/tokenizer/pre_tokenizers/char_pre_tokenizers.h"
+#include "services/tokenizer/pre_tokenizers/metaspace_pre_tokenizer.h"
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
 
 namespace sluice {
@@ -54,18 +56,19 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> SequenceFromJson(const JsonPlace& 
 
 }  // namespace
 
+absl::Status SpellOut(const Piece& piece, PieceSink sink) {
+  if (!piece.byte_level) return sink(piece);
+  TextRewriter rewriter(piece.text, piece.map, piece.map_begin);
+  for (size_t i = 0; i < piece.text.size(); ++i) {
+    rewriter.Put(ByteToAlphabet(static_cast<uint8_t>(piece.text[i])), i, i + 1);
+  }
+  return sink({.text = rewriter.text(), .map = rewriter.map(), .at_begin = piece.at_begin});
+}
+
 absl::Status PreTokenizer::Split(const Piece& piece, RegexScratch& scratch, PieceSink sink) const {
   if (piece.text.empty()) return absl::OkStatus();
-  if (!piece.byte_level) return SplitText(piece, scratch, sink);
-  // What follows looks at characters: write out the spelling.
-  std::string text;
-  AppendInAlphabet(piece.text, &text);
-  if (piece.map == nullptr) return SplitText({text}, scratch, sink);
-  SourceMap map = piece.map->Rewritten();
-  for (size_t i = 0; i < piece.text.size(); ++i) {
-    map.Append(ByteToAlphabet(static_cast<uint8_t>(piece.text[i])).size(), piece.Source(i, i + 1));
-  }
-  return SplitText({text, &map}, scratch, sink);
+  // What follows looks at characters.
+  return SpellOut(piece, [&](const Piece& spelled) { return SplitText(spelled, scratch, sink); });
 }
 
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPlace& place) {
@@ -74,8 +77,18 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPla
   if (type == "Sequence") return SequenceFromJson(place);
   if (type == "Split") return SplitPreTokenizerFromJson(place);
   if (type == "ByteLevel") return ByteLevelPreTokenizerFromJson(place);
+  if (type == "Metaspace") return MetaspacePreTokenizerFromJson(place);
   if (type == "Digits") return DigitsPreTokenizerFromJson(place);
-  return place.RejectType("ByteLevel, Digits, Sequence, Split");
+  if (type == "Punctuation") return PunctuationPreTokenizerFromJson(place);
+  if (type == "CharDelimiterSplit") return CharDelimiterPreTokenizerFromJson(place);
+  if (type == "FixedLength") return FixedLengthPreTokenizerFromJson(place);
+  if (type == "BertPreTokenizer") return MakeBertPreTokenizer();
+  if (type == "Whitespace") return MakeWhitespacePreTokenizer();
+  if (type == "WhitespaceSplit") return MakeWhitespaceSplitPreTokenizer();
+  if (type == "UnicodeScripts") return MakeUnicodeScriptsPreTokenizer();
+  return place.RejectType(
+      "BertPreTokenizer, ByteLevel, CharDelimiterSplit, Digits, FixedLength, Metaspace, "
+      "Punctuation, Sequence, Split, UnicodeScripts, Whitespace, WhitespaceSplit");
 }
 
 }  // namespace sluice

@@ -27,9 +27,12 @@ struct Piece {
   // The piece is spelled in the byte-level alphabet (byte_alphabet.h), one character for each byte
   // of `text`. The spelling is made up only for those who look at it.
   bool byte_level = false;
+  // The piece begins where the original text does.
+  bool at_begin = false;
 
   Piece Part(size_t begin, size_t end) const {
-    return {text.substr(begin, end - begin), map, map_begin + begin, byte_level};
+    return {text.substr(begin, end - begin), map, map_begin + begin, byte_level,
+            at_begin && begin == 0};
   }
   ByteRange Source(size_t begin, size_t end) const {
     return map->Range(map_begin + begin, map_begin + end);
@@ -38,6 +41,9 @@ struct Piece {
 
 // Receives pieces in order, none of them empty.
 using PieceSink = absl::FunctionRef<absl::Status(const Piece&)>;
+
+// Hands `piece` to `sink` with its spelling written out, so that byte_level is false.
+absl::Status SpellOut(const Piece& piece, PieceSink sink);
 
 class PreTokenizer {
  public:
@@ -52,8 +58,8 @@ class PreTokenizer {
                                  PieceSink sink) const = 0;
 };
 
-// A pre-tokenizer as tokenizer.json describes it: Sequence, Split, ByteLevel, Digits; nullptr for
-// null. INVALID_ARGUMENT or UNIMPLEMENTED naming file, path and value.
+// A pre-tokenizer as tokenizer.json describes it; nullptr for null. INVALID_ARGUMENT or
+// UNIMPLEMENTED naming file, path and value.
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPlace& place);
 
 }  // namespace sluice

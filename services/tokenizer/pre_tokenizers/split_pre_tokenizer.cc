@@ -1,8 +1,10 @@
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
 
+#include <string>
 #include <utility>
 
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/regex/regex_json.h"
 
 namespace sluice {
 namespace {
@@ -20,20 +22,6 @@ class SplitPreTokenizer : public PreTokenizer {
   const Regex regex_;
   const SplitOptions options_;
 };
-
-absl::StatusOr<Regex> RegexFromJson(const JsonPlace& pattern) {
-  const JsonPlace regex = pattern.Member("Regex");
-  const JsonPlace literal = pattern.Member("String");
-  if (regex.value->is_string() == literal.value->is_string()) {
-    return pattern.Reject("{\"Regex\": a string} or {\"String\": a string}");
-  }
-  const JsonPlace& given = regex.value->is_string() ? regex : literal;
-  const std::string text = given.value->get<std::string>();
-  absl::StatusOr<Regex> compiled =
-      regex.value->is_string() ? Regex::Compile(text) : Regex::Literal(text);
-  if (!compiled.ok()) return given.Annotate(compiled.status());
-  return compiled;
-}
 
 }  // namespace
 
@@ -67,8 +55,7 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> SplitPreTokenizerFromJson(const Js
   JsonFields fields = place.Fields();
   const auto behavior = DelimiterBehaviorFromName(fields.String("behavior").value_or(""));
   if (!behavior.has_value()) {
-    fields.Reject("behavior",
-                  "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+    fields.Reject("behavior", std::string(kDelimiterBehaviorNames));
   }
   const std::optional<bool> invert = fields.Bool("invert");
   if (!invert.has_value()) fields.Reject("invert", "true or false");
