@@ -86,10 +86,17 @@ absl::Status AddedVocabulary::Add(const JsonPlace& place, AddedToken token, cons
   return absl::OkStatus();
 }
 
+void AddedVocabulary::AddToken(AddedToken token, std::string decode_text) {
+  const TokenId id = token.id;
+  const bool is_special = token.special;
+  ids_[token.content] = id;
+  entries_.insert_or_assign(id, Entry{std::move(token), std::move(decode_text), is_special});
+}
+
 void AddedVocabulary::BuildFinders() {
   for (const auto& [id, entry] : entries_) {
     AddedTokenFinder& finder = entry.token.normalized ? normalized_finder_ : raw_finder_;
-    finder.Add(entry.token, entry.decode_text);
+    finder.Add(entry.token, entry.token.normalized ? entry.decode_text : entry.token.content);
   }
 }
 

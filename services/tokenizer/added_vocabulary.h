@@ -22,6 +22,7 @@ class AddedVocabulary {
     // What decoding begins with: the content, or its normalized form where the token is looked for
     // in normalized text.
     std::string decode_text;
+    bool is_special = false;  // whatever IsSpecialText says
   };
 
   // "added_tokens" as tokenizer.json has it. As in Hugging Face's library, a token's id is the one
@@ -30,6 +31,11 @@ class AddedVocabulary {
   // file, path and value. `normalizer` may be nullptr.
   static absl::StatusOr<AddedVocabulary> FromJson(const JsonPlace& place, const Vocabulary& model,
                                                   const Normalizer* normalizer);
+
+  // Adds a token with the id it has; BuildFinders is to follow. REQUIRES: it is not empty, and no
+  // other has its id or content.
+  void AddToken(AddedToken token, std::string decode_text);
+  void BuildFinders();
 
   // By id.
   const std::map<TokenId, Entry>& entries() const { return entries_; }
@@ -47,7 +53,6 @@ class AddedVocabulary {
  private:
   absl::Status Add(const JsonPlace& place, AddedToken token, const Vocabulary& model,
                    const Normalizer* normalizer);
-  void BuildFinders();
 
   std::map<TokenId, Entry> entries_;
   std::map<std::string, TokenId, std::less<>> ids_;

@@ -71,6 +71,12 @@ class TextRewriter {
     if (new_map_.has_value()) new_map_->Append(text.size(), Source(begin, end));
   }
 
+  // Takes back all but the first `size` bytes of the new text.
+  void Truncate(size_t size) {
+    new_.resize(size);
+    if (new_map_.has_value()) new_map_->Truncate(size);
+  }
+
   std::string_view old_text() const { return old_; }
   const std::string& text() const { return new_; }
   // nullptr where offsets are not wanted.

@@ -24,6 +24,9 @@ class SourceMap {
     bytes_.insert(bytes_.end(), num_bytes, source);
   }
 
+  // Forgets all but the first `num_bytes` bytes of the new text. REQUIRES: made by Rewritten().
+  void Truncate(size_t num_bytes) { bytes_.resize(num_bytes); }
+
   // The part of the original that bytes [begin, end) of the text come from, in whole characters.
   ByteRange Range(size_t begin, size_t end) const;
 

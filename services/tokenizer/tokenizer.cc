@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "services/tokenizer/incremental_decoder.h"
+#include "services/tokenizer/repaired_text.h"
 #include "services/tokenizer/strings.h"
 #include "services/tokenizer/utf8.h"
 
@@ -80,10 +81,35 @@ absl::StatusOr<Encoding> Tokenizer::Encode(std::string_view text,
     return absl::ResourceExhaustedError(
         StrCat("the text has ", text.size(), " bytes; accepted: at most ", options.max_bytes));
   }
-  if (const size_t invalid = FirstInvalidUtf8(text); invalid != text.npos) {
+  const size_t invalid = FirstInvalidUtf8(text);
+  if (invalid == text.npos) return EncodeUtf8(text, options);
+  if (!options.replace_invalid) {
     return absl::InvalidArgumentError(
         StrCat("the text is not UTF-8 at byte ", invalid, "; accepted: valid UTF-8"));
   }
+  const RepairedText repaired(text);
+  absl::StatusOr<Encoding> encoding = EncodeUtf8(repaired.text(), options);
+  if (encoding.ok()) repaired.RestoreOffsets(&encoding->offsets);
+  return encoding;
+}
+
+absl::StatusOr<std::vector<Encoding>> Tokenizer::EncodeBatch(
+    absl::Span<const std::string_view> texts, const EncodeOptions& options) const {
+  std::vector<Encoding> encodings;
+  encodings.reserve(texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    absl::StatusOr<Encoding> encoding = Encode(texts[i], options);
+    if (!encoding.ok()) {
+      return absl::Status(encoding.status().code(),
+                          StrCat("texts[", i, "]: ", encoding.status().message()));
+    }
+    encodings.push_back(*std::move(encoding));
+  }
+  return encodings;
+}
+
+absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
+                                               const EncodeOptions& options) const {
   const auto scratch = scratch_pool_.Borrow([&] {
     auto made = std::make_unique<Scratch>();
     made->model = model_->NewScratch();
@@ -94,7 +120,8 @@ absl::StatusOr<Encoding> Tokenizer::Encode(std::string_view text,
     return status;
   }
   if (post_processor_ != nullptr) {
-    const auto token_text = [&](TokenId id) {
+    const auto token_text = [&](TokenId id, ByteRange range) {
+      if (added_.entries().contains(id)) return text.substr(range.begin, range.end - range.begin);
       return HasToken(id) ? TokenText(id) : std::string_view();
     };
     post_processor_->Process({.text = text,
@@ -149,7 +176,8 @@ void Tokenizer::BuildTokenTable() {
   for (const auto& [id, entry] : added_.entries()) {
     if (!vocabulary_.Has(id)) ++vocabulary_size_;
     if (id >= id_limit()) tokens_.resize(id + 1);
-    tokens_[id] = {entry.token.content, entry.decode_text, added_.IsSpecialText(entry.decode_text)};
+    tokens_[id] = {entry.token.content, entry.decode_text,
+                   entry.is_special || added_.IsSpecialText(entry.decode_text)};
   }
 }
 

@@ -24,6 +24,7 @@
 #include "services/tokenizer/object_pool.h"
 #include "services/tokenizer/post_processors/post_processor.h"
 #include "services/tokenizer/pre_tokenizers/pre_tokenizer.h"
+#include "services/tokenizer/tiktoken/tiktoken_format.h"
 #include "services/tokenizer/token.h"
 #include "services/tokenizer/tokenizer_config.h"
 #include "services/tokenizer/vocabulary.h"
@@ -37,6 +38,9 @@ struct EncodeOptions {
   // of it becomes a special token then, unless that token is one character or marked single_word.
   bool parse_special = true;
   bool offsets = false;
+  // Takes bytes that are not UTF-8 for U+FFFD, one for each beginning of a character, rather than
+  // refusing the text. Offsets are those of the bytes as they are.
+  bool replace_invalid = false;
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
   // own.
   size_t max_bytes = size_t{16} << 20;
@@ -51,20 +55,31 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  // From tokenizer.json in `folder`, with tokenizer_config.json where there is one. NOT_FOUND where
-  // the former is missing; INVALID_ARGUMENT for what is malformed and UNIMPLEMENTED for a component
-  // that is not supported, naming file, path within it, value and what would be accepted.
+  // From what `folder` holds, the first there is of: tokenizer.json; a SentencePiece model
+  // (tokenizer.model, spiece.model, sentencepiece.bpe.model); a tiktoken rank file (tokenizer.model
+  // or *.tiktoken). With tokenizer_config.json where there is one. NOT_FOUND where there is none,
+  // naming what was looked for; INVALID_ARGUMENT for what is malformed and UNIMPLEMENTED for what
+  // is not supported, naming file, path within it, value and what would be accepted.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Load(const std::string& folder);
 
-  // From the text of a tokenizer.json, which messages call `source`. Errors as Load.
+  // From the bytes of such a file, which messages call `source`. Errors as Load.
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromJson(std::string_view text,
                                                                    std::string_view source,
                                                                    TokenizerConfig config = {});
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromSentencePiece(
+      std::string_view bytes, std::string_view source, TokenizerConfig config = {});
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> FromTiktoken(std::string_view bytes,
+                                                                       std::string_view source,
+                                                                       const TiktokenFormat& format,
+                                                                       TokenizerConfig config = {});
 
   // In time linear in the text, but for the logarithm of its longest word. INVALID_ARGUMENT with
   // the offset of the first byte that is not UTF-8; RESOURCE_EXHAUSTED where the text is longer
   // than options.max_bytes or a regular expression runs into its limits.
   absl::StatusOr<Encoding> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // Several texts; the first error, naming the text's index.
+  absl::StatusOr<std::vector<Encoding>> EncodeBatch(absl::Span<const std::string_view> texts,
+                                                    const EncodeOptions& options = {}) const;
 
   // Valid UTF-8, with U+FFFD where bytes form no character. INVALID_ARGUMENT naming the first id
   // that is no token's. For text that grows, see IncrementalDecoder.
@@ -114,6 +129,9 @@ class Tokenizer {
   std::optional<TokenId> FindNamed(const std::optional<std::string>& name) const {
     return name.has_value() ? FindToken(*name) : std::nullopt;
   }
+
+  // Encode once the text is known to be UTF-8 of a length that is accepted.
+  absl::StatusOr<Encoding> EncodeUtf8(std::string_view text, const EncodeOptions& options) const;
 
   // The stages of Encode, each for a part of the text that the one before hands it.
   class EncodeRun;

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "services/tokenizer/json_place.h"
+#include "services/tokenizer/vocabulary.h"
 
 namespace sluice {
 namespace {
@@ -15,6 +17,28 @@ absl::StatusOr<std::optional<std::string>> TokenFromJson(const JsonPlace& place)
   const JsonPlace content = place.value->is_object() ? place.Member("content") : place;
   if (!content.value->is_string()) return place.Reject("a string or {\"content\": a string}");
   return content.value->get<std::string>();
+}
+
+// {"128000": {"content": "<|begin|>", "special": true, ...}, ...}
+absl::Status AddedTokensFromJson(const JsonPlace& place, TokenizerConfig* config) {
+  if (!place.value->is_object()) return absl::OkStatus();
+  for (const auto& [id, value] : place.value->items()) {
+    const JsonPlace element = place.Member(id);
+    JsonFields fields = element.Fields();
+    AddedToken token;
+    if (!absl::SimpleAtoi(id, &token.id) || token.id < 0 || token.id >= Vocabulary::kMaxIds) {
+      return element.Reject("a token under its id");
+    }
+    token.content = fields.String("content").value_or("");
+    if (token.content.empty()) fields.Reject("content", "a string, not empty");
+    token.single_word = fields.Bool("single_word").value_or(false);
+    token.lstrip = fields.Bool("lstrip").value_or(false);
+    token.rstrip = fields.Bool("rstrip").value_or(false);
+    token.special = fields.Bool("special").value_or(false);
+    if (!fields.status().ok()) return fields.status();
+    config->added_tokens.push_back(std::move(token));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TemplatesFromJson(const JsonPlace& place, TokenizerConfig* config) {
@@ -51,6 +75,17 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
   if (!eos.ok()) return eos.status();
   config.bos_token = *std::move(bos);
   config.eos_token = *std::move(eos);
+  // Only tokenizers without a tokenizer.json need these.
+  const JsonPlace add_bos = root.Member("add_bos_token");
+  if (add_bos.value->is_boolean()) config.add_bos_token = add_bos.value->get<bool>();
+  const JsonPlace add_eos = root.Member("add_eos_token");
+  if (add_eos.value->is_boolean()) config.add_eos_token = add_eos.value->get<bool>();
+  const JsonPlace pattern = root.Member("pat_str");
+  if (pattern.value->is_string()) config.split_pattern = pattern.value->get<std::string>();
+  if (auto status = AddedTokensFromJson(root.Member("added_tokens_decoder"), &config);
+      !status.ok()) {
+    return status;
+  }
   if (auto status = TemplatesFromJson(root.Member("chat_template"), &config); !status.ok()) {
     return status;
   }

@@ -6,14 +6,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "services/tokenizer/added_tokens.h"
 
 namespace sluice {
 
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
+  // Where there is no tokenizer.json to say it: whether these two are put around a text,
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  // the expression at whose matches text is split (the field "pat_str"),
+  std::optional<std::string> split_pattern;
+  // and added tokens with their ids (the field "added_tokens_decoder").
+  std::vector<AddedToken> added_tokens;
   // Jinja templates by name; the unnamed one is "default".
   std::map<std::string, std::string> chat_templates;
 };

@@ -114,7 +114,9 @@ class Reader {
     }
     if (table_ == Table::kScored) {
       table_ = Table::kScoredList;
-      return num_parts_ == 2 || FailScored(StrCat("is a list of ", num_parts_));
+      if (num_parts_ != 2) return FailScored(StrCat("is a list of ", num_parts_));
+      is_entry_done_ = false;
+      return true;
     }
     if (table_ == Table::kMerges || table_ == Table::kScoredList) {
       table_ = Table::kNone;
@@ -245,12 +247,12 @@ class Reader {
     table.entries.push_back(
         {static_cast<uint32_t>(left_size_), static_cast<TokenId>(table.entries.size())});
     table.scores.push_back(score);
+    is_entry_done_ = true;
     return true;
   }
 
   bool FailScored(std::string_view what) {
-    // The entry being read was counted once its score was there.
-    const size_t index = file_.vocabulary.entries.size() - (num_parts_ >= 2 ? 1 : 0);
+    const size_t index = file_.vocabulary.entries.size() - (is_entry_done_ ? 1 : 0);
     return Fail(StrCat("model.vocab[", index, "] ", what, "; accepted: [\"token\", score]"));
   }
 
@@ -260,9 +262,10 @@ class Reader {
   bool in_model_ = false;    // open_[1] is the model
   std::string key_;          // of the member to come
   Table table_ = Table::kNone;
-  size_t key_size_ = 0;   // of the last vocabulary entry's text
-  int num_parts_ = 0;     // of the pair being read
-  size_t left_size_ = 0;  // of its first part
+  size_t key_size_ = 0;         // of the last vocabulary entry's text
+  int num_parts_ = 0;           // of the pair being read
+  size_t left_size_ = 0;        // of its first part
+  bool is_entry_done_ = false;  // the [token, score] being read was counted
 };
 
 }  // namespace

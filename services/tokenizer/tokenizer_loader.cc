@@ -1,85 +1,88 @@
-// Tokenizer's two ways into the world: the rest of the class never sees a file.
+// Tokenizer's way from a folder: which file to read, and what its name says about it.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <utility>
+#include <vector>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/models/model_loader.h"
+#include "services/model/json_fields.h"
+#include "services/tokenizer/strings.h"
+#include "services/tokenizer/tiktoken/tiktoken_file.h"
 #include "services/tokenizer/tokenizer.h"
-#include "services/tokenizer/tokenizer_file.h"
 
 namespace sluice {
 namespace {
 
-absl::Status CheckHeader(const JsonPlace& root) {
-  if (!root.value->is_object()) return root.Reject("a JSON object");
-  const JsonPlace version = root.Member("version");
-  if (!version.value->is_null() && *version.value != "1.0") return version.Reject("\"1.0\"");
-  const JsonPlace model = root.Member("model");
-  if (!model.value->is_object()) return model.Reject("an object");
-  return absl::OkStatus();
-}
+constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model",
+                                       "sentencepiece.bpe.model"};
+constexpr std::string_view kLookedFor =
+    "tokenizer.json, tokenizer.model, spiece.model, sentencepiece.bpe.model, *.tiktoken";
 
-// Tokens that only the caller may write. A single_word token may be a word's part all the same.
-absl::flat_hash_set<TokenId> ControlTokens(const AddedVocabulary& added) {
-  absl::flat_hash_set<TokenId> ids;
-  for (const auto& [id, entry] : added.entries()) {
-    if (entry.token.special && !entry.token.single_word) ids.insert(id);
+std::optional<std::string> FirstModel(const std::string& folder) {
+  for (const char* name : kModelNames) {
+    std::error_code error;
+    std::string path = StrCat(folder, "/", name);
+    if (std::filesystem::exists(path, error)) return path;
   }
-  return ids;
+  return std::nullopt;
 }
 
-// Moves a result into its place.
-template <typename T>
-absl::Status Take(absl::StatusOr<T> result, T* place) {
-  if (!result.ok()) return result.status();
-  *place = *std::move(result);
-  return absl::OkStatus();
+// The first by name.
+std::optional<std::string> FirstTiktoken(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(folder, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".tiktoken") found.push_back(entry->path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+// tokenizer_config.json says it, or the file's name does; tokenizer.model is Llama 3's.
+absl::StatusOr<TiktokenFormat> FormatOf(const std::string& path, const TokenizerConfig& config) {
+  const std::filesystem::path file(path);
+  const std::string stem = file.extension() == ".tiktoken" ? file.stem().string() : "llama3";
+  std::optional<TiktokenFormat> format = TiktokenPreset(stem);
+  if (!config.split_pattern.has_value()) {
+    if (format.has_value()) return *std::move(format);
+    return absl::InvalidArgumentError(
+        StrCat(path,
+               ": nothing says how to split text; accepted: \"pat_str\" in "
+               "tokenizer_config.json, or one of the names ",
+               kTiktokenPresets));
+  }
+  if (!format.has_value()) format.emplace();
+  format->pattern = *config.split_pattern;
+  return *std::move(format);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder) {
-  const std::string path = folder + "/tokenizer.json";
-  absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) return text.status();
   absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder);
   if (!config.ok()) return config.status();
-  return FromJson(*text, path, *std::move(config));
-}
-
-absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromJson(std::string_view text,
-                                                                     std::string_view source,
-                                                                     TokenizerConfig config) {
-  absl::StatusOr<TokenizerFile> file = ParseTokenizerFile(text, source);
-  if (!file.ok()) return file.status();
-  const JsonPlace root = file->Root();
-  std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
-  absl::Status status = CheckHeader(root);
-  // In an order that lets each step use the ones before it.
-  if (status.ok()) {
-    status = Take(NormalizerFromJson(root.Member("normalizer")), &tokenizer->normalizer_);
+  const std::string json = folder + "/tokenizer.json";
+  std::error_code error;
+  if (std::filesystem::exists(json, error)) {
+    const absl::StatusOr<std::string> text = ReadTextFile(json);
+    if (!text.ok()) return text.status();
+    return FromJson(*text, json, *std::move(config));
   }
-  if (status.ok()) {
-    status = Take(PreTokenizerFromJson(root.Member("pre_tokenizer")), &tokenizer->pre_tokenizer_);
+  std::optional<std::string> path = FirstModel(folder);
+  if (!path.has_value()) path = FirstTiktoken(folder);
+  if (!path.has_value()) {
+    return absl::NotFoundError(StrCat(folder, " has no tokenizer; looked for ", kLookedFor));
   }
-  if (status.ok()) {
-    status =
-        Take(PostProcessorFromJson(root.Member("post_processor")), &tokenizer->post_processor_);
+  const absl::StatusOr<std::string> bytes = ReadTextFile(*path);
+  if (!bytes.ok()) return bytes.status();
+  if (!path->ends_with(".tiktoken") && !LooksLikeTiktoken(*bytes)) {
+    return FromSentencePiece(*bytes, *path, *std::move(config));
   }
-  if (status.ok()) status = Take(DecoderFromJson(root.Member("decoder")), &tokenizer->decoder_);
-  if (status.ok()) status = Take(VocabularyFromFile(*file), &tokenizer->vocabulary_);
-  if (status.ok()) {
-    status = Take(AddedVocabulary::FromJson(root.Member("added_tokens"), tokenizer->vocabulary_,
-                                            tokenizer->normalizer_.get()),
-                  &tokenizer->added_);
-  }
-  if (status.ok()) {
-    status = Take(ModelFromFile(*file, tokenizer->vocabulary_, ControlTokens(tokenizer->added_)),
-                  &tokenizer->model_);
-  }
-  if (!status.ok()) return status;
-  tokenizer->config_ = std::move(config);
-  tokenizer->BuildTokenTable();
-  return tokenizer;
+  const absl::StatusOr<TiktokenFormat> format = FormatOf(*path, *config);
+  if (!format.ok()) return format.status();
+  return FromTiktoken(*bytes, *path, *format, *std::move(config));
 }
 
 }  // namespace sluice

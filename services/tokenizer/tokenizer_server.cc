@@ -1,6 +1,5 @@
 #include "services/tokenizer/tokenizer_server.h"
 
-#include <filesystem>
 #include <utility>
 
 #include "services/common/log.h"
@@ -19,10 +18,11 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
   if (!identity.ok()) return identity.status();
   auto result = std::unique_ptr<TokenizerServer>(new TokenizerServer());
-  if (std::filesystem::exists(options.model + "/tokenizer.json")) {
-    absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(options.model);
-    if (!tokenizer.ok()) return tokenizer.status();
+  absl::StatusOr<std::unique_ptr<const Tokenizer>> tokenizer = Tokenizer::Load(options.model);
+  if (tokenizer.ok()) {
     result->tokenizer_ = *std::move(tokenizer);
+  } else if (!absl::IsNotFound(tokenizer.status())) {
+    return tokenizer.status();
   } else {
     Log(LogLevel::kWarning, "tokenizer", "no-tokenizer",
         {{"model", options.model}, {"effect", "serving token ids only"}});

@@ -35,8 +35,8 @@ TokenizerService::~TokenizerService() {
 
 absl::Status TokenizerService::CheckTokenizer() const {
   if (tokenizer_ != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "model ", model_name_, " has no tokenizer.json: it takes and gives token ids only"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("model ", model_name_, " has no tokenizer: it takes and gives token ids only"));
 }
 
 absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
@@ -44,7 +44,8 @@ absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
   EncodeOptions options;
   if (request.has_add_special_tokens()) options.add_special = request.add_special_tokens();
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
-  options.offsets = request.return_offsets();
+  options.offsets = request.return_offsets() && !request.count_only();
+  options.replace_invalid = request.replace_invalid_utf8();
   const absl::StatusOr<Encoding> encoding = tokenizer_->Encode(request.text(), options);
   if (!encoding.ok()) return encoding.status();
   response.set_num_tokens(static_cast<int32_t>(encoding->ids.size()));

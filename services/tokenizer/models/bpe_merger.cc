@@ -41,16 +41,14 @@ void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* sy
   std::vector<BpeSymbol>& word = *symbols;
   Link(table, word);
   while (!queue_.empty()) {
-    std::pop_heap(queue_.begin(), queue_.end());
-    const Candidate first = queue_.back();
-    queue_.pop_back();
+    const RankQueue::Place first = queue_.Pop();
     if (word[first.at].id == kNoToken) continue;  // merged away
     const uint32_t right = links_[first.at].next;
+    if (right == kNone) continue;
     // The pair may have changed since it was offered.
-    if (right == kNone || table.Get(word[first.at].id, word[right].id).result != first.result) {
-      continue;
-    }
-    word[first.at] = {first.result, word[first.at].num_bytes + word[right].num_bytes};
+    const MergeRule& merge = table.Get(word[first.at].id, word[right].id);
+    if (merge.rank != first.rank) continue;
+    word[first.at] = {merge.result, word[first.at].num_bytes + word[right].num_bytes};
     word[right].id = kNoToken;
     const uint32_t next = links_[first.at].next = links_[right].next;
     if (next != kNone) links_[next].previous = first.at;
@@ -63,21 +61,15 @@ void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* sy
 void BpeMerger::Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols) {
   const auto size = static_cast<uint32_t>(symbols.size());
   links_.resize(size);
-  queue_.clear();
+  queue_.Prepare(table.rank_limit());
   for (uint32_t i = 0; i < size; ++i)
     links_[i] = {i > 0 ? i - 1 : kNone, i + 1 < size ? i + 1 : kNone};
-  for (uint32_t i = 0; i + 1 < size; ++i) {
-    const MergeRule& merge = table.Get(symbols[i].id, symbols[i + 1].id);
-    if (merge.rank != MergeRule::kNoRank) queue_.push_back({merge.rank, i, merge.result});
-  }
-  std::make_heap(queue_.begin(), queue_.end());
+  for (uint32_t i = 0; i + 1 < size; ++i) Offer(table, symbols, i);
 }
 
 void BpeMerger::Offer(const MergeTable& table, absl::Span<const BpeSymbol> symbols, uint32_t left) {
   const MergeRule& merge = table.Get(symbols[left].id, symbols[links_[left].next].id);
-  if (merge.rank == MergeRule::kNoRank) return;
-  queue_.push_back({merge.rank, left, merge.result});
-  std::push_heap(queue_.begin(), queue_.end());
+  if (merge.rank != MergeRule::kNoRank) queue_.Push({merge.rank, left});
 }
 
 }  // namespace sluice

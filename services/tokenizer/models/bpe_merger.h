@@ -1,6 +1,6 @@
 // Byte-pair encoding's merging of one word: again and again, of all neighbouring pairs that merge,
 // the one with the lowest rank, the leftmost of equals. Short words by scanning, long ones with a
-// priority queue in O(n log n). Keeps its memory between words. Not thread-safe.
+// priority queue in O(n log n) at worst. Keeps its memory between words. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "services/tokenizer/models/merge_table.h"
+#include "services/tokenizer/models/rank_queue.h"
 #include "services/tokenizer/token.h"
 
 namespace sluice {
@@ -24,15 +25,6 @@ class BpeMerger {
   void Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols);
 
  private:
-  struct Candidate {
-    uint32_t rank;
-    uint32_t at;  // index of the left one
-    TokenId result;
-    // Of two candidates, whether this comes later: makes std::push_heap keep the first on top.
-    bool operator<(const Candidate& other) const {
-      return rank != other.rank ? rank > other.rank : at > other.at;
-    }
-  };
   struct Links {
     uint32_t previous;
     uint32_t next;
@@ -46,7 +38,7 @@ class BpeMerger {
 
   std::vector<MergeRule> pairs_;  // of each symbol with the next, while scanning
   std::vector<Links> links_;
-  std::vector<Candidate> queue_;
+  RankQueue queue_;
 };
 
 }  // namespace sluice

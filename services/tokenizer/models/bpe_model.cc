@@ -22,6 +22,7 @@ struct BpeModel::Scratch : ModelScratch {
 
 namespace {
 
+constexpr std::string_view kVisibleSpace = "\u2581";
 // Memory that a longer piece took is given back.
 constexpr size_t kMaxKeptSymbols = 1 << 16;
 
@@ -32,7 +33,11 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions o
       merges_(std::move(merges)),
       options_(std::move(options)),
       has_affixes_(!options_.continuing_subword_prefix.empty() ||
-                   !options_.end_of_word_suffix.empty()) {
+                   !options_.end_of_word_suffix.empty()),
+      splits_at_spaces_(CanSplitAtSpaces()) {
+  std::vector<PrefixTrie::Entry> whole;
+  for (const TokenId id : options_.whole_tokens) whole.emplace_back(vocabulary.Text(id), id);
+  whole_tokens_ = PrefixTrie(std::move(whole));
   for (int byte = 0; byte < 256; ++byte) {
     alphabet_[byte] = vocabulary.Find(ByteToAlphabet(static_cast<uint8_t>(byte)));
     bytes_[byte] = vocabulary.Find(absl::StrFormat("<0x%02X>", byte));
@@ -41,8 +46,33 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions o
 
 std::unique_ptr<ModelScratch> BpeModel::NewScratch() const { return std::make_unique<Scratch>(); }
 
+bool BpeModel::CanSplitAtSpaces() const {
+  // Unknown characters before one must not wait for more behind it.
+  if (vocabulary_.Find(kVisibleSpace) == kNoToken) return false;
+  if (has_affixes_ || options_.ignore_merges || !options_.whole_tokens.empty()) return false;
+  bool can = true;
+  merges_.ForEach([&](TokenId left, TokenId right, const MergeRule&) {
+    const bool reaches_over = vocabulary_.Text(right).starts_with(kVisibleSpace) &&
+                              !vocabulary_.Text(left).ends_with(kVisibleSpace);
+    can = can && !reaches_over;
+  });
+  return can;
+}
+
 void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encoding* out) const {
   auto& scratch = static_cast<Scratch&>(model_scratch);
+  if (!splits_at_spaces_ || piece.byte_level) return TokenizeWord(piece, scratch, out);
+  const std::string_view text = piece.text;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin;
+    while (text.substr(end).starts_with(kVisibleSpace)) end += kVisibleSpace.size();
+    end = std::min(text.find(kVisibleSpace, end), text.size());
+    TokenizeWord(piece.Part(begin, end), scratch, out);
+    begin = end;
+  }
+}
+
+void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out) const {
   const bool wants_offsets = piece.map != nullptr;
   if (!wants_offsets) {
     const absl::Span<const TokenId> known = scratch.cache.Get(piece.text);
@@ -58,7 +88,12 @@ void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encodin
     out->ids.push_back(symbol.id);
     // The bytes of a spelling may be more than those of the piece.
     const size_t end = std::min(piece.text.size(), begin + symbol.num_bytes);
-    if (wants_offsets) out->offsets.push_back(piece.Source(begin, end));
+    // A token of no bytes of its own is a part of the character that the one before began.
+    if (wants_offsets && begin == end && !out->offsets.empty()) {
+      out->offsets.push_back(out->offsets.back());
+    } else if (wants_offsets) {
+      out->offsets.push_back(piece.Source(begin, end));
+    }
     begin = end;
   }
   if (!wants_offsets) {
@@ -89,6 +124,9 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
         AddCharacter(ByteToAlphabet(byte), 1, scratch);
       }
       ++at;
+    } else if (const auto [size, id] = WholeTokenAt(piece.text.substr(at)); size > 0) {
+      AddKnown({id, static_cast<uint32_t>(size)}, scratch);
+      at += size;
     } else {
       const uint32_t length = ReadUtf8(piece.text, at).length;
       AddCharacter(piece.text.substr(at, length), length, scratch);
@@ -128,22 +166,31 @@ TokenId BpeModel::WholeToken(const Piece& piece, Scratch& scratch) const {
 void BpeModel::AddCharacter(std::string_view text, uint32_t num_bytes, Scratch& scratch) const {
   const TokenId id = vocabulary_.Find(text);
   if (id == kNoToken) {
-    if (!AddAsBytes(text, scratch)) AddUnknown(num_bytes, scratch);
+    if (!AddAsBytes(text, num_bytes, scratch)) AddUnknown(num_bytes, scratch);
     return;
   }
+  AddKnown({id, num_bytes}, scratch);
+}
+
+void BpeModel::AddKnown(const BpeSymbol& symbol, Scratch& scratch) {
   if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
   scratch.unknown.reset();
-  scratch.symbols.push_back({id, num_bytes});
+  scratch.symbols.push_back(symbol);
 }
 
 // Does not append the unknown characters before it: Hugging Face's library, which defines the
 // format, puts them behind the bytes.
-bool BpeModel::AddAsBytes(std::string_view text, Scratch& scratch) const {
+bool BpeModel::AddAsBytes(std::string_view text, uint32_t num_bytes, Scratch& scratch) const {
   if (!options_.byte_fallback) return false;
   for (const char byte : text) {
     if (bytes_[static_cast<uint8_t>(byte)] == kNoToken) return false;
   }
-  for (const char byte : text) scratch.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], 1});
+  // A character's spelling may have more bytes than the character.
+  for (const char byte : text) {
+    const uint32_t covered = std::min<uint32_t>(num_bytes, 1);
+    scratch.symbols.push_back({bytes_[static_cast<uint8_t>(byte)], covered});
+    num_bytes -= covered;
+  }
   return true;
 }
 

@@ -7,12 +7,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "services/tokenizer/models/bpe_merger.h"
 #include "services/tokenizer/models/merge_table.h"
 #include "services/tokenizer/models/model.h"
+#include "services/tokenizer/prefix_trie.h"
 #include "services/tokenizer/vocabulary.h"
 
 namespace sluice {
@@ -26,6 +28,9 @@ struct BpeOptions {
   // the last one.
   std::string continuing_subword_prefix;
   std::string end_of_word_suffix;
+  // Tokens that text becomes wherever it can, the longest first, and that do not merge: the table
+  // is to hold no merge of them.
+  std::vector<TokenId> whole_tokens;
   // Tokens that no text becomes by ignore_merges. Their merges are to be left out of the table.
   absl::flat_hash_set<TokenId> control_tokens;
 };
@@ -41,21 +46,33 @@ class BpeModel : public Model {
  private:
   struct Scratch;
 
+  // Whether no merge reaches from another character to a visible space, so that a text may be taken
+  // apart there.
+  bool CanSplitAtSpaces() const;
+  void TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out) const;
   // The token that the whole piece is, or kNoToken.
   TokenId WholeToken(const Piece& piece, Scratch& scratch) const;
+  // Size and id of the longest of options_.whole_tokens that `text` begins with; 0 for none.
+  std::pair<size_t, TokenId> WholeTokenAt(std::string_view text) const {
+    if (options_.whole_tokens.empty()) return {0, kNoToken};
+    return whole_tokens_.Longest(text);
+  }
   // Fills scratch.symbols.
   void Encode(const Piece& piece, Scratch& scratch) const;
   // The same for pieces whose characters are spelled with a prefix or a suffix.
   void EncodeAffixed(const Piece& piece, Scratch& scratch) const;
   // Appends the token or tokens of one character that covers `num_bytes` bytes of the piece.
   void AddCharacter(std::string_view text, uint32_t num_bytes, Scratch& scratch) const;
-  bool AddAsBytes(std::string_view text, Scratch& scratch) const;
+  static void AddKnown(const BpeSymbol& symbol, Scratch& scratch);
+  bool AddAsBytes(std::string_view text, uint32_t num_bytes, Scratch& scratch) const;
   void AddUnknown(uint32_t num_bytes, Scratch& scratch) const;
 
   const Vocabulary& vocabulary_;
   const MergeTable merges_;
   const BpeOptions options_;
   const bool has_affixes_;
+  const bool splits_at_spaces_;
+  PrefixTrie whole_tokens_;
   std::array<TokenId, 256> alphabet_;  // of each byte's character in the byte-level alphabet
   std::array<TokenId, 256> bytes_;     // "<0x00>" to "<0xFF>"
 };

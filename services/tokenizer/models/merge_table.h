@@ -2,6 +2,7 @@
 // first. Immutable once built, then thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -23,10 +24,24 @@ class MergeTable {
         shift_(64 - absl::countr_zero(slots_.size())) {}
 
   // Replaces an earlier merge of the same pair. REQUIRES: at most num_merges different pairs; ids
-  // are not negative.
+  // are not negative, merge.rank is not kNoRank.
   void Add(TokenId left, TokenId right, MergeRule merge) {
     Slot& slot = slots_[Find(Key(left, right))];
     slot = {Key(left, right), merge};
+    rank_limit_ = std::max(rank_limit_, merge.rank + 1);
+  }
+
+  // One more than the largest rank.
+  uint32_t rank_limit() const { return rank_limit_; }
+
+  // Calls `visit` with left, right and rule of each merge, in no particular order.
+  template <typename Visit>
+  void ForEach(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.key == kEmpty) continue;
+      visit(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key & UINT32_MAX),
+            slot.merge);
+    }
   }
 
   // rank is kNoRank where the two do not merge.
@@ -55,6 +70,7 @@ class MergeTable {
 
   std::vector<Slot> slots_;  // a power of two, at most three quarters full
   int shift_;
+  uint32_t rank_limit_ = 0;
 };
 
 }  // namespace sluice

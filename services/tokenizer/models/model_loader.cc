@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Model>> UnigramFromFile(
   if (!unk_id.ok()) return unk_id.status();
   options.unk_id = *unk_id;
   options.unused = control_tokens;
-  return std::make_unique<UnigramModel>(vocabulary, file.vocabulary.scores, options);
+  return std::make_unique<UnigramModel>(vocabulary, file.vocabulary.scores, std::move(options));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> WordModelFromFile(
@@ -78,17 +78,17 @@ absl::StatusOr<std::unique_ptr<Model>> WordModelFromFile(
 
 absl::StatusOr<Vocabulary> VocabularyFromFile(const TokenizerFile& file) {
   const TokenizerFile::VocabularyTable& table = file.vocabulary;
+  const bool wants_list = TypeOf(file) == "Unigram";
+  if (table.present && table.is_list != wants_list) {
+    return absl::InvalidArgumentError(StrCat(
+        file.source, ": model.vocab is ", table.is_list ? "a list" : "an object", "; accepted: ",
+        wants_list ? "a list of [\"token\", score]" : "an object of tokens and their ids"));
+  }
   if (table.entries.empty()) {
     const JsonPlace place = file.Root().Member("model").Member("vocab");
     if (!table.present) return place.Reject("an object of tokens and their ids");
     return absl::InvalidArgumentError(
         StrCat(file.source, ": model.vocab is empty; accepted: at least one token"));
-  }
-  const bool wants_list = TypeOf(file) == "Unigram";
-  if (table.is_list != wants_list) {
-    return absl::InvalidArgumentError(StrCat(
-        file.source, ": model.vocab is ", table.is_list ? "a list" : "an object", "; accepted: ",
-        wants_list ? "a list of [\"token\", score]" : "an object of tokens and their ids"));
   }
   Vocabulary vocabulary;
   vocabulary.Reserve(table.entries.size(), table.texts.size());

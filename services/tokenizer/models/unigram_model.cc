@@ -32,32 +32,34 @@ struct UnigramModel::Scratch : ModelScratch {
 };
 
 UnigramModel::UnigramModel(const Vocabulary& vocabulary, std::vector<double> scores,
-                           const UnigramOptions& options)
-    : vocabulary_(vocabulary),
-      unk_id_(options.unk_id),
-      byte_fallback_(options.byte_fallback),
-      scores_(std::move(scores)) {
-  double min_score = std::numeric_limits<double>::infinity();
-  double max_score = -std::numeric_limits<double>::infinity();
-  for (const double score : scores_) {
-    min_score = std::min(min_score, score);
-    max_score = std::max(max_score, score);
-  }
-  unk_score_ = min_score - kUnknownPenalty;
+                           UnigramOptions options)
+    : vocabulary_(vocabulary), options_(std::move(options)), scores_(std::move(scores)) {
+  CompleteScores();
   std::vector<PrefixTrie::Entry> entries;
   entries.reserve(scores_.size());
   for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {
-    if (!vocabulary.Has(id) || options.unused.contains(id)) continue;
-    const std::string_view text = vocabulary.Text(id);
-    entries.emplace_back(text, id);
-    // As SentencePiece has it: more than any other tokens for the same text together.
-    if (options.user_defined.contains(id)) {
-      scores_[id] = static_cast<double>(text.size()) * max_score - 0.1;
-    }
+    if (!vocabulary.Has(id) || options_.unused.contains(id)) continue;
+    entries.emplace_back(vocabulary.Text(id), id);
   }
   trie_ = PrefixTrie(std::move(entries));
   for (int byte = 0; byte < 256; ++byte) {
     bytes_[byte] = vocabulary.Find(absl::StrFormat("<0x%02X>", byte));
+  }
+}
+
+void UnigramModel::CompleteScores() {
+  double min_score = std::numeric_limits<double>::infinity();
+  double max_score = -std::numeric_limits<double>::infinity();
+  for (TokenId id = 0; id < static_cast<TokenId>(scores_.size()); ++id) {
+    const bool is_normal = !options_.unused.contains(id) && !options_.user_defined.contains(id);
+    if (options_.single_precision && !is_normal) continue;
+    min_score = std::min(min_score, scores_[id]);
+    max_score = std::max(max_score, scores_[id]);
+  }
+  unk_score_ = min_score - kUnknownPenalty;
+  // More than any other tokens for the same text together.
+  for (const TokenId id : options_.user_defined) {
+    scores_[id] = static_cast<double>(vocabulary_.Text(id).size()) * max_score - 0.1;
   }
 }
 
@@ -90,7 +92,7 @@ void UnigramModel::TokenizeText(const Piece& piece, Scratch& scratch, Encoding* 
   bool after_unknown = false;
   for (auto end = static_cast<uint32_t>(piece.text.size()); end > 0;) {
     const Step& step = scratch.best[end];
-    const bool is_unknown = step.id == unk_id_;
+    const bool is_unknown = step.id == options_.unk_id;
     // Neighbouring unknown characters become one.
     if (is_unknown && after_unknown) {
       path.back().begin = step.begin;
@@ -113,6 +115,7 @@ void UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
   std::vector<Step>& best = scratch.best;
   best.assign(text.size() + 1, Step());
   const auto offer = [&](size_t begin, size_t end, double score, TokenId id) {
+    if (options_.single_precision) score = static_cast<float>(score);
     Step& step = best[end];
     if (step.begin != Step::kNone && !(score > step.score)) return;
     step = {score, static_cast<uint32_t>(begin), id};
@@ -125,16 +128,17 @@ void UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
       offer(begin, begin + length, scores_[id] + score, id);
       has_char |= length == char_length;
     });
-    if (!has_char) offer(begin, begin + char_length, unk_score_ + score, unk_id_);
+    if (!has_char) offer(begin, begin + char_length, unk_score_ + score, options_.unk_id);
     begin += char_length;
   }
 }
 
 void UnigramModel::Append(const Piece& piece, size_t begin, size_t end, Encoding* out) const {
   TokenId id = vocabulary_.Find(piece.text.substr(begin, end - begin));
+  if (options_.unused.contains(id)) id = kNoToken;
   if (id == kNoToken) {
-    if (byte_fallback_ && AppendAsBytes(piece, begin, end, out)) return;
-    id = unk_id_;
+    if (options_.byte_fallback && AppendAsBytes(piece, begin, end, out)) return;
+    id = options_.unk_id;
   }
   if (id == kNoToken) return;
   out->ids.push_back(id);

@@ -22,13 +22,15 @@ struct UnigramOptions {
   absl::flat_hash_set<TokenId> unused;
   // Tokens that text becomes wherever it can, whatever their scores.
   absl::flat_hash_set<TokenId> user_defined;
+  // As SentencePiece has it: sums of scores have single precision, and only tokens that are neither
+  // unused nor user-defined count for the score of unknown characters.
+  bool single_precision = false;
 };
 
 class UnigramModel : public Model {
  public:
   // `vocabulary` is borrowed and holds all tokens of the model; `scores` are by id.
-  UnigramModel(const Vocabulary& vocabulary, std::vector<double> scores,
-               const UnigramOptions& options);
+  UnigramModel(const Vocabulary& vocabulary, std::vector<double> scores, UnigramOptions options);
 
   std::unique_ptr<ModelScratch> NewScratch() const override;
   void Tokenize(const Piece& piece, ModelScratch& scratch, Encoding* out) const override;
@@ -37,6 +39,8 @@ class UnigramModel : public Model {
   struct Scratch;
 
   void TokenizeText(const Piece& piece, Scratch& scratch, Encoding* out) const;
+  // Finds unk_score_ and the scores of user-defined tokens.
+  void CompleteScores();
   // Fills scratch.best.
   void FindBestPath(std::string_view text, Scratch& scratch) const;
   // Bytes [begin, end) of the piece: one token, or characters that none covers.
@@ -44,8 +48,7 @@ class UnigramModel : public Model {
   bool AppendAsBytes(const Piece& piece, size_t begin, size_t end, Encoding* out) const;
 
   const Vocabulary& vocabulary_;
-  const TokenId unk_id_;
-  const bool byte_fallback_;
+  const UnigramOptions options_;
   std::vector<double> scores_;
   double unk_score_;
   PrefixTrie trie_;

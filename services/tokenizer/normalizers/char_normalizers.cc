@@ -77,14 +77,12 @@ bool Nmt(char32_t c, std::string* out) {
   return blank;
 }
 
-// Of category Cc, Cf, Cn, Co or Cs.
+// Of category Cc, Cf or Co: what the Rust library, too, calls other.
 bool IsOther(char32_t c) {
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CS:
       return true;
     default:
       return false;

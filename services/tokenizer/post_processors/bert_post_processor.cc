@@ -10,8 +10,8 @@ namespace sluice {
 namespace {
 
 struct BertOptions {
-  TokenId cls = kNoToken;  // before the text
-  TokenId sep = kNoToken;  // behind it
+  TokenId cls = kNoToken;  // before the text, if any
+  TokenId sep = kNoToken;  // behind it, if any
   bool trim_offsets = false;
   bool add_prefix_space = false;
 };
@@ -23,11 +23,14 @@ class BertPostProcessor : public PostProcessor {
   void Process(const Input& input, Encoding* encoding) const override {
     if (options_.trim_offsets) TrimOffsets(input, options_.add_prefix_space, encoding);
     if (!input.add_special) return;
-    encoding->ids.insert(encoding->ids.begin(), options_.cls);
-    encoding->ids.push_back(options_.sep);
-    if (!input.has_offsets) return;
-    encoding->offsets.insert(encoding->offsets.begin(), ByteRange{});
-    encoding->offsets.push_back({});
+    if (options_.cls != kNoToken) {
+      encoding->ids.insert(encoding->ids.begin(), options_.cls);
+      if (input.has_offsets) encoding->offsets.insert(encoding->offsets.begin(), ByteRange{});
+    }
+    if (options_.sep != kNoToken) {
+      encoding->ids.push_back(options_.sep);
+      if (input.has_offsets) encoding->offsets.push_back({});
+    }
   }
 
  private:
@@ -56,6 +59,10 @@ absl::StatusOr<BertOptions> OptionsFromJson(const JsonPlace& place) {
 }
 
 }  // namespace
+
+std::unique_ptr<PostProcessor> MakeFramingPostProcessor(TokenId before, TokenId behind) {
+  return std::make_unique<BertPostProcessor>(BertOptions{.cls = before, .sep = behind});
+}
 
 absl::StatusOr<std::unique_ptr<PostProcessor>> BertPostProcessorFromJson(const JsonPlace& place) {
   const absl::StatusOr<BertOptions> options = OptionsFromJson(place);

@@ -13,4 +13,7 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> BertPostProcessorFromJson(const J
 // The same with offsets trimmed as by ByteLevel.
 absl::StatusOr<std::unique_ptr<PostProcessor>> RobertaPostProcessorFromJson(const JsonPlace& place);
 
+// A token before the text and one behind it; kNoToken for none.
+std::unique_ptr<PostProcessor> MakeFramingPostProcessor(TokenId before, TokenId behind);
+
 }  // namespace sluice

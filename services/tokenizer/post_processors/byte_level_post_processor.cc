@@ -70,7 +70,7 @@ void TrimOffsets(const PostProcessor::Input& input, bool add_prefix_space, Encod
   for (size_t i = 0; i < encoding->offsets.size(); ++i) {
     ByteRange& range = encoding->offsets[i];
     const bool may_be_made_up = add_prefix_space && (i == 0 || range.begin == 0);
-    Trim(input.text, input.token_text(encoding->ids[i]), may_be_made_up, &range);
+    Trim(input.text, input.token_text(encoding->ids[i], range), may_be_made_up, &range);
   }
 }
 

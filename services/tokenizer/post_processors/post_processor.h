@@ -14,8 +14,9 @@ struct JsonPlace;
 
 class PostProcessor {
  public:
-  // The text of a token as the vocabulary spells it.
-  using TokenText = absl::FunctionRef<std::string_view(TokenId)>;
+  // The text of a token that covers these bytes of the original text: an added token's is what
+  // was found there, any other's what the vocabulary spells.
+  using TokenText = absl::FunctionRef<std::string_view(TokenId, ByteRange)>;
 
   struct Input {
     std::string_view text;    // the original one

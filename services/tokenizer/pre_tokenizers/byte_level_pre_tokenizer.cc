@@ -6,15 +6,12 @@
 
 #include "services/tokenizer/json_place.h"
 #include "services/tokenizer/mapped_text.h"
+#include "services/tokenizer/pre_tokenizers/split_patterns.h"
 #include "services/tokenizer/pre_tokenizers/split_pre_tokenizer.h"
 #include "services/tokenizer/utf8.h"
 
 namespace sluice {
 namespace {
-
-// The definition of GPT-2's pre-tokenizer.
-constexpr std::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 class ByteLevelPreTokenizer : public PreTokenizer {
  public:
@@ -62,6 +59,13 @@ absl::StatusOr<std::unique_ptr<PreTokenizer>> ByteLevelPreTokenizerFromJson(
     regex = *std::move(compiled);
   }
   return std::make_unique<ByteLevelPreTokenizer>(*add_prefix_space, std::move(regex));
+}
+
+absl::StatusOr<std::unique_ptr<PreTokenizer>> MakeByteLevelPreTokenizer(
+    const std::string& pattern) {
+  absl::StatusOr<Regex> regex = Regex::Compile(pattern);
+  if (!regex.ok()) return regex.status();
+  return std::make_unique<ByteLevelPreTokenizer>(false, *std::move(regex));
 }
 
 }  // namespace sluice

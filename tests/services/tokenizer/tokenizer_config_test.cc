@@ -63,5 +63,21 @@ TEST(TokenizerConfig, ReadsRealFiles) {
   EXPECT_THAT(config->chat_templates.at("default"), HasSubstr("<|im_start|>"));
 }
 
+TEST(TokenizerConfig, SaysWhatOtherFilesLeaveOut) {
+  const auto config = ParseTokenizerConfig(R"({"add_bos_token": false, "add_eos_token": true,
+      "pat_str": "a|b", "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})",
+                                           "c.json");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->add_bos_token, false);
+  EXPECT_EQ(config->add_eos_token, true);
+  EXPECT_EQ(config->split_pattern, "a|b");
+  ASSERT_EQ(config->added_tokens.size(), 1);
+  EXPECT_EQ(config->added_tokens[0].id, 7);
+  EXPECT_EQ(config->added_tokens[0].content, "<x>");
+  EXPECT_TRUE(config->added_tokens[0].special);
+  EXPECT_FALSE(
+      ParseTokenizerConfig(R"({"added_tokens_decoder": {"x": {"content": "a"}}})", "c.json").ok());
+}
+
 }  // namespace
 }  // namespace sluice

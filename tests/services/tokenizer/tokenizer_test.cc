@@ -233,5 +233,33 @@ TEST_P(WorstCases, AMegabyteTakesNoTime) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, WorstCases,
                          ::testing::Values("small", "gpt2", "llama3", "qwen2"));
 
+TEST(Encode, ReplacesInvalidBytesWhereAsked) {
+  const auto tokenizer = testing::SmallTokenizer({});
+  const std::string text =
+      "a\xFF"
+      "b";
+  EXPECT_EQ(tokenizer->Encode(text).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto encoding = tokenizer->Encode(text, {.offsets = true, .replace_invalid = true});
+  ASSERT_TRUE(encoding.ok()) << encoding.status();
+  EXPECT_EQ(encoding->ids, tokenizer->Encode("a\uFFFDb")->ids);
+  EXPECT_EQ(encoding->offsets.front(), (ByteRange{0, 1}));
+  EXPECT_EQ(encoding->offsets[1], (ByteRange{1, 2}));
+  EXPECT_EQ(encoding->offsets.back(), (ByteRange{2, 3}));
+}
+
+TEST(Encode, TakesSeveralTexts) {
+  const auto tokenizer = testing::SmallTokenizer({});
+  const auto encodings = tokenizer->EncodeBatch({"ab", "", "c"});
+  ASSERT_TRUE(encodings.ok()) << encodings.status();
+  ASSERT_EQ(encodings->size(), 3);
+  EXPECT_EQ((*encodings)[0].ids, tokenizer->Encode("ab")->ids);
+  EXPECT_TRUE((*encodings)[1].ids.empty());
+  EXPECT_EQ((*encodings)[2].ids, tokenizer->Encode("c")->ids);
+  const absl::Status status = tokenizer->EncodeBatch({"a", "\xFF"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("texts[1]: the text is not UTF-8 at byte 0"),
+            absl::string_view::npos);
+}
+
 }  // namespace
 }  // namespace sluice

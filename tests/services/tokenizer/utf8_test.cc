@@ -105,5 +105,16 @@ TEST(Utf8, PiecesGiveTheSameTextAndHoldBackNoWholeCharacter) {
   }
 }
 
+TEST(ReadUtf8Prefix, KnowsWhatMayStillBecomeText) {
+  EXPECT_EQ(ReadUtf8Prefix(""), Utf8Prefix::kWhole);
+  EXPECT_EQ(ReadUtf8Prefix("aé"), Utf8Prefix::kWhole);
+  EXPECT_EQ(ReadUtf8Prefix("a\xE2\x82"), Utf8Prefix::kUnfinished);
+  EXPECT_EQ(ReadUtf8Prefix("\xF0\x90"), Utf8Prefix::kUnfinished);
+  for (const char* bytes :
+       {"\x80", "\xE2\x28", "\xE0\x80", "\xED\xA0", "\xF4\x90", "\xC3\xA9\xFF"}) {
+    EXPECT_EQ(ReadUtf8Prefix(bytes), Utf8Prefix::kInvalid);
+  }
+}
+
 }  // namespace
 }  // namespace sluice

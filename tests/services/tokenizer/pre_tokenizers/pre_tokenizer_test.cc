@@ -129,7 +129,7 @@ TEST(PreTokenizer, PassesOnTheErrorsOfTheSink) {
 
 TEST(PreTokenizer, NamesWhatIsWrongInTheFile) {
   const std::pair<std::string, std::string> kCases[] = {
-      {R"({"type": "Metaspace"})", "t.json: pre_tokenizer.type is \"Metaspace\"; accepted: "},
+      {R"({"type": "Blank"})", "t.json: pre_tokenizer.type is \"Blank\"; accepted: "},
       {R"({"type": "Sequence", "pretokenizers": [{"type": "X"}]})",
        "t.json: pre_tokenizer.pretokenizers[0].type is \"X\"; accepted: "},
       {R"({"type": "Sequence", "pretokenizers": [null]})",
@@ -152,6 +152,44 @@ TEST(PreTokenizer, NamesWhatIsWrongInTheFile) {
     ASSERT_FALSE(parsed.ok()) << json;
     EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(message));
   }
+}
+
+TEST(MetaspacePreTokenizer, PrependsAsAsked) {
+  const auto split = [](const std::string& scheme, const std::string& text) {
+    return Split(
+        R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": ")" + scheme + "\"}", text);
+  };
+  EXPECT_THAT(split("always", "a b  c"), ElementsAre("_a", "_b", "_", "_c"));
+  EXPECT_THAT(split("always", " a"), ElementsAre("_a"));
+  EXPECT_THAT(split("never", "a b"), ElementsAre("a", "_b"));
+  // The text here does not begin where the original one does.
+  EXPECT_THAT(split("first", "a b"), ElementsAre("a", "_b"));
+  EXPECT_THAT(Split(R"({"type": "Metaspace", "replacement": "_", "split": false})", "a b"),
+              ElementsAre("_a_b"));
+  EXPECT_THAT(Split(R"({"type": "Metaspace", "replacement": "_", "add_prefix_space": false})", "a"),
+              ElementsAre("a"));
+}
+
+TEST(CharPreTokenizers, SplitAtTheirCharacters) {
+  EXPECT_THAT(Split(R"({"type": "WhitespaceSplit"})", " a,b\u3000 c "), ElementsAre("a,b", "c"));
+  EXPECT_THAT(Split(R"({"type": "Whitespace"})", "ab_1, c!?\n"),
+              ElementsAre("ab_1", ",", "c", "!?"));
+  EXPECT_THAT(Split(R"({"type": "BertPreTokenizer"})", "don't  stop"),
+              ElementsAre("don", "'", "t", "stop"));
+  EXPECT_THAT(Split(R"({"type": "Punctuation", "behavior": "Contiguous"})", "a!?b「"),
+              ElementsAre("a", "!?", "b", "「"));
+  EXPECT_THAT(Split(R"({"type": "CharDelimiterSplit", "delimiter": "é"})", "aébéé"),
+              ElementsAre("a", "b"));
+  EXPECT_THAT(Split(R"({"type": "FixedLength", "length": 2})", "aébcd"),
+              ElementsAre("aé", "bc", "d"));
+}
+
+TEST(UnicodeScriptsPreTokenizer, SplitsWhereTheScriptChanges) {
+  constexpr char kScripts[] = R"({"type": "UnicodeScripts"})";
+  EXPECT_THAT(Split(kScripts, "abc где 漢字かな, x"),
+              ElementsAre("abc ", "где ", "漢字かな", ", ", "x"));
+  EXPECT_THAT(Split(kScripts, "  a"), ElementsAre("a"));
+  EXPECT_THAT(Split(kScripts, "  "), IsEmpty());
 }
 
 }  // namespace
