@@ -17,12 +17,14 @@ struct Command {
   int (*run)(absl::Span<const std::string>, Environment&);
 };
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 9> kCommands = {{
     {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
     {"up", "serve on this host, one process per service and shard", UpCommand},
     {"generate", "write from a prompt at a running pipeline", GenerateCommand},
     {"chat", "talk with a model, a line at a time", ChatCommand},
     {"score", "the log-probability of every token of a text", ScoreCommand},
+    {"tokenize", "texts to token ids", TokenizeCommand},
+    {"detokenize", "token ids to texts", DetokenizeCommand},
     {"bench", "put load on a pipeline and print what it takes", BenchCommand},
     {"status", "what runs where, and how it is", StatusCommand},
 }};

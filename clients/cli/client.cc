@@ -111,6 +111,24 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
   return response;
 }
 
+absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
+                                                      absl::Duration timeout) {
+  CallContext context(timeout, interrupt_);
+  v1::TokenizeResponse response;
+  const grpc::Status status = impl_->stub->Tokenize(context.get(), request, &response);
+  if (!status.ok()) return Impl::Translate(status, name_);
+  return response;
+}
+
+absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
+                                                          absl::Duration timeout) {
+  CallContext context(timeout, interrupt_);
+  v1::DetokenizeResponse response;
+  const grpc::Status status = impl_->stub->Detokenize(context.get(), request, &response);
+  if (!status.ok()) return Impl::Translate(status, name_);
+  return response;
+}
+
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   CallContext context(kQuickCall, interrupt_);
   v1::GetModelResponse response;

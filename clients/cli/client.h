@@ -39,6 +39,10 @@ class Client {
   absl::Status Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GenerateResponse&)>& on_event);
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request, absl::Duration timeout);
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
+                                                absl::Duration timeout);
+  absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
+                                                    absl::Duration timeout);
   absl::StatusOr<v1::GetModelResponse> GetModel();
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 

@@ -15,6 +15,9 @@ int GenerateCommand(absl::Span<const std::string> arguments, Environment& enviro
 int ChatCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How probable a text is.
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// Texts to token ids and back.
+int TokenizeCommand(absl::Span<const std::string> arguments, Environment& environment);
+int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Load, and what it measured.
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.

@@ -34,6 +34,20 @@ class FakeService final : public v1::GenerationService::Service {
     return ToGrpc(score.status());
   }
 
+  grpc::Status Tokenize(grpc::ServerContext* context, const v1::TokenizeRequest* request,
+                        v1::TokenizeResponse* response) override {
+    absl::StatusOr<v1::TokenizeResponse> tokens = answers_.tokenize(*request);
+    if (tokens.ok()) *response = *std::move(tokens);
+    return ToGrpc(tokens.status());
+  }
+
+  grpc::Status Detokenize(grpc::ServerContext* context, const v1::DetokenizeRequest* request,
+                          v1::DetokenizeResponse* response) override {
+    absl::StatusOr<v1::DetokenizeResponse> text = answers_.detokenize(*request);
+    if (text.ok()) *response = *std::move(text);
+    return ToGrpc(text.status());
+  }
+
   grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest* request,
                         v1::GetModelResponse* response) override {
     *response = answers_.model;
@@ -85,6 +99,12 @@ FakeAnswers DefaultAnswers() {
     return absl::UnimplementedError("not in this test");
   };
   answers.score = [](const v1::ScoreRequest&) {
+    return absl::UnimplementedError("not in this test");
+  };
+  answers.tokenize = [](const v1::TokenizeRequest&) {
+    return absl::UnimplementedError("not in this test");
+  };
+  answers.detokenize = [](const v1::DetokenizeRequest&) {
     return absl::UnimplementedError("not in this test");
   };
   return answers;

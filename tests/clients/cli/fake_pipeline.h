@@ -25,9 +25,12 @@ struct FakeAnswers {
   v1::GetStatusResponse status;
   std::function<absl::Status(const v1::GenerateRequest&, const WriteEvent&)> generate;
   std::function<absl::StatusOr<v1::ScoreResponse>(const v1::ScoreRequest&)> score;
+  std::function<absl::StatusOr<v1::TokenizeResponse>(const v1::TokenizeRequest&)> tokenize;
+  std::function<absl::StatusOr<v1::DetokenizeResponse>(const v1::DetokenizeRequest&)> detokenize;
 };
 
-// A model with a tokenizer, 100 tokens and no chat template; Generate and Score are UNIMPLEMENTED.
+// A model with a tokenizer, 100 tokens and no chat template; all calls but GetModel and GetStatus
+// are UNIMPLEMENTED.
 FakeAnswers DefaultAnswers();
 
 class FakePipeline {
