@@ -20,12 +20,30 @@ std::string WholeText(const sluice::Tokenizer& tokenizer, const std::vector<slui
   return text.ok() ? *text : std::string();
 }
 
+// The same for every kind of decoder, token by token.
+void StreamWithAll(const uint8_t* data, size_t size) {
+  static const auto& tokenizers = *new auto(sluice::MakeFuzzTokenizers());
+  for (const auto& tokenizer : tokenizers) {
+    std::vector<sluice::TokenId> ids;
+    sluice::IncrementalDecoder decoder(*tokenizer);
+    std::string streamed;
+    for (size_t i = 0; i + 1 < size; i += 2) {
+      ids.push_back((data[i] | data[i + 1] << 8) % tokenizer->id_limit());
+      const std::string piece = decoder.Append({ids.back()}).value();
+      SLUICE_CHECK(sluice::FirstInvalidUtf8(piece) == std::string::npos);
+      streamed += piece;
+    }
+    SLUICE_CHECK(streamed + decoder.Finish() == tokenizer->Decode(ids).value());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const sluice::Tokenizer& tokenizer = *sluice::MakeFuzzTokenizer().release();
   static const auto& strings =
       *new sluice::StopStrings(sluice::StopStrings::Create({"aab", "\u00e9a", "b\u20ac"}).value());
+  StreamWithAll(data, size);
   std::vector<sluice::TokenId> taken;
   sluice::TextStream stream(tokenizer, strings, {.stop = {.include_stop_string = true}});
   std::string shown;
