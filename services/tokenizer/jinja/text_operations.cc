@@ -1,0 +1,259 @@
+#include "services/tokenizer/jinja/text_operations.h"
+
+#include <algorithm>
+#include <string>
+
+#include "services/tokenizer/jinja/unicode.h"
+
+namespace sluice::jinja {
+namespace {
+
+bool IsStripped(std::string_view text, size_t at, const Char& c,
+                std::optional<std::string_view> chars) {
+  if (!chars.has_value()) return IsSpace(c.code_point);
+  return chars->find(text.substr(at, c.length)) != std::string_view::npos;
+}
+
+std::vector<Text> SplitSpaces(Run& run, const Text& text, Int max_splits) {
+  std::vector<Text> parts;
+  const std::string& bytes = text.bytes();
+  size_t at = 0;
+  const auto skip = [&](bool spaces) {
+    while (at < bytes.size()) {
+      const Char c = ReadChar(bytes, at);
+      if (IsSpace(c.code_point) != spaces) break;
+      at += c.length;
+    }
+    return at;
+  };
+  while (skip(true) < bytes.size() && run.Step()) {
+    const size_t begin = at;
+    if (max_splits >= 0 && static_cast<Int>(parts.size()) == max_splits) {
+      const Text rest = text.Part(begin, bytes.size());
+      parts.push_back(Stripped(rest, std::nullopt, Side::kRight));
+      break;
+    }
+    skip(false);
+    parts.push_back(text.Part(begin, at));
+  }
+  return parts;
+}
+
+std::vector<Text> SplitSpacesFromRight(Run& run, const Text& text, Int max_splits) {
+  std::vector<Text> parts;
+  const std::string& bytes = text.bytes();
+  size_t at = bytes.size();
+  const auto skip = [&](bool spaces) {
+    while (at > 0) {
+      const Char c = ReadCharBefore(bytes, at);
+      if (IsSpace(c.code_point) != spaces) break;
+      at -= c.length;
+    }
+    return at;
+  };
+  while (skip(true) > 0 && run.Step()) {
+    const size_t end = at;
+    if (max_splits >= 0 && static_cast<Int>(parts.size()) == max_splits) {
+      parts.push_back(Stripped(text.Part(0, end), std::nullopt, Side::kLeft));
+      break;
+    }
+    skip(false);
+    parts.push_back(text.Part(at, end));
+  }
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<size_t> FindAll(const std::string& bytes, std::string_view separator, Int max,
+                            bool from_right) {
+  std::vector<size_t> found;
+  size_t at = from_right ? bytes.rfind(separator) : bytes.find(separator);
+  while (at != std::string::npos && (max < 0 || static_cast<Int>(found.size()) < max)) {
+    found.push_back(at);
+    if (from_right) {
+      at = at < separator.size() ? std::string::npos : bytes.rfind(separator, at - separator.size());
+    } else {
+      at = bytes.find(separator, at + separator.size());
+    }
+  }
+  if (from_right) std::reverse(found.begin(), found.end());
+  return found;
+}
+
+// What Python puts in front of, between and behind the characters of a text when replacing "".
+Text Interspersed(Run& run, const Text& text, const Text& to, Int max_count) {
+  Text out;
+  Int count = 0;
+  for (size_t at = 0;; ) {
+    if ((max_count < 0 || count < max_count) && run.CheckMemory(out.size() + to.size()) &&
+        run.StepBytes(to.size())) {
+      out.Append(to);
+      ++count;
+    }
+    if (at == text.size() || run.failed()) return out;
+    const size_t end = at + ReadChar(text.bytes(), at).length;
+    out.AppendPart(text, at, end);
+    at = end;
+  }
+}
+
+// Texts in the making whose characters are written one by one.
+class CharMapper {
+ public:
+  explicit CharMapper(const Text& text) : text_(text) {}
+
+  // Calls write(char, &out) for each character.
+  template <typename Write>
+  Text Map(Write write) {
+    const std::string& bytes = text_.bytes();
+    out_.Reserve(bytes.size());
+    std::string mapped;
+    for (size_t at = 0; at < bytes.size();) {
+      const Char c = ReadChar(bytes, at);
+      mapped.clear();
+      write(c.code_point, &mapped);
+      out_.Append(mapped, text_.IsUntrustedAt(at));
+      at += c.length;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  const Text& text_;
+  Text out_;
+};
+
+}  // namespace
+
+Text Stripped(const Text& text, std::optional<std::string_view> chars, Side side) {
+  const std::string_view bytes = text.bytes();
+  size_t begin = 0;
+  size_t end = bytes.size();
+  while (side != Side::kRight && begin < end) {
+    const Char c = ReadChar(bytes, begin);
+    if (!IsStripped(bytes, begin, c, chars)) break;
+    begin += c.length;
+  }
+  while (side != Side::kLeft && end > begin) {
+    const Char c = ReadCharBefore(bytes, end);
+    if (!IsStripped(bytes, end - c.length, c, chars)) break;
+    end -= c.length;
+  }
+  return text.Part(begin, end);
+}
+
+std::vector<Text> SplitText(Run& run, const Text& text, std::optional<std::string_view> separator,
+                            Int max_splits, bool from_right) {
+  if (!run.StepBytes(text.size())) return {};
+  if (!separator.has_value()) {
+    return from_right ? SplitSpacesFromRight(run, text, max_splits)
+                      : SplitSpaces(run, text, max_splits);
+  }
+  if (separator->empty()) {
+    run.ValueError("empty separator");
+    return {};
+  }
+  const std::vector<size_t> cuts = FindAll(text.bytes(), *separator, max_splits, from_right);
+  std::vector<Text> parts;
+  if (!run.CheckMemory((cuts.size() + 1) * sizeof(Text) + text.size()) ||
+      !run.Step(static_cast<int64_t>(cuts.size()))) {
+    return parts;
+  }
+  size_t begin = 0;
+  for (const size_t cut : cuts) {
+    parts.push_back(text.Part(begin, cut));
+    begin = cut + separator->size();
+  }
+  parts.push_back(text.Part(begin, text.size()));
+  return parts;
+}
+
+std::vector<Text> SplitLines(Run& run, const Text& text, bool keep_ends) {
+  std::vector<Text> lines;
+  const std::string& bytes = text.bytes();
+  if (!run.StepBytes(bytes.size())) return lines;
+  size_t begin = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const Char c = ReadChar(bytes, at);
+    const size_t end = at;
+    at += c.length;
+    if (!IsLineBreak(c.code_point)) continue;
+    if (!run.Step() || !run.CheckMemory(lines.size() * sizeof(Text))) return lines;
+    if (c.code_point == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
+    lines.push_back(text.Part(begin, keep_ends ? at : end));
+    begin = at;
+  }
+  if (begin < bytes.size()) lines.push_back(text.Part(begin, bytes.size()));
+  return lines;
+}
+
+Text Replaced(Run& run, const Text& text, const Text& from, const Text& to, Int max_count) {
+  if (!run.StepBytes(text.size())) return Text();
+  if (from.empty()) return Interspersed(run, text, to, max_count);
+  Text out;
+  size_t begin = 0;
+  for (const size_t cut : FindAll(text.bytes(), from.bytes(), max_count, false)) {
+    if (!run.CheckMemory(out.size() + to.size() + text.size()) || !run.StepBytes(to.size())) {
+      return Text();
+    }
+    out.AppendPart(text, begin, cut);
+    out.Append(to);
+    begin = cut + from.size();
+  }
+  out.AppendPart(text, begin, text.size());
+  return out;
+}
+
+Text WithCase(Run& run, const Text& text, Case change) {
+  if (!run.CheckMemory(text.size() * 2) || !run.StepBytes(text.size() * 4)) return Text();
+  bool begins = true;  // a word, or the text
+  return CharMapper(text).Map([&](char32_t c, std::string* out) {
+    switch (change) {
+      case Case::kUpper:
+        return AppendUpper(c, out);
+      case Case::kLower:
+        return AppendLower(c, out);
+      case Case::kSwapped:
+        return IsUpper(c) ? AppendLower(c, out) : IsLower(c) ? AppendUpper(c, out) : AppendChar(c, out);
+      case Case::kTitle:
+      case Case::kCapitalized:
+        begins ? AppendTitle(c, out) : AppendLower(c, out);
+        begins = change == Case::kTitle && !IsCased(c);
+        return;
+    }
+  });
+}
+
+Text Justified(Run& run, const Text& text, Int width, const Text& fill, Side side) {
+  const Int missing = width - static_cast<Int>(CountChars(text.bytes()));
+  if (missing <= 0) return text;
+  if (missing > Int{1} << 40 || !run.CheckMemory(static_cast<size_t>(missing) * fill.size()) ||
+      !run.StepBytes(static_cast<size_t>(missing))) {
+    run.Fail(Error::Kind::kLimit, "a string is too wide");
+    return Text();
+  }
+  // Where it does not come out even, Python's center puts more on the left of an odd width.
+  const Int left = side == Side::kLeft    ? 0
+                   : side == Side::kRight ? missing
+                                          : missing / 2 + (missing & width & 1);
+  Text out;
+  for (Int i = 0; i < left; ++i) out.Append(fill);
+  out.Append(text);
+  for (Int i = left; i < missing; ++i) out.Append(fill);
+  return out;
+}
+
+Text JoinTexts(Run& run, const Text& separator, const std::vector<Text>& parts) {
+  Text joined;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!run.CheckMemory(joined.size() + separator.size() + parts[i].size()) ||
+        !run.StepBytes(parts[i].size() + separator.size())) {
+      return joined;
+    }
+    if (i > 0) joined.Append(separator);
+    joined.Append(parts[i]);
+  }
+  return joined;
+}
+
+}  // namespace sluice::jinja
