@@ -36,6 +36,10 @@ struct EncodeOptions {
   // Recognises special tokens spelled out in the text. False for text that is not trusted: no part
   // of it becomes a special token then, unless that token is one character or marked single_word.
   bool parse_special = true;
+  // Parts of the text in which no special token is recognised, nor one that reaches into them:
+  // those that came with a request, in a prompt around them. The ids are otherwise those of the
+  // whole text. Rising, not touching one another; borrowed.
+  absl::Span<const ByteRange> untrusted = {};
   bool offsets = false;
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
   // own.

@@ -47,10 +47,10 @@ std::optional<Value> Subscript(Run& run, const Value& object, const Value& key) 
 }
 
 bool IsInternal(std::string_view name) {
-  for (const std::string_view known : {"__class__", "__init__", "__doc__", "__dict__", "__len__",
-                                       "__getitem__", "__iter__", "__module__", "__call__",
-                                       "__eq__", "__hash__", "__str__", "__repr__", "__add__",
-                                       "__globals__", "__code__", "__self__", "__name__"}) {
+  for (const std::string_view known :
+       {"__class__", "__init__", "__doc__", "__dict__", "__len__", "__getitem__", "__iter__",
+        "__module__", "__call__", "__eq__", "__hash__", "__str__", "__repr__", "__add__",
+        "__globals__", "__code__", "__self__", "__name__"}) {
     if (name == known) return true;
   }
   return false;

@@ -21,20 +21,22 @@ Bound::Bound(Run& run, std::string_view function, const Arguments& arguments,
   for (const auto& [keyword, value] : arguments.keywords) {
     const auto found = std::find(parameters.begin(), parameters.end(), keyword);
     if (found == parameters.end()) {
-      run.TypeError(absl::StrCat(name, "() got an unexpected keyword argument ", ReprString(keyword)));
+      run.TypeError(
+          absl::StrCat(name, "() got an unexpected keyword argument ", ReprString(keyword)));
       return;
     }
     Value& slot = values_[found - parameters.begin()];
     if (!slot.IsMissing()) {
-      run.TypeError(absl::StrCat(name, "() got multiple values for argument ", ReprString(keyword)));
+      run.TypeError(
+          absl::StrCat(name, "() got multiple values for argument ", ReprString(keyword)));
       return;
     }
     slot = value;
   }
   for (size_t i = 0; i < num_required; ++i) {
     if (values_[i].IsMissing()) {
-      run.TypeError(absl::StrCat(name, "() missing required argument: ",
-                                 ReprString(*(parameters.begin() + i))));
+      run.TypeError(absl::StrCat(
+          name, "() missing required argument: ", ReprString(*(parameters.begin() + i))));
       return;
     }
   }

@@ -73,7 +73,8 @@ class Formatter {
       run_.ValueError("expected ':' after conversion specifier");
     }
     const size_t spec_begin = begin + std::min(spec_at + 1, field.size());
-    const Text spec = Format(format.Part(spec_begin, end), nesting - 1 + (spec_begin == end ? 1 : 0));
+    const Text spec =
+        Format(format.Part(spec_begin, end), nesting - 1 + (spec_begin == end ? 1 : 0));
     if (run_.failed()) return end + 1;
     const std::optional<FormatSpec> parsed = ParseFormatSpec(run_, spec.bytes());
     if (parsed.has_value()) out->Append(FormatField(value, spec, *parsed));
@@ -100,9 +101,7 @@ class Formatter {
       size_t index = name.empty() ? next_++ : 0;
       if (!name.empty() && !absl::SimpleAtoi(std::string(name), &index)) index = SIZE_MAX;
       if (index < arguments_.positional.size()) return arguments_.positional[index];
-      return run_.Fail(Error::Kind::kRuntime,
-                       "Replacement index " + std::to_string(index) +
-                           " out of range for positional args tuple");
+      return run_.Fail(Error::Kind::kRuntime, "tuple index out of range");
     }
     const Value* value = arguments_.Keyword(name);
     return value != nullptr ? *value : run_.Fail(Error::Kind::kRuntime, ReprString(name));
@@ -113,8 +112,8 @@ class Formatter {
     Value value = Argument(field.substr(0, at));
     while (at < field.size() && !run_.failed()) {
       const bool is_item = field[at++] == '[';
-      const size_t end = std::min(is_item ? field.find(']', at) : field.find_first_of(".[", at),
-                                  field.size());
+      const size_t end =
+          std::min(is_item ? field.find(']', at) : field.find_first_of(".[", at), field.size());
       const std::string_view name = field.substr(at, end - at);
       at = is_item ? std::min(end + 1, field.size()) : end;
       value = is_item ? Item(value, name) : GetAttribute(run_, value, name);

@@ -40,7 +40,8 @@ int OrderItems(Run& run, const std::vector<Value>& a, const std::vector<Value>& 
 
 bool ContainsPart(Run& run, const Value& text, const Value& part) {
   if (!part.IsString()) {
-    run.TypeError(absl::StrCat("'in <string>' requires string as left operand, not ", TypeName(part)));
+    run.TypeError(
+        absl::StrCat("'in <string>' requires string as left operand, not ", TypeName(part)));
     return false;
   }
   run.StepBytes(text.text().size());
@@ -133,7 +134,8 @@ int Order(Run& run, const Value& a, const Value& b, const char* operation) {
     run.StepBytes(std::min(a.text().size(), b.text().size()));
     return SignOf(a.bytes().compare(b.bytes()), 0);
   }
-  if (a.IsSequence() && a.kind() == b.kind()) return OrderItems(run, a.items(), b.items(), operation);
+  if (a.IsSequence() && a.kind() == b.kind())
+    return OrderItems(run, a.items(), b.items(), operation);
   if (a.IsUndefined() || b.IsUndefined()) {
     run.FailUndefined(a.IsUndefined() ? a : b);
     return 2;
@@ -153,7 +155,8 @@ bool Contains(Run& run, const Value& container, const Value& item) {
       const RangeObject& range = container.range();
       if (!item.IsInt()) return ContainsItem(run, container, item);
       const Int steps = (item.int_value() - range.begin) / range.step;
-      return steps >= 0 && steps < range.size && range.begin + steps * range.step == item.int_value();
+      return steps >= 0 && steps < range.size &&
+             range.begin + steps * range.step == item.int_value();
     }
     case Kind::kNone:
     case Kind::kBool:

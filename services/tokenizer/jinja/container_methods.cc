@@ -89,9 +89,9 @@ Value IndexOf(Run& run, const Value& self, const Arguments& arguments) {
     if (Equal(run, items[static_cast<size_t>(i)], bound[0])) return Value::Integer(i);
   }
   if (run.failed()) return Value();
-  return run.ValueError(self.Is(Kind::kTuple)
-                            ? "tuple.index(x): x not in tuple"
-                            : absl::StrCat(Repr(run, bound[0]).bytes(), " is not in ", TypeName(self)));
+  return run.ValueError(self.Is(Kind::kTuple) ? "tuple.index(x): x not in tuple"
+                                              : absl::StrCat(Repr(run, bound[0]).bytes(),
+                                                             " is not in ", TypeName(self)));
 }
 
 Value CountOf(Run& run, const Value& self, const Arguments& arguments) {

@@ -93,8 +93,8 @@ ExpressionPtr ExpressionParser::ParseTuple(const TupleOptions& options) {
   if (tokens_.failed()) return nullptr;
   if (!is_tuple && !items.empty()) return std::move(items.front());
   if (!is_tuple && !options.is_in_parentheses) {
-    tokens_.Fail(absl::StrCat("Expected an expression, got ",
-                              ReprString(DescribeToken(tokens_.current()))));
+    tokens_.Fail(
+        absl::StrCat("Expected an expression, got ", ReprString(DescribeToken(tokens_.current()))));
     return nullptr;
   }
   const int depth = DepthOf(items);
@@ -366,8 +366,8 @@ ExpressionPtr ExpressionParser::ParseSubscript(ExpressionPtr object) {
     if (!ends() && !tokens_.IsOperator(":")) bounds.end = Parse();
     if (tokens_.SkipOperator(":") && !ends()) bounds.step = Parse();
     tokens_.ExpectOperator("]");
-    const int depth = std::max({DepthOf(object), DepthOf(bounds.begin), DepthOf(bounds.end),
-                                DepthOf(bounds.step)});
+    const int depth = std::max(
+        {DepthOf(object), DepthOf(bounds.begin), DepthOf(bounds.end), DepthOf(bounds.step)});
     return Make<Slice>(token.place, depth, std::move(object), std::move(bounds));
   }
   if (tokens_.IsOperator(",")) {  // a tuple for the key
@@ -404,9 +404,13 @@ CallArguments ExpressionParser::ParseArguments() {
       arguments.spread_keywords = Parse();
     } else if (is_keyword) {
       ensure(arguments.spread_keywords == nullptr);
-      std::string name = tokens_.Take().text;
+      const Token name = tokens_.Take();
       tokens_.Take();
-      arguments.keywords.emplace_back(std::move(name), Parse());
+      const auto is_same = [&](const auto& keyword) { return keyword.first == name.text; };
+      if (std::any_of(arguments.keywords.begin(), arguments.keywords.end(), is_same)) {
+        tokens_.Fail(absl::StrCat("keyword argument repeated: ", name.text), name.place);
+      }
+      arguments.keywords.emplace_back(name.text, Parse());
     } else {
       ensure(arguments.spread == nullptr && arguments.spread_keywords == nullptr &&
              arguments.keywords.empty());
@@ -496,12 +500,13 @@ Target ExpressionParser::ParseOneTarget(bool with_namespaces) {
   }
   const Token& token = tokens_.current();
   if (token.type != Type::kName) {
-    const bool is_constant = token.type == Type::kString || token.type == Type::kInteger ||
-                             token.type == Type::kFloat;
+    const bool is_constant =
+        token.type == Type::kString || token.type == Type::kInteger || token.type == Type::kFloat;
     const bool is_literal = tokens_.IsOperator("[") || tokens_.IsOperator("{");
-    tokens_.Fail(is_constant  ? "can't assign to 'const'"
-                 : is_literal ? absl::StrCat("can't assign to '", token.text == "[" ? "list" : "dict", "'")
-                              : absl::StrCat("unexpected ", ReprString(DescribeToken(token))));
+    tokens_.Fail(is_constant ? "can't assign to 'const'"
+                 : is_literal
+                     ? absl::StrCat("can't assign to '", token.text == "[" ? "list" : "dict", "'")
+                     : absl::StrCat("unexpected ", ReprString(DescribeToken(token))));
     return target;
   }
   target.name = tokens_.Take().text;
@@ -525,8 +530,8 @@ Target ExpressionParser::ParseTarget(std::string_view end_name, bool with_namesp
   }
   Leave();
   if (tuple.parts.empty()) {
-    tokens_.Fail(absl::StrCat("Expected an expression, got ",
-                              ReprString(DescribeToken(tokens_.current()))));
+    tokens_.Fail(
+        absl::StrCat("Expected an expression, got ", ReprString(DescribeToken(tokens_.current()))));
     return tuple;
   }
   if (tuple.is_tuple) return tuple;

@@ -110,9 +110,8 @@ Value Conditional::DoEvaluate(Frame& frame) const {
   if (frame.run.failed()) return Value();
   if (IsTrue(frame.run, test)) return then_->Evaluate(frame);
   if (otherwise_ != nullptr) return otherwise_->Evaluate(frame);
-  return At(frame).Undefined(absl::StrCat(
-      "the inline if-expression on line ", place().line,
-      " evaluated to false and no else section was defined."));
+  return At(frame).Undefined(absl::StrCat("the inline if-expression on line ", place().line,
+                                          " evaluated to false and no else section was defined."));
 }
 
 Value Attribute::DoEvaluate(Frame& frame) const {
@@ -141,9 +140,11 @@ bool CallArguments::Evaluate(Frame& frame, Arguments* into) const {
     into->keywords.emplace_back(name, value->Evaluate(frame));
   }
   if (spread != nullptr && !run.failed()) {
-    for (Value& value : ToVector(run, spread->Evaluate(frame))) {
-      into->positional.push_back(std::move(value));
+    const Value more = spread->Evaluate(frame);
+    if (!run.failed() && !IsIterable(more)) {
+      run.TypeError(absl::StrCat("Value after * must be an iterable, not ", TypeName(more)));
     }
+    for (Value& value : ToVector(run, more)) into->positional.push_back(std::move(value));
   }
   if (spread_keywords != nullptr && !run.failed()) {
     const Value more = spread_keywords->Evaluate(frame);
@@ -177,7 +178,8 @@ Value Filtered::ApplyTo(Frame& frame, const Value& value) const {
   if (frame.run.failed() || !arguments_.Evaluate(frame, &arguments)) return Value();
   Run& run = At(frame);
   if (filter_ == nullptr) {
-    return run.Fail(Error::Kind::kRuntime, absl::StrCat("No filter named ", ReprString(name_), " found."));
+    return run.Fail(Error::Kind::kRuntime,
+                    absl::StrCat("No filter named ", ReprString(name_), " found."));
   }
   return filter_(run, value, arguments);
 }
@@ -186,8 +188,8 @@ Value Filtered::DoEvaluate(Frame& frame) const { return ApplyTo(frame, value_->E
 
 Value Filtered::EvaluateOn(Frame& frame, const Text& written) const {
   const auto* inner = dynamic_cast<const Filtered*>(value_.get());
-  return ApplyTo(frame, inner == nullptr ? frame.run.String(written)
-                                         : inner->EvaluateOn(frame, written));
+  return ApplyTo(frame,
+                 inner == nullptr ? frame.run.String(written) : inner->EvaluateOn(frame, written));
 }
 
 Value Tested::DoEvaluate(Frame& frame) const {
@@ -196,7 +198,8 @@ Value Tested::DoEvaluate(Frame& frame) const {
   if (frame.run.failed() || !arguments_.Evaluate(frame, &arguments)) return Value();
   Run& run = At(frame);
   if (test_ == nullptr) {
-    return run.Fail(Error::Kind::kRuntime, absl::StrCat("No test named ", ReprString(name_), " found."));
+    return run.Fail(Error::Kind::kRuntime,
+                    absl::StrCat("No test named ", ReprString(name_), " found."));
   }
   return Value::Bool(test_(run, value, arguments));
 }

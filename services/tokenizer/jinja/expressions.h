@@ -70,7 +70,10 @@ class Unary : public Expression {
 class Binary : public Expression {
  public:
   Binary(const Place& place, BinaryOperator operation, ExpressionPtr left, ExpressionPtr right)
-      : Expression(place), operation_(operation), left_(std::move(left)), right_(std::move(right)) {}
+      : Expression(place),
+        operation_(operation),
+        left_(std::move(left)),
+        right_(std::move(right)) {}
 
  private:
   Value DoEvaluate(Frame& frame) const override;

@@ -55,7 +55,8 @@ std::string DigitsOf(Int magnitude, int base, bool is_upper) {
   if (magnitude < 0) rest = -rest;
   std::string digits;
   for (; rest > 0; rest /= base) {
-    digits.push_back((is_upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<int>(rest % base)]);
+    digits.push_back(
+        (is_upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<int>(rest % base)]);
   }
   std::reverse(digits.begin(), digits.end());
   return digits;
@@ -75,9 +76,9 @@ Number IntNumber(Int value, const FormatSpec& spec) {
 }
 
 void SplitDigits(std::string text, Number* number) {
-  const size_t end = std::find_if(text.begin(), text.end(), [](unsigned char c) {
-                       return !std::isdigit(c);
-                     }) - text.begin();
+  const size_t end =
+      std::find_if(text.begin(), text.end(), [](unsigned char c) { return !std::isdigit(c); }) -
+      text.begin();
   number->digits = text.substr(0, end);
   number->rest = text.substr(end);
 }
@@ -173,7 +174,8 @@ Text FormatNumber(Run& run, const Value& value, const FormatSpec& spec) {
 
 bool AcceptsType(const Value& value, char type) {
   if (type == 0) return true;
-  if (value.Is(Value::Kind::kFloat)) return std::string_view("eEfFgG%n").find(type) != std::string_view::npos;
+  if (value.Is(Value::Kind::kFloat))
+    return std::string_view("eEfFgG%n").find(type) != std::string_view::npos;
   if (value.IsInt()) return std::string_view("bcdeEfFgGnoxX%").find(type) != std::string_view::npos;
   return type == 's';
 }

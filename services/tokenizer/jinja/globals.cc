@@ -61,8 +61,9 @@ Value Range(Run& run, const Arguments& arguments) {
   const Int stride = range->step > 0 ? range->step : -range->step;
   range->size = distance <= 0 ? 0 : (distance - 1) / stride + 1;
   if (range->size > run.limits().max_range) {
-    return run.Fail(Error::Kind::kLimit, absl::StrCat("Range too big. The sandbox blocks ranges larger than ",
-                                                      "MAX_RANGE (", run.limits().max_range, ")."));
+    return run.Fail(Error::Kind::kLimit,
+                    absl::StrCat("Range too big. The sandbox blocks ranges larger than ",
+                                 "MAX_RANGE (", run.limits().max_range, ")."));
   }
   return Value(Value::Kind::kRange, std::move(range));
 }
@@ -71,7 +72,8 @@ Value Range(Run& run, const Arguments& arguments) {
 std::vector<DictObject::Entry> DictEntries(Run& run, const Arguments& arguments) {
   std::vector<DictObject::Entry> entries;
   if (arguments.positional.size() > 1) {
-    run.TypeError(absl::StrCat("dict expected at most 1 argument, got ", arguments.positional.size()));
+    run.TypeError(
+        absl::StrCat("dict expected at most 1 argument, got ", arguments.positional.size()));
   }
   if (!arguments.positional.empty() && !run.failed()) {
     const Value& first = arguments.positional.front();
@@ -80,13 +82,15 @@ std::vector<DictObject::Entry> DictEntries(Run& run, const Arguments& arguments)
     } else {
       for (const Value& pair : ToVector(run, first)) {
         const std::vector<Value> parts = ToVector(run, pair);
-        if (parts.size() != 2) run.ValueError("dictionary update sequence element has not length 2");
+        if (parts.size() != 2)
+          run.ValueError("dictionary update sequence element has not length 2");
         if (run.failed()) return entries;
         entries.emplace_back(parts[0], parts[1]);
       }
     }
   }
-  for (const auto& [name, value] : arguments.keywords) entries.emplace_back(run.String(name), value);
+  for (const auto& [name, value] : arguments.keywords)
+    entries.emplace_back(run.String(name), value);
   return entries;
 }
 
@@ -235,8 +239,9 @@ Text Namespace::Repr(Run& run) {
 
 void Namespace::Set(Run& run, const std::string& name, const Value& value) {
   if (value.depth() + 1 > run.limits().max_value_depth) {
-    run.Fail(Error::Kind::kLimit, absl::StrCat("the template's values nest too deeply: accepted are ",
-                                               run.limits().max_value_depth, " levels"));
+    run.Fail(Error::Kind::kLimit,
+             absl::StrCat("the template's values nest too deeply: accepted are ",
+                          run.limits().max_value_depth, " levels"));
     return;
   }
   set_depth(std::max(depth(), value.depth() + 1));

@@ -102,9 +102,10 @@ Text UrlQuoted(Run& run, const Value& value, bool in_query) {
     const bool is_plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                           std::string_view("_.-~").find(c) != std::string_view::npos ||
                           (c == '/' && !in_query);
-    const std::string quoted = is_plain               ? std::string(1, c)
-                               : c == ' ' && in_query ? "+"
-                                                      : absl::StrFormat("%%%02X", static_cast<uint8_t>(c));
+    const std::string quoted = is_plain ? std::string(1, c)
+                               : c == ' ' && in_query
+                                   ? "+"
+                                   : absl::StrFormat("%%%02X", static_cast<uint8_t>(c));
     out.Append(quoted, text.IsUntrustedAt(at));
   }
   return out;

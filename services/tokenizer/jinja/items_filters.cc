@@ -59,9 +59,8 @@ Value Last(Run& run, const Value& value, const Arguments& arguments) {
 Value Generate(Run& run, std::vector<Value> items) {
   const Value list = run.List(std::move(items));
   if (run.failed()) return Value();
-  return MakeGenerator(run, list.depth(), [iterator = Iterate(run, list)](Run& run) {
-    return iterator->Next(run);
-  });
+  return MakeGenerator(run, list.depth(),
+                       [iterator = Iterate(run, list)](Run& run) { return iterator->Next(run); });
 }
 
 Value Reverse(Run& run, const Value& value, const Arguments& arguments) {
@@ -100,13 +99,15 @@ Value Batch(Run& run, const Value& value, const Arguments& arguments) {
   std::vector<Value> batch;
   if (run.failed()) return Value();
   for (const Value& item : ToVector(run, value)) {
-    if (static_cast<Int>(batch.size()) == size) batches.push_back(run.List(std::exchange(batch, {})));
+    if (static_cast<Int>(batch.size()) == size)
+      batches.push_back(run.List(std::exchange(batch, {})));
     batch.push_back(item);
   }
   if (!batch.empty()) {
     const Int missing = size - static_cast<Int>(batch.size());
     if (fills && missing > 0) {
-      if (missing > Int{1} << 30 || !run.CheckMemory(static_cast<size_t>(missing) * sizeof(Value))) {
+      if (missing > Int{1} << 30 ||
+          !run.CheckMemory(static_cast<size_t>(missing) * sizeof(Value))) {
         return run.Fail(Error::Kind::kLimit, "a batch is too long");
       }
       batch.insert(batch.end(), static_cast<size_t>(missing), bound[1]);

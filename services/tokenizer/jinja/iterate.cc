@@ -131,7 +131,8 @@ std::shared_ptr<Iterator> Iterate(Run& run, const Value& value) {
     case Value::Kind::kIterator:
       return std::static_pointer_cast<Iterator>(value.object());
     case Value::Kind::kNative:
-      if (const Value* items = value.native().Items(); items != nullptr) return Iterate(run, *items);
+      if (const Value* items = value.native().Items(); items != nullptr)
+        return Iterate(run, *items);
       [[fallthrough]];
     default:
       run.TypeError(absl::StrCat("'", TypeName(value), "' object is not iterable"));
@@ -151,7 +152,9 @@ std::vector<Value> ToVector(Run& run, const Value& value) {
   return items;
 }
 
-bool HasLength(const Value& value) { return IsIterable(value) && !value.Is(Value::Kind::kIterator); }
+bool HasLength(const Value& value) {
+  return IsIterable(value) && !value.Is(Value::Kind::kIterator);
+}
 
 Int Length(Run& run, const Value& value) {
   switch (value.kind()) {

@@ -63,7 +63,8 @@ class Dumper {
         if (const auto text = Scalar(value); text.has_value()) {
           return out_.Append(*text, value.IsUntrustedNumber());
         }
-        run_.TypeError(absl::StrCat("Object of type ", TypeName(value), " is not JSON serializable"));
+        run_.TypeError(
+            absl::StrCat("Object of type ", TypeName(value), " is not JSON serializable"));
     }
   }
 
@@ -140,9 +141,8 @@ class Dumper {
     std::vector<const DictObject::Entry*> entries;
     for (const DictObject::Entry& entry : dict.entries()) entries.push_back(&entry);
     if (layout_.sort_keys) {
-      StableSort(run_, &entries, [this](const auto* a, const auto* b) {
-        return Less(run_, a->first, b->first);
-      });
+      StableSort(run_, &entries,
+                 [this](const auto* a, const auto* b) { return Less(run_, a->first, b->first); });
     }
     out_.Append("{");
     ++level_;
@@ -175,7 +175,8 @@ Value FromArray(Run& run, const nlohmann::ordered_json& json, const Trust& trust
 bool IsException(const std::string& key, const nlohmann::ordered_json& json, const Trust& trust) {
   if (trust.exception == nullptr || trust.exception->name != key || !json.is_string()) return false;
   const std::vector<std::string>& values = trust.exception->values;
-  return std::find(values.begin(), values.end(), json.get_ref<const std::string&>()) != values.end();
+  return std::find(values.begin(), values.end(), json.get_ref<const std::string&>()) !=
+         values.end();
 }
 
 Value FromObject(Run& run, const nlohmann::ordered_json& json, const Trust& trust) {

@@ -13,11 +13,13 @@
 namespace sluice::jinja {
 namespace {
 
-// What Python's `text + "\n"` says of what is no text.
 bool RequireText(Run& run, const Value& value) {
   if (value.IsString()) return true;
-  Apply(run, BinaryOperator::kAdd, value, Value::Constant("\n"));
-  run.TypeError(absl::StrCat("expected str, not ", TypeName(value)));
+  if (value.IsUndefined()) {
+    run.FailUndefined(value);
+  } else {
+    run.TypeError(absl::StrCat("expected str, not ", TypeName(value)));
+  }
   return false;
 }
 
@@ -59,15 +61,15 @@ Value Truncate(Run& run, const Value& value, const Arguments& arguments) {
   const auto end_length = static_cast<Int>(CountChars(end.bytes()));
   if (run.failed()) return Value();
   if (length < end_length) {
-    return run.Fail(Error::Kind::kRuntime, absl::StrCat("expected length >= ", IntToString(end_length),
-                                                        ", got ", IntToString(length)));
+    return run.Fail(Error::Kind::kRuntime,
+                    absl::StrCat("expected length >= ", IntToString(end_length), ", got ",
+                                 IntToString(length)));
   }
   if (leeway < 0) {
     return run.Fail(Error::Kind::kRuntime,
                     absl::StrCat("expected leeway >= 0, got ", IntToString(leeway)));
   }
-  if (Length(run, value) <= length + leeway) return value;
-  if (!value.IsString()) return RequireText(run, value) ? Value() : Value();
+  if (Length(run, value) <= length + leeway || !RequireText(run, value)) return value;
   const size_t kept = ByteOfChar(value.bytes(), static_cast<size_t>(length - end_length));
   Text out = value.text().Part(0, kept);
   if (!bound.Flag(1, false)) {
@@ -137,8 +139,8 @@ class Wrapper {
     for (size_t at = 0; at < bytes.size() && run_.Step();) {
       const Char c = ReadChar(bytes, at);
       const bool is_space = IsWrapSpace(c.code_point);
-      const bool behind_hyphen = options_.breaks_on_hyphens && before == '-' && has_letter &&
-                                 IsAlpha(c.code_point);
+      const bool behind_hyphen =
+          options_.breaks_on_hyphens && before == '-' && has_letter && IsAlpha(c.code_point);
       if (piece.length > 0 && (is_space != piece.is_space || behind_hyphen)) {
         chunks_.push_back(piece);
         piece = {at, at, 0, is_space};

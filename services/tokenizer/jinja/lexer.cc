@@ -180,7 +180,8 @@ class Lexer {
   }
 
   void Raw(size_t tag) {
-    for (size_t at = source_.find("{%", at_); at != std::string::npos; at = source_.find("{%", at + 1)) {
+    for (size_t at = source_.find("{%", at_); at != std::string::npos;
+         at = source_.find("{%", at + 1)) {
       size_t inner = at + 2;
       const char control = inner < source_.size() ? source_[inner] : '\0';
       const bool has_control = control == '-' || control == '+';
@@ -243,7 +244,8 @@ class Lexer {
     size_t end = at_ + 1;
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
     if (end >= source_.size()) {
-      return Fail(at_, absl::StrCat("unexpected char ", ReprString(std::string(1, quote)), " at ", at_));
+      return Fail(at_,
+                  absl::StrCat("unexpected char ", ReprString(std::string(1, quote)), " at ", at_));
     }
     std::string text;
     const std::optional<std::string> error = UnescapeLiteral(View(at_ + 1, end), &text);
@@ -259,8 +261,8 @@ class Lexer {
       const auto c = static_cast<unsigned char>(source_[i]);
       return base == 16 ? std::isxdigit(c) != 0 : c >= '0' && c < '0' + base;
     };
-    while (is_digit(at) || (at < source_.size() && source_[at] == '_' && is_digit(at + 1) &&
-                            !digits->empty())) {
+    while (is_digit(at) ||
+           (at < source_.size() && source_[at] == '_' && is_digit(at + 1) && !digits->empty())) {
       if (source_[at] != '_') digits->push_back(source_[at]);
       ++at;
     }
@@ -274,7 +276,8 @@ class Lexer {
     std::string digits;
     int base = 10;
     if (source_[at_] == '0' && at_ + 1 < source_.size()) {
-      const auto kind = static_cast<char>(std::tolower(static_cast<unsigned char>(source_[at_ + 1])));
+      const auto kind =
+          static_cast<char>(std::tolower(static_cast<unsigned char>(source_[at_ + 1])));
       base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 10;
     }
     if (base != 10) {
@@ -291,7 +294,8 @@ class Lexer {
   size_t Zeros(size_t at, std::string* digits) const {
     digits->push_back('0');
     for (++at; at < source_.size(); ++at) {
-      const bool is_separator = source_[at] == '_' && at + 1 < source_.size() && source_[at + 1] == '0';
+      const bool is_separator =
+          source_[at] == '_' && at + 1 < source_.size() && source_[at + 1] == '0';
       if (source_[at] != '0' && !is_separator) break;
     }
     return at;
@@ -323,7 +327,8 @@ class Lexer {
     }
     if (at < source_.size() && (source_[at] == 'e' || source_[at] == 'E')) {
       std::string exponent;
-      const bool has_sign = at + 1 < source_.size() && (source_[at + 1] == '+' || source_[at + 1] == '-');
+      const bool has_sign =
+          at + 1 < source_.size() && (source_[at + 1] == '+' || source_[at + 1] == '-');
       if (const size_t end = Digits(at + (has_sign ? 2 : 1), &exponent); !exponent.empty()) {
         number += "e" + (has_sign ? std::string(1, source_[at + 1]) : "") + exponent;
         at = end;
@@ -337,12 +342,13 @@ class Lexer {
   }
 
   void Operator(std::string* open) {
-    const auto found = std::find_if(kOperators.begin(), kOperators.end(),
-                                    [&](std::string_view symbol) { return StartsWith(at_, symbol); });
+    const auto found =
+        std::find_if(kOperators.begin(), kOperators.end(),
+                     [&](std::string_view symbol) { return StartsWith(at_, symbol); });
     if (found->empty()) {
       const Char c = ReadChar(source_, at_);
-      return Fail(at_, absl::StrCat("unexpected char ", ReprString(View(at_, at_ + c.length)), " at ",
-                                    CountChars(View(0, at_))));
+      return Fail(at_, absl::StrCat("unexpected char ", ReprString(View(at_, at_ + c.length)),
+                                    " at ", CountChars(View(0, at_))));
     }
     const char first = (*found)[0];
     if (first == '{' || first == '(' || first == '[') {

@@ -36,7 +36,8 @@ class LoopContext : public Native {
   std::optional<Int> Length(Run& run) override { return Size(run); }
   std::optional<Value> Attribute(Run& run, std::string_view name) override;
   Text Repr(Run& run) override {
-    return Text(absl::StrCat("<LoopContext ", IntToString(index0_ + 1), "/", IntToString(Size(run)), ">"));
+    return Text(
+        absl::StrCat("<LoopContext ", IntToString(index0_ + 1), "/", IntToString(Size(run)), ">"));
   }
 
   // The same loop over other items.
@@ -187,7 +188,8 @@ class LoopVariable : public Native {
 std::shared_ptr<Iterator> For::Chosen(Frame& frame, const Value& items) const {
   const std::shared_ptr<Iterator> all = Iterate(frame.run, items);
   if (all == nullptr || parts_.test == nullptr) return all;
-  return frame.run.Make<ChosenItems>(items.depth(), 0, all, parts_.target, *parts_.test, frame.scope);
+  return frame.run.Make<ChosenItems>(items.depth(), 0, all, parts_.target, *parts_.test,
+                                     frame.scope);
 }
 
 void For::Loop(Frame& frame, const Value& items, int depth) const {

@@ -41,11 +41,12 @@ class Macro : public Native {
     if (name != "arguments") return std::nullopt;
     std::vector<Value> names;
     for (const auto& parameter : code_.parameters) names.push_back(run.String(parameter.name));
-    return run.List(std::move(names));
+    return run.Tuple(std::move(names));
   }
 
   Text Repr(Run&) override {
-    return Text(absl::StrCat("<Macro ", code_.name.empty() ? "anonymous" : ReprString(code_.name), ">"));
+    return Text(
+        absl::StrCat("<Macro ", code_.name.empty() ? "anonymous" : ReprString(code_.name), ">"));
   }
 
  private:

@@ -22,7 +22,8 @@ class BoundMethod : public Native {
     return method_(run, self_, arguments);
   }
   Text Repr(Run&) override {
-    return Text(absl::StrCat("<built-in method ", name_, " of ", jinja::TypeName(self_), " object>"));
+    return Text(
+        absl::StrCat("<built-in method ", name_, " of ", jinja::TypeName(self_), " object>"));
   }
 
  private:

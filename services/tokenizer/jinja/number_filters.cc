@@ -141,8 +141,9 @@ Value FileSize(Run& run, const Value& value, const Arguments& arguments) {
   size_t prefix = 0;
   for (; prefix + 1 < kPrefixes.size() && bytes >= unit; ++prefix) unit *= base;
   const std::string name = is_binary && prefix == 0 ? "K" : std::string(1, kPrefixes[prefix]);
-  return run.String(Text(
-      absl::StrFormat("%.1f %s%s", base * bytes / unit, name, is_binary ? "iB" : "B"), is_untrusted));
+  return run.String(
+      Text(absl::StrFormat("%.1f %s%s", base * bytes / unit, name, is_binary ? "iB" : "B"),
+           is_untrusted));
 }
 
 constexpr std::array<FilterEntry, 5> kFilters = {{

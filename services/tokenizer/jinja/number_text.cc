@@ -70,7 +70,8 @@ std::optional<double> ParseFloat(std::string_view raw) {
   const std::optional<std::string> text = WithoutUnderscores(Trimmed(raw));
   if (!text.has_value() || text->empty()) return std::nullopt;
   std::string lower;
-  for (const char c : *text) lower.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  for (const char c : *text)
+    lower.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
   const std::string magnitude = lower[0] == '-' || lower[0] == '+' ? lower.substr(1) : lower;
   const double sign = lower[0] == '-' ? -1 : 1;
   if (magnitude == "inf" || magnitude == "infinity") {

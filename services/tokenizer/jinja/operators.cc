@@ -77,8 +77,9 @@ Value IntDivide(Run& run, BinaryOperator operation, const Value& a, const Value&
                                          : "integer division or modulo by zero");
   }
   if (operation == BinaryOperator::kDivide) {
-    return Value::Float(static_cast<double>(static_cast<long double>(x) / static_cast<long double>(y)),
-                        is_untrusted);
+    return Value::Float(
+        static_cast<double>(static_cast<long double>(x) / static_cast<long double>(y)),
+        is_untrusted);
   }
   if (y == -1) {
     if (is_modulo) return Value::Integer(0, is_untrusted);
@@ -176,7 +177,8 @@ Value RepeatItems(Run& run, const Value& sequence, Int count) {
 
 Value JoinItems(Run& run, const Value& a, const Value& b) {
   const size_t size = a.items().size() + b.items().size();
-  if (!run.CheckMemory(size * sizeof(Value)) || !run.Step(static_cast<int64_t>(size))) return Value();
+  if (!run.CheckMemory(size * sizeof(Value)) || !run.Step(static_cast<int64_t>(size)))
+    return Value();
   std::vector<Value> items = a.items();
   items.insert(items.end(), b.items().begin(), b.items().end());
   return a.Is(Kind::kTuple) ? run.Tuple(std::move(items)) : run.List(std::move(items));

@@ -2,8 +2,8 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_split.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "services/tokenizer/jinja/arguments.h"
 #include "services/tokenizer/jinja/compare.h"
 #include "services/tokenizer/jinja/filters.h"
@@ -75,8 +75,8 @@ Value SortDict(Run& run, const Value& value, const Arguments& arguments) {
   std::vector<Keyed> items;
   for (const auto& [key, item] : value.dict().entries()) {
     if (!run.Step()) return Value();
-    items.push_back({WithCase(run, by == "key" ? key : item, bound.Flag(0, false)),
-                     run.Tuple({key, item})});
+    items.push_back(
+        {WithCase(run, by == "key" ? key : item, bound.Flag(0, false)), run.Tuple({key, item})});
   }
   Sort(run, bound.Flag(2, false), &items);
   return ItemsOf(run, std::move(items));
@@ -84,18 +84,20 @@ Value SortDict(Run& run, const Value& value, const Arguments& arguments) {
 
 template <bool is_max>
 Value Extreme(Run& run, const Value& value, const Arguments& arguments) {
-  const Bound bound(run, is_max ? "do_max" : "do_min", arguments, {"case_sensitive", "attribute"}, 0);
+  const Bound bound(run, is_max ? "do_max" : "do_min", arguments, {"case_sensitive", "attribute"},
+                    0);
   const ItemPath path(run, bound[1]);
   Keyed best;
   for (const Value& item : ToVector(run, value)) {
     const Value key = WithCase(run, path.Follow(run, item), bound.Flag(0, false));
     if (run.failed()) return Value();
-    const bool is_better = best.item.IsMissing() ||
-                           (is_max ? Order(run, key, best.key, ">") == 1 : Less(run, key, best.key));
+    const bool is_better = best.item.IsMissing() || (is_max ? Order(run, key, best.key, ">") == 1
+                                                            : Less(run, key, best.key));
     if (is_better) best = {key, item};
   }
   if (run.failed()) return Value();
-  return best.item.IsMissing() ? run.Undefined("No aggregated item, sequence was empty.") : best.item;
+  return best.item.IsMissing() ? run.Undefined("No aggregated item, sequence was empty.")
+                               : best.item;
 }
 
 Value Unique(Run& run, const Value& value, const Arguments& arguments) {

@@ -73,9 +73,9 @@ class StatementParser {
       for (const std::string& end : open_ends_.back()) {
         absl::StrAppend(&looking_for, looking_for.empty() ? "" : " or ", ReprString(end));
       }
-      const bool is_expected = std::any_of(open_ends_.begin(), open_ends_.end(), [&](const auto& ends) {
-        return std::find(ends.begin(), ends.end(), tag) != ends.end();
-      });
+      const bool is_expected = std::any_of(
+          open_ends_.begin(), open_ends_.end(),
+          [&](const auto& ends) { return std::find(ends.begin(), ends.end(), tag) != ends.end(); });
       absl::StrAppend(&message,
                       !tag.empty() && is_expected
                           ? " You probably made a nesting mistake. Jinja is expecting this tag, "
@@ -237,7 +237,9 @@ class StatementParser {
       return std::find_if(code->parameters.begin(), code->parameters.end(),
                           [&](const auto& candidate) { return candidate.name == name; });
     };
-    const auto has = [&](std::string_view name) { return parameter(name) != code->parameters.end(); };
+    const auto has = [&](std::string_view name) {
+      return parameter(name) != code->parameters.end();
+    };
     code->uses_caller = watch.read.contains("caller");
     code->uses_keywords = watch.read.contains("kwargs") && !has("kwargs");
     code->uses_arguments = watch.read.contains("varargs") && !has("varargs");
@@ -289,7 +291,8 @@ class StatementParser {
     const Token token = tokens_.Take();
     const bool is_break = token.text == "break";
     if (loops_ == 0) {
-      tokens_.Fail(is_break ? "'break' outside loop" : "'continue' not properly in loop", token.place);
+      tokens_.Fail(is_break ? "'break' outside loop" : "'continue' not properly in loop",
+                   token.place);
     }
     return std::make_unique<Jump>(place, is_break ? Flow::kBreak : Flow::kContinue);
   }

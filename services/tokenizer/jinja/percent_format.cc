@@ -153,9 +153,9 @@ class Formatter {
         run_.TypeError(absl::StrCat("must be real number, not ", TypeName(value)));
         return;
       default:
-        run_.ValueError(absl::StrCat("unsupported format character '", std::string(1, type), "' (0x",
-                                     absl::Hex(static_cast<unsigned char>(type)), ") at index ",
-                                     at_ - 1));
+        run_.ValueError(absl::StrCat("unsupported format character '", std::string(1, type),
+                                     "' (0x", absl::Hex(static_cast<unsigned char>(type)),
+                                     ") at index ", at_ - 1));
     }
   }
 
@@ -174,9 +174,9 @@ class Formatter {
   void ConvertInt(const Value& value, char type, FormatSpec spec) {
     const bool is_decimal = type == 'd' || type == 'i' || type == 'u';
     if (!value.IsNumber() || (!is_decimal && !value.IsInt())) {
-      run_.TypeError(absl::StrCat("%", std::string(1, type), " format: ",
-                                  is_decimal ? "a real number" : "an integer", " is required, not ",
-                                  TypeName(value)));
+      run_.TypeError(absl::StrCat("%", std::string(1, type),
+                                  " format: ", is_decimal ? "a real number" : "an integer",
+                                  " is required, not ", TypeName(value)));
       return;
     }
     const double number = value.AsDouble();

@@ -89,7 +89,8 @@ class Writer {
   }
 
   static std::string RangeText(const RangeObject& range) {
-    std::string text = absl::StrCat("range(", IntToString(range.begin), ", ", IntToString(range.end));
+    std::string text =
+        absl::StrCat("range(", IntToString(range.begin), ", ", IntToString(range.end));
     if (range.step != 1) absl::StrAppend(&text, ", ", IntToString(range.step));
     return text + ")";
   }
@@ -152,7 +153,8 @@ std::string ReprFloat(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);
   const std::string_view shortest(buffer, end.ptr - buffer);
   const size_t e = shortest.find('e');
   int exponent = 0;
@@ -162,7 +164,8 @@ std::string ReprFloat(double value) {
     return absl::StrCat(std::string(shortest.substr(0, e)), "e", exponent < 0 ? "-" : "+",
                         absl::Dec(std::abs(exponent), absl::kZeroPad2));
   }
-  const auto fixed = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
+  const auto fixed =
+      std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
   std::string text(buffer, fixed.ptr);
   return text.find('.') == std::string::npos ? text + ".0" : text;
 }

@@ -56,8 +56,8 @@ bool Run::Step(int64_t steps) {
   if (failed()) return false;
   steps_ += steps;
   if (steps_ <= limits_.max_steps) return true;
-  Fail(Error::Kind::kLimit, absl::StrCat("the template takes too long: accepted are ",
-                                         limits_.max_steps, " steps"));
+  Fail(Error::Kind::kLimit,
+       absl::StrCat("the template takes too long: accepted are ", limits_.max_steps, " steps"));
   return false;
 }
 
@@ -74,8 +74,9 @@ bool Run::CheckMemory(size_t bytes) {
   if (bytes <= limits_.max_value_bytes && meter_.bytes <= limits_.max_value_bytes - bytes) {
     return true;
   }
-  Fail(Error::Kind::kLimit, absl::StrCat("the template's values take too much memory: accepted are ",
-                                         limits_.max_value_bytes, " bytes"));
+  Fail(Error::Kind::kLimit,
+       absl::StrCat("the template's values take too much memory: accepted are ",
+                    limits_.max_value_bytes, " bytes"));
   return false;
 }
 

@@ -98,8 +98,8 @@ Value Select(Run& run, const Value& value, const Arguments& arguments) {
   const ItemPath path(run, has_attribute ? arguments.positional.front() : Value());
   return MakeGenerator(
       run, DepthWith(value, arguments),
-      [items, test, path,
-       rest = has_test ? Rest(arguments, kTestAt + 1) : Arguments()](Run& run) -> std::optional<Value> {
+      [items, test, path, rest = has_test ? Rest(arguments, kTestAt + 1) : Arguments()](
+          Run& run) -> std::optional<Value> {
         while (std::optional<Value> item = items->Next(run)) {
           const Value looked_at = path.Follow(run, *item);
           if (run.failed()) return std::nullopt;

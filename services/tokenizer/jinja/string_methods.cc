@@ -72,8 +72,8 @@ Value HasAffix(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed()) return Value();
   if (bound[0].IsString()) return Value::Bool(Matches<at_end>(window.bytes(), bound[0].bytes()));
   if (!bound[0].Is(Value::Kind::kTuple)) {
-    return run.TypeError(absl::StrCat(name, " first arg must be str or a tuple of str, not ",
-                                      TypeName(bound[0])));
+    return run.TypeError(
+        absl::StrCat(name, " first arg must be str or a tuple of str, not ", TypeName(bound[0])));
   }
   for (const Value& affix : bound[0].items()) {
     if (!affix.IsString()) {
@@ -108,7 +108,8 @@ Int FindPart(Run& run, const Value& self, const Bound& bound, bool from_right) {
   const Value window = Window(run, self, bound);
   const Text part = bound.String(0, "");
   if (run.failed() || !run.StepBytes(self.text().size())) return -1;
-  const size_t at = from_right ? window.bytes().rfind(part.bytes()) : window.bytes().find(part.bytes());
+  const size_t at =
+      from_right ? window.bytes().rfind(part.bytes()) : window.bytes().find(part.bytes());
   if (at == std::string::npos) return -1;
   const Int size = Length(run, self);
   const Int start = bound.Has(1) && !bound[1].IsNone() ? bound.Integer(1, 0) : 0;
@@ -204,8 +205,8 @@ Value Partition(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed()) return Value();
   if (separator.empty()) return run.ValueError("empty separator");
   const Text& text = self.text();
-  const size_t at = from_right ? text.bytes().rfind(separator.bytes())
-                               : text.bytes().find(separator.bytes());
+  const size_t at =
+      from_right ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
   if (at == std::string::npos) {
     const Value empty = run.String("");
     return from_right ? run.Tuple({empty, empty, self}) : run.Tuple({self, empty, empty});
@@ -225,7 +226,8 @@ Value ExpandTabs(Run& run, const Value& self, const Arguments& arguments) {
     const Char c = ReadChar(text.bytes(), at);
     if (c.code_point == '\t') {
       const Int spaces = size > 0 ? size - column % size : 0;
-      if (spaces > Int{1} << 20 || !run.CheckMemory(out.size() + static_cast<size_t>(spaces))) break;
+      if (spaces > Int{1} << 20 || !run.CheckMemory(out.size() + static_cast<size_t>(spaces)))
+        break;
       out.Append(std::string(static_cast<size_t>(spaces), ' '), text.IsUntrustedAt(at));
       column += spaces;
     } else {

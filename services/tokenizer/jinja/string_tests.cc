@@ -51,7 +51,8 @@ Value HasTitleCase(Run& run, const Value& self, const Arguments& arguments) {
   for (size_t at = 0; at < bytes.size();) {
     const Char c = ReadChar(bytes, at);
     const bool begins = IsUpper(c.code_point) || IsTitle(c.code_point);
-    if ((begins && after_cased) || (IsLower(c.code_point) && !after_cased)) return Value::Bool(false);
+    if ((begins && after_cased) || (IsLower(c.code_point) && !after_cased))
+      return Value::Bool(false);
     after_cased = IsCased(c.code_point);
     has_cased = has_cased || after_cased;
     at += c.length;
@@ -65,7 +66,8 @@ Value IsIdentifier(Run& run, const Value& self, const Arguments& arguments) {
   if (bytes.empty() || !run.StepBytes(bytes.size())) return Value::Bool(false);
   for (size_t at = 0; at < bytes.size();) {
     const Char c = ReadChar(bytes, at);
-    if (!IsWordChar(c.code_point) || (at == 0 && IsNumeric(c.code_point))) return Value::Bool(false);
+    if (!IsWordChar(c.code_point) || (at == 0 && IsNumeric(c.code_point)))
+      return Value::Bool(false);
     at += c.length;
   }
   return Value::Bool(true);

@@ -20,7 +20,7 @@ Value MakeContext(Run& run, const Context& context) {
       if (run.failed()) return;
     }
   };
-  add(context.untrusted, {true, &context.trusted_member});
+  if (context.untrusted != nullptr) add(*context.untrusted, {true, &context.trusted_member});
   add(context.trusted, {});
   return run.failed() ? Value() : run.Dict(std::move(entries));
 }
@@ -40,9 +40,9 @@ absl::StatusOr<std::unique_ptr<const Template>> Template::Compile(std::string_vi
                                                                   std::string_view name,
                                                                   const Limits& limits) {
   if (source.size() > limits.max_template_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(std::string(name), ": the template has ", source.size(),
-                     " bytes; accepted: at most ", limits.max_template_bytes));
+    return absl::ResourceExhaustedError(absl::StrCat(std::string(name), ": the template has ",
+                                                     source.size(), " bytes; accepted: at most ",
+                                                     limits.max_template_bytes));
   }
   Error error{Error::Kind::kSyntax, "the template is not UTF-8", {}};
   if (!IsUtf8(source)) return error.ToStatus(name);

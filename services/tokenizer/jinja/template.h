@@ -20,10 +20,12 @@ namespace sluice::jinja {
 // The variables of a rendering, JSON objects. What came with a request is untrusted: the result
 // says which of its bytes were made of it.
 struct Context {
-  nlohmann::ordered_json untrusted = nlohmann::ordered_json::object();
+  // Borrowed; nullptr for none.
+  const nlohmann::ordered_json* untrusted = nullptr;
   // These win over untrusted ones of the same name.
   nlohmann::ordered_json trusted = nlohmann::ordered_json::object();
-  // Members of untrusted objects that are trusted all the same, where they have one of these values.
+  // Members of untrusted objects that are trusted all the same, where they have one of these
+  // values.
   struct TrustedMember {
     std::string name;
     std::vector<std::string> values;

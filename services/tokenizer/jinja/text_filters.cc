@@ -4,8 +4,8 @@
 #include "services/tokenizer/jinja/arguments.h"
 #include "services/tokenizer/jinja/compare.h"
 #include "services/tokenizer/jinja/filters.h"
-#include "services/tokenizer/jinja/iterate.h"
 #include "services/tokenizer/jinja/item_path.h"
+#include "services/tokenizer/jinja/iterate.h"
 #include "services/tokenizer/jinja/json.h"
 #include "services/tokenizer/jinja/percent_format.h"
 #include "services/tokenizer/jinja/python_text.h"
@@ -64,8 +64,7 @@ Value Replace(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_replace", arguments, {"old", "new", "count"}, 2);
   const Int count = IsAbsent(bound[2]) ? -1 : bound.Integer(2, -1);
   if (run.failed()) return Value();
-  return run.String(
-      Replaced(run, Str(run, value), Str(run, bound[0]), Str(run, bound[1]), count));
+  return run.String(Replaced(run, Str(run, value), Str(run, bound[0]), Str(run, bound[1]), count));
 }
 
 Value Join(Run& run, const Value& value, const Arguments& arguments) {
@@ -98,8 +97,8 @@ Value Format(Run& run, const Value& value, const Arguments& arguments) {
 
 // json.dumps, as Hugging Face sets it up.
 Value ToJson(Run& run, const Value& value, const Arguments& arguments) {
-  const Bound bound(run, "tojson", arguments,
-                    {"ensure_ascii", "indent", "separators", "sort_keys"}, 0);
+  const Bound bound(run, "tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"},
+                    0);
   JsonLayout layout;
   layout.ensure_ascii = bound.Flag(0, false);
   layout.sort_keys = bound.Flag(3, false);

@@ -29,8 +29,7 @@ std::vector<Text> SplitSpaces(Run& run, const Text& text, Int max_splits) {
   while (skip(true) < bytes.size() && run.Step()) {
     const size_t begin = at;
     if (max_splits >= 0 && static_cast<Int>(parts.size()) == max_splits) {
-      const Text rest = text.Part(begin, bytes.size());
-      parts.push_back(Stripped(rest, std::nullopt, Side::kRight));
+      parts.push_back(text.Part(begin, bytes.size()));
       break;
     }
     skip(false);
@@ -54,7 +53,7 @@ std::vector<Text> SplitSpacesFromRight(Run& run, const Text& text, Int max_split
   while (skip(true) > 0 && run.Step()) {
     const size_t end = at;
     if (max_splits >= 0 && static_cast<Int>(parts.size()) == max_splits) {
-      parts.push_back(Stripped(text.Part(0, end), std::nullopt, Side::kLeft));
+      parts.push_back(text.Part(0, end));
       break;
     }
     skip(false);
@@ -71,7 +70,8 @@ std::vector<size_t> FindAll(const std::string& bytes, std::string_view separator
   while (at != std::string::npos && (max < 0 || static_cast<Int>(found.size()) < max)) {
     found.push_back(at);
     if (from_right) {
-      at = at < separator.size() ? std::string::npos : bytes.rfind(separator, at - separator.size());
+      at =
+          at < separator.size() ? std::string::npos : bytes.rfind(separator, at - separator.size());
     } else {
       at = bytes.find(separator, at + separator.size());
     }
@@ -84,7 +84,7 @@ std::vector<size_t> FindAll(const std::string& bytes, std::string_view separator
 Text Interspersed(Run& run, const Text& text, const Text& to, Int max_count) {
   Text out;
   Int count = 0;
-  for (size_t at = 0;; ) {
+  for (size_t at = 0;;) {
     if ((max_count < 0 || count < max_count) && run.CheckMemory(out.size() + to.size()) &&
         run.StepBytes(to.size())) {
       out.Append(to);
@@ -214,7 +214,9 @@ Text WithCase(Run& run, const Text& text, Case change) {
       case Case::kLower:
         return AppendLower(c, out);
       case Case::kSwapped:
-        return IsUpper(c) ? AppendLower(c, out) : IsLower(c) ? AppendUpper(c, out) : AppendChar(c, out);
+        return IsUpper(c)   ? AppendLower(c, out)
+               : IsLower(c) ? AppendUpper(c, out)
+                            : AppendChar(c, out);
       case Case::kTitle:
       case Case::kCapitalized:
         begins ? AppendTitle(c, out) : AppendLower(c, out);

@@ -117,9 +117,7 @@ bool IsNumeric(char32_t c) {
 bool IsWordChar(char32_t c) { return c == '_' || IsAlpha(c) || IsNumeric(c); }
 
 bool IsUpper(char32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_LU; }
-bool IsLower(char32_t c) {
-  return CategoryOf(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
-}
+bool IsLower(char32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
 bool IsTitle(char32_t c) { return CategoryOf(c) == UTF8PROC_CATEGORY_LT; }
 bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 

@@ -22,14 +22,14 @@ size_t CountChars(std::string_view text);
 size_t ByteOfChar(std::string_view text, size_t index);
 bool IsUtf8(std::string_view text);
 
-bool IsSpace(char32_t c);       // str.isspace
-bool IsLineBreak(char32_t c);   // str.splitlines
-bool IsPrintable(char32_t c);   // str.isprintable
-bool IsAlpha(char32_t c);       // str.isalpha
-bool IsDecimal(char32_t c);     // str.isdecimal
-bool IsDigit(char32_t c);       // str.isdigit
-bool IsNumeric(char32_t c);     // str.isnumeric
-bool IsWordChar(char32_t c);    // \w
+bool IsSpace(char32_t c);      // str.isspace
+bool IsLineBreak(char32_t c);  // str.splitlines
+bool IsPrintable(char32_t c);  // str.isprintable
+bool IsAlpha(char32_t c);      // str.isalpha
+bool IsDecimal(char32_t c);    // str.isdecimal
+bool IsDigit(char32_t c);      // str.isdigit
+bool IsNumeric(char32_t c);    // str.isnumeric
+bool IsWordChar(char32_t c);   // \w
 bool IsUpper(char32_t c);
 bool IsLower(char32_t c);
 bool IsTitle(char32_t c);

@@ -189,7 +189,8 @@ std::string IntToString(Int value) {
   auto rest = static_cast<unsigned __int128>(value);
   if (is_negative) rest = -rest;
   std::string digits;
-  for (; rest > 0; rest /= 10) digits.push_back(static_cast<char>('0' + static_cast<int>(rest % 10)));
+  for (; rest > 0; rest /= 10)
+    digits.push_back(static_cast<char>('0' + static_cast<int>(rest % 10)));
   if (is_negative) digits.push_back('-');
   std::reverse(digits.begin(), digits.end());
   return digits;

@@ -40,7 +40,7 @@ absl::StatusOr<Rendering> Render(const Json& golden, const Json& context) {
   const auto made = Template::Compile(golden["template"].get<std::string>(), "golden");
   if (!made.ok()) return made.status();
   Context variables;
-  variables.untrusted = context;
+  variables.untrusted = &context;
   variables.now = {.year = 2025, .month = 7, .day = 10, .hour = 12};
   return (*made)->Render(variables);
 }
