@@ -29,6 +29,7 @@ std::optional<Value> CharOf(Run& run, const Value& text, Int index) {
 // What object[key] is in Python; nullopt where that is an error.
 std::optional<Value> Subscript(Run& run, const Value& object, const Value& key) {
   if (object.IsDict()) {
+    if (key.IsString()) run.StepBytes(key.text().size());
     const Value* found = object.dict().Find(key);
     return found == nullptr ? std::nullopt : std::optional(*found);
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/tokenizer/jinja/iterate.h"
+#include "services/tokenizer/jinja/text_operations.h"
 
 namespace sluice::jinja {
 namespace {
@@ -44,8 +45,8 @@ bool ContainsPart(Run& run, const Value& text, const Value& part) {
         absl::StrCat("'in <string>' requires string as left operand, not ", TypeName(part)));
     return false;
   }
-  run.StepBytes(text.text().size());
-  return text.bytes().find(part.bytes()) != std::string::npos;
+  run.StepBytes(text.text().size() + part.text().size());
+  return FindBytes(text.bytes(), part.bytes()) != std::string::npos;
 }
 
 bool ContainsKey(Run& run, const DictObject& dict, const Value& key) {
@@ -53,6 +54,7 @@ bool ContainsKey(Run& run, const DictObject& dict, const Value& key) {
     run.TypeError(absl::StrCat("unhashable type: '", TypeName(key), "'"));
     return false;
   }
+  if (key.IsString()) run.StepBytes(key.text().size());
   return dict.Find(key) != nullptr;
 }
 

@@ -20,6 +20,7 @@ Value Get(Run& run, const Value& self, const Arguments& arguments) {
   if (!KeyIdentity(bound[0]).has_value()) {
     return run.TypeError(absl::StrCat("unhashable type: '", TypeName(bound[0]), "'"));
   }
+  if (bound[0].IsString()) run.StepBytes(bound[0].text().size());
   const Value* found = self.dict().Find(bound[0]);
   if (found != nullptr) return *found;
   return bound.Has(1) ? bound[1] : Value::None();

@@ -54,6 +54,7 @@ Value ToInt(Run& run, const Value& value, const Arguments& arguments) {
   if (base != 0 && (base < 2 || base > 36)) {
     return bound.Has(0) ? bound[0] : Value::Integer(0);
   }
+  if (value.IsString() && !run.StepBytes(value.text().size() * 4)) return Value();
   if (const auto whole = WholeOf(value, base); whole.has_value()) return *whole;
   if (const auto number = FloatOf(value); number.has_value()) {
     if (const auto whole = WholeOf(*number, 10); whole.has_value()) return *whole;
@@ -65,6 +66,7 @@ Value ToFloat(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_float", arguments, {"default"}, 0);
   if (run.failed()) return Value();
   if (value.IsUndefined()) return run.FailUndefined(value);
+  if (value.IsString() && !run.StepBytes(value.text().size() * 4)) return Value();
   if (const auto number = FloatOf(value); number.has_value()) return *number;
   return bound.Has(0) ? bound[0] : Value::Float(0);
 }
@@ -124,6 +126,7 @@ Value Round(Run& run, const Value& value, const Arguments& arguments) {
 
 Value FileSize(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_filesizeformat", arguments, {"binary"}, 0);
+  if (value.IsString() && !run.StepBytes(value.text().size() * 4)) return Value();
   const std::optional<Value> number = FloatOf(value);
   if (run.failed()) return Value();
   if (!number.has_value()) return run.ValueError("could not convert to float");

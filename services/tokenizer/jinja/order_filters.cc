@@ -112,6 +112,7 @@ Value Unique(Run& run, const Value& value, const Arguments& arguments) {
     if (!identity.has_value()) {
       return run.TypeError(absl::StrCat("unhashable type: '", TypeName(key), "'"));
     }
+    if (!run.StepBytes(identity->size())) return Value();
     if (seen.insert(*std::move(identity)).second) items.push_back(item);
   }
   const Value list = run.List(std::move(items));

@@ -61,7 +61,9 @@ void Target::Assign(Frame& frame, const Value& value) const {
   if (!is_tuple && attribute.empty()) return frame.scope->Set(name, value);
   if (!is_tuple) {
     const Value* found = frame.scope->Find(name);
-    if (found != nullptr) FindNamespace(*found)->Set(run, attribute, value);
+    Namespace* target = found == nullptr ? nullptr : FindNamespace(*found);
+    if (target != nullptr) return target->Set(run, attribute, value);
+    run.TypeError("cannot assign attribute on non-namespace object");
     return;
   }
   run.set_place(place);

@@ -54,7 +54,8 @@ Value SplitLinesMethod(Run& run, const Value& self, const Arguments& arguments) 
 }
 
 template <bool at_end>
-bool Matches(const std::string& text, const std::string& affix) {
+bool Matches(Run& run, const std::string& text, const std::string& affix) {
+  if (!run.StepBytes(affix.size())) return false;
   return at_end ? text.ends_with(affix) : text.starts_with(affix);
 }
 
@@ -70,7 +71,8 @@ Value HasAffix(Run& run, const Value& self, const Arguments& arguments) {
   const Bound bound(run, name, arguments, {"affix", "start", "end"}, 1);
   const Value window = Window(run, self, bound);
   if (run.failed()) return Value();
-  if (bound[0].IsString()) return Value::Bool(Matches<at_end>(window.bytes(), bound[0].bytes()));
+  if (bound[0].IsString())
+    return Value::Bool(Matches<at_end>(run, window.bytes(), bound[0].bytes()));
   if (!bound[0].Is(Value::Kind::kTuple)) {
     return run.TypeError(
         absl::StrCat(name, " first arg must be str or a tuple of str, not ", TypeName(bound[0])));
@@ -80,7 +82,7 @@ Value HasAffix(Run& run, const Value& self, const Arguments& arguments) {
       return run.TypeError(
           absl::StrCat("tuple for ", name, " must only contain str, not ", TypeName(affix)));
     }
-    if (run.Step() && Matches<at_end>(window.bytes(), affix.bytes())) return Value::Bool(true);
+    if (run.Step() && Matches<at_end>(run, window.bytes(), affix.bytes())) return Value::Bool(true);
   }
   return Value::Bool(false);
 }
@@ -89,7 +91,7 @@ template <bool at_end>
 Value RemoveAffix(Run& run, const Value& self, const Arguments& arguments) {
   const Bound bound(run, at_end ? "removesuffix" : "removeprefix", arguments, {"affix"}, 1);
   const Text affix = bound.String(0, "");
-  if (run.failed() || !Matches<at_end>(self.bytes(), affix.bytes())) return self;
+  if (run.failed() || !Matches<at_end>(run, self.bytes(), affix.bytes())) return self;
   const size_t size = self.text().size();
   return run.String(at_end ? self.text().Part(0, size - affix.size())
                            : self.text().Part(affix.size(), size));
@@ -108,8 +110,8 @@ Int FindPart(Run& run, const Value& self, const Bound& bound, bool from_right) {
   const Value window = Window(run, self, bound);
   const Text part = bound.String(0, "");
   if (run.failed() || !run.StepBytes(self.text().size())) return -1;
-  const size_t at =
-      from_right ? window.bytes().rfind(part.bytes()) : window.bytes().find(part.bytes());
+  const size_t at = from_right ? FindLastBytes(window.bytes(), part.bytes())
+                               : FindBytes(window.bytes(), part.bytes());
   if (at == std::string::npos) return -1;
   const Int size = Length(run, self);
   const Int start = bound.Has(1) && !bound[1].IsNone() ? bound.Integer(1, 0) : 0;
@@ -133,8 +135,8 @@ Value Count(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed() || !run.StepBytes(self.text().size())) return Value();
   if (part.empty()) return Value::Integer(Length(run, window) + 1);
   Int count = 0;
-  for (size_t at = window.bytes().find(part.bytes()); at != std::string::npos;
-       at = window.bytes().find(part.bytes(), at + part.size())) {
+  for (size_t at = FindBytes(window.bytes(), part.bytes()); at != std::string::npos;
+       at = FindBytes(window.bytes(), part.bytes(), at + part.size())) {
     ++count;
   }
   return Value::Integer(count);
@@ -205,8 +207,8 @@ Value Partition(Run& run, const Value& self, const Arguments& arguments) {
   if (run.failed()) return Value();
   if (separator.empty()) return run.ValueError("empty separator");
   const Text& text = self.text();
-  const size_t at =
-      from_right ? text.bytes().rfind(separator.bytes()) : text.bytes().find(separator.bytes());
+  const size_t at = from_right ? FindLastBytes(text.bytes(), separator.bytes())
+                               : FindBytes(text.bytes(), separator.bytes());
   if (at == std::string::npos) {
     const Value empty = run.String("");
     return from_right ? run.Tuple({empty, empty, self}) : run.Tuple({self, empty, empty});

@@ -1,18 +1,31 @@
 #include "services/tokenizer/jinja/text_operations.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "services/tokenizer/jinja/unicode.h"
 
 namespace sluice::jinja {
 namespace {
 
-bool IsStripped(std::string_view text, size_t at, const Char& c,
-                std::optional<std::string_view> chars) {
-  if (!chars.has_value()) return IsSpace(c.code_point);
-  return chars->find(text.substr(at, c.length)) != std::string_view::npos;
-}
+// The characters that are stripped.
+class StripSet {
+ public:
+  explicit StripSet(std::optional<std::string_view> chars) : is_space_(!chars.has_value()) {
+    for (size_t at = 0; !is_space_ && at < chars->size();) {
+      const Char c = ReadChar(*chars, at);
+      chars_.insert(c.code_point);
+      at += c.length;
+    }
+  }
+  bool Has(char32_t c) const { return is_space_ ? IsSpace(c) : chars_.contains(c); }
+
+ private:
+  const bool is_space_;
+  absl::flat_hash_set<char32_t> chars_;
+};
 
 std::vector<Text> SplitSpaces(Run& run, const Text& text, Int max_splits) {
   std::vector<Text> parts;
@@ -63,20 +76,23 @@ std::vector<Text> SplitSpacesFromRight(Run& run, const Text& text, Int max_split
   return parts;
 }
 
-std::vector<size_t> FindAll(const std::string& bytes, std::string_view separator, Int max,
-                            bool from_right) {
+std::vector<size_t> FindAll(std::string_view bytes, std::string_view separator, Int max) {
   std::vector<size_t> found;
-  size_t at = from_right ? bytes.rfind(separator) : bytes.find(separator);
+  size_t at = FindBytes(bytes, separator);
   while (at != std::string::npos && (max < 0 || static_cast<Int>(found.size()) < max)) {
     found.push_back(at);
-    if (from_right) {
-      at =
-          at < separator.size() ? std::string::npos : bytes.rfind(separator, at - separator.size());
-    } else {
-      at = bytes.find(separator, at + separator.size());
-    }
+    at = FindBytes(bytes, separator, at + separator.size());
   }
-  if (from_right) std::reverse(found.begin(), found.end());
+  return found;
+}
+
+// The same, from the right: forwards in what is turned around.
+std::vector<size_t> FindAllFromRight(std::string_view bytes, std::string_view separator, Int max) {
+  const std::string turned(bytes.rbegin(), bytes.rend());
+  const std::string turned_separator(separator.rbegin(), separator.rend());
+  std::vector<size_t> found = FindAll(turned, turned_separator, max);
+  for (size_t& at : found) at = bytes.size() - at - separator.size();
+  std::reverse(found.begin(), found.end());
   return found;
 }
 
@@ -125,18 +141,30 @@ class CharMapper {
 
 }  // namespace
 
+size_t FindBytes(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos : static_cast<const char*>(found) - text.data();
+}
+
+size_t FindLastBytes(std::string_view text, std::string_view part) {
+  const std::vector<size_t> found = FindAllFromRight(text, part, 1);
+  return found.empty() ? std::string_view::npos : found.front();
+}
+
 Text Stripped(const Text& text, std::optional<std::string_view> chars, Side side) {
   const std::string_view bytes = text.bytes();
+  const StripSet stripped(chars);
   size_t begin = 0;
   size_t end = bytes.size();
   while (side != Side::kRight && begin < end) {
     const Char c = ReadChar(bytes, begin);
-    if (!IsStripped(bytes, begin, c, chars)) break;
+    if (!stripped.Has(c.code_point)) break;
     begin += c.length;
   }
   while (side != Side::kLeft && end > begin) {
     const Char c = ReadCharBefore(bytes, end);
-    if (!IsStripped(bytes, end - c.length, c, chars)) break;
+    if (!stripped.Has(c.code_point)) break;
     end -= c.length;
   }
   return text.Part(begin, end);
@@ -153,7 +181,9 @@ std::vector<Text> SplitText(Run& run, const Text& text, std::optional<std::strin
     run.ValueError("empty separator");
     return {};
   }
-  const std::vector<size_t> cuts = FindAll(text.bytes(), *separator, max_splits, from_right);
+  const std::vector<size_t> cuts = from_right
+                                       ? FindAllFromRight(text.bytes(), *separator, max_splits)
+                                       : FindAll(text.bytes(), *separator, max_splits);
   std::vector<Text> parts;
   if (!run.CheckMemory((cuts.size() + 1) * sizeof(Text) + text.size()) ||
       !run.Step(static_cast<int64_t>(cuts.size()))) {
@@ -192,7 +222,7 @@ Text Replaced(Run& run, const Text& text, const Text& from, const Text& to, Int 
   if (from.empty()) return Interspersed(run, text, to, max_count);
   Text out;
   size_t begin = 0;
-  for (const size_t cut : FindAll(text.bytes(), from.bytes(), max_count, false)) {
+  for (const size_t cut : FindAll(text.bytes(), from.bytes(), max_count)) {
     if (!run.CheckMemory(out.size() + to.size() + text.size()) || !run.StepBytes(to.size())) {
       return Text();
     }

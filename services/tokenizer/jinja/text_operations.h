@@ -11,6 +11,11 @@ namespace sluice::jinja {
 
 enum class Side { kLeft, kRight, kBoth };
 
+// Where `part` begins in `text`, the first or the last time; npos where it does not. In time linear
+// in both.
+size_t FindBytes(std::string_view text, std::string_view part, size_t from = 0);
+size_t FindLastBytes(std::string_view text, std::string_view part);
+
 // Without the characters of `chars`, or without white space, at its sides.
 Text Stripped(const Text& text, std::optional<std::string_view> chars, Side side);
 

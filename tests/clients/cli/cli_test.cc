@@ -37,6 +37,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"generate", prompt + sampling + server}, {"chat", sampling + model + server},
         {"score", score + model + server},        {"bench", load + model + server},
         {"status", Names{"json"} + server},
+        {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
   }();
   return flags;
@@ -92,8 +93,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
-              "sluice: unknown command \"serve\"; there are run, up, generate, chat, score, bench, "
-              "status, help, version\n");
+              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+              "chat-template, score, bench, status, help, version\n");
   }
 }
 
