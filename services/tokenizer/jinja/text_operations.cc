@@ -181,6 +181,7 @@ std::vector<Text> SplitText(Run& run, const Text& text, std::optional<std::strin
     run.ValueError("empty separator");
     return {};
   }
+  if (!run.CheckMemory(text.size() / separator->size() * sizeof(size_t))) return {};
   const std::vector<size_t> cuts = from_right
                                        ? FindAllFromRight(text.bytes(), *separator, max_splits)
                                        : FindAll(text.bytes(), *separator, max_splits);
@@ -220,6 +221,7 @@ std::vector<Text> SplitLines(Run& run, const Text& text, bool keep_ends) {
 Text Replaced(Run& run, const Text& text, const Text& from, const Text& to, Int max_count) {
   if (!run.StepBytes(text.size())) return Text();
   if (from.empty()) return Interspersed(run, text, to, max_count);
+  if (!run.CheckMemory(text.size() / from.size() * sizeof(size_t))) return Text();
   Text out;
   size_t begin = 0;
   for (const size_t cut : FindAll(text.bytes(), from.bytes(), max_count)) {
