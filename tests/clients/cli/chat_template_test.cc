@@ -7,7 +7,7 @@
 
 #include "tests/clients/cli/fake_pipeline.h"
 
-namespace sluice {
+namespace sluice::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST_F(ChatTemplateTest, RefusesWrongFlags) {
 }
 
 }  // namespace
-}  // namespace sluice
+}  // namespace sluice::testing
