@@ -17,11 +17,12 @@ struct Command {
   int (*run)(absl::Span<const std::string>, Environment&);
 };
 
-constexpr std::array<Command, 9> kCommands = {{
+constexpr std::array<Command, 10> kCommands = {{
     {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
     {"up", "serve on this host, one process per service and shard", UpCommand},
     {"generate", "write from a prompt at a running pipeline", GenerateCommand},
     {"chat", "talk with a model, a line at a time", ChatCommand},
+    {"chat-template", "the text that a template makes of a conversation", ChatTemplateCommand},
     {"score", "the log-probability of every token of a text", ScoreCommand},
     {"tokenize", "texts to token ids", TokenizeCommand},
     {"detokenize", "token ids to texts", DetokenizeCommand},
@@ -32,11 +33,11 @@ constexpr std::array<Command, 9> kCommands = {{
 std::string Overview() {
   std::string text = "Usage: sluice COMMAND [flags]\n\nCommands:\n";
   for (const Command& command : kCommands) {
-    absl::StrAppendFormat(&text, "  %-10s%s\n", command.name, command.summary);
+    absl::StrAppendFormat(&text, "  %-15s%s\n", command.name, command.summary);
   }
   absl::StrAppend(
-      &text, "  help      this text, or with a command's name that command's flags\n",
-      "  version   the version of this program\n\n",
+      &text, "  help           this text, or with a command's name that command's flags\n",
+      "  version        the version of this program\n\n",
       "sluice COMMAND --help explains a command's flags. stdout carries the result alone.\n",
       "Exit status: 0 done, 1 failed, 2 wrong command line, 130 ended by Ctrl-C.\n");
   return text;

@@ -13,6 +13,8 @@ int RunCommand(absl::Span<const std::string> arguments, Environment& environment
 int GenerateCommand(absl::Span<const std::string> arguments, Environment& environment);
 // A conversation, a line at a time.
 int ChatCommand(absl::Span<const std::string> arguments, Environment& environment);
+// What a model's template makes of a conversation.
+int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How probable a text is.
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Texts to token ids and back.

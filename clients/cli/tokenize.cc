@@ -48,10 +48,10 @@ class FolderCodec : public TextCodec {
       : tokenizer_(std::move(tokenizer)) {}
 
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request) override {
-    const absl::StatusOr<Encoding> encoding =
-        tokenizer_->Encode(request.text(), {.add_special = request.add_special_tokens(),
-                                            .parse_special = request.parse_special_tokens(),
-                                            .offsets = request.return_offsets()});
+    EncodeOptions options{.add_special = request.add_special_tokens(),
+                          .offsets = request.return_offsets()};
+    if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
+    const absl::StatusOr<Encoding> encoding = tokenizer_->Encode(request.text(), options);
     if (!encoding.ok()) return encoding.status();
     v1::TokenizeResponse response;
     response.mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
@@ -147,6 +147,7 @@ absl::StatusOr<v1::DetokenizeRequest> IdsRequest(const Json& ids) {
 int TokenizeCommand(absl::Span<const std::string> arguments, Environment& environment) {
   SourceFlags source;
   bool no_special = false;
+  bool parse_special = false;
   bool no_parse_special = false;
   bool offsets = false;
   FlagSet flags("tokenize", "[flags]",
@@ -157,6 +158,10 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
                   "Leaves out what the tokenizer puts around a text, such as a "
                   "beginning-of-sequence token.",
                   &no_special);
+  flags.AddSwitch("parse_special",
+                  "Recognises special tokens spelled out. Default for a tokenizer.json, not for "
+                  "SentencePiece models and tiktoken files.",
+                  &parse_special);
   flags.AddSwitch("no_parse_special",
                   "Takes special tokens spelled out for plain text, as is right for text that is "
                   "not trusted.",
@@ -166,9 +171,12 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
                   "stands for.",
                   &offsets);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  if (const absl::Status usage = CheckSource(source); !usage.ok()) {
-    return FailUsage(flags.command(), usage, environment);
+  absl::Status usage = CheckSource(source);
+  if (usage.ok() && parse_special && no_parse_special) {
+    usage =
+        absl::InvalidArgumentError("--parse_special and --no_parse_special contradict each other");
   }
+  if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
   absl::StatusOr<std::unique_ptr<TextCodec>> codec = OpenCodec(source, environment);
   if (!codec.ok()) return Fail(codec.status(), environment);
   return ConvertLines(environment, [&](const Json& text) -> absl::StatusOr<Json> {
@@ -178,7 +186,7 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
     v1::TokenizeRequest request;
     request.set_text(text.get<std::string>());
     request.set_add_special_tokens(!no_special);
-    request.set_parse_special_tokens(!no_parse_special);
+    if (parse_special || no_parse_special) request.set_parse_special_tokens(parse_special);
     request.set_return_offsets(offsets);
     const absl::StatusOr<v1::TokenizeResponse> response = (*codec)->Tokenize(request);
     if (!response.ok()) return response.status();

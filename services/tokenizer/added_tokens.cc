@@ -46,7 +46,8 @@ absl::Status AddedTokenFinder::Split(std::string_view text, const Options& optio
   size_t done = 0;  // up to where segments were handed out
   size_t space_end =
       0;  // end of the whitespace that an rstrip token last took: no need to look twice
-  for (Match match = Find(text, 0); match.token != nullptr; match = Find(text, match.end)) {
+  for (Match match = Find(text, 0, options); match.token != nullptr;
+       match = Find(text, match.end, options)) {
     const AddedToken& token = *match.token;
     if (token.special && !options.parse_special) continue;
     if (token.single_word && IsInsideWord(text, match.begin, match.end)) continue;
@@ -66,24 +67,29 @@ absl::Status AddedTokenFinder::Split(std::string_view text, const Options& optio
   return done < text.size() ? sink({done, text.size(), nullptr}) : absl::OkStatus();
 }
 
-AddedTokenFinder::Match AddedTokenFinder::Find(std::string_view text, size_t from) const {
+AddedTokenFinder::Match AddedTokenFinder::Find(std::string_view text, size_t from,
+                                               const Options& options) const {
   const auto may_begin = [&](char byte) { return first_bytes_[static_cast<uint8_t>(byte)]; };
   for (size_t at = from; !empty() && at < text.size(); ++at) {
     at = std::find_if(text.begin() + at, text.end(), may_begin) - text.begin();
-    const Match match = LongestAt(text, at);
+    const Match match = LongestAt(text, at, options);
     if (match.token != nullptr) return match;
   }
   return {text.size(), text.size(), nullptr};
 }
 
-AddedTokenFinder::Match AddedTokenFinder::LongestAt(std::string_view text, size_t begin) const {
+AddedTokenFinder::Match AddedTokenFinder::LongestAt(std::string_view text, size_t begin,
+                                                    const Options& options) const {
   Match longest{begin, begin, nullptr};
   ByteTrie::Node node = ByteTrie::kRoot;
   for (size_t at = begin; at < text.size(); ++at) {
     node = trie_.Child(node, text[at]);
     if (node == ByteTrie::kNoNode) break;
     if (const int32_t index = trie_.Value(node); index != ByteTrie::kNoValue) {
-      longest = {begin, at + 1, &tokens_[index]};
+      const AddedToken& token = tokens_[index];
+      const bool is_refused = token.special && options.may_be_special != nullptr &&
+                              !(*options.may_be_special)(begin, at + 1);
+      if (!is_refused) longest = {begin, at + 1, &token};
     }
   }
   return longest;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ class AddedTokenFinder {
 
   struct Options {
     bool parse_special = true;  // otherwise special tokens are text
+    // Whether bytes [begin, end) of the text may be a special token, if they spell one; always
+    // where it is nullptr. Borrowed.
+    const std::function<bool(size_t begin, size_t end)>* may_be_special = nullptr;
   };
 
   // A part of the text: an added token, or (nullptr) what lies between two. Not empty.
@@ -56,8 +60,8 @@ class AddedTokenFinder {
     const AddedToken* token;
   };
   // The next match from byte `from` on; token is nullptr where there is none.
-  Match Find(std::string_view text, size_t from) const;
-  Match LongestAt(std::string_view text, size_t begin) const;
+  Match Find(std::string_view text, size_t from, const Options& options) const;
+  Match LongestAt(std::string_view text, size_t begin, const Options& options) const;
 
   std::vector<AddedToken> tokens_;
   ByteTrie trie_;  // values index tokens_

@@ -1,6 +1,7 @@
 #include "services/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "services/tokenizer/incremental_decoder.h"
@@ -17,8 +18,11 @@ class Tokenizer::EncodeRun {
             Scratch& scratch, Encoding* out)
       : tokenizer_(tokenizer),
         text_(text),
-        wants_offsets_(options.offsets),
-        finding_{.parse_special = options.parse_special},
+        wants_offsets_(options.offsets || (!options.untrusted.empty() &&
+                                           !tokenizer.added_.normalized_finder().empty())),
+        untrusted_(options.untrusted),
+        finding_{.parse_special =
+                     options.parse_special.value_or(tokenizer.parses_special_by_default_)},
         scratch_(scratch),
         out_(*out) {}
 
@@ -26,29 +30,48 @@ class Tokenizer::EncodeRun {
     std::optional<SourceMap> map;
     if (wants_offsets_) map.emplace(text_, 0);
     const Piece whole{.text = text_, .map = map.has_value() ? &*map : nullptr};
+    const std::function<bool(size_t, size_t)> is_trusted = [this](size_t begin, size_t end) {
+      return IsTrusted(begin, end);
+    };
+    AddedTokenFinder::Options finding = finding_;
+    if (!untrusted_.empty()) finding.may_be_special = &is_trusted;
     const auto encode = [&](const AddedTokenFinder::Segment& segment) {
       if (segment.token == nullptr) return EncodeRaw(segment.begin, segment.end);
       AddToken(*segment.token, whole, segment);
       return absl::OkStatus();
     };
-    return tokenizer_.added_.raw_finder().Split(text_, finding_, encode);
+    return tokenizer_.added_.raw_finder().Split(text_, finding, encode);
   }
 
  private:
   // Bytes [begin, end) of the original text.
   absl::Status EncodeRaw(size_t begin, size_t end) {
+    const AddedTokenFinder& finder = tokenizer_.added_.normalized_finder();
     std::optional<SourceMap> map;
     if (wants_offsets_) map.emplace(text_, begin);
     MappedText text(text_.substr(begin, end - begin), std::move(map), begin == 0);
     if (tokenizer_.normalizer_ != nullptr) tokenizer_.normalizer_->Normalize(&text);
     const Piece whole{.text = text.text(), .map = text.map(), .at_begin = text.at_begin()};
-    const AddedTokenFinder& finder = tokenizer_.added_.normalized_finder();
     if (finder.empty()) return EncodeNormalized(whole);
-    return finder.Split(text.text(), finding_, [&](const AddedTokenFinder::Segment& segment) {
+    const std::function<bool(size_t, size_t)> is_trusted = [&](size_t from, size_t to) {
+      const ByteRange source = whole.Source(from, to);
+      return IsTrusted(source.begin, source.end);
+    };
+    AddedTokenFinder::Options finding = finding_;
+    if (!untrusted_.empty()) finding.may_be_special = &is_trusted;
+    return finder.Split(text.text(), finding, [&](const AddedTokenFinder::Segment& segment) {
       if (segment.token == nullptr) return EncodeNormalized(whole.Part(segment.begin, segment.end));
       AddToken(*segment.token, whole, segment);
       return absl::OkStatus();
     });
+  }
+
+  // Whether no part of bytes [begin, end) of the original text is untrusted.
+  bool IsTrusted(size_t begin, size_t end) const {
+    const auto* range =
+        std::upper_bound(untrusted_.begin(), untrusted_.end(), begin,
+                         [](size_t at, const ByteRange& candidate) { return at < candidate.end; });
+    return range == untrusted_.end() || range->begin >= end;
   }
 
   absl::Status EncodeNormalized(const Piece& piece) {
@@ -69,7 +92,8 @@ class Tokenizer::EncodeRun {
 
   const Tokenizer& tokenizer_;
   const std::string_view text_;
-  const bool wants_offsets_;
+  const bool wants_offsets_;  // also to know where normalized text is from
+  const absl::Span<const ByteRange> untrusted_;
   const AddedTokenFinder::Options finding_;
   Scratch& scratch_;
   Encoding& out_;
@@ -119,6 +143,7 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
   if (auto status = EncodeRun(*this, text, options, *scratch, &encoding).Run(); !status.ok()) {
     return status;
   }
+  if (!options.offsets) encoding.offsets.clear();
   if (post_processor_ != nullptr) {
     const auto token_text = [&](TokenId id, ByteRange range) {
       if (added_.entries().contains(id)) return text.substr(range.begin, range.end - range.begin);

@@ -36,7 +36,13 @@ struct EncodeOptions {
   bool add_special = true;
   // Recognises special tokens spelled out in the text. False for text that is not trusted: no part
   // of it becomes a special token then, unless that token is one character or marked single_word.
-  bool parse_special = true;
+  // By default as the programs do that the file is made for: true for tokenizer.json, false for
+  // SentencePiece models and tiktoken files.
+  std::optional<bool> parse_special;
+  // Parts of the text in which no special token is recognised, nor one that reaches into them:
+  // those that came with a request, in a prompt around them. The ids are otherwise those of the
+  // whole text. Rising, not touching one another; borrowed.
+  absl::Span<const ByteRange> untrusted = {};
   bool offsets = false;
   // Takes bytes that are not UTF-8 for U+FFFD, one for each beginning of a character, rather than
   // refusing the text. Offsets are those of the bytes as they are.
@@ -151,6 +157,7 @@ class Tokenizer {
   TokenizerConfig config_;
   std::vector<Token> tokens_;  // by id; views into vocabulary_ and added_
   size_t vocabulary_size_ = 0;
+  bool parses_special_by_default_ = true;
 
   mutable ObjectPool<Scratch> scratch_pool_;  // synchronises itself
 };

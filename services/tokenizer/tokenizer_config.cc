@@ -1,5 +1,7 @@
 #include "services/tokenizer/tokenizer_config.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -45,6 +47,7 @@ absl::Status TemplatesFromJson(const JsonPlace& place, TokenizerConfig* config) 
   if (place.value->is_null()) return absl::OkStatus();
   if (place.value->is_string()) {
     config->chat_templates.emplace(kDefaultTemplate, place.value->get<std::string>());
+    config->chat_template_sources.emplace(kDefaultTemplate, place.source + ": " + place.path);
     return absl::OkStatus();
   }
   if (!place.value->is_array()) return place.Reject("a string or a list of named templates");
@@ -56,8 +59,41 @@ absl::Status TemplatesFromJson(const JsonPlace& place, TokenizerConfig* config) 
       return element.Reject("{\"name\": a string, \"template\": a string}");
     }
     config->chat_templates[name.value->get<std::string>()] = text.value->get<std::string>();
+    config->chat_template_sources[name.value->get<std::string>()] = text.source + ": " + text.path;
   }
   return absl::OkStatus();
+}
+
+// What templates are given of the tokens, whatever else the file says of them.
+void SpecialTokensFromJson(const JsonPlace& root, TokenizerConfig* config) {
+  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                           "cls_token", "mask_token"}) {
+    const absl::StatusOr<std::optional<std::string>> token = TokenFromJson(root.Member(name));
+    if (token.ok() && token->has_value()) config->special_tokens[name] = **token;
+  }
+}
+
+// Templates in files of their own.
+absl::Status TemplateFromFile(const std::string& path, const std::string& name,
+                              TokenizerConfig* config) {
+  absl::StatusOr<std::string> jinja = ReadTextFile(path);
+  if (absl::IsNotFound(jinja.status())) return absl::OkStatus();
+  if (!jinja.ok()) return jinja.status();
+  config->chat_templates[name] = *std::move(jinja);
+  config->chat_template_sources[name] = path;
+  return absl::OkStatus();
+}
+
+absl::Status TemplatesFromFiles(const std::string& folder, TokenizerConfig* config) {
+  absl::Status status = TemplateFromFile(folder + "/chat_template.jinja", kDefaultTemplate, config);
+  std::error_code none;
+  for (std::filesystem::directory_iterator file(folder + "/additional_chat_templates", none), end;
+       !none && file != end && status.ok(); file.increment(none)) {
+    const std::filesystem::path& path = file->path();
+    if (path.extension() != ".jinja") continue;
+    status = TemplateFromFile(path.string(), path.stem().string(), config);
+  }
+  return status;
 }
 
 }  // namespace
@@ -86,6 +122,7 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
       !status.ok()) {
     return status;
   }
+  SpecialTokensFromJson(root, &config);
   if (auto status = TemplatesFromJson(root.Member("chat_template"), &config); !status.ok()) {
     return status;
   }
@@ -103,12 +140,7 @@ absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
   } else if (!absl::IsNotFound(text.status())) {
     return text.status();
   }
-  absl::StatusOr<std::string> jinja = ReadTextFile(folder + "/chat_template.jinja");
-  if (jinja.ok()) {
-    config.chat_templates[kDefaultTemplate] = *std::move(jinja);
-  } else if (!absl::IsNotFound(jinja.status())) {
-    return jinja.status();
-  }
+  if (auto status = TemplatesFromFiles(folder, &config); !status.ok()) return status;
   return config;
 }
 

@@ -25,11 +25,15 @@ struct TokenizerConfig {
   std::vector<AddedToken> added_tokens;
   // Jinja templates by name; the unnamed one is "default".
   std::map<std::string, std::string> chat_templates;
+  // Where each of them is from, for messages.
+  std::map<std::string, std::string> chat_template_sources;
+  // bos_token, eos_token, unk_token, ...: what templates are given, by name.
+  std::map<std::string, std::string> special_tokens;
 };
 
-// Reads tokenizer_config.json and, where there is one, chat_template.jinja, which is the default
-// template then. Without these files: an empty configuration. INVALID_ARGUMENT naming file, field
-// and value.
+// Reads tokenizer_config.json and, where there are such, chat_template.jinja, which is the default
+// template then, and additional_chat_templates/NAME.jinja. Without these files: an empty
+// configuration. INVALID_ARGUMENT naming file, field and value.
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder);
 
 // The same of the text of a tokenizer_config.json, which messages call `source`.

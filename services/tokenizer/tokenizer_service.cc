@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/server_stream.h"
 #include "services/common/status.h"
+#include "services/tokenizer/chat_context.h"
 #include "services/tokenizer/detokenize_session.h"
 
 namespace sluice {
@@ -24,7 +27,10 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 }  // namespace
 
 TokenizerService::TokenizerService(std::string model_name, const Tokenizer* tokenizer)
-    : model_name_(std::move(model_name)), tokenizer_(tokenizer), long_text_thread_([this] {
+    : model_name_(std::move(model_name)),
+      tokenizer_(tokenizer),
+      chat_templates_(tokenizer == nullptr ? TokenizerConfig() : tokenizer->config()),
+      long_text_thread_([this] {
         while (const auto work = long_texts_.Next()) (*work)();
       }) {}
 
@@ -104,19 +110,45 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
   return stream;
 }
 
-grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(grpc::CallbackServerContext* context,
-                                                              const v1::ApplyChatTemplateRequest*,
-                                                              v1::ApplyChatTemplateResponse*) {
+absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
+                                                   v1::ApplyChatTemplateResponse& response) const {
+  const absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
+  if (!variables.ok()) return variables.status();
+  absl::StatusOr<jinja::Rendering> rendering =
+      chat_templates_.Render(request.template_name(), *variables, LocalTimeNow());
+  if (!rendering.ok()) return rendering.status();
+  if (request.tokenize()) {
+    std::vector<ByteRange> untrusted;
+    for (const jinja::TextRange& range : rendering->untrusted) {
+      untrusted.push_back({static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)});
+    }
+    // The template writes what stands around the text itself.
+    const absl::StatusOr<Encoding> encoding = tokenizer_->Encode(
+        rendering->text, {.add_special = false, .parse_special = true, .untrusted = untrusted});
+    if (!encoding.ok()) return encoding.status();
+    response.mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
+  }
+  response.set_text(std::move(rendering->text));
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
+    grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
+    v1::ApplyChatTemplateResponse* response) {
   absl::Status status = CheckTokenizer();
-  if (status.ok() && tokenizer_->config().chat_templates.empty()) {
+  if (status.ok() && chat_templates_.empty()) {
     status = absl::FailedPreconditionError(
         absl::StrCat("model ", model_name_, " has no chat template; send the prompt as text"));
   }
-  if (status.ok()) {
-    status = absl::UnimplementedError(
-        "this version does not render chat templates; send the rendered prompt as text");
+  if (!status.ok()) return Answer(context, status);
+  if (request->ByteSizeLong() < kLongTextBytes) {
+    return Answer(context, DoApplyChatTemplate(*request, *response));
   }
-  return Answer(context, status);
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  long_texts_.Add([this, call, request, response] {
+    call->Finish(ToGrpc(DoApplyChatTemplate(*request, *response)));
+  });
+  return call;
 }
 
 absl::Status TokenizerService::DoGetVocabulary(const v1::GetVocabularyRequest& request,

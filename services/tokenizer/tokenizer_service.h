@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "services/common/work_queue.h"
+#include "services/tokenizer/chat_template.h"
 #include "services/tokenizer/tokenizer.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
@@ -13,7 +14,8 @@ namespace sluice {
 
 class TokenizerService final : public v1::TokenizerService::CallbackService {
  public:
-  // Borrows the tokenizer; null for a model folder without one, which serves token ids alone.
+  // Borrows the tokenizer; null for a model folder without one, which serves token ids alone. Chat
+  // templates that do not compile are said to be so when they are asked for.
   TokenizerService(std::string model_name, const Tokenizer* tokenizer);
   ~TokenizerService() override;
 
@@ -41,13 +43,16 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response) const;
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
                             v1::DetokenizeResponse& response) const;
+  absl::Status DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
+                                   v1::ApplyChatTemplateResponse& response) const;
   absl::Status DoGetVocabulary(const v1::GetVocabularyRequest& request,
                                v1::GetVocabularyResponse& response) const;
 
   const std::string model_name_;
   const Tokenizer* const tokenizer_;
-  // Long texts take a while: they are done here, one after another, so that short ones do not wait
-  // behind them.
+  const ChatTemplates chat_templates_;
+  // Long texts and conversations take a while: they are done here, one after another, so that short
+  // ones do not wait behind them.
   WorkQueue<std::function<void()>> long_texts_;
   std::thread long_text_thread_;
 };

@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromSentencePiece(
   const absl::StatusOr<SentencePieceFile> file = ParseSentencePieceFile(bytes, source);
   if (!file.ok()) return file.status();
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  tokenizer->parses_special_by_default_ = false;
   absl::StatusOr<std::unique_ptr<Normalizer>> normalizer = MakeSentencePieceNormalizer(*file);
   if (!normalizer.ok()) {
     return absl::Status(

@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::FromTiktoken(
     std::string_view bytes, std::string_view source, const TiktokenFormat& format,
     TokenizerConfig config) {
   std::unique_ptr<Tokenizer> tokenizer(new Tokenizer);
+  tokenizer->parses_special_by_default_ = false;
   absl::StatusOr<std::unique_ptr<PreTokenizer>> pre_tokenizer =
       MakeByteLevelPreTokenizer(format.pattern);
   if (!pre_tokenizer.ok()) {

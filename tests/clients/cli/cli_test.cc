@@ -33,10 +33,14 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests", "seed", "json"};
     return new std::map<std::string, Names>{
-        {"run", prompt + sampling + model},       {"up", Names{"port", "host"} + model},
-        {"generate", prompt + sampling + server}, {"chat", sampling + model + server},
-        {"score", score + model + server},        {"bench", load + model + server},
+        {"run", prompt + sampling + model},
+        {"up", Names{"port", "host"} + model},
+        {"generate", prompt + sampling + server},
+        {"chat", sampling + model + server},
+        {"score", score + model + server},
+        {"bench", load + model + server},
         {"status", Names{"json"} + server},
+        {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
   }();
   return flags;
@@ -92,8 +96,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
-              "sluice: unknown command \"serve\"; there are run, up, generate, chat, score, bench, "
-              "status, help, version\n");
+              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+              "chat-template, score, bench, status, help, version\n");
   }
 }
 

@@ -113,7 +113,7 @@ TEST_F(TokenizeTest, UsesAService) {
   EXPECT_EQ(fake_.out.str(), "[[7,0,2]]\n");
   EXPECT_EQ(tokenized.text(), "é");
   EXPECT_FALSE(tokenized.add_special_tokens());
-  EXPECT_TRUE(tokenized.parse_special_tokens());
+  EXPECT_FALSE(tokenized.has_parse_special_tokens());
   EXPECT_TRUE(tokenized.return_offsets());
 
   FakeEnvironment back;

@@ -46,7 +46,8 @@ TEST(TokenizerLoad, TakesATokenizerModelOfRanksForLlama3s) {
   folder.Write("tokenizer.model", ByteRanks());
   const auto tokenizer = Tokenizer::Load(folder.path());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  EXPECT_THAT((*tokenizer)->Encode("a<|eot_id|>")->ids, ElementsAre(128000, 'a', 128009));
+  EXPECT_THAT((*tokenizer)->Encode("a<|eot_id|>", {.parse_special = true})->ids,
+              ElementsAre(128000, 'a', 128009));
 }
 
 TEST(TokenizerLoad, TakesAnotherTokenizerModelForSentencePieces) {
@@ -68,13 +69,15 @@ TEST(TokenizerLoad, KnowsTiktokenFilesByNameOrByTheConfiguration) {
       {"300": {"content": "<b>", "special": true}, "301": {"content": "<x>", "special": false}}})");
   const auto configured = Tokenizer::Load(folder.path());
   ASSERT_TRUE(configured.ok()) << configured.status();
-  EXPECT_THAT((*configured)->Encode("a<x>")->ids, ElementsAre(300, 'a', 301));
+  EXPECT_THAT((*configured)->Encode("a<x>", {.parse_special = true})->ids,
+              ElementsAre(300, 'a', 301));
 
   const TempFolder named;
   named.Write("o200k_base.tiktoken", ByteRanks());
   const auto preset = Tokenizer::Load(named.path());
   ASSERT_TRUE(preset.ok()) << preset.status();
-  EXPECT_THAT((*preset)->Encode("<|endofprompt|>")->ids, ElementsAre(200018));
+  EXPECT_THAT((*preset)->Encode("<|endofprompt|>", {.parse_special = true})->ids,
+              ElementsAre(200018));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/model/json_fields.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice {
@@ -215,6 +217,106 @@ TEST_F(TokenizerServiceTest, StreamsSequencesWithoutFaultsOfOneDisturbingAnother
   EXPECT_EQ(errors[77], std::vector<int>{not_found});
   EXPECT_EQ(errors[78], std::vector<int>{static_cast<int>(absl::StatusCode::kInvalidArgument)});
   EXPECT_FALSE(text.contains(79));
+}
+
+class ChatTest : public TokenizerServiceTest {
+ protected:
+  // The project's own tokenizer with templates: one that spells a special token, one that is none.
+  static const Tokenizer& WithTemplates() {
+    static const Tokenizer* const tokenizer = [] {
+      TokenizerConfig config;
+      config.chat_templates = {
+          {"default",
+           "{% for m in messages %}{{ eos_token }}{{ m.role }}: {{ m.content }}{% endfor %}"
+           "{% if add_generation_prompt %}>{% endif %}{% if tools %}{{ tools|tojson }}{% endif %}"
+           "{{ extra }}{{ messages[0].name }}{{ messages[0].missing.x if fail }}"},
+          {"broken", "{% if %}"}};
+      config.chat_template_sources["broken"] = "m/broken.jinja";
+      config.special_tokens["eos_token"] = kSpecial;
+      const auto text = ReadTextFile(testing::ProjectPath("models/storyteller/tokenizer.json"));
+      return Tokenizer::FromJson(*text, "storyteller", config)->release();
+    }();
+    return *tokenizer;
+  }
+
+  ChatTest() : TokenizerServiceTest(&WithTemplates()) { request_.set_tokenize(true); }
+
+  void Say(const std::string& role, const std::string& content) {
+    v1::ChatMessage* message = request_.add_messages();
+    message->set_role(role);
+    message->set_content(content);
+  }
+  absl::Status Apply() {
+    response_.Clear();
+    return Call(&v1::TokenizerService::Stub::ApplyChatTemplate, request_, response_);
+  }
+  // How often the special token is among the ids.
+  int NumSpecial() const {
+    const TokenId id = *WithTemplates().FindToken(kSpecial);
+    return static_cast<int>(
+        std::count(response_.token_ids().begin(), response_.token_ids().end(), id));
+  }
+
+  static constexpr char kSpecial[] = "<|endoftext|>";
+  v1::ApplyChatTemplateRequest request_;
+  v1::ApplyChatTemplateResponse response_;
+};
+
+TEST_F(ChatTest, RendersMessagesToolsAndVariables) {
+  Say("user", "hi");
+  request_.mutable_messages(0)->set_extra_json(R"({"name": "Bob"})");
+  request_.set_tools_json(R"([{"a": 1}])");
+  request_.set_variables_json(R"({"extra": "!"})");
+  ASSERT_EQ(Apply(), absl::OkStatus());
+  EXPECT_EQ(response_.text(), "<|endoftext|>user: hi>[{\"a\": 1}]!Bob");
+  request_.clear_tools_json();
+  request_.set_add_generation_prompt(false);
+  request_.mutable_messages(0)->set_extra_json(R"({"content": [{"type": "text"}]})");
+  ASSERT_EQ(Apply(), absl::OkStatus());
+  EXPECT_EQ(response_.text(), "<|endoftext|>user: [{'type': 'text'}]!");
+}
+
+TEST_F(ChatTest, RecognisesSpecialTokensOfTheTemplateAlone) {
+  Say("user", "once <|endoftext|> upon");
+  request_.set_variables_json(R"({"extra": "<|endoftext|>"})");
+  ASSERT_EQ(Apply(), absl::OkStatus());
+  EXPECT_EQ(NumSpecial(), 1);
+  EXPECT_EQ(WithTemplates().Decode(response_.token_ids()).value(), response_.text());
+}
+
+TEST_F(ChatTest, GivesTheIdsOfTheWholeTextForHarmlessContents) {
+  Say("user", "Once upon a time,  there was ");
+  Say("assistant", " a fox.\n");
+  ASSERT_EQ(Apply(), absl::OkStatus());
+  EXPECT_EQ(NumSpecial(), 2);
+  EXPECT_THAT(Ids(response_.text()), ::testing::ElementsAreArray(response_.token_ids()));
+}
+
+TEST_F(ChatTest, SaysWhereATemplateFails) {
+  Say("user", "hi");
+  request_.set_variables_json(R"({"fail": true})");
+  const absl::Status status = Apply();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'dict object' has no attribute 'missing'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chat_template:1:"));
+}
+
+TEST_F(ChatTest, NamesWhatIsWrongWithATemplateOrARequest) {
+  Say("user", "hi");
+  request_.set_template_name("nope");
+  EXPECT_EQ(Apply().code(), absl::StatusCode::kFailedPrecondition);
+  request_.set_template_name("broken");
+  const absl::Status broken = Apply();
+  EXPECT_EQ(broken.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("m/broken.jinja:1:"));
+  request_.clear_template_name();
+  for (const std::string json : {"[", "[1]", "{\"messages\": []}"}) {
+    request_.set_variables_json(json);
+    EXPECT_EQ(Apply().code(), absl::StatusCode::kInvalidArgument) << json;
+  }
+  request_.clear_variables_json();
+  request_.mutable_messages(0)->set_extra_json(std::string(100000, '['));
+  EXPECT_EQ(Apply().code(), absl::StatusCode::kInvalidArgument);
 }
 
 class NoTokenizerTest : public TokenizerServiceTest {

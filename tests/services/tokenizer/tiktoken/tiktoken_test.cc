@@ -47,8 +47,9 @@ TEST(Tiktoken, MergesTheLowestRankFirstAndTakesWholeTokens) {
 
 TEST(Tiktoken, HasItsPresetsSpecialTokens) {
   const auto tokenizer = Load({});
-  EXPECT_THAT(tokenizer->Encode("a<|endoftext|>")->ids, ElementsAre('a', 100257));
-  EXPECT_EQ(tokenizer->Encode("a<|endoftext|>", {.parse_special = false})->ids.size(), 14);
+  EXPECT_THAT(tokenizer->Encode("a<|endoftext|>", {.parse_special = true})->ids,
+              ElementsAre('a', 100257));
+  EXPECT_EQ(tokenizer->Encode("a<|endoftext|>")->ids.size(), 14);
   EXPECT_EQ(*tokenizer->Decode({'a', 100257}), "a<|endoftext|>");
   EXPECT_EQ(*tokenizer->Decode({'a', 100257}, {.skip_special = true}), "a");
 }

@@ -1,0 +1,57 @@
+// The chat templates of a model: a conversation into the text that the model was trained on, as
+// Hugging Face's apply_chat_template does. Immutable once made; every member function may be called
+// from any thread at any time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "services/tokenizer/jinja/local_time.h"
+#include "services/tokenizer/jinja/rendering.h"
+#include "services/tokenizer/tokenizer_config.h"
+
+namespace sluice {
+
+namespace jinja {
+class Template;
+}
+
+class ChatTemplates {
+ public:
+  // Compiles them all. One that does not compile only fails where it is asked for.
+  explicit ChatTemplates(const TokenizerConfig& config);
+  ~ChatTemplates();
+
+  bool empty() const { return templates_.empty(); }
+
+  // Renders with the variables that a request came with: a JSON object of `messages`, `tools`,
+  // `add_generation_prompt`, .... Special tokens (`bos_token`, ...) are those of the model unless
+  // the variables have them. The template is the one of `name`; without a name "tool_use" where
+  // there are tools and there is such a one, else "default".
+  //
+  // The result's untrusted bytes are those made of the variables, but for the roles that every
+  // model knows ("user", ...).
+  //
+  // FAILED_PRECONDITION where there is no such template, or it does not compile (with file, line
+  // and column); INVALID_ARGUMENT and RESOURCE_EXHAUSTED as of jinja::Template::Render.
+  absl::StatusOr<jinja::Rendering> Render(std::string_view name,
+                                          const nlohmann::ordered_json& variables,
+                                          const jinja::LocalTime& now) const;
+
+ private:
+  using Compiled = absl::StatusOr<std::unique_ptr<const jinja::Template>>;
+
+  absl::StatusOr<const jinja::Template*> Choose(std::string_view name, bool has_tools) const;
+
+  std::map<std::string, Compiled, std::less<>> templates_;
+  const std::map<std::string, std::string> special_tokens_;
+};
+
+// The time that templates are shown: that of this host's clock and zone.
+jinja::LocalTime LocalTimeNow();
+
+}  // namespace sluice
