@@ -77,6 +77,11 @@ absl::StatusOr<v1::ScoreResponse> GenerationClient::Score(const v1::ScoreRequest
 absl::StatusOr<v1::TokenizeResponse> GenerationClient::Tokenize(const std::string& text) const {
   v1::TokenizeRequest request;
   request.set_text(text);
+  return Tokenize(request);
+}
+
+absl::StatusOr<v1::TokenizeResponse> GenerationClient::Tokenize(
+    const v1::TokenizeRequest& request) const {
   return Call(channel_, request, &v1::GenerationService::Stub::Tokenize);
 }
 

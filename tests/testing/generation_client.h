@@ -49,6 +49,7 @@ class GenerationClient {
                      const std::function<bool(const v1::Chunk&)>& on_chunk = nullptr) const;
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request) const;
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const std::string& text) const;
+  absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request) const;
   absl::StatusOr<v1::GetModelResponse> GetModel() const;
   absl::StatusOr<v1::GetStatusResponse> GetStatus() const;
 
