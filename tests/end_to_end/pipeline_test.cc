@@ -268,20 +268,26 @@ TEST(Pipeline, DescribesItsModel) {
 }
 
 // The storyteller with a chat template of its own.
-std::string ChatFolder() {
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / "with_template";
-  std::filesystem::create_directories(folder);
-  std::filesystem::copy(ProjectPath("models/storyteller"), folder,
-                        std::filesystem::copy_options::overwrite_existing);
-  std::ofstream(folder / "chat_template.jinja")
-      << "{% for message in messages %}{{ message.role }}: {{ message.content }}<|endoftext|>\n"
-         "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
-  return folder.string();
-}
+class ChatFolder {
+ public:
+  ChatFolder() : path_(::testing::TempDir() + "with_template.XXXXXX") {
+    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+    std::filesystem::copy(ProjectPath("models/storyteller"), path_,
+                          std::filesystem::copy_options::recursive);
+    std::ofstream(path_ + "/chat_template.jinja")
+        << "{% for message in messages %}{{ message.role }}: {{ message.content }}<|endoftext|>\n"
+           "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+  }
+  ~ChatFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 TEST(Pipeline, TalksByTheModelsChatTemplate) {
-  const Started started = Start({.model = ChatFolder()});
+  const ChatFolder folder;
+  const Started started = Start({.model = folder.path()});
   EXPECT_TRUE(started.client.GetModel()->has_chat_template());
 
   v1::GenerateRequest chat = GreedyRequest("", 20);
@@ -312,12 +318,13 @@ TEST(Pipeline, TalksByTheModelsChatTemplate) {
 }
 
 TEST(Pipeline, SaysWhereAChatTemplateFails) {
-  const Started started = Start({.model = ChatFolder()});
+  const ChatFolder folder;
+  const Started started = Start({.model = folder.path()});
   v1::GenerateRequest chat = GreedyRequest("", 5);
   chat.mutable_chat()->add_messages()->set_role("user");
   chat.mutable_chat()->set_template_name("tool_use");
   const Generated answer = started.client.Generate(chat);
-  EXPECT_EQ(answer.status.code(), absl::StatusCode::kInvalidArgument) << answer.status;
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kFailedPrecondition) << answer.status;
   EXPECT_THAT(std::string(answer.status.message()), ::testing::HasSubstr("tool_use"));
 }
 

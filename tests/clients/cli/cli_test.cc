@@ -97,7 +97,7 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
               "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, bench, status, help, version\n");
+              "chat-template, score, tokenize, detokenize, bench, status, help, version\n");
   }
 }
 
