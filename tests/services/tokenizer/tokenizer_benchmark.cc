@@ -132,7 +132,11 @@ void MeasureGrowth(const Tokenizer& tokenizer, const std::string& prose) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) Die("usage: sluice-tokenizer-bench FOLDER [PROSE]");
+  if (argc < 2 || argc > 3 || argv[1][0] == '-') {
+    Die("usage: sluice-tokenizer-bench FOLDER [PROSE]; without a file of prose a sentence is "
+        "repeated, whose words "
+        "are all remembered");
+  }
   const std::string prose = argc == 3 ? ValueOrDie(ReadTextFile(argv[2]))
                                       : Repeat(
                                             "It was a dark and stormy night; the rain fell in "
