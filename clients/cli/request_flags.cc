@@ -21,8 +21,9 @@ absl::Status AddStop(const std::string& text, std::vector<std::string>* into) {
 template <typename Ids>
 absl::Status SetTokenIds(const std::string& text, Ids* into) {
   absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
-  if (ids.ok()) *into = *std::move(ids);
-  return ids.status();
+  if (!ids.ok()) return ids.status();
+  *into = *std::move(ids);
+  return absl::OkStatus();
 }
 
 void SetSampling(const RequestFlags& flags, v1::SamplingOptions* sampling) {

@@ -34,8 +34,9 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
   flags.AddParsed("token_ids", "1,2,3", "Token ids to score; nothing is added to them.",
                   [into](const std::string& text) {
                     absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
-                    if (ids.ok()) into->token_ids = *std::move(ids);
-                    return ids.status();
+                    if (!ids.ok()) return ids.status();
+                    into->token_ids = *std::move(ids);
+                    return absl::OkStatus();
                   });
   flags.Section("Output");
   flags.Add("top", "K", "With --json: the K most probable tokens at every position, 0 to 20.",

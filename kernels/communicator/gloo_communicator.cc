@@ -37,7 +37,8 @@ std::chrono::milliseconds TimeoutUntil(absl::Time deadline) {
 
 class GlooCommunicator final : public Communicator {
  public:
-  GlooCommunicator(GlooMesh mesh, std::string group) : mesh_(std::move(mesh)), group_(group) {}
+  GlooCommunicator(GlooMesh mesh, std::string group)
+      : mesh_(std::move(mesh)), group_(std::move(group)) {}
 
   int rank() const override { return mesh_.context->rank; }
   int size() const override { return mesh_.context->size; }

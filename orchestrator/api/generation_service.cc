@@ -31,8 +31,9 @@ absl::Time TokenizerDeadline(const grpc::CallbackServerContext& context) {
 template <class Response>
 TokenizerClient::Callback<Response> Forward(grpc::ServerUnaryReactor* call, Response* response) {
   return [call, response](absl::StatusOr<Response> answer) {
-    if (answer.ok()) *response = *std::move(answer);
-    call->Finish(ToGrpc(answer.status()));
+    const absl::Status status = answer.status();
+    if (status.ok()) *response = *std::move(answer);
+    call->Finish(ToGrpc(status));
   };
 }
 
@@ -145,7 +146,7 @@ grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerConte
   // The tokenizer is asked each time: nothing else tells that it is there.
   tokenizer_->GetInfo(
       absl::Now() + kStatusTimeout,
-      [this, call, response](absl::StatusOr<v1::GetTokenizerInfoResponse> info) {
+      [this, call, response](const absl::StatusOr<v1::GetTokenizerInfoResponse>& info) {
         v1::ProcessStatus& tokenizer = *response->add_processes();
         tokenizer.set_service("tokenizer");
         tokenizer.set_address(tokenizer_address_);

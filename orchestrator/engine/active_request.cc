@@ -13,7 +13,7 @@ constexpr size_t kContextTokens = 8;
 
 ActiveRequest::ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
                              std::shared_ptr<RequestSink> sink, TextStreams* text,
-                             std::function<void(int, absl::StatusOr<TextPiece>)> on_piece)
+                             const std::function<void(int, absl::StatusOr<TextPiece>)>& on_piece)
     : request_(std::move(request)),
       ids_(std::move(ids)),
       sink_(std::move(sink)),

@@ -26,7 +26,7 @@ class ActiveRequest {
   // `on_piece` is called from other threads with a sequence's index.
   ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
                 std::shared_ptr<RequestSink> sink, TextStreams* text,
-                std::function<void(int, absl::StatusOr<TextPiece>)> on_piece);
+                const std::function<void(int, absl::StatusOr<TextPiece>)>& on_piece);
   // Drops what text is still being made.
   ~ActiveRequest();
 

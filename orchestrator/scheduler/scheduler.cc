@@ -198,6 +198,7 @@ std::vector<FinishedSequence> Scheduler::ExpireDeadlines(absl::Time now) {
   }
   std::sort(expired.begin(), expired.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
   std::vector<FinishedSequence> finished;
+  finished.reserve(expired.size());
   for (SequenceState* sequence : expired) {
     finished.push_back(End(*sequence, FinishReason::kDeadline));
   }

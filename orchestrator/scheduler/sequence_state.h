@@ -16,6 +16,7 @@ struct Rank {
   int64_t negated_priority = 0;
   uint64_t arrival = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
   friend auto operator<=>(const Rank&, const Rank&) = default;
 };
 

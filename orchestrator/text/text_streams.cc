@@ -150,7 +150,7 @@ void TextStreams::Replay(uint64_t id, Sequence& sequence) {
 }
 
 std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
-    Sequence& sequence, v1::DetokenizeStreamResponse response) {
+    Sequence& sequence, const v1::DetokenizeStreamResponse& response) {
   if (response.error_code() != 0) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()),
                         response.error_message());
@@ -182,7 +182,7 @@ void TextStreams::OnResponse(uint64_t generation, v1::DetokenizeStreamResponse r
     absl::MutexLock lock(&mutex_);
     const auto found = sequences_.find(id);
     if (generation != generation_ || found == sequences_.end()) return;
-    piece = PieceOf(found->second, std::move(response));
+    piece = PieceOf(found->second, response);
     if (piece.has_value()) {
       on_piece = found->second.on_piece;
       const bool over =

@@ -105,8 +105,8 @@ class TextStreams {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendFinish(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The piece that a response means for its sequence; nothing where there is nothing to tell.
-  static std::optional<absl::StatusOr<TextPiece>> PieceOf(Sequence& sequence,
-                                                          v1::DetokenizeStreamResponse response);
+  static std::optional<absl::StatusOr<TextPiece>> PieceOf(
+      Sequence& sequence, const v1::DetokenizeStreamResponse& response);
 
   const std::unique_ptr<v1::TokenizerService::Stub> stub_;
   const std::shared_ptr<Link> link_;
