@@ -211,8 +211,8 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
                    views.qkv.Columns(query_width + kv_width, kv_width), segments_, index,
                    *kv_pool_);
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
-  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index, segments_, scale,
-                          views.attended);
+  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index, segments_,
+                          {.scale = scale}, views.attended);
   backend_.Gemm(views.attended, *layer.o, views.partial);
   return AddToResidual(layer.o_bias, step);
 }
@@ -222,7 +222,7 @@ absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
   backend_.RmsNorm(step.hidden, layer.post_attention_norm.data(), config_.norm_eps, views.normed);
   backend_.Gemm(views.normed, *layer.gate_up, views.gate_up);
   if (!layer.gate_up_bias.empty()) backend_.AddBias(layer.gate_up_bias.data(), views.gate_up);
-  backend_.SwiGlu(views.gate_up, views.activated);
+  backend_.ActivateGated(Activation::kSilu, views.gate_up, views.activated);
   backend_.Gemm(views.activated, *layer.down, views.partial);
   return AddToResidual(layer.down_bias, step);
 }
