@@ -18,7 +18,9 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   Progress progress(absl::StrCat("loading the embedding of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  progress.Expect(source->BytesOf(ModelTensor::kEmbedding));
+  uint64_t bytes = source->BytesOf(ModelTensor::kEmbedding);
+  if (config->position == PositionKind::kLearned) bytes += source->BytesOf(ModelTensor::kPositions);
+  progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());
   result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});

@@ -18,7 +18,9 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   Progress progress(absl::StrCat("loading the head of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  progress.Expect(source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead));
+  uint64_t bytes = source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead);
+  if (config->norm_bias) bytes += source->BytesOf(ModelTensor::kFinalNormBias);
+  progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());
   result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});
