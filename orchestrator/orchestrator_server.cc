@@ -61,9 +61,9 @@ struct OrchestratorServer::Health {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
     const OrchestratorServerOptions& options, Dialer* dialer) {
-  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
