@@ -1,7 +1,6 @@
 #include "services/model/weights.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "absl/strings/substitute.h"
 #include "kernels/check.h"
 #include "services/model/model_families.h"
+#include "services/model/tensor_layout.h"
 
 namespace sluice {
 namespace {
@@ -58,114 +58,6 @@ std::vector<Tensor> TensorsOf(const ModelConfig& config) {
     if (HasTensor(tensor, config)) tensors.push_back(tensor);
   }
   return tensors;
-}
-
-constexpr char kWeight[] = ".weight";
-constexpr char kBias[] = ".bias";
-
-// A module's name and which of its two tensors is meant.
-struct TensorName {
-  const char* module;
-  const char* suffix;
-};
-
-TensorName NameIn(const TensorNames& names, LayerTensor tensor) {
-  switch (tensor) {
-    case LayerTensor::kInputNorm:
-      return {names.input_norm, kWeight};
-    case LayerTensor::kQ:
-      return {names.q, kWeight};
-    case LayerTensor::kK:
-      return {names.k, kWeight};
-    case LayerTensor::kV:
-      return {names.v, kWeight};
-    case LayerTensor::kO:
-      return {names.o, kWeight};
-    case LayerTensor::kPostAttentionNorm:
-      return {names.post_attention_norm, kWeight};
-    case LayerTensor::kGate:
-      return {names.gate, kWeight};
-    case LayerTensor::kUp:
-      return {names.up, kWeight};
-    case LayerTensor::kDown:
-      return {names.down, kWeight};
-    case LayerTensor::kQBias:
-      return {names.q, kBias};
-    case LayerTensor::kKBias:
-      return {names.k, kBias};
-    case LayerTensor::kVBias:
-      return {names.v, kBias};
-    case LayerTensor::kOBias:
-      return {names.o, kBias};
-    case LayerTensor::kGateBias:
-      return {names.gate, kBias};
-    case LayerTensor::kUpBias:
-      return {names.up, kBias};
-    case LayerTensor::kDownBias:
-      return {names.down, kBias};
-    case LayerTensor::kInputNormBias:
-      return {names.input_norm, kBias};
-    case LayerTensor::kPostAttentionNormBias:
-      return {names.post_attention_norm, kBias};
-    case LayerTensor::kQNorm:
-      return {names.q_norm, kWeight};
-    case LayerTensor::kKNorm:
-      return {names.k_norm, kWeight};
-  }
-  SLUICE_CHECK(false);
-  return {};
-}
-
-// Which tensors may be fused with others, and which of them comes how far down the stack.
-struct FusedRows {
-  Fusion fusion = Fusion::kNone;
-  int part = 0;  // q, k, v or gate, up, counted from 0
-  int num_parts = 1;
-  int64_t first_row = 0;  // where the parts are stacked
-  int64_t num_rows = 0;   // of all of them
-};
-
-FusedRows FusedRowsOf(LayerTensor tensor, const ModelConfig& config, const TensorNames& names) {
-  const int64_t query = config.query_width(), kv = config.kv_width();
-  const int64_t mlp = config.intermediate_size;
-  switch (tensor) {
-    case LayerTensor::kQ:
-    case LayerTensor::kQBias:
-      return {names.qkv, 0, 3, 0, query + 2 * kv};
-    case LayerTensor::kK:
-    case LayerTensor::kKBias:
-      return {names.qkv, 1, 3, query, query + 2 * kv};
-    case LayerTensor::kV:
-    case LayerTensor::kVBias:
-      return {names.qkv, 2, 3, query + kv, query + 2 * kv};
-    case LayerTensor::kGate:
-    case LayerTensor::kGateBias:
-      return {names.gate_up, 0, 2, 0, 2 * mlp};
-    case LayerTensor::kUp:
-    case LayerTensor::kUpBias:
-      return {names.gate_up, 1, 2, mlp, 2 * mlp};
-    default:
-      return {};
-  }
-}
-
-// Row-major [rows, columns] to [columns, rows].
-void Transpose(absl::Span<const std::byte> in, MatrixShape shape, size_t element_size,
-               absl::Span<std::byte> out) {
-  // Squares that fit the first-level cache in both directions.
-  constexpr int64_t kSide = 32;
-  const auto element = [&](int64_t index) { return static_cast<size_t>(index) * element_size; };
-  for (int64_t row0 = 0; row0 < shape.rows; row0 += kSide) {
-    for (int64_t column0 = 0; column0 < shape.columns; column0 += kSide) {
-      for (int64_t row = row0; row < std::min(row0 + kSide, shape.rows); ++row) {
-        for (int64_t column = column0; column < std::min(column0 + kSide, shape.columns);
-             ++column) {
-          std::memcpy(&out[element(column * shape.rows + row)],
-                      &in[element(row * shape.columns + column)], element_size);
-        }
-      }
-    }
-  }
 }
 
 IndexRange Scaled(IndexRange range, int64_t factor) {
@@ -360,8 +252,8 @@ WeightSource::Place WeightSource::PlaceOf(ModelTensor tensor) const {
   const MatrixShape shape = ShapeOf(tensor, config_);
   Place place{.stored = shape, .run = shape.rows, .stride = shape.rows};
   place.is_norm_weight = tensor == ModelTensor::kFinalNorm;
-  const std::string embedding = NameOf(names_->embedding, kWeight);
-  const std::string head = NameOf(names_->head, kWeight);
+  const std::string embedding = NameOf(names_->embedding, kWeightSuffix);
+  const std::string head = NameOf(names_->head, kWeightSuffix);
   // A tied tensor may be stored under either name.
   const bool tied_as_head =
       config_.tied_embeddings && !checkpoint_.Has(embedding) && checkpoint_.Has(head);
@@ -373,13 +265,13 @@ WeightSource::Place WeightSource::PlaceOf(ModelTensor tensor) const {
       place.name = config_.tied_embeddings && !tied_as_head ? embedding : head;
       break;
     case ModelTensor::kPositions:
-      place.name = NameOf(names_->positions, kWeight);
+      place.name = NameOf(names_->positions, kWeightSuffix);
       break;
     case ModelTensor::kFinalNorm:
-      place.name = NameOf(names_->final_norm, kWeight);
+      place.name = NameOf(names_->final_norm, kWeightSuffix);
       break;
     case ModelTensor::kFinalNormBias:
-      place.name = NameOf(names_->final_norm, kBias);
+      place.name = NameOf(names_->final_norm, kBiasSuffix);
       break;
   }
   return place;
