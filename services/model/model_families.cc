@@ -72,6 +72,24 @@ void MapGemma(JsonFields& fields, ModelConfig& config) {
   config.embedding_scale = static_cast<float>(std::sqrt(double{1} * config.hidden_size));
 }
 
+// ---- Phi-3: Llama with fused projections ----
+
+constexpr TensorNames kPhi3Names = [] {
+  TensorNames names = kLlamaNames;
+  names.q = names.k = names.v = "self_attn.qkv_proj";
+  names.gate = names.up = "mlp.gate_up_proj";
+  names.qkv = names.gate_up = Fusion::kStacked;
+  return names;
+}();
+
+void MapPhi3(JsonFields& fields, ModelConfig& config) {
+  MapSizes(fields, config);
+  MapRmsNorm(fields, {"rms_norm_eps"}, 1e-5, config);
+  MapWindow(fields, 0, config);
+  config.activation = ReadActivation(fields, "hidden_act", Activation::kSilu);
+  config.tied_embeddings = ReadBool(fields, "tie_word_embeddings", false);
+}
+
 // ---- GPT-2 ----
 
 constexpr TensorNames kGpt2Names = {
@@ -197,6 +215,7 @@ constexpr ModelFamily kFamilies[] = {
     {"qwen2", MapQwen2, &kLlamaNames, {}},
     {"qwen3", MapQwen3, &kLlamaNames, {}},
     {"gemma", MapGemma, &kLlamaNames, {}},
+    {"phi3", MapPhi3, &kPhi3Names, {.original_positions = 4096, .every_list_long = true}},
     {"gpt2", MapGpt2, &kGpt2Names, {}},
     {"gpt_neox", MapGptNeox, &kGptNeoxNames, {.turned_fraction = 0.25}},
     {"sluice_decoder", MapSluiceDecoder, &kLlamaNames, {}},

@@ -97,6 +97,19 @@ TEST(ModelFamilies, GemmaScalesEmbeddingsAndOffsetsNorms) {
             Activation::kGelu);
 }
 
+TEST(ModelFamilies, Phi3MeansLongRopeByOlderNamesToo) {
+  const json lists = {{"short_factor", {1, 2}}, {"long_factor", {3, 4}}};
+  for (const char* type : {"longrope", "su", "yarn"}) {
+    const ModelConfig config =
+        Parsed(With(Minimal("phi3"), "rope_scaling", With(lists, "type", type)));
+    EXPECT_EQ(config.rope.scaling, RopeScaling::kLongRope);
+    EXPECT_EQ(config.rope.original_positions, 4096);
+    EXPECT_EQ(config.norm_eps, 1e-5F);
+    EXPECT_THAT(config.windows, IsEmpty());
+  }
+  EXPECT_THAT(Parsed(With(Minimal("phi3"), "sliding_window", 5)).windows, Each(5));
+}
+
 TEST(ModelFamilies, Gpt2HasNamesOfItsOwn) {
   const ModelConfig config = Parsed(Minimal("gpt2"));
   EXPECT_EQ(config.hidden_size, 16);

@@ -48,6 +48,11 @@ const std::vector<std::string> kPresets = {
     "qwen2-window",
     "qwen3",
     "qwen3-window",
+    "phi3",
+    "phi3-partial",
+    "phi3-longrope-long",
+    "phi3-longrope-short",
+    "phi3-longrope-partial",
     "gemma",
     "gpt2",
     "gpt2-bare",
@@ -166,6 +171,10 @@ class OracleTest : public ::testing::Test {
 
 // Weights of any type widen exactly and all arithmetic is F32.
 constexpr Errors kF32Bound{.largest = 1e-4, .root_mean_square = 1e-5};
+
+TEST_F(OracleTest, CoversEveryPreset) {
+  EXPECT_THAT(kPresets, ::testing::UnorderedElementsAreArray(OraclePresets()));
+}
 
 TEST_F(OracleTest, LogitsOfF32WeightsAgree) {
   ExpectErrorsWithin(kF32Bound, ItemsOf(kPresets, "F32"), {});

@@ -158,7 +158,7 @@ TEST_P(ThirdPartyTest, GivesTheLogitsOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ThirdPartyTest,
-                         ::testing::Values("llama", "mistral", "qwen2", "gemma", "gpt2",
+                         ::testing::Values("llama", "mistral", "qwen2", "phi3", "gemma", "gpt2",
                                            "gptneox"));
 
 TEST(RealCheckpointsTest, ThirdPartyQwen3GivesTheLogitsOfTransformers) {
