@@ -32,6 +32,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/activation.h"
 #include "kernels/dtype.h"
 
 namespace sluice {
@@ -116,6 +117,11 @@ struct AttentionSegment {
 // (interleaved).
 enum class RopeLayout { kHalfSplit, kInterleaved };
 
+struct AttentionOptions {
+  float scale = 1;     // of the products of queries and keys
+  int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -151,6 +157,15 @@ class Backend {
   // (may be the same), weight [H] F32.
   virtual void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
 
+  // The same for every head of x [T, heads * head_dim] by itself, in place. weight [head_dim] F32.
+  virtual void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) = 0;
+
+  // out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, row by row, var being the mean of the
+  // squared distances from the mean (Ba et al. 2016). x, out [T, H] (may be the same), weight [H]
+  // F32, bias [H] F32 or nullptr for none.
+  virtual void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                         MatrixView out) = 0;
+
   // out[t, n] = sum over k of x[t, k] * w[n, k], accumulated in F32 in the order that PackSpec
   // fixes. x [T, K], out [T, N], not overlapping.
   virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) = 0;
@@ -165,20 +180,26 @@ class Backend {
                        absl::Span<const AttentionSegment> segments, int layer, KvPool& pool) = 0;
 
   // Causal attention of every row over positions 0..p of its own sequence, p being the row's
-  // position, all of them stored before: out[t] = softmax(scale * q k^T) v per head; query head h
-  // reads KV head h / (Nq / Nkv). One contract for decode (num_rows 1) and prefill chunks. Online
-  // softmax over blocks in order of position (Milakov and Gimelshein 2018; Kwon et al. 2023). q,
-  // out [T, Nq * D].
+  // position, or over the newest `window` of them (Beltagy et al. 2020), all stored before:
+  // out[t] = softmax(scale * q k^T) v per head; query head h reads KV head h / (Nq / Nkv). One
+  // contract for decode (num_rows 1) and prefill chunks. Online softmax over blocks in order of
+  // position (Milakov and Gimelshein 2018; Kwon et al. 2023). q, out [T, Nq * D]. window >= 0.
   virtual void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                              absl::Span<const AttentionSegment> segments, float scale,
-                              MatrixView out) = 0;
+                              absl::Span<const AttentionSegment> segments,
+                              const AttentionOptions& options, MatrixView out) = 0;
 
   // x[t, n] += bias[n]. x [T, N], bias [N] F32.
   virtual void AddBias(const float* bias, MatrixView x) = 0;
 
-  // out = silu(gate) * up, with silu(z) = z / (1 + exp(-z)) (Shazeer 2020). gate_up [T, 2F] holds
-  // gate in its first F columns; out [T, F].
-  virtual void SwiGlu(MatrixView gate_up, MatrixView out) = 0;
+  // x *= factor. x [T, N].
+  virtual void Scale(float factor, MatrixView x) = 0;
+
+  // out = activation(x), element by element. x, out [T, F] (may be the same).
+  virtual void Activate(Activation activation, MatrixView x, MatrixView out) = 0;
+
+  // out = activation(gate) * up: SwiGLU with kSilu, GeGLU with kGelu or kGeluTanh (Shazeer 2020).
+  // gate_up [T, 2F] holds gate in its first F columns; out [T, F].
+  virtual void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) = 0;
 
   // residual += x. Both [T, H].
   virtual void AddResidual(MatrixView x, MatrixView residual) = 0;

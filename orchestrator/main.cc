@@ -23,6 +23,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
     const sluice::ProcessOptions& process) {
   sluice::OrchestratorServerOptions options;
   options.model = process.model;
+  options.overrides = {process.rope_scaling};
   options.address = process.listen;
   options.tls = process.tls;
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);

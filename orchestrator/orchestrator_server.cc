@@ -61,9 +61,9 @@ struct OrchestratorServer::Health {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
     const OrchestratorServerOptions& options, Dialer* dialer) {
-  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
@@ -72,6 +72,11 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   scheduler.max_sequences_per_step = options.max_step_sequences;
   scheduler.max_queued_sequences = options.max_queued_sequences;
   scheduler.max_positions = config->max_positions;
+  if (config->rotary() && config->rope.depends_on_length()) {
+    scheduler.longest_like = [rope = config->rope](int32_t length) {
+      return rope.LongestLike(length);
+    };
+  }
   const absl::Status valid = Validate(scheduler);
   if (!valid.ok()) return valid;
 

@@ -19,6 +19,7 @@ namespace sluice {
 
 struct OrchestratorServerOptions {
   std::string model;  // folder; of its files only the configuration is read
+  ModelOverrides overrides;
   std::string address;
   TlsFiles tls;
   std::string tokenizer;  // address

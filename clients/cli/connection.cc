@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
   if (!folder.ok()) return folder.status();
   absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
       environment.start_in_process({.model = *std::move(folder),
+                                    .overrides = model.overrides(),
                                     .num_ranks = model.num_ranks(),
                                     .num_stages = model.num_stages(),
                                     .weights = model.weight_type(),
@@ -51,7 +52,7 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --threads and --kv_cache_mib");
+      "--weights, --threads, --kv_cache_mib and --rope_scaling");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -56,6 +56,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
   if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<OrchestratorServer>> orchestrator =
       OrchestratorServer::Start({.model = options.model,
+                                 .overrides = options.overrides,
                                  .address = "inproc:orchestrator",
                                  .tokenizer = Reachable("tokenizer", *tokenizer_),
                                  .topology = topology,
@@ -77,6 +78,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
   const int threads = options.num_threads > 0 ? options.num_threads : cores;
   absl::StatusOr<std::unique_ptr<SamplerServer>> sampler =
       SamplerServer::Start({.model = options.model,
+                            .overrides = options.overrides,
                             .address = "inproc:sampler",
                             .weights = options.weights,
                             .num_threads = threads});
@@ -89,6 +91,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       const std::string name = absl::StrCat("shard-", stage, "-", rank);
       ShardServerOptions shard;
       shard.model = options.model;
+      shard.overrides = options.overrides;
       shard.address = "inproc:" + name;
       shard.placement = {.num_stages = options.num_stages,
                          .num_ranks = options.num_ranks,
@@ -105,6 +108,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
   }
   absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding =
       EmbeddingServer::Start({.model = options.model,
+                              .overrides = options.overrides,
                               .address = "inproc:embedding",
                               .weights = options.weights,
                               .num_threads = 1},

@@ -9,12 +9,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/model/model_config.h"
 #include "services/model/weights.h"
 
 namespace sluice {
 
 struct InProcessOptions {
   std::string model;  // folder
+  ModelOverrides overrides;
   int num_ranks = 1;
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;

@@ -65,6 +65,10 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
   flags.AddParsed(
       "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
       [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });
+  flags.Add("rope_scaling", "SCALING",
+            "How rotary positions are stretched, instead of what config.json says: a type and its "
+            "fields, such as yarn,factor=4.",
+            &into->rope_scaling);
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
+#include "services/model/model_config.h"
 #include "services/model/weights.h"
 
 namespace sluice {
@@ -19,6 +20,7 @@ struct ModelFlags {
   std::optional<WeightType> weights;
   std::optional<int32_t> threads;
   std::optional<uint64_t> kv_cache_mib;
+  std::optional<std::string> rope_scaling;
 
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
@@ -27,10 +29,13 @@ struct ModelFlags {
   // Threads for arithmetic in all, >= 1: one per core where none were asked for.
   int num_threads() const;
   // Whether any of the flags was given.
-  bool any() const { return model || tp || pp || weights || threads || kv_cache_mib; }
+  bool any() const {
+    return model || tp || pp || weights || threads || kv_cache_mib || rope_scaling;
+  }
+  ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --threads, --kv_cache_mib.
+// --model, --tp, --pp, --weights, --threads, --kv_cache_mib, --rope_scaling.
 void AddModelFlags(FlagSet& flags, ModelFlags* into);
 
 // The folder asked for, else the embedded model's, which is looked for beside `executable`: in the

@@ -49,6 +49,9 @@ class Planner {
                         .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
                                  spec_.model_folder, "--listen", address}};
     process.argv.insert(process.argv.end(), further.begin(), further.end());
+    if (spec_.flags.rope_scaling.has_value()) {
+      process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
+    }
     return process;
   }
 

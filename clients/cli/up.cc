@@ -53,7 +53,7 @@ struct Plan {
 absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executable) {
   absl::StatusOr<std::string> folder = ModelFolder(flags.model, executable);
   if (!folder.ok()) return folder.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(*folder);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(*folder, flags.model.overrides());
   if (!config.ok()) return config.status();
   const absl::StatusOr<std::vector<ShardPlan>> shards = PlanShards(*config, flags.model);
   if (!shards.ok()) return shards.status();

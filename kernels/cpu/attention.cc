@@ -65,14 +65,23 @@ struct Block {
   const T* next_values;
 };
 
+// The positions [begin, end) of a block, counted from its first, that a query sees.
+struct Seen {
+  int64_t begin;
+  int64_t end;
+
+  bool operator==(const Seen&) const = default;
+};
+
 // weights[i] = scale * (q_i . key of position), for kQueries queries from `first` on and at least
-// `count` positions.
+// the positions seen.
 template <int kQueries, class T>
-void Scores(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t head_dim,
-            int64_t count, float scale) {
+void Scores(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t head_dim, Seen seen,
+            float scale) {
   const FloatTag d;
   using V = hn::Vec<FloatTag>;
-  for (int64_t position = 0; position < count; position += hn::Lanes(d)) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t position = seen.begin / lanes * lanes; position < seen.end; position += lanes) {
     V sums[kQueries];
     for (int i = 0; i < kQueries; ++i) sums[i] = hn::Zero(d);
     const float* q = bundle.q + first;
@@ -89,13 +98,16 @@ void Scores(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t 
   }
 }
 
-// Turns the scores of query i over `count` positions of a block into weights.
-void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t count) {
+// Turns the scores of query i over the positions seen of a block into weights.
+void UpdateSoftmax(const Bundle& bundle, int64_t i, Seen seen) {
   const FloatTag d;
   float* weights = bundle.weights + i * bundle.positions;
-  const int64_t padded = (count + kMaxFloatLanes - 1) / kMaxFloatLanes * kMaxFloatLanes;
-  // What lies behind the row's position is not the row's to see, nor need it be a number.
-  std::fill(weights + count, weights + padded, -std::numeric_limits<float>::infinity());
+  const int64_t padded = (seen.end + kMaxFloatLanes - 1) / kMaxFloatLanes * kMaxFloatLanes;
+  // What lies behind the row's position or before its window is not the row's to see, nor need it
+  // be a number.
+  constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+  std::fill(weights, weights + seen.begin, kUnseen);
+  std::fill(weights + seen.end, weights + padded, kUnseen);
   const float maximum = std::max(bundle.maximum[i], Maximum(weights, padded));
   hn::Vec<FloatTag> sums = hn::Zero(d);
   for (int64_t j = 0; j < padded; j += hn::Lanes(d)) {
@@ -109,9 +121,9 @@ void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t count) {
   bundle.rescale[i] = rescale;
 }
 
-// sums[i] = rescale * sums[i] + the weighted values of `count` positions.
+// sums[i] = rescale * sums[i] + the weighted values of the positions seen.
 template <int kQueries, class T>
-void AddValues(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t count) {
+void AddValues(const Bundle& bundle, int64_t first, const Block<T>& block, Seen seen) {
   const FloatTag d;
   using V = hn::Vec<FloatTag>;
   const float* weights = bundle.weights + first * bundle.positions;
@@ -121,7 +133,7 @@ void AddValues(const Bundle& bundle, int64_t first, const Block<T>& block, int64
     for (int i = 0; i < kQueries; ++i) {
       sums[i] = hn::Mul(hn::Load(d, to + i * bundle.values), hn::Set(d, bundle.rescale[first + i]));
     }
-    for (int64_t j = 0; j < count; ++j) {
+    for (int64_t j = seen.begin; j < seen.end; ++j) {
       const int64_t at = j * bundle.values + e;
       hwy::Prefetch(block.next_values + at);
       const V value = LoadWide(d, block.values + at);
@@ -133,23 +145,24 @@ void AddValues(const Bundle& bundle, int64_t first, const Block<T>& block, int64
   }
 }
 
-// `count` positions of one block, for kQueries queries from `first` on.
+// The positions seen of one block, for kQueries queries from `first` on.
 template <int kQueries, class T>
 void AddBlock(const Bundle& bundle, int64_t first, const Block<T>& block, int64_t head_dim,
-              int64_t count, float scale) {
-  Scores<kQueries>(bundle, first, block, head_dim, count, scale);
-  for (int i = 0; i < kQueries; ++i) UpdateSoftmax(bundle, first + i, count);
-  AddValues<kQueries>(bundle, first, block, count);
+              Seen seen, float scale) {
+  Scores<kQueries>(bundle, first, block, head_dim, seen, scale);
+  for (int i = 0; i < kQueries; ++i) UpdateSoftmax(bundle, first + i, seen);
+  AddValues<kQueries>(bundle, first, block, seen);
 }
 
 template <class T>
 class AttentionWorker {
  public:
-  AttentionWorker(MatrixView q, const CpuKvPool& pool, int layer, float scale, MatrixView out)
+  AttentionWorker(MatrixView q, const CpuKvPool& pool, int layer, const AttentionOptions& options,
+                  MatrixView out)
       : q_(q),
         pool_(pool),
         layer_(layer),
-        scale_(scale),
+        options_(options),
         out_(out),
         head_dim_(pool.spec().head_dim),
         block_size_(pool.spec().block_size),
@@ -168,7 +181,8 @@ class AttentionWorker {
       bundles[b] = Start(task, b, scratch + b * BundleFloats(pool_));
     }
     const int64_t last = Position(task, task.count - 1);
-    for (int64_t start = 0; start <= last; start += block_size_) {
+    const int64_t begin = FirstSeen(task, 0) / block_size_ * block_size_;
+    for (int64_t start = begin; start <= last; start += block_size_) {
       const int32_t id = pool_.BlockOf(*task.segment, start);
       const int32_t next =
           start + block_size_ <= last ? pool_.BlockOf(*task.segment, start + block_size_) : id;
@@ -191,9 +205,15 @@ class AttentionWorker {
   int64_t Column(const AttentionTask& task, int64_t query) const {
     return (task.kv_head * group_ + (task.first + query) % group_) * head_dim_;
   }
-  // How many positions of the block from `start` on a query sees.
-  int64_t Visible(const AttentionTask& task, int64_t query, int64_t start) const {
-    return std::clamp<int64_t>(Position(task, query) - start + 1, 0, block_size_);
+  // The first position that a query sees.
+  int64_t FirstSeen(const AttentionTask& task, int64_t query) const {
+    if (options_.window == 0) return 0;
+    return std::max<int64_t>(0, Position(task, query) + 1 - options_.window);
+  }
+  // What a query sees of the block from `start` on; empty where begin == end.
+  Seen SeenOf(const AttentionTask& task, int64_t query, int64_t start) const {
+    const int64_t end = std::clamp<int64_t>(Position(task, query) - start + 1, 0, block_size_);
+    return {std::clamp<int64_t>(FirstSeen(task, query) - start, 0, end), end};
   }
 
   Bundle Start(const AttentionTask& task, int64_t index, float* scratch) const {
@@ -222,24 +242,24 @@ class AttentionWorker {
   void AddBlockTo(const AttentionTask& task, int64_t index, const Bundle& bundle, int64_t start,
                   const Block<T>& block) const {
     const int64_t first = index * kBundle;
-    const int64_t most = Visible(task, first + bundle.size - 1, start);
-    const bool all_see_the_same = Visible(task, first, start) == most;
+    const Seen of_last = SeenOf(task, first + bundle.size - 1, start);
+    const bool all_see_the_same = SeenOf(task, first, start) == of_last;
     for (int64_t i = 0; i < bundle.size;) {
-      const int64_t count = Visible(task, first + i, start);
+      const Seen seen = SeenOf(task, first + i, start);
       const int64_t together = all_see_the_same ? bundle.size - i : 1;
-      if (count == 0) {
+      if (seen.begin == seen.end) {
         i += together;
       } else if (together >= 8) {
-        AddBlock<8>(bundle, i, block, head_dim_, count, scale_);
+        AddBlock<8>(bundle, i, block, head_dim_, seen, options_.scale);
         i += 8;
       } else if (together >= 4) {
-        AddBlock<4>(bundle, i, block, head_dim_, count, scale_);
+        AddBlock<4>(bundle, i, block, head_dim_, seen, options_.scale);
         i += 4;
       } else if (together >= 2) {
-        AddBlock<2>(bundle, i, block, head_dim_, count, scale_);
+        AddBlock<2>(bundle, i, block, head_dim_, seen, options_.scale);
         i += 2;
       } else {
-        AddBlock<1>(bundle, i, block, head_dim_, count, scale_);
+        AddBlock<1>(bundle, i, block, head_dim_, seen, options_.scale);
         i += 1;
       }
     }
@@ -257,7 +277,7 @@ class AttentionWorker {
   const MatrixView q_;
   const CpuKvPool& pool_;
   const int layer_;
-  const float scale_;
+  const AttentionOptions options_;
   const MatrixView out_;
   const int64_t head_dim_;
   const int64_t block_size_;
@@ -274,11 +294,12 @@ void RunTasks(CpuContext& context, const AttentionWorker<T>& attention, const Cp
 }
 
 void Attend(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-            absl::Span<const AttentionTask> tasks, float scale, MatrixView out) {
+            absl::Span<const AttentionTask> tasks, const AttentionOptions& options,
+            MatrixView out) {
   if (pool.spec().dtype == DType::kF32) {
-    RunTasks(context, AttentionWorker<float>(q, pool, layer, scale, out), pool, tasks);
+    RunTasks(context, AttentionWorker<float>(q, pool, layer, options, out), pool, tasks);
   } else {
-    RunTasks(context, AttentionWorker<uint16_t>(q, pool, layer, scale, out), pool, tasks);
+    RunTasks(context, AttentionWorker<uint16_t>(q, pool, layer, options, out), pool, tasks);
   }
 }
 
@@ -293,10 +314,11 @@ namespace sluice {
 HWY_EXPORT(Attend);
 
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-                    absl::Span<const AttentionSegment> segments, float scale, MatrixView out) {
+                    absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
+                    MatrixView out) {
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
-  SLUICE_CHECK(0 <= layer && layer < spec.num_layers);
+  SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
   std::vector<AttentionTask> tasks;
   for (const AttentionSegment& segment : segments) {
@@ -308,7 +330,7 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
       }
     }
   }
-  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, tasks, scale, out);
+  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, tasks, options, out);
 }
 
 }  // namespace sluice

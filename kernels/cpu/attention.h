@@ -15,6 +15,7 @@ namespace sluice {
 
 // Backend::PagedAttention.
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-                    absl::Span<const AttentionSegment> segments, float scale, MatrixView out);
+                    absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
+                    MatrixView out);
 
 }  // namespace sluice

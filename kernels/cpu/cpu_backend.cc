@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise.h"
@@ -61,6 +62,15 @@ class CpuBackend final : public Backend {
     sluice::RmsNorm(context_, x, weight, eps, out);
   }
 
+  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override {
+    sluice::HeadRmsNorm(context_, x, head_dim, weight, eps);
+  }
+
+  void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                 MatrixView out) override {
+    sluice::LayerNorm(context_, x, weight, bias, eps, out);
+  }
+
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
     sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out);
   }
@@ -76,16 +86,22 @@ class CpuBackend final : public Backend {
   }
 
   void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                      absl::Span<const AttentionSegment> segments, float scale,
+                      absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                       MatrixView out) override {
-    sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, segments, scale,
-                           out);
+    sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, segments,
+                           options, out);
   }
 
   void AddBias(const float* bias, MatrixView x) override { sluice::AddBias(context_, bias, x); }
 
-  void SwiGlu(MatrixView gate_up, MatrixView out) override {
-    sluice::SwiGlu(context_, gate_up, out);
+  void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
+
+  void Activate(Activation activation, MatrixView x, MatrixView out) override {
+    sluice::Activate(context_, activation, x, out);
+  }
+
+  void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) override {
+    sluice::ActivateGated(context_, activation, gate_up, out);
   }
 
   void AddResidual(MatrixView x, MatrixView residual) override {

@@ -26,17 +26,12 @@ void AddBiasRows(CpuContext& context, const float* bias, MatrixView x) {
   });
 }
 
-void SwiGluRows(CpuContext& context, MatrixView gate_up, MatrixView out) {
-  ForRowRuns(context, out.rows, 4 * out.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
+void ScaleRows(CpuContext& context, float factor, MatrixView x) {
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t t = begin; t < end; ++t) {
-      const float* gate = gate_up.Row(t);
-      const float* up = gate + out.cols;
-      float* to = out.Row(t);
-      ForEachVector(out.cols, [=](auto d, int64_t i) HWY_ATTR {
-        const auto z = hn::LoadU(d, gate + i);
-        const auto one = hn::Set(d, 1.0f);
-        const auto silu = hn::Div(z, hn::Add(one, Exp(d, hn::Neg(z))));
-        hn::StoreU(hn::Mul(silu, hn::LoadU(d, up + i)), d, to + i);
+      float* row = x.Row(t);
+      ForEachVector(x.cols, [=](auto d, int64_t i) HWY_ATTR {
+        hn::StoreU(hn::Mul(hn::LoadU(d, row + i), hn::Set(d, factor)), d, row + i);
       });
     }
   });
@@ -82,7 +77,7 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(AddBiasRows);
-HWY_EXPORT(SwiGluRows);
+HWY_EXPORT(ScaleRows);
 HWY_EXPORT(AddRows);
 HWY_EXPORT(TreeAddRows);
 
@@ -90,9 +85,8 @@ void AddBias(CpuContext& context, const float* bias, MatrixView x) {
   HWY_DYNAMIC_DISPATCH(AddBiasRows)(context, bias, x);
 }
 
-void SwiGlu(CpuContext& context, MatrixView gate_up, MatrixView out) {
-  SLUICE_CHECK(gate_up.rows == out.rows && gate_up.cols == 2 * out.cols);
-  HWY_DYNAMIC_DISPATCH(SwiGluRows)(context, gate_up, out);
+void Scale(CpuContext& context, float factor, MatrixView x) {
+  HWY_DYNAMIC_DISPATCH(ScaleRows)(context, factor, x);
 }
 
 void AddResidual(CpuContext& context, MatrixView x, MatrixView residual) {

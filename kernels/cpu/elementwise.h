@@ -10,8 +10,8 @@ namespace sluice {
 // Backend::AddBias.
 void AddBias(CpuContext& context, const float* bias, MatrixView x);
 
-// Backend::SwiGlu.
-void SwiGlu(CpuContext& context, MatrixView gate_up, MatrixView out);
+// Backend::Scale.
+void Scale(CpuContext& context, float factor, MatrixView x);
 
 // Backend::AddResidual.
 void AddResidual(CpuContext& context, MatrixView x, MatrixView residual);

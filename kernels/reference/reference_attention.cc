@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace sluice {
@@ -11,11 +12,12 @@ float Stored(float value, DType dtype) {
   return dtype == DType::kBF16 ? FloatFromBFloat16(BFloat16FromFloat(value)) : value;
 }
 
-// softmax(scale * q k^T) over positions [0, count).
+// softmax(scale * q k^T) over positions [first, count); zero before them.
 std::vector<double> Weights(const float* q, const ReferenceKvPool& pool, int layer, int kv_head,
-                            const AttentionSegment& segment, int64_t count, float scale) {
-  std::vector<double> weights(count);
-  for (int64_t position = 0; position < count; ++position) {
+                            const AttentionSegment& segment, int64_t first, int64_t count,
+                            float scale) {
+  std::vector<double> weights(count, -std::numeric_limits<double>::infinity());
+  for (int64_t position = first; position < count; ++position) {
     const float* key = pool.At(pool.KeyIndex(segment, position, layer, kv_head));
     double score = 0;
     for (int d = 0; d < pool.spec().head_dim; ++d) score += double{q[d]} * key[d];
@@ -51,7 +53,8 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
 }
 
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
-                        absl::Span<const AttentionSegment> segments, float scale, MatrixView out) {
+                        absl::Span<const AttentionSegment> segments,
+                        const AttentionOptions& options, MatrixView out) {
   const int head_dim = pool.spec().head_dim;
   const int num_heads = static_cast<int>(q.cols / head_dim);
   const int group = num_heads / pool.spec().num_kv_heads;
@@ -59,12 +62,14 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
     for (int64_t i = 0; i < segment.num_rows; ++i) {
       const int64_t row = segment.first_row + i;
       const int64_t count = segment.first_position + i + 1;
+      const int64_t first = options.window == 0 ? 0 : std::max<int64_t>(0, count - options.window);
       for (int head = 0; head < num_heads; ++head) {
         const std::vector<double> weights =
-            Weights(q.Row(row) + head * head_dim, pool, layer, head / group, segment, count, scale);
+            Weights(q.Row(row) + head * head_dim, pool, layer, head / group, segment, first, count,
+                    options.scale);
         for (int d = 0; d < head_dim; ++d) {
           double sum = 0;
-          for (int64_t position = 0; position < count; ++position) {
+          for (int64_t position = first; position < count; ++position) {
             sum += weights[position] *
                    pool.At(pool.ValueIndex(segment, position, layer, head / group))[d];
           }

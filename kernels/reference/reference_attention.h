@@ -13,6 +13,7 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
 
 // Backend::PagedAttention.
 void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
-                        absl::Span<const AttentionSegment> segments, float scale, MatrixView out);
+                        absl::Span<const AttentionSegment> segments,
+                        const AttentionOptions& options, MatrixView out);
 
 }  // namespace sluice

@@ -55,6 +55,21 @@ float TreeSum(absl::Span<const MatrixView> partials, int64_t row, int64_t column
   return TreeSum(partials.first(half), row, column) + TreeSum(partials.subspan(half), row, column);
 }
 
+double Activated(Activation activation, double z) {
+  switch (activation) {
+    case Activation::kRelu:
+      return std::max(z, 0.0);
+    case Activation::kSilu:
+      return z / (1 + std::exp(-z));
+    case Activation::kGelu:
+      return z / 2 * std::erfc(-z / std::sqrt(2.0));
+    case Activation::kGeluTanh:
+      return z / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z)));
+  }
+  SLUICE_CHECK(false);
+  return 0;
+}
+
 // Larger first, then lower column; NaN below everything else.
 bool Ranks(const float* row, int32_t a, int32_t b) {
   if (std::isnan(row[a]) || std::isnan(row[b])) {
@@ -119,6 +134,29 @@ class ReferenceBackend final : public Backend {
     }
   }
 
+  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override {
+    for (int64_t first = 0; first < x.cols; first += head_dim) {
+      const MatrixView head = x.Columns(first, head_dim);
+      RmsNorm(head, weight, eps, head);
+    }
+  }
+
+  void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                 MatrixView out) override {
+    const auto size = static_cast<double>(x.cols);
+    for (int64_t t = 0; t < x.rows; ++t) {
+      const float* row = x.Row(t);
+      const double mean = std::accumulate(row, row + x.cols, 0.0) / size;
+      double squares = 0;
+      for (int64_t h = 0; h < x.cols; ++h) squares += (row[h] - mean) * (row[h] - mean);
+      const double deviation = std::sqrt(squares / size + eps);
+      for (int64_t h = 0; h < x.cols; ++h) {
+        const double shift = bias == nullptr ? 0 : bias[h];
+        out.Row(t)[h] = static_cast<float>((row[h] - mean) / deviation * weight[h] + shift);
+      }
+    }
+  }
+
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
     const auto& matrix = static_cast<const RowMajorMatrix&>(weights);
     SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_outputs());
@@ -154,16 +192,30 @@ class ReferenceBackend final : public Backend {
   }
 
   void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                      absl::Span<const AttentionSegment> segments, float scale,
+                      absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                       MatrixView out) override {
-    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, segments, scale, out);
+    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, segments, options, out);
   }
 
-  void SwiGlu(MatrixView gate_up, MatrixView out) override {
+  void Scale(float factor, MatrixView x) override {
+    for (int64_t t = 0; t < x.rows; ++t) {
+      for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] *= factor;
+    }
+  }
+
+  void Activate(Activation activation, MatrixView x, MatrixView out) override {
+    for (int64_t t = 0; t < out.rows; ++t) {
+      for (int64_t f = 0; f < out.cols; ++f) {
+        out.Row(t)[f] = static_cast<float>(Activated(activation, x.Row(t)[f]));
+      }
+    }
+  }
+
+  void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
       for (int64_t f = 0; f < out.cols; ++f) {
         const double gate = gate_up.Row(t)[f], up = gate_up.Row(t)[out.cols + f];
-        out.Row(t)[f] = static_cast<float>(gate / (1 + std::exp(-gate)) * up);
+        out.Row(t)[f] = static_cast<float>(Activated(activation, gate) * up);
       }
     }
   }

@@ -44,6 +44,7 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
     message.set_sequence_id(segment.sequence);
     message.set_first_position(segment.first_position);
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
+    message.set_sequence_length(segment.sequence_length);
     message.mutable_block_table()->Add(segment.block_table.begin(), segment.block_table.end());
     for (const Row& row : segment.rows) execute.add_output_rows(first_row + row.offset);
     first_row += static_cast<int32_t>(segment.tokens.size());

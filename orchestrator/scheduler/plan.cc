@@ -109,6 +109,7 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
       .sequence = sequence.spec.id,
       .first_position = first,
       .tokens = {sequence.tokens.begin() + first, sequence.tokens.begin() + end},
+      .sequence_length = sequence.num_tokens(),
       .block_table = {table.begin(), table.end()},
       .rows = sequence.RowsFor(first, num_positions),
   });
@@ -129,7 +130,12 @@ const SequenceState* Scheduler::SharesWith(const SequenceState& sequence) const 
   if (!sequence.sibling_arrival.has_value()) return nullptr;
   const SequenceState* sibling = Find(*sequence.spec.prompt_of);
   const bool same = sibling != nullptr && sibling->rank.arrival == *sequence.sibling_arrival;
-  return same ? sibling : nullptr;
+  return same && AreAlike(sibling->num_tokens(), sequence.num_tokens()) ? sibling : nullptr;
+}
+
+bool Scheduler::AreAlike(int32_t length, int32_t other_length) const {
+  return !options_.longest_like ||
+         options_.longest_like(length) == options_.longest_like(other_length);
 }
 
 // From waiting to running, with blocks for every token it has: a prompt under way never runs out

@@ -141,6 +141,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
                               absl::Span<const TokenId> tokens, int32_t first_row,
                               StepOutcome& outcome) {
   const int32_t end = segment.first_position + segment.num_positions;
+  const int32_t num_tokens_before = sequence.num_tokens();
   sequence.in_flight = 0;
   sequence.num_computed = end;
   sequence.num_scored = std::max(sequence.num_scored, end);
@@ -161,8 +162,11 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
     }
     ++index;
   }
-  if (const auto reason = sequence.ReasonToEnd())
+  if (const auto reason = sequence.ReasonToEnd()) {
     outcome.finished.push_back(End(sequence, *reason));
+  } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {
+    ThrowBack(sequence);
+  }
 }
 
 absl::StatusOr<std::vector<SequenceId>> Scheduler::FailStep(StepId step) {

@@ -3,9 +3,9 @@
 // I/O. The same calls give the same steps.
 //
 // A sequence is waiting (holds no blocks) or running (holds blocks), and is part of at most one
-// step in flight. Whatever throws it back to waiting (preemption, a failed step, Reset) keeps its
-// tokens; its positions are computed again, with the same bits. README.md states the policy and
-// why every sequence that Add accepts can finish.
+// step in flight. Whatever throws it back to waiting (preemption, a failed step, Reset, a length
+// from which on its keys are others) keeps its tokens; its positions are computed again. README.md
+// states the policy and why every sequence that Add accepts can finish.
 //
 // Blocks of a sequence that ends or is thrown back are free at once, even while it is in flight.
 // That is safe because every stage executes steps in the order of their ids: an abandoned step's
@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,10 @@ struct SchedulerOptions {
   int32_t max_positions = 0;            // the model's context: prompt and new tokens together
   // As many as the pipeline has stages keeps all of them busy; decodes are split evenly over them.
   int32_t max_inflight_steps = 1;
+  // For models whose keys depend on how long their sequence is: the longest sequence whose keys are
+  // like those of one of `length` tokens. Two lengths for which it differs have no use for each
+  // other's keys. Empty: all lengths are alike.
+  std::function<int32_t(int32_t length)> longest_like;
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value; every field is at least 1.
@@ -141,6 +146,7 @@ class Scheduler {
   const SequenceState* SharesWith(const SequenceState& sequence) const;
   bool MakeRoom(int32_t num_blocks, int32_t num_places, Rank below);
   int64_t MaxRunning() const;
+  bool AreAlike(int32_t length, int32_t other_length) const;
   void ThrowBack(SequenceState& sequence);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 

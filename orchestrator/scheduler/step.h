@@ -28,11 +28,13 @@ struct Row {
 };
 
 // The run of positions [first_position, first_position + tokens.size()) of one sequence. The keys
-// and values of all earlier positions are in the cache by the time a stage executes the step.
+// and values of all earlier positions are in the cache by the time a stage executes the step,
+// computed for sequences of a length like sequence_length (SchedulerOptions::longest_like).
 struct Segment {
   SequenceId sequence = 0;
   int32_t first_position = 0;
   std::vector<TokenId> tokens;       // [T], at least one
+  int32_t sequence_length = 0;       // tokens the sequence has, those still to compute included
   std::vector<BlockId> block_table;  // covers [0, first_position + T) and no more
   std::vector<Row> rows;             // by offset; empty for a chunk inside a prompt
 };

@@ -13,6 +13,9 @@
 #include "services/common/log.h"
 
 ABSL_FLAG(std::string, model, "", "folder of the model, in Hugging Face's layout");
+ABSL_FLAG(std::string, rope_scaling, "",
+          "how rotary positions are stretched, instead of what config.json says, such as "
+          "yarn,factor=4; the same for every process of a replica");
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
           "address to serve on: unix:/path, or host:port (port 0: any free one)");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
@@ -55,6 +58,7 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     return 2;
   }
   const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
+                                  .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
                                   .listen = absl::GetFlag(FLAGS_listen),
                                   .tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
                                           .key = absl::GetFlag(FLAGS_tls_key),

@@ -11,9 +11,10 @@
 
 namespace sluice {
 
-// --model, --listen and --tls_*.
+// --model, --rope_scaling, --listen and --tls_*.
 struct ProcessOptions {
   std::string model;
+  std::string rope_scaling;  // the model's own where empty
   std::string listen;
   TlsFiles tls;
 };

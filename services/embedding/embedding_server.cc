@@ -11,14 +11,16 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
     const EmbeddingServerOptions& options, Dialer* dialer) {
-  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   Progress progress(absl::StrCat("loading the embedding of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  progress.Expect(source->BytesOf(ModelTensor::kEmbedding));
+  uint64_t bytes = source->BytesOf(ModelTensor::kEmbedding);
+  if (config->position == PositionKind::kLearned) bytes += source->BytesOf(ModelTensor::kPositions);
+  progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());
   result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});

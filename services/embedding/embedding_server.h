@@ -17,6 +17,7 @@ namespace sluice {
 
 struct EmbeddingServerOptions {
   std::string model;  // folder
+  ModelOverrides overrides;
   std::string address;
   TlsFiles tls;
   WeightType weights = WeightType::kAuto;

@@ -1,6 +1,7 @@
 #include "services/embedding/embedding_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -13,15 +14,15 @@ namespace {
 // Bytes that are converted before they are copied to the backend.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 
-absl::Status CopyTable(const WeightSource& source, MatrixView table, Backend& backend) {
+absl::Status CopyTable(const WeightSource& source, ModelTensor tensor, MatrixView table,
+                       Backend& backend) {
   const int64_t row_bytes = table.cols * static_cast<int64_t>(SizeOf(table.dtype));
   const int64_t step = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, table.rows);
   std::vector<std::byte> staging(step * row_bytes);
   for (int64_t begin = 0; begin < table.rows; begin += step) {
     const IndexRange rows{begin, std::min(begin + step, table.rows)};
     const auto part = absl::MakeSpan(staging).first(rows.size() * row_bytes);
-    absl::Status read =
-        source.Read(ModelTensor::kEmbedding, {rows, {0, table.cols}}, table.dtype, part);
+    absl::Status read = source.Read(tensor, {rows, {0, table.cols}}, table.dtype, part);
     if (!read.ok()) return read;
     backend.CopyIn(part, table.Rows(begin, rows.size()).data);
     // `staging` is written again.
@@ -30,33 +31,119 @@ absl::Status CopyTable(const WeightSource& source, MatrixView table, Backend& ba
   return absl::OkStatus();
 }
 
+// A tensor [rows, H] in memory of its own.
+struct Loaded {
+  std::unique_ptr<Buffer> memory;
+  MatrixView table;
+};
+
+absl::StatusOr<Loaded> LoadTable(const WeightSource& source, ModelTensor tensor, MatrixShape shape,
+                                 DType dtype, Backend& backend) {
+  auto memory = backend.Allocate(shape.size() * SizeOf(dtype));
+  if (!memory.ok()) return memory.status();
+  const MatrixView table{(*memory)->data(), dtype, shape.rows, shape.columns, shape.columns};
+  if (absl::Status copied = CopyTable(source, tensor, table, backend); !copied.ok()) return copied;
+  return Loaded{*std::move(memory), table};
+}
+
 }  // namespace
+
+EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
+    : position_(config.position),
+      max_positions_(config.max_positions),
+      scale_(config.embedding_scale),
+      backend_(&backend) {}
 
 absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                                                     const WeightSource& source, WeightType weights,
                                                     Backend& backend) {
   const DType dtype = source.Resolve(weights);
-  const MatrixShape shape = ShapeOf(ModelTensor::kEmbedding, config);
-  auto memory = backend.Allocate(shape.size() * SizeOf(dtype));
-  if (!memory.ok()) return memory.status();
-  const MatrixView table{(*memory)->data(), dtype, shape.rows, shape.columns, shape.columns};
-  const absl::Status copied = CopyTable(source, table, backend);
-  if (!copied.ok()) return copied;
-  return EmbeddingTable(backend, *std::move(memory), table);
+  const auto load = [&](ModelTensor tensor) {
+    return LoadTable(source, tensor, ShapeOf(tensor, config), dtype, backend);
+  };
+  EmbeddingTable result(config, backend);
+  auto tokens = load(ModelTensor::kEmbedding);
+  if (!tokens.ok()) return tokens.status();
+  result.memory_ = std::move(tokens->memory);
+  result.table_ = tokens->table;
+  if (config.position != PositionKind::kLearned) return result;
+  auto positions = load(ModelTensor::kPositions);
+  if (!positions.ok()) return positions.status();
+  result.position_memory_ = std::move(positions->memory);
+  result.position_table_ = positions->table;
+  return result;
 }
 
-absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
-                                   absl::Span<const int32_t> positions, MatrixView out) {
-  SLUICE_CHECK(positions.size() == ids.size());
-  SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == hidden_size());
+absl::Status EmbeddingTable::CheckIds(absl::Span<const int32_t> ids) const {
   for (size_t t = 0; t < ids.size(); ++t) {
     if (ids[t] < 0 || ids[t] >= vocab_size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("token_ids[", t, "] is ", ids[t], "; accepted: 0 to ", vocab_size() - 1));
     }
   }
-  if (!ids.empty()) backend_->EmbeddingGather(table_, ids, out);
   return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::CheckPositions(absl::Span<const int32_t> positions) const {
+  for (size_t t = 0; t < positions.size(); ++t) {
+    if (positions[t] < 0 || positions[t] >= max_positions_) {
+      return absl::InvalidArgumentError(absl::StrCat("positions[", t, "] is ", positions[t],
+                                                     "; accepted: 0 to ", max_positions_ - 1));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool EmbeddingTable::adds_positions() const {
+  return position_ == PositionKind::kLearned || position_ == PositionKind::kSinusoidal;
+}
+
+absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
+                                   absl::Span<const int32_t> positions, MatrixView out) {
+  SLUICE_CHECK(positions.size() == ids.size());
+  SLUICE_CHECK(out.rows == static_cast<int64_t>(ids.size()) && out.cols == hidden_size());
+  if (absl::Status checked = CheckIds(ids); !checked.ok()) return checked;
+  if (adds_positions()) {
+    if (absl::Status checked = CheckPositions(positions); !checked.ok()) return checked;
+  }
+  if (ids.empty()) return absl::OkStatus();
+  backend_->EmbeddingGather(table_, ids, out);
+  if (scale_ != 1) backend_->Scale(scale_, out);
+  return adds_positions() ? AddPositions(positions, out) : absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, MatrixView out) {
+  const size_t bytes = positions.size() * hidden_size() * sizeof(float);
+  if (position_rows_ == nullptr || position_rows_->size_bytes() < bytes) {
+    auto memory = backend_->Allocate(bytes);
+    if (!memory.ok()) return memory.status();
+    position_rows_ = *std::move(memory);
+  }
+  const MatrixView rows{position_rows_->data(), DType::kF32, out.rows, out.cols, out.cols};
+  if (position_ == PositionKind::kLearned) {
+    backend_->EmbeddingGather(position_table_, positions, rows);
+  } else {
+    ComputeSinusoids(positions, rows);
+    // What was copied from may go.
+    if (absl::Status done = backend_->Synchronize(); !done.ok()) return done;
+  }
+  backend_->AddResidual(rows, out);
+  return absl::OkStatus();
+}
+
+// In double and rounded once.
+void EmbeddingTable::ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows) {
+  std::vector<float> row(rows.cols);
+  for (size_t t = 0; t < positions.size(); ++t) {
+    for (int64_t h = 0; h < rows.cols; ++h) {
+      const int64_t even = h / 2 * 2;
+      const double angle = positions[t] * std::pow(10000.0, -static_cast<double>(even) / rows.cols);
+      row[h] = static_cast<float>(h % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+    const absl::Span<const std::byte> bytes{reinterpret_cast<const std::byte*>(row.data()),
+                                            row.size() * sizeof(float)};
+    backend_->CopyIn(bytes, rows.Row(static_cast<int64_t>(t)));
+  }
 }
 
 }  // namespace sluice

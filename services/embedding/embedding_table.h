@@ -1,5 +1,6 @@
-// The token embedding of a model, [V, H], in memory of a backend. Driven by one thread at a time,
-// as its backend is; the backend must outlive it.
+// The token embedding of a model, [V, H], and what its positions add to it: a learned table or
+// sines and cosines. In memory of a backend. Driven by one thread at a time, as its backend is; the
+// backend must outlive it.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +18,47 @@ namespace sluice {
 
 class EmbeddingTable {
  public:
-  // Reads the table through `source`, a few rows at a time, and keeps it as F32 or BF16. Errors as
-  // WeightSource::Read, or RESOURCE_EXHAUSTED.
+  // Reads the tables through `source`, a few rows at a time, and keeps them as F32 or BF16. Errors
+  // as WeightSource::Read, or RESOURCE_EXHAUSTED.
   static absl::StatusOr<EmbeddingTable> Load(const ModelConfig& config, const WeightSource& source,
                                              WeightType weights, Backend& backend);
 
-  // out[t] = the embedding of ids[t]. `positions`, as long as `ids`, are absolute positions in each
-  // token's sequence: a table with learned or sinusoidal positions adds theirs; rotary models read
-  // none. out [T, H] is memory of the backend, in its activation dtype, T = ids.size().
-  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V).
+  // out[t] = the embedding of ids[t], times the model's scale, plus the vector of its position.
+  // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
+  // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
+  // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
+  // out [T, H] is memory of the backend, in its activation dtype, T = ids.size().
+  // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
+  // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,
                      MatrixView out);
 
   int64_t vocab_size() const { return table_.rows; }
   int64_t hidden_size() const { return table_.cols; }
-  size_t weight_bytes() const { return memory_->size_bytes(); }
+  size_t weight_bytes() const {
+    return memory_->size_bytes() +
+           (position_memory_ == nullptr ? 0 : position_memory_->size_bytes());
+  }
 
  private:
-  EmbeddingTable(Backend& backend, std::unique_ptr<Buffer> memory, MatrixView table)
-      : backend_(&backend), memory_(std::move(memory)), table_(table) {}
+  EmbeddingTable(const ModelConfig& config, Backend& backend);
 
+  absl::Status CheckIds(absl::Span<const int32_t> ids) const;
+  absl::Status CheckPositions(absl::Span<const int32_t> positions) const;
+  bool adds_positions() const;
+  // out += the vectors of the positions.
+  absl::Status AddPositions(absl::Span<const int32_t> positions, MatrixView out);
+  void ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows);
+
+  PositionKind position_;
+  int max_positions_;
+  float scale_;
   Backend* backend_;
   std::unique_ptr<Buffer> memory_;
   MatrixView table_;
+  std::unique_ptr<Buffer> position_memory_;  // of learned positions
+  MatrixView position_table_;                // [max_positions, H]
+  std::unique_ptr<Buffer> position_rows_;    // of the step at hand; grows
 };
 
 }  // namespace sluice

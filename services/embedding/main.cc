@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
         if (!weights.ok()) return weights.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
         return sluice::EmbeddingServer::Start({.model = process.model,
+                                               .overrides = {process.rope_scaling},
                                                .address = process.listen,
                                                .tls = process.tls,
                                                .weights = *weights,

@@ -22,12 +22,14 @@ uint64_t Hash(std::string_view text, uint64_t seed) {
 
 }  // namespace
 
-absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder) {
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
+                                            const ModelOverrides& overrides) {
   absl::StatusOr<std::string> config = ReadTextFile(folder + "/config.json");
   if (!config.ok()) return config.status();
   uint64_t hash = Hash(*config, 0xcbf29ce484222325);
   const absl::StatusOr<std::string> generation = ReadTextFile(folder + "/generation_config.json");
   if (generation.ok()) hash = Hash(*generation, hash);
+  hash = Hash(overrides.rope_scaling, hash);
   const std::filesystem::path path = std::filesystem::path(folder + "/").lexically_normal();
   return ModelIdentity{path.parent_path().filename().string(),
                        absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};

@@ -4,15 +4,18 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "services/model/model_config.h"
 
 namespace sluice {
 
 struct ModelIdentity {
-  std::string name;         // of the folder
-  std::string fingerprint;  // of its config.json and generation_config.json, 16 hexadecimal digits
+  std::string name;  // of the folder
+  // Of its config.json, generation_config.json and the overrides; 16 hexadecimal digits.
+  std::string fingerprint;
 };
 
 // NOT_FOUND where the folder has no config.json.
-absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder);
+absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
+                                            const ModelOverrides& overrides = {});
 
 }  // namespace sluice

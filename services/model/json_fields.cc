@@ -149,6 +149,10 @@ const json* JsonFields::Get(const std::string& name) const {
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
+bool JsonFields::IsNull(const std::string& name) const {
+  return object_->is_object() && object_->contains(name) && !Has(name);
+}
+
 int JsonFields::Int(const std::string& name, int min, int max) {
   if (status_.ok() && !Has(name)) {
     Fail(absl::StrCat(prefix_, name, " is missing; accepted: an integer from ", min, " to ", max));

@@ -34,6 +34,8 @@ class JsonFields {
   // "rope_parameters."). `object` is borrowed.
   JsonFields(std::string source, const nlohmann::json& object, std::string prefix = "");
 
+  // Whether the field is there and null, for the few where that says something else than absence.
+  bool IsNull(const std::string& name) const;
   bool Has(const std::string& name) const { return Get(name) != nullptr; }
   // The value, or nullptr where the field is absent or null.
   const nlohmann::json* Get(const std::string& name) const;

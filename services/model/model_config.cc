@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_families.h"
+#include "services/model/rope_fields.h"
 
 namespace sluice {
 namespace {
@@ -41,6 +42,19 @@ void MapGenerationDefaults(JsonFields& fields, GenerationDefaults& defaults) {
   defaults.max_length = fields.OptionalInt("max_length", 1, INT_MAX);
 }
 
+// The file's scaling or, where there is one, the override.
+void MapPositions(JsonFields& fields, const RopeDefaults& defaults, const ModelOverrides& overrides,
+                  ModelConfig& config) {
+  if (overrides.rope_scaling.empty()) return MapRope(fields, defaults, nullptr, config);
+  const auto object = ParseRopeScaling(overrides.rope_scaling);
+  if (!object.ok()) {
+    fields.Fail(std::string(object.status().message()));
+    return;
+  }
+  JsonFields scaling("--rope_scaling", *object);
+  MapRope(fields, defaults, &scaling, config);
+}
+
 std::string PathIn(const std::string& folder, const char* name) {
   return (std::filesystem::path(folder) / name).string();
 }
@@ -49,7 +63,8 @@ std::string PathIn(const std::string& folder, const char* name) {
 
 absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
                                              const std::string& generation_text,
-                                             const std::string& source) {
+                                             const std::string& source,
+                                             const ModelOverrides& overrides) {
   const std::string config_path = PathIn(source, "config.json");
   const auto config_json = ParseJson(config_text, config_path);
   if (!config_json.ok()) return config_json.status();
@@ -63,6 +78,11 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
   ModelConfig config;
   config.model_type = family->model_type;
   family->map(fields, config);
+  if (config.rotary() && fields.status().ok()) {
+    MapPositions(fields, family->rope, overrides, config);
+  } else if (!overrides.rope_scaling.empty()) {
+    fields.Fail("its positions are not rotary; accepted: no --rope_scaling");
+  }
   MapTokenIds(fields, config);
   if (!fields.status().ok()) return fields.status();
   if (generation_text.empty()) return config;
@@ -77,7 +97,8 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
   return config;
 }
 
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder) {
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
+                                            const ModelOverrides& overrides) {
   if (!std::filesystem::is_directory(folder)) {
     return absl::NotFoundError(absl::StrCat(
         folder, ": no such folder; accepted: a folder with config.json and model.safetensors"));
@@ -87,7 +108,7 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder) {
   auto generation_text = ReadTextFile(PathIn(folder, "generation_config.json"));
   if (absl::IsNotFound(generation_text.status())) generation_text = "";
   if (!generation_text.ok()) return generation_text.status();
-  return ParseModelConfig(*config_text, *generation_text, folder);
+  return ParseModelConfig(*config_text, *generation_text, folder, overrides);
 }
 
 }  // namespace sluice

@@ -10,20 +10,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/activation.h"
+#include "services/model/rope_config.h"
 
 namespace sluice {
 
 enum class NormKind : uint8_t {
   kRmsNorm,    // x / sqrt(mean(x^2) + eps) * weight (Zhang & Sennrich 2019)
   kLayerNorm,  // (x - mean) / sqrt(var + eps) * weight + bias (Ba et al. 2016)
-};
-
-enum class MlpKind : uint8_t {
-  kRelu,      // down(relu(up(x)))
-  kGelu,      // down(gelu(up(x))), gelu by erf
-  kGeluTanh,  // down(gelu(up(x))), gelu by its tanh approximation
-  kSwiGlu,    // down(silu(gate(x)) * up(x)) (Shazeer 2020)
-  kGeGlu,     // down(gelu_tanh(gate(x)) * up(x))
 };
 
 enum class PositionKind : uint8_t {
@@ -58,15 +52,28 @@ struct ModelConfig {
   int max_positions = 0;      // prompt and continuation together, in tokens
 
   NormKind norm = NormKind::kRmsNorm;
-  float norm_eps = 0;  // > 0
-  MlpKind mlp = MlpKind::kSwiGlu;
+  float norm_eps = 0;            // > 0
+  bool norm_bias = false;        // LayerNorms have one
+  float norm_weight_offset = 0;  // added to the stored weights of norms (Gemma: 1)
+
+  Activation activation = Activation::kSilu;
+  bool gated_mlp = true;  // down(activation(gate(x)) * up(x)) instead of down(activation(up(x)))
+
   PositionKind position = PositionKind::kRopeHalfSplit;
-  double rope_theta = 0;  // > 0; pair i of a head turns by position * theta^(-2i/D)
+  RopeConfig rope;       // where positions are rotary
+  bool qk_norm = false;  // RMSNorm of every query and key head by itself, before it is turned
 
   bool qkv_bias = false;         // on the query, key and value projections
   bool o_bias = false;           // on the attention's output projection
   bool mlp_bias = false;         // on gate, up and down
   bool tied_embeddings = false;  // the LM head is the embedding table
+  float embedding_scale = 1;     // token embeddings are multiplied by it
+
+  float attention_scale = 0;       // of query-key products, > 0; mostly 1 / sqrt(D)
+  bool scale_by_layer = false;     // and divided by the layer's number, counted from 1
+  std::vector<int> windows;        // by layer: newest positions a query sees, its own included,
+                                   // >= 1; 0: all. Empty: no layer has a window
+  bool parallel_residual = false;  // attention and MLP both read the block's input
 
   std::optional<int> bos_token_id;  // in [0, V)
   std::vector<int> eos_token_ids;   // each in [0, V); empty: the model names none
@@ -74,21 +81,36 @@ struct ModelConfig {
 
   int query_width() const { return num_heads * head_dim; }  // Nq * D
   int kv_width() const { return num_kv_heads * head_dim; }  // Nkv * D
-  // Whether the MLP has a gate projection.
-  bool has_gate() const { return mlp == MlpKind::kSwiGlu || mlp == MlpKind::kGeGlu; }
+  // Whether queries and keys are turned by their positions.
+  bool rotary() const {
+    return position == PositionKind::kRopeHalfSplit || position == PositionKind::kRopeInterleaved;
+  }
+  float AttentionScaleOf(int layer) const {
+    return scale_by_layer ? attention_scale / static_cast<float>(layer + 1) : attention_scale;
+  }
+  int WindowOf(int layer) const { return windows.empty() ? 0 : windows[layer]; }
+};
+
+// What the one who serves a model sets in place of what its files say.
+struct ModelOverrides {
+  // A type and its fields, such as "yarn,factor=4", instead of the files' RoPE scaling; "": theirs.
+  std::string rope_scaling;
 };
 
 // Reads `folder`/config.json and, where it exists, `folder`/generation_config.json, whose token ids
 // win over those of config.json. Fields that no family here knows are ignored.
 // Errors name the file, the field, its value and what is accepted: NOT_FOUND (folder or config.json
 // missing), INVALID_ARGUMENT (not JSON, a field missing, of the wrong type, out of range or at odds
-// with another), UNIMPLEMENTED (model_type, rope scaling, quantization this version does not have).
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder);
+// with another), UNIMPLEMENTED (a model_type, activation, RoPE scaling or quantization that is not
+// known).
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
+                                            const ModelOverrides& overrides = {});
 
 // The same from the texts of the two files; an empty `generation_text` stands for no such file.
 // `source` names the files' folder in messages.
 absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
                                              const std::string& generation_text,
-                                             const std::string& source);
+                                             const std::string& source,
+                                             const ModelOverrides& overrides = {});
 
 }  // namespace sluice

@@ -1,22 +1,22 @@
 #include "services/model/weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/strings/substitute.h"
 #include "kernels/check.h"
 #include "services/model/model_families.h"
+#include "services/model/tensor_layout.h"
 
 namespace sluice {
 namespace {
 
-constexpr ModelTensor kModelTensors[] = {ModelTensor::kEmbedding, ModelTensor::kFinalNorm,
-                                         ModelTensor::kHead};
-
 bool HasTensor(LayerTensor tensor, const ModelConfig& config) {
   switch (tensor) {
     case LayerTensor::kGate:
-      return config.has_gate();
+      return config.gated_mlp;
     case LayerTensor::kQBias:
     case LayerTensor::kKBias:
     case LayerTensor::kVBias:
@@ -24,13 +24,40 @@ bool HasTensor(LayerTensor tensor, const ModelConfig& config) {
     case LayerTensor::kOBias:
       return config.o_bias;
     case LayerTensor::kGateBias:
-      return config.mlp_bias && config.has_gate();
+      return config.mlp_bias && config.gated_mlp;
     case LayerTensor::kUpBias:
     case LayerTensor::kDownBias:
       return config.mlp_bias;
+    case LayerTensor::kInputNormBias:
+    case LayerTensor::kPostAttentionNormBias:
+      return config.norm_bias;
+    case LayerTensor::kQNorm:
+    case LayerTensor::kKNorm:
+      return config.qk_norm;
     default:
       return true;
   }
+}
+
+bool HasTensor(ModelTensor tensor, const ModelConfig& config) {
+  switch (tensor) {
+    case ModelTensor::kPositions:
+      return config.position == PositionKind::kLearned;
+    case ModelTensor::kFinalNormBias:
+      return config.norm_bias;
+    default:
+      return true;
+  }
+}
+
+template <typename Tensor, int kCount>
+std::vector<Tensor> TensorsOf(const ModelConfig& config) {
+  std::vector<Tensor> tensors;
+  for (int index = 0; index < kCount; ++index) {
+    const auto tensor = static_cast<Tensor>(index);
+    if (HasTensor(tensor, config)) tensors.push_back(tensor);
+  }
+  return tensors;
 }
 
 IndexRange Scaled(IndexRange range, int64_t factor) {
@@ -40,12 +67,11 @@ IndexRange Scaled(IndexRange range, int64_t factor) {
 }  // namespace
 
 std::vector<LayerTensor> LayerTensors(const ModelConfig& config) {
-  std::vector<LayerTensor> tensors;
-  for (int index = 0; index < kNumLayerTensors; ++index) {
-    const auto tensor = static_cast<LayerTensor>(index);
-    if (HasTensor(tensor, config)) tensors.push_back(tensor);
-  }
-  return tensors;
+  return TensorsOf<LayerTensor, kNumLayerTensors>(config);
+}
+
+std::vector<ModelTensor> ModelTensors(const ModelConfig& config) {
+  return TensorsOf<ModelTensor, kNumModelTensors>(config);
 }
 
 MatrixShape ShapeOf(LayerTensor tensor, const ModelConfig& config) {
@@ -54,9 +80,14 @@ MatrixShape ShapeOf(LayerTensor tensor, const ModelConfig& config) {
   switch (tensor) {
     case LayerTensor::kInputNorm:
     case LayerTensor::kPostAttentionNorm:
+    case LayerTensor::kInputNormBias:
+    case LayerTensor::kPostAttentionNormBias:
     case LayerTensor::kOBias:
     case LayerTensor::kDownBias:
       return {hidden, 1};
+    case LayerTensor::kQNorm:
+    case LayerTensor::kKNorm:
+      return {config.head_dim, 1};
     case LayerTensor::kQ:
       return {config.query_width(), hidden};
     case LayerTensor::kK:
@@ -83,8 +114,18 @@ MatrixShape ShapeOf(LayerTensor tensor, const ModelConfig& config) {
 }
 
 MatrixShape ShapeOf(ModelTensor tensor, const ModelConfig& config) {
-  if (tensor == ModelTensor::kFinalNorm) return {config.hidden_size, 1};
-  return {config.vocab_size, config.hidden_size};
+  switch (tensor) {
+    case ModelTensor::kFinalNorm:
+    case ModelTensor::kFinalNormBias:
+      return {config.hidden_size, 1};
+    case ModelTensor::kPositions:
+      return {config.max_positions, config.hidden_size};
+    case ModelTensor::kEmbedding:
+    case ModelTensor::kHead:
+      return {config.vocab_size, config.hidden_size};
+  }
+  SLUICE_CHECK(false);
+  return {};
 }
 
 TensorSlice SliceOf(LayerTensor tensor, const ModelConfig& config, const ShardPlan& plan) {
@@ -114,6 +155,10 @@ TensorSlice SliceOf(LayerTensor tensor, const ModelConfig& config, const ShardPl
       break;
     case LayerTensor::kInputNorm:
     case LayerTensor::kPostAttentionNorm:
+    case LayerTensor::kInputNormBias:
+    case LayerTensor::kPostAttentionNormBias:
+    case LayerTensor::kQNorm:
+    case LayerTensor::kKNorm:
     case LayerTensor::kOBias:
     case LayerTensor::kDownBias:
       break;
@@ -129,26 +174,34 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& text) {
       absl::StrCat("weight type \"", text, "\"; accepted: auto, f32, bf16"));
 }
 
-WeightSource::WeightSource(ModelConfig config, Checkpoint checkpoint, Progress* progress)
-    : config_(std::move(config)), checkpoint_(std::move(checkpoint)), progress_(progress) {}
+WeightSource::WeightSource(const ModelConfig& config, const TensorNames& names,
+                           Checkpoint checkpoint, Progress* progress)
+    : config_(config), names_(&names), checkpoint_(std::move(checkpoint)), progress_(progress) {}
 
 absl::StatusOr<WeightSource> WeightSource::Open(const std::string& folder,
                                                 const ModelConfig& config, Progress* progress) {
   auto checkpoint = Checkpoint::Open(folder);
   if (!checkpoint.ok()) return checkpoint.status();
-  WeightSource source(config, *std::move(checkpoint), progress);
+  const ModelFamily* family = FindModelFamily(config.model_type);
+  SLUICE_CHECK(family != nullptr);  // or the configuration would not have loaded
+  WeightSource source(config, *family->names, *std::move(checkpoint), progress);
+  const std::string final_norm = source.PlaceOf(ModelTensor::kFinalNorm).name;
+  source.has_prefix_ = false;
+  const std::string bare_final_norm = source.PlaceOf(ModelTensor::kFinalNorm).name;
+  source.has_prefix_ =
+      source.checkpoint_.Has(final_norm) || !source.checkpoint_.Has(bare_final_norm);
   if (absl::Status checked = source.CheckTensors(); !checked.ok()) return checked;
   return source;
 }
 
 absl::Status WeightSource::CheckTensors() const {
-  for (const ModelTensor tensor : kModelTensors) {
-    const auto found = checkpoint_.Find(NameOf(tensor), ShapeOf(tensor, config_));
+  for (const ModelTensor tensor : ModelTensors(config_)) {
+    const auto found = Find(PlaceOf(tensor));
     if (!found.ok()) return found.status();
   }
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     for (const LayerTensor tensor : LayerTensors(config_)) {
-      const auto found = checkpoint_.Find(NameOf(tensor, layer), ShapeOf(tensor, config_));
+      const auto found = Find(PlaceOf(tensor, layer));
       if (!found.ok()) return found.status();
     }
   }
@@ -158,87 +211,157 @@ absl::Status WeightSource::CheckTensors() const {
 DType WeightSource::Resolve(WeightType type) const {
   if (type == WeightType::kF32) return DType::kF32;
   if (type == WeightType::kBF16) return DType::kBF16;
-  const auto stored =
-      checkpoint_.Find(NameOf(LayerTensor::kQ, 0), ShapeOf(LayerTensor::kQ, config_));
+  const auto stored = Find(PlaceOf(LayerTensor::kQ, 0));
   SLUICE_CHECK(stored.ok());  // Open has found it
   return stored->type.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
-std::string WeightSource::NameOf(LayerTensor tensor, int layer) const {
-  const TensorNames& names = *FindModelFamily(config_.model_type)->names;
-  return absl::Substitute(names.layer[static_cast<size_t>(tensor)], layer);
+std::string WeightSource::NameOf(const char* module, const char* suffix) const {
+  SLUICE_CHECK(module != nullptr);  // the family's table lacks what its mapping switches on
+  absl::string_view name = module;
+  if (!has_prefix_) absl::ConsumePrefix(&name, names_->optional_prefix);
+  return absl::StrCat(name, suffix);
 }
 
-std::string WeightSource::NameOf(ModelTensor tensor) const {
-  const TensorNames& names = *FindModelFamily(config_.model_type)->names;
-  const auto name = [&](ModelTensor t) { return std::string(names.model[static_cast<size_t>(t)]); };
-  if (!config_.tied_embeddings || tensor == ModelTensor::kFinalNorm) return name(tensor);
-  // A tied pair is stored once, under either name; the embedding's counts where both are there.
-  const std::string embedding = name(ModelTensor::kEmbedding);
-  const std::string head = name(ModelTensor::kHead);
-  return checkpoint_.Has(embedding) || !checkpoint_.Has(head) ? embedding : head;
+WeightSource::Place WeightSource::PlaceOf(LayerTensor tensor, int layer) const {
+  const auto [module, suffix] = NameIn(*names_, tensor);
+  SLUICE_CHECK(module != nullptr);
+  const MatrixShape shape = ShapeOf(tensor, config_);
+  Place place{
+      .name = absl::StrCat(absl::Substitute(NameOf(names_->layer, ""), layer), module, suffix),
+      .stored = shape,
+      .run = shape.rows,
+      .stride = shape.rows};
+  place.transposed = names_->transposed && shape.columns > 1;
+  place.is_norm_weight = tensor == LayerTensor::kInputNorm ||
+                         tensor == LayerTensor::kPostAttentionNorm ||
+                         tensor == LayerTensor::kQNorm || tensor == LayerTensor::kKNorm;
+  const FusedRows fused = FusedRowsOf(tensor, config_, *names_);
+  if (fused.fusion == Fusion::kNone) return place;
+  place.stored.rows = fused.num_rows;
+  place.first_row = fused.first_row;
+  if (fused.fusion == Fusion::kByHead) {
+    place.first_row = int64_t{fused.part} * config_.head_dim;
+    place.run = config_.head_dim;
+    place.stride = int64_t{fused.num_parts} * config_.head_dim;
+  }
+  return place;
 }
 
-uint64_t WeightSource::StoredBytes(const std::string& name, MatrixShape shape,
-                                   const TensorSlice& slice) const {
-  const auto stored = checkpoint_.Find(name, shape);
+WeightSource::Place WeightSource::PlaceOf(ModelTensor tensor) const {
+  const MatrixShape shape = ShapeOf(tensor, config_);
+  Place place{.stored = shape, .run = shape.rows, .stride = shape.rows};
+  place.is_norm_weight = tensor == ModelTensor::kFinalNorm;
+  const std::string embedding = NameOf(names_->embedding, kWeightSuffix);
+  const std::string head = NameOf(names_->head, kWeightSuffix);
+  // A tied tensor may be stored under either name.
+  const bool tied_as_head =
+      config_.tied_embeddings && !checkpoint_.Has(embedding) && checkpoint_.Has(head);
+  switch (tensor) {
+    case ModelTensor::kEmbedding:
+      place.name = tied_as_head ? head : embedding;
+      break;
+    case ModelTensor::kHead:
+      place.name = config_.tied_embeddings && !tied_as_head ? embedding : head;
+      break;
+    case ModelTensor::kPositions:
+      place.name = NameOf(names_->positions, kWeightSuffix);
+      break;
+    case ModelTensor::kFinalNorm:
+      place.name = NameOf(names_->final_norm, kWeightSuffix);
+      break;
+    case ModelTensor::kFinalNormBias:
+      place.name = NameOf(names_->final_norm, kBiasSuffix);
+      break;
+  }
+  return place;
+}
+
+absl::StatusOr<StoredTensor> WeightSource::Find(const Place& place) const {
+  const MatrixShape shape =
+      place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
+  return checkpoint_.Find(place.name, shape);
+}
+
+uint64_t WeightSource::StoredBytes(const Place& place, const TensorSlice& slice) const {
+  const auto stored = Find(place);
   SLUICE_CHECK(stored.ok());  // Open has found it
   return static_cast<uint64_t>(slice.size()) * static_cast<uint64_t>(stored->type.size);
 }
 
-absl::Status WeightSource::ReadNamed(const std::string& name, MatrixShape shape,
-                                     const TensorSlice& slice, DType as,
-                                     absl::Span<std::byte> out) const {
-  if (absl::Status read = checkpoint_.Read(name, shape, slice, as, out); !read.ok()) return read;
-  if (progress_ != nullptr) progress_->Add(StoredBytes(name, shape, slice));
+// Rows that lie together in the file.
+absl::Status WeightSource::ReadRun(const Place& place, const TensorSlice& stored, DType as,
+                                   absl::Span<std::byte> out) const {
+  if (!place.transposed) return checkpoint_.Read(place.name, place.stored, stored, as, out);
+  std::vector<std::byte> turned(out.size());
+  const MatrixShape shape{place.stored.columns, place.stored.rows};
+  const TensorSlice slice{stored.columns, stored.rows};
+  absl::Status read = checkpoint_.Read(place.name, shape, slice, as, absl::MakeSpan(turned));
+  if (read.ok()) Transpose(turned, {slice.rows.size(), slice.columns.size()}, SizeOf(as), out);
+  return read;
+}
+
+absl::Status WeightSource::ReadPlaced(const Place& place, const TensorSlice& slice, DType as,
+                                      absl::Span<std::byte> out) const {
+  const size_t row_bytes = static_cast<size_t>(slice.columns.size()) * SizeOf(as);
+  for (int64_t row = slice.rows.begin; row < slice.rows.end;) {
+    const int64_t in_run = row % place.run;
+    const int64_t count = std::min(place.run - in_run, slice.rows.end - row);
+    const int64_t first = place.first_row + row / place.run * place.stride + in_run;
+    const size_t bytes = static_cast<size_t>(count) * row_bytes;
+    const TensorSlice stored{{first, first + count}, slice.columns};
+    if (absl::Status read = ReadRun(place, stored, as, out.first(bytes)); !read.ok()) return read;
+    out.remove_prefix(bytes);
+    row += count;
+  }
+  if (progress_ != nullptr) progress_->Add(StoredBytes(place, slice));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<float>> WeightSource::ReadNamedFloats(const std::string& name,
-                                                                 MatrixShape shape,
-                                                                 const TensorSlice& slice) const {
+absl::StatusOr<std::vector<float>> WeightSource::ReadPlacedFloats(const Place& place,
+                                                                  const TensorSlice& slice) const {
   std::vector<float> floats(static_cast<size_t>(slice.size()));
   const auto bytes =
       absl::MakeSpan(reinterpret_cast<std::byte*>(floats.data()), floats.size() * sizeof(float));
-  if (absl::Status read = ReadNamed(name, shape, slice, DType::kF32, bytes); !read.ok())
-    return read;
+  if (absl::Status read = ReadPlaced(place, slice, DType::kF32, bytes); !read.ok()) return read;
+  if (place.is_norm_weight && config_.norm_weight_offset != 0) {
+    for (float& value : floats) value += config_.norm_weight_offset;
+  }
   return floats;
 }
 
 absl::Status WeightSource::Read(LayerTensor tensor, int layer, const TensorSlice& slice, DType as,
                                 absl::Span<std::byte> out) const {
-  return ReadNamed(NameOf(tensor, layer), ShapeOf(tensor, config_), slice, as, out);
+  return ReadPlaced(PlaceOf(tensor, layer), slice, as, out);
 }
 
 absl::Status WeightSource::Read(ModelTensor tensor, const TensorSlice& slice, DType as,
                                 absl::Span<std::byte> out) const {
-  return ReadNamed(NameOf(tensor), ShapeOf(tensor, config_), slice, as, out);
+  return ReadPlaced(PlaceOf(tensor), slice, as, out);
 }
 
 absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(LayerTensor tensor, int layer,
                                                             const TensorSlice& slice) const {
-  return ReadNamedFloats(NameOf(tensor, layer), ShapeOf(tensor, config_), slice);
+  return ReadPlacedFloats(PlaceOf(tensor, layer), slice);
 }
 
 absl::StatusOr<std::vector<float>> WeightSource::ReadFloats(ModelTensor tensor,
                                                             const TensorSlice& slice) const {
-  return ReadNamedFloats(NameOf(tensor), ShapeOf(tensor, config_), slice);
+  return ReadPlacedFloats(PlaceOf(tensor), slice);
 }
 
 uint64_t WeightSource::BytesOf(const ShardPlan& plan) const {
   uint64_t bytes = 0;
   for (auto layer = static_cast<int>(plan.layers.begin); layer < plan.layers.end; ++layer) {
     for (const LayerTensor tensor : LayerTensors(config_)) {
-      bytes += StoredBytes(NameOf(tensor, layer), ShapeOf(tensor, config_),
-                           SliceOf(tensor, config_, plan));
+      bytes += StoredBytes(PlaceOf(tensor, layer), SliceOf(tensor, config_, plan));
     }
   }
   return bytes;
 }
 
 uint64_t WeightSource::BytesOf(ModelTensor tensor) const {
-  const MatrixShape shape = ShapeOf(tensor, config_);
-  return StoredBytes(NameOf(tensor), shape, WholeOf(shape));
+  return StoredBytes(PlaceOf(tensor), WholeOf(ShapeOf(tensor, config_)));
 }
 
 }  // namespace sluice

@@ -22,41 +22,50 @@
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 #include "services/model/shard_plan.h"
+#include "services/model/tensor_names.h"
 #include "services/model/tensor_slice.h"
 
 namespace sluice {
 
 // A decoder layer's tensors. Projections are [outputs, inputs], row-major: y = W x.
 enum class LayerTensor : uint8_t {
-  kInputNorm,          // [H], before attention
-  kQ,                  // [Nq * D, H]
-  kK,                  // [Nkv * D, H]
-  kV,                  // [Nkv * D, H]
-  kO,                  // [H, Nq * D]
-  kPostAttentionNorm,  // [H], before the MLP
-  kGate,               // [intermediate, H]
-  kUp,                 // [intermediate, H]
-  kDown,               // [H, intermediate]
-  kQBias,              // [Nq * D]
-  kKBias,              // [Nkv * D]
-  kVBias,              // [Nkv * D]
-  kOBias,              // [H]
-  kGateBias,           // [intermediate]
-  kUpBias,             // [intermediate]
-  kDownBias,           // [H]
+  kInputNorm,              // [H], before attention
+  kQ,                      // [Nq * D, H]
+  kK,                      // [Nkv * D, H]
+  kV,                      // [Nkv * D, H]
+  kO,                      // [H, Nq * D]
+  kPostAttentionNorm,      // [H], before the MLP
+  kGate,                   // [intermediate, H]
+  kUp,                     // [intermediate, H]
+  kDown,                   // [H, intermediate]
+  kQBias,                  // [Nq * D]
+  kKBias,                  // [Nkv * D]
+  kVBias,                  // [Nkv * D]
+  kOBias,                  // [H]
+  kGateBias,               // [intermediate]
+  kUpBias,                 // [intermediate]
+  kDownBias,               // [H]
+  kInputNormBias,          // [H]
+  kPostAttentionNormBias,  // [H]
+  kQNorm,                  // [D]
+  kKNorm,                  // [D]
 };
-inline constexpr int kNumLayerTensors = 16;
+inline constexpr int kNumLayerTensors = 20;
 
 // The tensors outside the layers.
 enum class ModelTensor : uint8_t {
-  kEmbedding,  // [V, H]
-  kFinalNorm,  // [H]
-  kHead,       // [V, H]; reads the embedding where the two are tied
+  kEmbedding,      // [V, H]
+  kFinalNorm,      // [H]
+  kHead,           // [V, H]; reads the embedding where the two are tied
+  kPositions,      // [max_positions, H], learned
+  kFinalNormBias,  // [H]
 };
-inline constexpr int kNumModelTensors = 3;
+inline constexpr int kNumModelTensors = 5;
 
 // The tensors that a layer of this model has, in the order of the enum.
 std::vector<LayerTensor> LayerTensors(const ModelConfig& config);
+// The tensors outside the layers that this model has, likewise.
+std::vector<ModelTensor> ModelTensors(const ModelConfig& config);
 
 MatrixShape ShapeOf(LayerTensor tensor, const ModelConfig& config);
 MatrixShape ShapeOf(ModelTensor tensor, const ModelConfig& config);
@@ -87,7 +96,8 @@ class WeightSource {
   DType Resolve(WeightType type) const;
 
   // Reads a slice into `out`, row-major without padding, as elements of type `as`: F32 or BF16
-  // (rounded to nearest even). Errors as Checkpoint::Find.
+  // (rounded to nearest even). How the file arranges the tensor does not show, but for the time it
+  // takes: ReadsWholeTensors(). Errors as Checkpoint::Find.
   // REQUIRES: the model has the tensor, layer in [0, L), the slice lies within ShapeOf(tensor),
   // out.size() == slice.size() * SizeOf(as).
   absl::Status Read(LayerTensor tensor, int layer, const TensorSlice& slice, DType as,
@@ -95,30 +105,54 @@ class WeightSource {
   absl::Status Read(ModelTensor tensor, const TensorSlice& slice, DType as,
                     absl::Span<std::byte> out) const;
 
-  // The same as floats: norms and biases, whatever the matrices are kept in.
+  // The same as floats: norms and biases, whatever the matrices are kept in. The weights of norms
+  // come with config.norm_weight_offset added.
   absl::StatusOr<std::vector<float>> ReadFloats(LayerTensor tensor, int layer,
                                                 const TensorSlice& slice) const;
   absl::StatusOr<std::vector<float>> ReadFloats(ModelTensor tensor, const TensorSlice& slice) const;
+
+  // Whether a file's layout makes reading a projection a few rows at a time slow, because it is
+  // stored transposed: better read all rows of a slice at once.
+  bool ReadsWholeTensors() const { return names_->transposed; }
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
   uint64_t BytesOf(const ShardPlan& plan) const;
   uint64_t BytesOf(ModelTensor tensor) const;
 
  private:
-  WeightSource(ModelConfig config, Checkpoint checkpoint, Progress* progress);
+  // Where a tensor lies: [rows, columns] in the file, of which row r of the tensor is row
+  // first_row + r / run * stride + r % run.
+  struct Place {
+    std::string name;
+    MatrixShape stored;  // as rows of outputs, even where the file has it transposed
+    int64_t first_row = 0;
+    int64_t run = 0;
+    int64_t stride = 0;
+    bool transposed = false;
+    bool is_norm_weight = false;
+  };
 
-  std::string NameOf(LayerTensor tensor, int layer) const;
-  std::string NameOf(ModelTensor tensor) const;
+  WeightSource(const ModelConfig& config, const TensorNames& names, Checkpoint checkpoint,
+               Progress* progress);
+
+  Place PlaceOf(LayerTensor tensor, int layer) const;
+  Place PlaceOf(ModelTensor tensor) const;
+  std::string NameOf(const char* module, const char* suffix) const;
   absl::Status CheckTensors() const;
-  uint64_t StoredBytes(const std::string& name, MatrixShape shape, const TensorSlice& slice) const;
-  absl::Status ReadNamed(const std::string& name, MatrixShape shape, const TensorSlice& slice,
-                         DType as, absl::Span<std::byte> out) const;
-  absl::StatusOr<std::vector<float>> ReadNamedFloats(const std::string& name, MatrixShape shape,
-                                                     const TensorSlice& slice) const;
+  absl::StatusOr<StoredTensor> Find(const Place& place) const;
+  uint64_t StoredBytes(const Place& place, const TensorSlice& slice) const;
+  absl::Status ReadPlaced(const Place& place, const TensorSlice& slice, DType as,
+                          absl::Span<std::byte> out) const;
+  absl::Status ReadRun(const Place& place, const TensorSlice& stored, DType as,
+                       absl::Span<std::byte> out) const;
+  absl::StatusOr<std::vector<float>> ReadPlacedFloats(const Place& place,
+                                                      const TensorSlice& slice) const;
 
   ModelConfig config_;
+  const TensorNames* names_;
   Checkpoint checkpoint_;
   Progress* progress_;
+  bool has_prefix_ = true;  // the names' optional one
 };
 
 }  // namespace sluice

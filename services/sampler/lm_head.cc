@@ -1,6 +1,5 @@
 #include "services/sampler/lm_head.h"
 
-#include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 
 namespace sluice {
@@ -8,11 +7,7 @@ namespace sluice {
 absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSource& source,
                                     WeightType weights, int64_t max_rows, Backend& backend) {
   SLUICE_CHECK(max_rows >= 1);
-  if (config.norm != NormKind::kRmsNorm) {
-    return absl::UnimplementedError(
-        absl::StrCat("model_type ", config.model_type, ": this sampler computes RMSNorm only"));
-  }
-  LmHead head(backend, config.norm_eps, max_rows);
+  LmHead head(backend, config, max_rows);
   auto normed = backend.Allocate(max_rows * config.hidden_size * sizeof(float));
   absl::Status status = normed.status();
   if (status.ok()) status = head.LoadNorm(config, source);
@@ -23,15 +18,29 @@ absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSourc
 }
 
 absl::Status LmHead::LoadNorm(const ModelConfig& config, const WeightSource& source) {
-  const auto norm =
-      source.ReadFloats(ModelTensor::kFinalNorm, WholeOf(ShapeOf(ModelTensor::kFinalNorm, config)));
-  if (!norm.ok()) return norm.status();
-  auto memory = backend_->Allocate(norm->size() * sizeof(float));
+  auto weight = LoadVector(config, source, ModelTensor::kFinalNorm);
+  if (!weight.ok()) return weight.status();
+  norm_ = *std::move(weight);
+  if (!config.norm_bias) return absl::OkStatus();
+  auto bias = LoadVector(config, source, ModelTensor::kFinalNormBias);
+  if (!bias.ok()) return bias.status();
+  norm_bias_ = *std::move(bias);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& config,
+                                                           const WeightSource& source,
+                                                           ModelTensor tensor) {
+  const auto values = source.ReadFloats(tensor, WholeOf(ShapeOf(tensor, config)));
+  if (!values.ok()) return values.status();
+  auto memory = backend_->Allocate(values->size() * sizeof(float));
   if (!memory.ok()) return memory.status();
-  norm_ = *std::move(memory);
-  backend_->CopyIn({reinterpret_cast<const std::byte*>(norm->data()), norm->size() * sizeof(float)},
-                   norm_->data());
-  return backend_->Synchronize();  // `norm` goes
+  backend_->CopyIn(
+      {reinterpret_cast<const std::byte*>(values->data()), values->size() * sizeof(float)},
+      (*memory)->data());
+  // `values` goes.
+  if (absl::Status done = backend_->Synchronize(); !done.ok()) return done;
+  return memory;
 }
 
 absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype) {
@@ -50,8 +59,16 @@ void LmHead::Logits(MatrixView hidden, MatrixView logits) {
   SLUICE_CHECK(hidden.rows <= max_rows_ && hidden.cols == hidden_size());
   SLUICE_CHECK(logits.rows == hidden.rows && logits.cols == vocab_size());
   const MatrixView normed{normed_->data(), DType::kF32, hidden.rows, hidden.cols, hidden.cols};
-  backend_->RmsNorm(hidden, static_cast<const float*>(norm_->data()), norm_eps_, normed);
+  Norm(hidden, normed);
   backend_->Gemm(normed, *head_, logits);
+}
+
+void LmHead::Norm(MatrixView x, MatrixView out) {
+  const auto* weight = static_cast<const float*>(norm_->data());
+  if (norm_kind_ == NormKind::kRmsNorm) return backend_->RmsNorm(x, weight, norm_eps_, out);
+  const auto* bias =
+      norm_bias_ == nullptr ? nullptr : static_cast<const float*>(norm_bias_->data());
+  backend_->LayerNorm(x, weight, bias, norm_eps_, out);
 }
 
 }  // namespace sluice

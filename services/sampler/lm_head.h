@@ -17,30 +17,42 @@ namespace sluice {
 class LmHead {
  public:
   // Reads the norm and the head (the embedding, where the two are tied) through `source`, a few
-  // rows at a time. Computes at most `max_rows` rows at once. UNIMPLEMENTED where the model's norm
-  // is not RMSNorm, RESOURCE_EXHAUSTED where the backend lacks memory, else as WeightSource::Read.
+  // rows at a time. Computes at most `max_rows` rows at once. RESOURCE_EXHAUSTED where the
+  // backend lacks memory, else as WeightSource::Read.
   static absl::StatusOr<LmHead> Load(const ModelConfig& config, const WeightSource& source,
                                      WeightType weights, int64_t max_rows, Backend& backend);
 
-  // logits = RmsNorm(hidden) W^T. hidden [R, H] and logits [R, V] are memory of the backend, F32,
-  // R <= max_rows. A row's bits don't depend on the other rows.
+  // logits = norm(hidden) W^T, the norm being the model's. hidden [R, H] and logits [R, V] are
+  // memory of the backend, F32, R <= max_rows. A row's bits don't depend on the other rows.
   void Logits(MatrixView hidden, MatrixView logits);
 
   int64_t vocab_size() const { return head_->num_outputs(); }
   int64_t hidden_size() const { return head_->num_inputs(); }
-  size_t weight_bytes() const { return norm_->size_bytes() + head_->size_bytes(); }
+  size_t weight_bytes() const {
+    return norm_->size_bytes() + (norm_bias_ == nullptr ? 0 : norm_bias_->size_bytes()) +
+           head_->size_bytes();
+  }
 
  private:
-  LmHead(Backend& backend, float norm_eps, int64_t max_rows)
-      : backend_(&backend), norm_eps_(norm_eps), max_rows_(max_rows) {}
+  LmHead(Backend& backend, const ModelConfig& config, int64_t max_rows)
+      : backend_(&backend),
+        norm_kind_(config.norm),
+        norm_eps_(config.norm_eps),
+        max_rows_(max_rows) {}
 
   absl::Status LoadNorm(const ModelConfig& config, const WeightSource& source);
+  absl::StatusOr<std::unique_ptr<Buffer>> LoadVector(const ModelConfig& config,
+                                                     const WeightSource& source,
+                                                     ModelTensor tensor);
+  void Norm(MatrixView x, MatrixView out);
   absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype);
 
   Backend* backend_;
+  NormKind norm_kind_;
   float norm_eps_;
   int64_t max_rows_;
   std::unique_ptr<Buffer> norm_;        // [H]
+  std::unique_ptr<Buffer> norm_bias_;   // [H], or null
   std::unique_ptr<PackedMatrix> head_;  // [V, H]
   std::unique_ptr<Buffer> normed_;      // [max_rows, H]
 };

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
         const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
         if (!weights.ok()) return weights.status();
         return sluice::SamplerServer::Start({.model = process.model,
+                                             .overrides = {process.rope_scaling},
                                              .address = process.listen,
                                              .tls = process.tls,
                                              .weights = *weights,

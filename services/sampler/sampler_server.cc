@@ -11,14 +11,16 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
     const SamplerServerOptions& options) {
-  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   Progress progress(absl::StrCat("loading the head of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  progress.Expect(source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead));
+  uint64_t bytes = source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead);
+  if (config->norm_bias) bytes += source->BytesOf(ModelTensor::kFinalNormBias);
+  progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());
   result->backend_ = MakeCpuBackend({.num_threads = options.num_threads});

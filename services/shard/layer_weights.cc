@@ -22,16 +22,18 @@ class LayerLoader {
         dtype_(dtype),
         backend_(backend) {}
 
-  // The parts below one another as one matrix.
+  // The parts below one another as one matrix; those that the model lacks are left out.
   std::unique_ptr<PackedMatrix> Matrix(std::initializer_list<LayerTensor> parts,
                                        int64_t num_slices = 1);
-  // The parts one after another as one vector.
+  // The parts one after another as one vector; those that the model lacks are left out.
   FloatVector Vector(std::initializer_list<LayerTensor> parts);
 
   const absl::Status& status() const { return status_; }
 
  private:
+  std::vector<LayerTensor> Present(std::initializer_list<LayerTensor> parts) const;
   TensorSlice SliceOf(LayerTensor part) const { return sluice::SliceOf(part, config_, plan_); }
+  RowReader ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec);
   absl::Status ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows,
                         absl::Span<std::byte> out) const;
 
@@ -44,18 +46,45 @@ class LayerLoader {
   absl::Status status_;
 };
 
-std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTensor> parts,
+std::vector<LayerTensor> LayerLoader::Present(std::initializer_list<LayerTensor> parts) const {
+  const std::vector<LayerTensor> all = LayerTensors(config_);
+  std::vector<LayerTensor> present;
+  for (const LayerTensor part : parts) {
+    if (std::find(all.begin(), all.end(), part) != all.end()) present.push_back(part);
+  }
+  return present;
+}
+
+std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTensor> wanted,
                                                   int64_t num_slices) {
   if (!status_.ok()) return nullptr;
-  PackSpec spec{.num_inputs = SliceOf(*parts.begin()).columns.size(),
+  const std::vector<LayerTensor> parts = Present(wanted);
+  PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
                 .dtype = dtype_,
                 .num_slices = static_cast<int>(num_slices)};
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
-  auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-    return ReadRows(parts, {begin, end}, out);
-  });
+  const RowReader reader = ReaderOf(parts, spec);
+  if (!status_.ok()) return nullptr;
+  auto packed = backend_.Pack(spec, reader);
   status_ = packed.status();
   return packed.ok() ? *std::move(packed) : nullptr;
+}
+
+// From the file a few rows at a time or, where that is slow, from a copy of the whole matrix, which
+// lives as long as the reader.
+RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec) {
+  if (!source_.ReadsWholeTensors()) {
+    return [this, parts](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+      return ReadRows(parts, {begin, end}, out);
+    };
+  }
+  const size_t row_bytes = spec.num_inputs * SizeOf(dtype_);
+  auto copy = std::make_shared<std::vector<std::byte>>(spec.num_outputs * row_bytes);
+  status_ = ReadRows(parts, {0, spec.num_outputs}, absl::MakeSpan(*copy));
+  return [copy, row_bytes](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+    std::copy_n(copy->begin() + begin * row_bytes, (end - begin) * row_bytes, out.begin());
+    return absl::OkStatus();
+  };
 }
 
 // Rows [rows.begin, rows.end) of the fused matrix: the overlap with each part in turn.
@@ -77,8 +106,9 @@ absl::Status LayerLoader::ReadRows(absl::Span<const LayerTensor> parts, IndexRan
   return absl::OkStatus();
 }
 
-FloatVector LayerLoader::Vector(std::initializer_list<LayerTensor> parts) {
-  if (!status_.ok()) return {};
+FloatVector LayerLoader::Vector(std::initializer_list<LayerTensor> wanted) {
+  const std::vector<LayerTensor> parts = Present(wanted);
+  if (!status_.ok() || parts.empty()) return {};
   std::vector<float> values;
   for (const LayerTensor part : parts) {
     const auto read = source_.ReadFloats(part, layer_, SliceOf(part));
@@ -102,7 +132,8 @@ size_t LayerWeights::size_bytes() const {
   size_t bytes = 0;
   for (const auto* matrix : {&qkv, &o, &gate_up, &down}) bytes += (*matrix)->size_bytes();
   for (const FloatVector* vector :
-       {&input_norm, &qkv_bias, &o_bias, &post_attention_norm, &gate_up_bias, &down_bias}) {
+       {&input_norm.weight, &input_norm.bias, &qkv_bias, &q_norm, &k_norm, &o_bias,
+        &post_attention_norm.weight, &post_attention_norm.bias, &gate_up_bias, &down_bias}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -114,18 +145,19 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
   using enum LayerTensor;
   LayerLoader loader(config, plan, source, layer, dtype, backend);
   LayerWeights weights;
-  weights.input_norm = loader.Vector({kInputNorm});
+  weights.input_norm = {loader.Vector({kInputNorm}), loader.Vector({kInputNormBias})};
   weights.qkv = loader.Matrix({kQ, kK, kV});
+  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
+  weights.q_norm = loader.Vector({kQNorm});
+  weights.k_norm = loader.Vector({kKNorm});
   weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
-  weights.post_attention_norm = loader.Vector({kPostAttentionNorm});
+  weights.o_bias = loader.Vector({kOBias});
+  weights.post_attention_norm = {loader.Vector({kPostAttentionNorm}),
+                                 loader.Vector({kPostAttentionNormBias})};
   weights.gate_up = loader.Matrix({kGate, kUp});
+  weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
   weights.down = loader.Matrix({kDown}, plan.down_proj.slices.size());
-  if (config.qkv_bias) weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
-  if (config.o_bias) weights.o_bias = loader.Vector({kOBias});
-  if (config.mlp_bias) {
-    weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
-    weights.down_bias = loader.Vector({kDownBias});
-  }
+  weights.down_bias = loader.Vector({kDownBias});
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

@@ -22,16 +22,23 @@ struct FloatVector {
   size_t size_bytes() const { return empty() ? 0 : memory->size_bytes(); }
 };
 
+// A norm's, [H] or [D]. LayerNorms may lack a bias, RMSNorms do.
+struct NormWeights {
+  FloatVector weight;
+  FloatVector bias;
+};
+
 // Dimensions of the rank: Nq and Nkv are its heads, F its MLP columns. Matrices that read the same
 // rows are fused, so that one product computes them.
 struct LayerWeights {
-  FloatVector input_norm;                 // [H]
+  NormWeights input_norm;                 // [H]
   std::unique_ptr<PackedMatrix> qkv;      // [(Nq + 2 Nkv) * D, H]: q, then k, then v
   FloatVector qkv_bias;                   // as qkv's outputs
+  FloatVector q_norm, k_norm;             // [D] each, of models with QK-norm
   std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
   FloatVector o_bias;                     // [H], added once, after the ranks' sum
-  FloatVector post_attention_norm;        // [H]
-  std::unique_ptr<PackedMatrix> gate_up;  // [2F, H]: gate, then up
+  NormWeights post_attention_norm;        // [H]
+  std::unique_ptr<PackedMatrix> gate_up;  // [2F, H]: gate, then up; without a gate [F, H]
   FloatVector gate_up_bias;               // as gate_up's outputs
   std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices
   FloatVector down_bias;                  // [H], added once, after the ranks' sum

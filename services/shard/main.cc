@@ -37,6 +37,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   }
   sluice::ShardServerOptions options;
   options.model = process.model;
+  options.overrides = {process.rope_scaling};
   options.address = process.listen;
   options.tls = process.tls;
   options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),

@@ -1,7 +1,6 @@
 #include "services/shard/shard_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -27,17 +26,6 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
         "kv_dtype is ", std::string(Name(options.kv_dtype)), "; accepted: F32, BF16")));
   }
   return status;
-}
-
-absl::Status CheckSupported(const ModelConfig& config) {
-  const bool rotary = config.position == PositionKind::kRopeHalfSplit ||
-                      config.position == PositionKind::kRopeInterleaved;
-  if (rotary && config.norm == NormKind::kRmsNorm && config.mlp == MlpKind::kSwiGlu) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(
-      absl::StrCat("model_type ", config.model_type,
-                   ": this shard computes rotary positions, RMSNorm and SwiGLU only"));
 }
 
 KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_size, DType dtype) {
@@ -70,7 +58,8 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
           .query_width = plan.heads.size() * config.head_dim,
           .kv_width = plan.kv_heads.size() * config.head_dim,
           .mlp_width = plan.mlp_columns.size(),
-          .rope_pairs = config.head_dim / 2,
+          .rope_pairs = config.rotary() ? config.rope.dim / 2 : 0,
+          .mlp_inputs = (config.gated_mlp ? 2 : 1) * plan.mlp_columns.size(),
           .num_ranks = plan.placement.num_ranks};
 }
 
@@ -86,7 +75,6 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              const ShardModelOptions& options,
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
-  status.Update(CheckSupported(config));
   if (!status.ok()) return status;
   const DType dtype = source.Resolve(options.weights);
   const auto blocks = BlocksWithin(options.kv_cache_bytes,
@@ -119,7 +107,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       limits_(limits),
       step_timeout_(options.step_timeout),
       backend_(backend),
-      rope_(config.head_dim, config.rope_theta),
+      rope_(config.rotary() ? config.rope : RopeConfig{}),
       arena_(std::move(arena)),
       reducer_(std::move(reducer)) {
   segments_.reserve(limits.max_rows);
@@ -165,7 +153,7 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
   if (hidden.rows == 0) return absl::OkStatus();
   const Step step{arena_.Views(hidden.rows), hidden, communicator, absl::Now() + step_timeout_};
   PlaceSegments(segments);
-  ComputeRotations(step.views);
+  if (config_.rotary()) ComputeRotations(segments, step.views);
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
     if (absl::Status done = Attend(layer, static_cast<int>(index), step); !done.ok()) return done;
@@ -188,41 +176,78 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
   }
 }
 
-void ShardModel::ComputeRotations(const StepViews& views) {
-  const size_t size = positions_.size() * rope_.pairs();
-  rope_.Fill(positions_, absl::MakeSpan(cos_).first(size), absl::MakeSpan(sin_).first(size));
-  backend_.CopyIn(BytesOf(absl::MakeSpan(cos_).first(size)), views.cos.data);
-  backend_.CopyIn(BytesOf(absl::MakeSpan(sin_).first(size)), views.sin.data);
+void ShardModel::ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views) {
+  const size_t pairs = rope_.pairs();
+  size_t row = 0;
+  for (const ShardSegment& segment : segments) {
+    const size_t count = segment.num_positions;
+    rope_.Fill(absl::MakeSpan(positions_).subspan(row, count), segment.length(),
+               absl::MakeSpan(cos_).subspan(row * pairs, count * pairs),
+               absl::MakeSpan(sin_).subspan(row * pairs, count * pairs));
+    row += count;
+  }
+  backend_.CopyIn(BytesOf(absl::MakeSpan(cos_).first(row * pairs)), views.cos.data);
+  backend_.CopyIn(BytesOf(absl::MakeSpan(sin_).first(row * pairs)), views.sin.data);
+}
+
+void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
+  if (config_.norm == NormKind::kRmsNorm) {
+    backend_.RmsNorm(x, norm.weight.data(), config_.norm_eps, out);
+  } else {
+    const float* bias = norm.bias.empty() ? nullptr : norm.bias.data();
+    backend_.LayerNorm(x, norm.weight.data(), bias, config_.norm_eps, out);
+  }
 }
 
 absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
   const StepViews& views = step.views;
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
   const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
-  backend_.RmsNorm(step.hidden, layer.input_norm.data(), config_.norm_eps, views.normed);
+  const int model_layer = static_cast<int>(plan_.layers.begin) + index;
+  Norm(layer.input_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.qkv, views.qkv);
   if (!layer.qkv_bias.empty()) backend_.AddBias(layer.qkv_bias.data(), views.qkv);
-  // Queries and keys lie side by side and turn alike.
-  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, views.cos,
-                views.sin,
-                config_.position == PositionKind::kRopeInterleaved ? RopeLayout::kInterleaved
-                                                                   : RopeLayout::kHalfSplit);
+  TurnByPosition(layer, views);
   backend_.StoreKv(views.qkv.Columns(query_width, kv_width),
                    views.qkv.Columns(query_width + kv_width, kv_width), segments_, index,
                    *kv_pool_);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
-  backend_.PagedAttention(views.qkv.Columns(0, query_width), *kv_pool_, index, segments_, scale,
-                          views.attended);
+  backend_.PagedAttention(
+      views.qkv.Columns(0, query_width), *kv_pool_, index, segments_,
+      {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
+      views.attended);
   backend_.Gemm(views.attended, *layer.o, views.partial);
+  // Before the residual stream changes, where the MLP reads the block's input too.
+  if (config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
   return AddToResidual(layer.o_bias, step);
+}
+
+// QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
+void ShardModel::TurnByPosition(const LayerWeights& layer, const StepViews& views) {
+  const int64_t query_width = plan_.heads.size() * config_.head_dim;
+  const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
+  if (config_.qk_norm) {
+    backend_.HeadRmsNorm(views.qkv.Columns(0, query_width), config_.head_dim, layer.q_norm.data(),
+                         config_.norm_eps);
+    backend_.HeadRmsNorm(views.qkv.Columns(query_width, kv_width), config_.head_dim,
+                         layer.k_norm.data(), config_.norm_eps);
+  }
+  if (!config_.rotary()) return;
+  const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
+  // Queries and keys lie side by side and turn alike.
+  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, views.cos,
+                views.sin, neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit);
 }
 
 absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
   const StepViews& views = step.views;
-  backend_.RmsNorm(step.hidden, layer.post_attention_norm.data(), config_.norm_eps, views.normed);
+  if (!config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.gate_up, views.gate_up);
   if (!layer.gate_up_bias.empty()) backend_.AddBias(layer.gate_up_bias.data(), views.gate_up);
-  backend_.SwiGlu(views.gate_up, views.activated);
+  if (config_.gated_mlp) {
+    backend_.ActivateGated(config_.activation, views.gate_up, views.activated);
+  } else {
+    backend_.Activate(config_.activation, views.gate_up, views.activated);
+  }
   backend_.Gemm(views.activated, *layer.down, views.partial);
   return AddToResidual(layer.down_bias, step);
 }

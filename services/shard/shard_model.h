@@ -48,8 +48,8 @@ struct ShardModelOptions {
 class ShardModel {
  public:
   // Loads the plan's slice and reserves the KV blocks. INVALID_ARGUMENT where an option is out of
-  // range or kv_cache_bytes hold no block, UNIMPLEMENTED where the decoder block lacks what the
-  // model needs, RESOURCE_EXHAUSTED where the backend lacks memory, else as WeightSource::Read.
+  // range or kv_cache_bytes hold no block, RESOURCE_EXHAUSTED where the backend lacks memory, else
+  // as WeightSource::Read.
   static absl::StatusOr<std::unique_ptr<ShardModel>> Load(const ModelConfig& config,
                                                           const ShardPlan& plan,
                                                           const WeightSource& source,
@@ -97,8 +97,10 @@ class ShardModel {
   };
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);
-  void ComputeRotations(const StepViews& views);
+  void ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views);
+  void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
+  void TurnByPosition(const LayerWeights& layer, const StepViews& views);
   absl::Status Mlp(const LayerWeights& layer, const Step& step);
   // hidden += the sum over the ranks of step.views.partial, + bias where there is one.
   absl::Status AddToResidual(const FloatVector& bias, const Step& step);
@@ -119,7 +121,7 @@ class ShardModel {
   TreeReducer reducer_;
   std::vector<AttentionSegment> segments_;
   std::vector<int32_t> positions_;  // of the step's rows
-  std::vector<float> cos_, sin_;    // [T, D/2]
+  std::vector<float> cos_, sin_;    // [T, rope_.pairs()]
 };
 
 }  // namespace sluice

@@ -11,9 +11,9 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServerOptions& options,
                                                                 Dialer* dialer) {
-  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   const absl::StatusOr<ShardPlan> plan = MakeShardPlan(*config, options.placement);
   if (!plan.ok()) return plan.status();

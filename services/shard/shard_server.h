@@ -17,6 +17,7 @@ namespace sluice {
 
 struct ShardServerOptions {
   std::string model;  // folder
+  ModelOverrides overrides;
   std::string address;
   TlsFiles tls;
   ShardPlacement placement;

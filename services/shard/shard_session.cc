@@ -59,7 +59,8 @@ absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardEx
   for (const v1::Segment& segment : plan.segments()) {
     segments_.push_back({.first_position = segment.first_position(),
                          .num_positions = segment.num_positions(),
-                         .block_table = segment.block_table()});
+                         .block_table = segment.block_table(),
+                         .sequence_length = segment.sequence_length()});
   }
   const absl::Status status = parts_.model.Forward(segments_, &communicator, rows_.view());
   if (status.ok()) parts_.on_step();

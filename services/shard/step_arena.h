@@ -12,28 +12,29 @@
 
 namespace sluice {
 
-// Sizes of a step on one rank, all >= 1.
+// Sizes of a step on one rank, all >= 1 but for rope_pairs.
 struct StepShape {
   int64_t max_rows = 0;     // of the largest step
   int64_t hidden = 0;       // H
   int64_t query_width = 0;  // Nq * D of the rank
   int64_t kv_width = 0;     // Nkv * D of the rank
   int64_t mlp_width = 0;    // F of the rank
-  int64_t rope_pairs = 0;   // D / 2
+  int64_t rope_pairs = 0;   // of a head; 0 without rotary positions
+  int64_t mlp_inputs = 0;   // of the activation: 2F with a gate, F without
   int num_ranks = 1;
 };
 
 // F32 matrices of T rows. The activations of attention and MLP share memory: a layer computes one
 // after the other.
 struct StepViews {
-  MatrixView cos, sin;  // [T, D/2], for all layers
+  MatrixView cos, sin;  // [T, rope_pairs], for all layers
   MatrixView normed;    // [T, H]
   MatrixView partial;   // [T, H] without gaps, with the memory that TreeReducer asks for
   // Attention.
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
   MatrixView attended;  // [T, Nq * D]
   // MLP.
-  MatrixView gate_up;    // [T, 2F]
+  MatrixView gate_up;    // [T, mlp_inputs]
   MatrixView activated;  // [T, F]
 };
 

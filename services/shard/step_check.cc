@@ -18,6 +18,11 @@ std::string ReasonAgainst(const ShardSegment& segment, const StepLimits& limits)
     return absl::StrCat("positions ", segment.first_position, " to ", end - 1,
                         "; accepted for this model: 0 to ", limits.max_positions - 1);
   }
+  const int32_t length = segment.sequence_length;
+  if (length != 0 && (length < end || length > limits.max_positions)) {
+    return absl::StrCat("sequence_length is ", length, "; accepted: 0, or ", end,
+                        ", where its positions end, to ", limits.max_positions);
+  }
   const int64_t needed = (end + limits.block_size - 1) / limits.block_size;
   if (static_cast<int64_t>(segment.block_table.size()) < needed) {
     return absl::StrCat("its block table has ", segment.block_table.size(), " blocks of ",

@@ -15,6 +15,14 @@ struct ShardSegment {
   int32_t num_positions = 0;
   // Position p lives in slot p % block_size of block_table[p / block_size].
   absl::Span<const int32_t> block_table;
+  // Positions that the sequence has in all, for models that turn them by its length: at least
+  // first_position + num_positions, which 0 stands for. The keys of its earlier positions must
+  // have been computed with a length that turns alike (RopeConfig::LongestLike).
+  int32_t sequence_length = 0;
+
+  int32_t length() const {
+    return sequence_length == 0 ? first_position + num_positions : sequence_length;
+  }
 };
 
 // What a shard accepts.

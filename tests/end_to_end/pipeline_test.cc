@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cli/in_process.h"
+#include "services/model/model_config.h"
 #include "tests/testing/generation_client.h"
 #include "tests/testing/test_data.h"
 
@@ -435,6 +436,30 @@ TEST(Pipeline, RefusesAPromptThatTheKvCacheCanNeverHold) {
   EXPECT_TRUE(tight.client.Generate(GreedyRequest("The", 5)).status.ok());
 }
 
+// Beyond the model's own context every further token turns all positions otherwise, so each must
+// come from a sequence that was computed as a whole: the same as from a prompt that is so long.
+TEST(Pipeline, TokensOfALengthThatTurnsOtherwiseAreThoseOfALongerPrompt) {
+  const std::string model = ProjectPath("models/storyteller");
+  const int context = LoadModelConfig(model)->max_positions;
+  const Started started = Start({.overrides = {"dynamic,factor=2"}, .num_ranks = 2});
+  v1::GenerateRequest request = GreedyRequest("", 8);
+  for (int i = 0; i < context - 4; ++i) request.mutable_token_ids()->add_token_ids(100 + i % 50);
+  const Generated grown = started.client.Generate(request);
+  ASSERT_TRUE(grown.status.ok()) << grown.status;
+  const auto& tokens = grown.first().tokens;
+  ASSERT_EQ(tokens.size(), 8u);
+  for (size_t known = 1; known < tokens.size(); ++known) {
+    request.mutable_token_ids()->add_token_ids(tokens[known - 1]);
+    request.set_max_tokens(1);
+    const Generated next = started.client.Generate(request);
+    ASSERT_TRUE(next.status.ok()) << next.status;
+    ASSERT_EQ(next.first().tokens.size(), 1u);
+    EXPECT_EQ(next.first().tokens[0], tokens[known]) << known << " known";
+  }
+  const Started unscaled = Start();
+  EXPECT_EQ(unscaled.client.Generate(request).status.code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Pipeline, SaysWhatIsWrongWithAModelOrTopology) {
   const std::vector<std::pair<InProcessOptions, std::string>> cases = {
       {{.model = "/nowhere"}, "/nowhere"},
@@ -442,6 +467,8 @@ TEST(Pipeline, SaysWhatIsWrongWithAModelOrTopology) {
       {{.model = ProjectPath("models/storyteller"), .num_ranks = 16}, "16"},
       {{.model = ProjectPath("models/storyteller"), .num_stages = 9}, "9"},
       {{.model = ProjectPath("models/storyteller"), .num_stages = 0}, "--pp is 0"},
+      {{.model = ProjectPath("models/storyteller"), .overrides = {"yarn,factor=0.5"}},
+       "--rope_scaling: factor is 0.5"},
   };
   for (const auto& [options, part] : cases) {
     const auto pipeline = StartInProcess(options);

@@ -15,7 +15,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto config = sluice::ParseModelConfig(text.substr(0, end), generation, "fuzzed");
   if (!config.ok()) return 0;
   SLUICE_CHECK(config->num_heads % config->num_kv_heads == 0);
-  SLUICE_CHECK(config->query_width() > 0 && config->head_dim % 2 == 0 && config->norm_eps > 0);
+  SLUICE_CHECK(config->query_width() > 0 && config->norm_eps > 0);
+  SLUICE_CHECK(config->attention_scale > 0);
+  if (config->rotary()) {
+    SLUICE_CHECK(config->rope.dim >= 2 && config->rope.dim % 2 == 0 && config->rope.factor >= 1);
+    SLUICE_CHECK(config->rope.dim <= config->head_dim && config->rope.attention_factor > 0);
+  }
   SLUICE_CHECK(sluice::MakeShardPlan(*config, {}).ok());
   return 0;
 }

@@ -97,8 +97,9 @@ class Benchmark {
     const int64_t rows = shape.sequences * shape.rows;
     const DeviceMatrix q(*backend_, RandomMatrix(random_, rows, kKvWidth * kGroup));
     const DeviceMatrix out(*backend_, rows, kKvWidth * kGroup);
-    const double seconds = BestSeconds(
-        [&] { backend_->PagedAttention(q.view(), *pool, 0, segments, kScale, out.view()); });
+    const double seconds = BestSeconds([&] {
+      backend_->PagedAttention(q.view(), *pool, 0, segments, {.scale = kScale}, out.view());
+    });
     const double visible = static_cast<double>(rows) * (shape.context - (shape.rows - 1) / 2.0);
     Print(Text("attention %lld x T %lld at %lld", shape.sequences, shape.rows, shape.context),
           Name(dtype), seconds, 2.0 * shape.sequences * shape.context * kKvWidth * SizeOf(dtype),
@@ -167,7 +168,7 @@ class Benchmark {
                             RandomMatrix(random_, 40, kKvWidth), BlocksInOrder(40, kBlock)};
     const auto attend = [&](Backend& backend) {
       const auto pool = NewKvPool(backend, Pool(shape, dtype));
-      return AttendChunk(backend, *pool, 0, sequence, 0, 40, kScale);
+      return AttendChunk(backend, *pool, 0, sequence, 0, 40, {.scale = kScale});
     };
     CheckNear(attend(*backend_), attend(*reference_), 1e-5);
   }
@@ -233,7 +234,7 @@ void Run(int num_threads) {
       backend.RmsNorm(in.view(), in.data(), 1e-5f, out.view());  // the first row as weights
     });
     benchmark.RowKernel("swiglu", rows, 28672, 14336, [](Backend& backend, auto& in, auto& out) {
-      backend.SwiGlu(in.view(), out.view());
+      backend.ActivateGated(Activation::kSilu, in.view(), out.view());
     });
   }
   benchmark.RowKernel("log_softmax", 1, 128256, 128256, [](Backend& backend, auto& in, auto& out) {

@@ -281,7 +281,8 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
     return pipeline.InProcess();
   };
   EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "f32",
-                      "--threads", "3", "--kv_cache_mib", "64", "Once"}),
+                      "--threads", "3", "--kv_cache_mib", "64", "--rope_scaling", "yarn,factor=4",
+                      "Once"}),
             0);
   EXPECT_EQ(fake.out.str(), "there was");
   EXPECT_EQ(seen.model, "some/model");
@@ -290,6 +291,7 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
   EXPECT_EQ(seen.weights, WeightType::kF32);
   EXPECT_EQ(seen.num_threads, 3);
   EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
+  EXPECT_EQ(seen.overrides.rope_scaling, "yarn,factor=4");
   EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
 }
 

@@ -69,11 +69,13 @@ TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
   flags.tp = 2;
   flags.threads = 1;
   flags.kv_cache_mib = 1;
+  flags.rope_scaling = "linear,factor=2";
   const std::vector<std::string> lines = CommandLines(flags);
   ASSERT_EQ(lines.size(), 6u);
   for (const std::string& shard : {lines[2], lines[3]}) {
     EXPECT_THAT(shard, HasSubstr("--threads 1 "));
     EXPECT_THAT(shard, HasSubstr("--kv_cache_mib 1"));
+    EXPECT_THAT(shard, HasSubstr("--rope_scaling linear,factor=2"));
   }
 }
 

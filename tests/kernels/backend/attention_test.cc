@@ -20,7 +20,11 @@ struct Shape {
   int head_dim = 64;
   DType dtype = DType::kF32;
 
-  float Scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
+  int64_t window = 0;
+
+  AttentionOptions Options() const {
+    return {.scale = 1 / std::sqrt(static_cast<float>(head_dim)), .window = window};
+  }
   KvPoolSpec Pool(int num_blocks) const {
     return {.num_layers = 2,
             .num_blocks = num_blocks,
@@ -33,7 +37,8 @@ struct Shape {
 
 std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
   return stream << "blocks of " << shape.block_size << ", " << shape.num_kv_heads << " KV heads of "
-                << shape.head_dim << " serving " << shape.group << " each, " << Name(shape.dtype);
+                << shape.head_dim << " serving " << shape.group << " each, " << Name(shape.dtype)
+                << ", window " << shape.window;
 }
 
 // Shapes that real models have, and ones that nothing is a multiple of.
@@ -45,6 +50,10 @@ const Shape kShapes[] = {
     {.block_size = 1, .num_kv_heads = 1, .group = 1, .head_dim = 1},
     {.block_size = 4, .num_kv_heads = 4, .group = 2, .head_dim = 8, .dtype = DType::kBF16},
     {.block_size = 16, .num_kv_heads = 1, .group = 41, .head_dim = 33},
+    {.block_size = 16, .num_kv_heads = 2, .group = 4, .head_dim = 32, .window = 1},
+    {.block_size = 16, .num_kv_heads = 1, .group = 3, .head_dim = 16, .window = 21},
+    {.block_size = 4, .num_kv_heads = 1, .group = 9, .head_dim = 8, .window = 8},
+    {.block_size = 32, .num_kv_heads = 2, .group = 2, .head_dim = 24, .window = 1000},
 };
 
 // A sequence of `length` positions in blocks drawn at random from a pool of `num_blocks`.
@@ -66,8 +75,8 @@ TEST_P(AttentionTest, AgreesWithReference) {
       const Sequence sequence = RandomSequence(random, shape, length, 80);
       const auto ours = NewKvPool(backend(), shape.Pool(80));
       const auto theirs = NewKvPool(reference(), shape.Pool(80));
-      EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, length, shape.Scale(), 3),
-                         AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Scale()),
+      EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, length, shape.Options(), 3),
+                         AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Options()),
                          4e-6));
     }
   }
@@ -79,13 +88,13 @@ TEST_P(AttentionTest, EveryChunkingGivesTheSameBits) {
     const int64_t length = 70;
     const Sequence sequence = RandomSequence(random, shape, length, 70);
     const auto pool = NewKvPool(backend(), shape.Pool(70));
-    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Scale());
+    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Options());
     for (const int64_t most : {1, 2, 9, 33}) {
       const auto other = NewKvPool(backend(), shape.Pool(70));
       for (int64_t first = 0; first < length;) {
         const int64_t count = std::min(length - first, RandomInt(random, 1, most));
         EXPECT_TRUE(
-            SameBits(AttendChunk(backend(), *other, 0, sequence, first, count, shape.Scale()),
+            SameBits(AttendChunk(backend(), *other, 0, sequence, first, count, shape.Options()),
                      whole.Rows(first, count)))
             << count << " positions from " << first << ", " << shape;
         first += count;
@@ -99,11 +108,11 @@ TEST_P(AttentionTest, BlocksMayLieAnywhere) {
   for (const Shape& shape : kShapes) {
     Sequence sequence = RandomSequence(random, shape, 40, 60);
     const auto pool = NewKvPool(backend(), shape.Pool(60));
-    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 40, shape.Scale());
+    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 40, shape.Options());
     std::shuffle(sequence.block_table.begin(), sequence.block_table.end(), random);
     const auto other = NewKvPool(backend(), shape.Pool(60));
     EXPECT_TRUE(
-        SameBits(AttendChunk(backend(), *other, 1, sequence, 0, 40, shape.Scale()), expected))
+        SameBits(AttendChunk(backend(), *other, 1, sequence, 0, 40, shape.Options()), expected))
         << shape;
   }
 }
@@ -113,12 +122,12 @@ TEST_P(AttentionTest, ThreadsDoNotMatter) {
   for (const Shape& shape : kShapes) {
     const Sequence sequence = RandomSequence(random, shape, 60, 60);
     const auto pool = NewKvPool(backend(), shape.Pool(60));
-    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 60, shape.Scale());
+    const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 60, shape.Options());
     for (const int num_threads : {1, 4}) {
       const auto backend = NewBackend(num_threads);
       const auto other = NewKvPool(*backend, shape.Pool(60));
       EXPECT_TRUE(
-          SameBits(AttendChunk(*backend, *other, 0, sequence, 0, 60, shape.Scale()), expected))
+          SameBits(AttendChunk(*backend, *other, 0, sequence, 0, 60, shape.Options()), expected))
           << num_threads << " threads, " << shape;
     }
   }
@@ -150,9 +159,10 @@ TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
       const auto [first, count] = parts[i];
       const Sequence& sequence = sequences[i];
       for (KvPool* each : {pool.get(), solo_pool.get()}) {
-        if (first > 0) AttendChunk(backend(), *each, 0, sequence, 0, first, shape.Scale());
+        if (first > 0) AttendChunk(backend(), *each, 0, sequence, 0, first, shape.Options());
       }
-      place(AttendChunk(backend(), *solo_pool, 0, sequence, first, count, shape.Scale()), expected);
+      place(AttendChunk(backend(), *solo_pool, 0, sequence, first, count, shape.Options()),
+            expected);
       place(sequence.q.Rows(first, count), q);
       place(sequence.k.Rows(first, count), k);
       place(sequence.v.Rows(first, count), v);
@@ -162,7 +172,7 @@ TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
     DeviceMatrix all_q(backend(), q), all_k(backend(), k), all_v(backend(), v);
     DeviceMatrix out(backend(), q.rows, q.cols);
     backend().StoreKv(all_k.view(), all_v.view(), segments, 0, *pool);
-    backend().PagedAttention(all_q.view(), *pool, 0, segments, shape.Scale(), out.view());
+    backend().PagedAttention(all_q.view(), *pool, 0, segments, shape.Options(), out.view());
     EXPECT_TRUE(SameBits(out.Read(), expected)) << shape;
   }
 }
@@ -173,15 +183,15 @@ TEST_P(AttentionTest, WhatLiesBehindAPositionIsNeverRead) {
   for (const Shape& shape : kShapes) {
     const Sequence sequence = RandomSequence(random, shape, 23, 30);
     const auto clean = NewKvPool(backend(), shape.Pool(30));
-    const HostMatrix expected = AttendChunk(backend(), *clean, 0, sequence, 0, 23, shape.Scale());
+    const HostMatrix expected = AttendChunk(backend(), *clean, 0, sequence, 0, 23, shape.Options());
     const auto used = NewKvPool(backend(), shape.Pool(30));
     Sequence rubbish = RandomSequence(random, shape, int64_t{30} * shape.block_size, 30);
     for (HostMatrix* matrix : {&rubbish.k, &rubbish.v}) {
       for (float& value : matrix->values) value = std::numeric_limits<float>::quiet_NaN();
     }
-    AttendChunk(backend(), *used, 0, rubbish, 0, rubbish.q.rows, shape.Scale());
+    AttendChunk(backend(), *used, 0, rubbish, 0, rubbish.q.rows, shape.Options());
     EXPECT_TRUE(
-        SameBits(AttendChunk(backend(), *used, 0, sequence, 0, 23, shape.Scale()), expected))
+        SameBits(AttendChunk(backend(), *used, 0, sequence, 0, 23, shape.Options()), expected))
         << shape;
   }
 }
@@ -191,11 +201,39 @@ TEST_P(AttentionTest, ALaterInfinityDoesNotReachEarlierRows) {
   const Shape shape;
   Sequence sequence = RandomSequence(random, shape, 20, 2);
   const auto pool = NewKvPool(backend(), shape.Pool(2));
-  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Scale());
+  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
   sequence.v.At(19, 3) = std::numeric_limits<float>::infinity();
-  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Scale());
+  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
   EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
   EXPECT_TRUE(std::isinf(after.At(19, 3)));
+}
+
+TEST_P(AttentionTest, AWindowEndsWithTheRowsOwnPosition) {
+  const Shape shape{.num_kv_heads = 1, .group = 1, .head_dim = 1, .window = 3};
+  // Equal scores: every row is the mean of the values it sees.
+  Sequence sequence{HostMatrix(20, 1), HostMatrix(20, 1), HostMatrix(20, 1), BlocksInOrder(20, 16)};
+  for (int i = 0; i < 20; ++i) sequence.v.At(i, 0) = static_cast<float>(i);
+  const auto pool = NewKvPool(backend(), shape.Pool(2));
+  const HostMatrix out = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
+  EXPECT_FLOAT_EQ(out.At(0, 0), 0);
+  EXPECT_FLOAT_EQ(out.At(1, 0), 0.5F);
+  for (int i = 2; i < 20; ++i) EXPECT_FLOAT_EQ(out.At(i, 0), static_cast<float>(i - 1)) << i;
+}
+
+// Neither scores nor values of positions before the window reach a row, whatever they are.
+TEST_P(AttentionTest, WhatLiesBeforeAWindowIsNeverRead) {
+  Random random(11);
+  const Shape shape{.window = 5};
+  Sequence sequence = RandomSequence(random, shape, 40, 4);
+  const auto pool = NewKvPool(backend(), shape.Pool(4));
+  const HostMatrix expected =
+      AttendChunk(backend(), *pool, 0, sequence, 0, 40, shape.Options()).Rows(36, 4);
+  for (HostMatrix* matrix : {&sequence.k, &sequence.v}) {
+    std::fill_n(matrix->values.begin(), 32 * matrix->cols, std::numeric_limits<float>::quiet_NaN());
+  }
+  AttendChunk(backend(), *pool, 0, sequence, 0, 36, shape.Options());
+  EXPECT_TRUE(
+      SameBits(AttendChunk(backend(), *pool, 0, sequence, 36, 4, shape.Options()), expected));
 }
 
 TEST_P(AttentionTest, LayersAreSeparate) {
@@ -204,11 +242,11 @@ TEST_P(AttentionTest, LayersAreSeparate) {
   const Sequence first = RandomSequence(random, shape, 30, 2);
   const Sequence second = RandomSequence(random, shape, 30, 2);
   const auto pool = NewKvPool(backend(), shape.Pool(2));
-  const HostMatrix expected = AttendChunk(backend(), *pool, 0, first, 0, 30, shape.Scale());
-  AttendChunk(backend(), *pool, 1, second, 0, 30, shape.Scale());
+  const HostMatrix expected = AttendChunk(backend(), *pool, 0, first, 0, 30, shape.Options());
+  AttendChunk(backend(), *pool, 1, second, 0, 30, shape.Options());
   DeviceMatrix q(backend(), first.q), out(backend(), first.q.rows, first.q.cols);
   const AttentionSegment segment = first.Segment(0, 30);
-  backend().PagedAttention(q.view(), *pool, 0, {&segment, 1}, shape.Scale(), out.view());
+  backend().PagedAttention(q.view(), *pool, 0, {&segment, 1}, shape.Options(), out.view());
   EXPECT_TRUE(SameBits(out.Read(), expected));
 }
 
@@ -220,8 +258,8 @@ TEST_P(AttentionTest, ScoresOfAnySizeStayFinite) {
   const auto ours = NewKvPool(backend(), shape.Pool(4));
   const auto theirs = NewKvPool(reference(), shape.Pool(4));
   // One position takes all the weight, so the results agree although the scores are coarse.
-  EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 0, sequence, 0, 50, shape.Scale()),
-                     AttendChunk(reference(), *theirs, 0, sequence, 0, 50, shape.Scale()), 0.05));
+  EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 0, sequence, 0, 50, shape.Options()),
+                     AttendChunk(reference(), *theirs, 0, sequence, 0, 50, shape.Options()), 0.05));
 }
 
 TEST_P(AttentionTest, AShortBlockTableIsABrokenInvariant) {
@@ -230,7 +268,7 @@ TEST_P(AttentionTest, AShortBlockTableIsABrokenInvariant) {
   Sequence sequence = RandomSequence(random, shape, 17, 4);
   sequence.block_table.resize(1);
   const auto pool = NewKvPool(backend(), shape.Pool(4));
-  EXPECT_DEATH(AttendChunk(backend(), *pool, 0, sequence, 0, 17, shape.Scale()),
+  EXPECT_DEATH(AttendChunk(backend(), *pool, 0, sequence, 0, 17, shape.Options()),
                "broken invariant");
 }
 

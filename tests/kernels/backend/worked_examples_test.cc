@@ -107,7 +107,8 @@ HostMatrix Attention(Backend& backend, const HostMatrix& queries, const HostMatr
   const int64_t first = keys.rows - queries.rows;
   std::copy(queries.values.begin(), queries.values.end(), q.values.begin() + first * q.cols);
   const Sequence sequence{q, keys, values, BlocksInOrder(keys.rows, 2)};
-  return AttendChunk(backend, *pool, 0, sequence, 0, keys.rows, scale).Rows(first, queries.rows);
+  return AttendChunk(backend, *pool, 0, sequence, 0, keys.rows, {.scale = scale})
+      .Rows(first, queries.rows);
 }
 
 HostMatrix RotatedBy(Backend& backend, const HostMatrix& x, const std::vector<double>& angles) {

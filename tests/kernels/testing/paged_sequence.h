@@ -43,14 +43,15 @@ inline std::vector<int32_t> BlocksInOrder(int64_t length, int block_size) {
 // Stores positions [first, first + count) of a sequence and attends from them: one step in which
 // the sequence is alone.
 inline HostMatrix AttendChunk(Backend& backend, KvPool& pool, int layer, const Sequence& sequence,
-                              int64_t first, int64_t count, float scale, int64_t padding = 0) {
+                              int64_t first, int64_t count, const AttentionOptions& options,
+                              int64_t padding = 0) {
   DeviceMatrix q(backend, sequence.q.Rows(first, count), padding);
   DeviceMatrix k(backend, sequence.k.Rows(first, count), padding);
   DeviceMatrix v(backend, sequence.v.Rows(first, count), padding);
   DeviceMatrix out(backend, count, sequence.q.cols, padding);
   const AttentionSegment segment = sequence.Segment(first, count);
   backend.StoreKv(k.view(), v.view(), {&segment, 1}, layer, pool);
-  backend.PagedAttention(q.view(), pool, layer, {&segment, 1}, scale, out.view());
+  backend.PagedAttention(q.view(), pool, layer, {&segment, 1}, options, out.view());
   return out.Read();
 }
 

@@ -39,12 +39,14 @@ Step TwoSegments() {
   step.segments.push_back({.sequence = 7,
                            .first_position = 20,
                            .tokens = {100},
+                           .sequence_length = 21,
                            .block_table = {3, 1},
                            .rows = {{.offset = 0}}});
   step.segments.push_back(
       {.sequence = 8,
        .first_position = 4,
        .tokens = {101, 102, 103},
+       .sequence_length = 9,
        .block_table = {5},
        .rows = {{.offset = 0, .kind = RowKind::kScore, .target = 102}, {.offset = 2}}});
   return step;
@@ -67,7 +69,9 @@ TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
   EXPECT_EQ(execute.segments(0).first_position(), 20);
   EXPECT_EQ(execute.segments(0).num_positions(), 1);
   EXPECT_THAT(execute.segments(0).block_table(), ElementsAre(3, 1));
+  EXPECT_EQ(execute.segments(0).sequence_length(), 21);
   EXPECT_EQ(execute.segments(1).num_positions(), 3);
+  EXPECT_EQ(execute.segments(1).sequence_length(), 9);
   EXPECT_THAT(execute.output_rows(), ElementsAre(0, 1, 3));
 }
 

@@ -6,11 +6,13 @@
 // The "key and value" of a position is a hash of all tokens up to it, chained from the slot of the
 // position before; the "model" maps it to the next token. Output is therefore a function of the
 // sequence's tokens alone, as decision 6 demands of the real one.
+// Where keys depend on the sequence's length, so does the hash that the chain begins with.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -34,18 +36,30 @@ inline uint64_t Extend(uint64_t hash, TokenId token) {
 
 inline TokenId NextToken(uint64_t hash) { return static_cast<TokenId>(hash % kFakeVocabulary); }
 
+// SchedulerOptions::longest_like.
+using LongestLike = std::function<int32_t(int32_t length)>;
+
+// What the chain of a sequence of `length` tokens begins with.
+inline uint64_t ChainStart(const LongestLike& longest_like, int32_t length) {
+  return longest_like ? static_cast<uint64_t>(longest_like(length)) : 0;
+}
+
 // The hash at every position of `tokens`.
-inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens) {
+inline std::vector<uint64_t> HashChain(const std::vector<TokenId>& tokens,
+                                       const LongestLike& longest_like) {
+  const uint64_t start = ChainStart(longest_like, static_cast<int32_t>(tokens.size()));
   std::vector<uint64_t> chain;
   for (const TokenId token : tokens)
-    chain.push_back(Extend(chain.empty() ? 0 : chain.back(), token));
+    chain.push_back(Extend(chain.empty() ? start : chain.back(), token));
   return chain;
 }
 
 class FakeReplica {
  public:
-  FakeReplica(int32_t num_blocks, int32_t block_size)
-      : block_size_(block_size), memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty) {}
+  FakeReplica(int32_t num_blocks, int32_t block_size, LongestLike longest_like)
+      : block_size_(block_size),
+        longest_like_(std::move(longest_like)),
+        memory_(static_cast<size_t>(num_blocks) * block_size, kEmpty) {}
 
   // Sends a step to the replica. `chains` has, per segment, the hashes that its sequence's true
   // tokens give, at least up to the segment's last position.
@@ -103,7 +117,8 @@ class FakeReplica {
     const auto count = static_cast<int32_t>(segment.tokens.size());
     for (int32_t offset = 0; offset < count; ++offset) {
       const int32_t position = segment.first_position + offset;
-      const uint64_t before = position == 0 ? 0 : Slot(segment, position - 1);
+      const uint64_t before = position == 0 ? ChainStart(longest_like_, segment.sequence_length)
+                                            : Slot(segment, position - 1);
       Slot(segment, position) =
           submitted.spoiled ? kGarbage : Extend(before, segment.tokens[offset]);
     }
@@ -125,6 +140,7 @@ class FakeReplica {
   }
 
   int32_t block_size_;
+  LongestLike longest_like_;
   std::vector<uint64_t> memory_;  // by slot
   std::deque<Submitted> queue_;
   std::map<StepId, std::vector<TokenId>> results_;

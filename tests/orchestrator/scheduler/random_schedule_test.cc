@@ -23,17 +23,15 @@ struct SoloRun {
   FinishReason reason = FinishReason::kLength;
 };
 
-SoloRun RunAlone(const SequenceSpec& spec) {
+SoloRun RunAlone(const SequenceSpec& spec, const LongestLike& longest_like) {
   SoloRun run = {.tokens = spec.prompt};
-  uint64_t hash = HashChain(spec.prompt).back();
   for (int32_t i = 0; i < spec.max_new_tokens; ++i) {
-    const TokenId token = NextToken(hash);
+    const TokenId token = NextToken(HashChain(run.tokens, longest_like).back());
     run.tokens.push_back(token);
     if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
       run.reason = FinishReason::kStop;
       break;
     }
-    hash = Extend(hash, token);
   }
   return run;
 }
@@ -52,6 +50,7 @@ struct Coverage {
   int64_t scored_rows = 0;
   int64_t early_commits_refused = 0;
   int64_t full_queues = 0;
+  int64_t other_lengths = 0;  // computed from the start again where lengths matter
 };
 
 class RandomSchedule {
@@ -64,9 +63,10 @@ class RandomSchedule {
                  .max_sequences_per_step = Pick(1, 6),
                  .max_queued_sequences = Pick(2, 40),
                  .max_positions = 60,
-                 .max_inflight_steps = Pick(1, 4)},
+                 .max_inflight_steps = Pick(1, 4),
+                 .longest_like = RandomLengths()},
         scheduler_(options_, kv_cache_),
-        replica_(kv_cache_.num_blocks, kv_cache_.block_size) {}
+        replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.longest_like) {}
 
   void Run(int num_operations) {
     for (int operation = 0; operation < num_operations; ++operation) {
@@ -94,6 +94,14 @@ class RandomSchedule {
 
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool Chance(int percent) { return Pick(1, 100) <= percent; }
+
+  // Keys of all lengths alike, of two kinds, or others at every length beyond some.
+  LongestLike RandomLengths() {
+    const int kind = Pick(1, 4), limit = Pick(1, 30);
+    if (kind == 1) return [limit](int32_t length) { return length <= limit ? limit : 60; };
+    if (kind == 2) return [limit](int32_t length) { return std::max(length, limit); };
+    return nullptr;
+  }
 
   void RandomOperation() {
     const int dice = Pick(1, 100);
@@ -139,7 +147,7 @@ class RandomSchedule {
 
   void AddSequence() {
     Client client = {.serial = next_serial_++, .spec = RandomSpec()};
-    client.solo = RunAlone(client.spec);
+    client.solo = RunAlone(client.spec, options_.longest_like);
     const auto num_prompt = static_cast<int>(client.spec.prompt.size());
     const int num_generated = static_cast<int>(client.solo.tokens.size()) - num_prompt;
     client.tokens = client.spec.prompt;
@@ -177,7 +185,10 @@ class RandomSchedule {
     for (const Segment& segment : step->segments) {
       const Client& client = clients_.at(segment.sequence);
       in_flight.serials.push_back(client.serial);
-      chains.push_back(HashChain(client.tokens));
+      chains.push_back(HashChain(client.tokens, options_.longest_like));
+      ASSERT_EQ(segment.sequence_length, std::ssize(client.tokens));
+      coverage_.other_lengths += options_.longest_like != nullptr && segment.first_position == 0 &&
+                                 client.tokens.size() > client.spec.prompt.size();
     }
     in_flight_.push_back(in_flight);
     replica_.Submit(*std::move(step), std::move(chains));
@@ -378,6 +389,7 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("scored_rows", coverage.scored_rows, 20'000);
   went("early_commits_refused", coverage.early_commits_refused, 1'000);
   went("full_queues", coverage.full_queues, 1'000);
+  went("other_lengths", coverage.other_lengths, 1'000);
 }
 
 }  // namespace

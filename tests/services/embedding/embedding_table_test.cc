@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,6 +111,94 @@ TEST_F(EmbeddingTableTest, NoIdsAreNoWork) {
   auto table = Load(WeightType::kF32);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_TRUE(table->Embed({}, {}, {nullptr, DType::kF32, 0, 16, 16}).ok());
+}
+
+// The same model, but with positions that are added: H 16, 64 positions.
+class AddedPositionsTest : public EmbeddingTableTest {
+ protected:
+  absl::StatusOr<EmbeddingTable> LoadWith(const std::string& position, DType stored) {
+    std::vector<OwnedTensor> tensors = TinyLlamaTensors(stored);
+    tensors.push_back(MakeTensor("model.embed_positions.weight", stored, {64, 16}));
+    folder_.Write("config.json",
+                  absl::StrReplaceAll(
+                      TinyLlamaConfig(),
+                      {{"\"llama\"", "\"sluice_decoder\""},
+                       {"\"rope_theta\": 10000.0",
+                        absl::StrCat("\"with_bias\": true, \"position\": \"", position, "\"")}}));
+    folder_.Write("model.safetensors", SafetensorsBytes(tensors));
+    const auto config = LoadModelConfig(folder_.path());
+    if (!config.ok()) return config.status();
+    const auto source = WeightSource::Open(folder_.path(), *config);
+    if (!source.ok()) return source.status();
+    return EmbeddingTable::Load(*config, *source, WeightType::kAuto, *backend_);
+  }
+};
+
+TEST_F(AddedPositionsTest, LearnedPositionsAreLookedUpAndAdded) {
+  const std::vector<int32_t> ids = {9, 0, 3}, positions = {63, 0, 17};
+  for (const DType stored : {DType::kF32, DType::kBF16}) {
+    auto table = LoadWith("learned", stored);
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_EQ(table->weight_bytes(), (10u + 64) * 16 * SizeOf(stored));
+    const MatrixView out = NewRows(ids.size());
+    ASSERT_TRUE(table->Embed(ids, positions, out).ok());
+    for (size_t t = 0; t < ids.size(); ++t) {
+      for (int h = 0; h < 16; ++h) {
+        EXPECT_EQ(out.Row(t)[h],
+                  ElementOf(kTable, ids[t] * 16 + h) +
+                      ElementOf("model.embed_positions.weight", positions[t] * 16 + h));
+      }
+    }
+  }
+}
+
+TEST_F(AddedPositionsTest, SinusoidsAreAdded) {
+  auto table = LoadWith("sinusoidal", DType::kF32);
+  ASSERT_TRUE(table.ok()) << table.status();
+  const std::vector<int32_t> ids = {4, 4}, positions = {0, 50};
+  const MatrixView out = NewRows(ids.size());
+  ASSERT_TRUE(table->Embed(ids, positions, out).ok());
+  for (size_t t = 0; t < ids.size(); ++t) {
+    for (int i = 0; i < 8; ++i) {
+      const double angle = positions[t] * std::pow(10000.0, -2.0 * i / 16);
+      EXPECT_NEAR(out.Row(t)[2 * i], ElementOf(kTable, 4 * 16 + 2 * i) + std::sin(angle), 1e-6);
+      EXPECT_NEAR(out.Row(t)[2 * i + 1], ElementOf(kTable, 4 * 16 + 2 * i + 1) + std::cos(angle),
+                  1e-6);
+    }
+  }
+}
+
+// A row's bits are its own, however many stand beside it.
+TEST_F(AddedPositionsTest, NeighboursDoNotMatter) {
+  for (const std::string position : {"learned", "sinusoidal"}) {
+    auto table = LoadWith(position, DType::kF32);
+    ASSERT_TRUE(table.ok()) << table.status();
+    const std::vector<int32_t> ids = {1, 2, 3, 4, 5}, positions = {7, 50, 0, 8, 63};
+    const MatrixView together = NewRows(ids.size());
+    ASSERT_TRUE(table->Embed(ids, positions, together).ok());
+    const std::vector<float> rows(together.Row(0), together.Row(0) + ids.size() * 16);
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const MatrixView alone = NewRows(1);
+      ASSERT_TRUE(table->Embed({&ids[t], 1}, {&positions[t], 1}, alone).ok());
+      EXPECT_EQ(std::vector<float>(alone.Row(0), alone.Row(0) + 16),
+                std::vector<float>(rows.begin() + t * 16, rows.begin() + (t + 1) * 16));
+    }
+  }
+}
+
+TEST_F(AddedPositionsTest, PositionsOutsideTheModelAreRefused) {
+  for (const std::string position : {"learned", "sinusoidal"}) {
+    auto table = LoadWith(position, DType::kF32);
+    ASSERT_TRUE(table.ok()) << table.status();
+    for (const int32_t bad : {64, -1}) {
+      const MatrixView out = NewRows(2);
+      const std::vector<int32_t> ids = {1, 2}, positions = {0, bad};
+      const absl::Status status = table->Embed(ids, positions, out);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.message(), absl::StrCat("positions[1] is ", bad, "; accepted: 0 to 63"));
+      EXPECT_EQ(out.Row(0)[0], 7);
+    }
+  }
 }
 
 }  // namespace

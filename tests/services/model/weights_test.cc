@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -230,6 +232,125 @@ TEST(Weights, ProgressEndsAtWhatWasExpected) {
     ASSERT_TRUE(source->ReadFloats(tensor, 2, SliceOf(tensor, config, *plan)).ok());
   }
   EXPECT_EQ(last, "loading: 100% of 2.4 kB\n");
+}
+
+// A file of the GPT-2 family: projections as [inputs, outputs], q, k and v side by side.
+std::vector<OwnedTensor> TinyGpt2Tensors(const std::string& prefix) {
+  std::vector<OwnedTensor> tensors;
+  const auto add = [&](const std::string& name, std::vector<uint64_t> shape) {
+    tensors.push_back(MakeTensor(prefix + name, DType::kF32, std::move(shape)));
+  };
+  add("wte.weight", {10, 8});
+  add("wpe.weight", {20, 8});
+  for (const std::string layer : {"h.0.", "h.1."}) {
+    for (const auto& [name, inputs, outputs] :
+         {std::tuple("attn.c_attn", 8, 24), std::tuple("attn.c_proj", 8, 8),
+          std::tuple("mlp.c_fc", 8, 32), std::tuple("mlp.c_proj", 32, 8)}) {
+      add(absl::StrCat(layer, name, ".weight"), {uint64_t(inputs), uint64_t(outputs)});
+      add(absl::StrCat(layer, name, ".bias"), {uint64_t(outputs)});
+    }
+    for (const std::string norm : {"ln_1", "ln_2"}) {
+      add(layer + norm + ".weight", {8});
+      add(layer + norm + ".bias", {8});
+    }
+  }
+  add("ln_f.weight", {8});
+  add("ln_f.bias", {8});
+  return tensors;
+}
+
+TEST(Weights, FindsTransposedAndStackedProjectionsWithOrWithoutTheirPrefix) {
+  const ModelConfig config = *ParseModelConfig(
+      R"({"model_type": "gpt2", "vocab_size": 10, "n_embd": 8, "n_layer": 2, "n_head": 2,
+          "n_positions": 20})",
+      "", "tiny");
+  const auto plan = MakeShardPlan(config, {.num_ranks = 2, .rank = 1});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const std::string prefix : {"transformer.", ""}) {
+    const TempFolder folder;
+    const auto source = OpenWith(folder, config, TinyGpt2Tensors(prefix));
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_TRUE(source->ReadsWholeTensors());
+    const auto expect = [&](LayerTensor tensor, const std::string& name, int64_t columns,
+                            int64_t first_output) {
+      const TensorSlice slice = SliceOf(tensor, config, *plan);
+      std::vector<float> expected;
+      for (int64_t row = slice.rows.begin; row < slice.rows.end; ++row) {
+        for (int64_t column = slice.columns.begin; column < slice.columns.end; ++column) {
+          expected.push_back(
+              ElementOf(prefix + "h.1." + name, column * columns + first_output + row));
+        }
+      }
+      const auto read = source->ReadFloats(tensor, 1, slice);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EXPECT_EQ(*read, expected) << name;
+    };
+    expect(LayerTensor::kQ, "attn.c_attn.weight", 24, 0);
+    expect(LayerTensor::kK, "attn.c_attn.weight", 24, 8);
+    expect(LayerTensor::kV, "attn.c_attn.weight", 24, 16);
+    expect(LayerTensor::kO, "attn.c_proj.weight", 8, 0);
+    expect(LayerTensor::kUp, "mlp.c_fc.weight", 32, 0);
+    expect(LayerTensor::kDown, "mlp.c_proj.weight", 8, 0);
+    expect(LayerTensor::kKBias, "attn.c_attn.bias", 1, 8);
+    expect(LayerTensor::kDownBias, "mlp.c_proj.bias", 1, 0);
+    EXPECT_EQ(*source->ReadFloats(ModelTensor::kPositions, {{3, 4}, {0, 8}}),
+              Expected(prefix + "wpe.weight", {20, 8}, {{3, 4}, {0, 8}}));
+  }
+}
+
+// One tensor holds q, k and v of head 0, then of head 1, ...
+TEST(Weights, FindsProjectionsThatAreFusedByHead) {
+  const ModelConfig config = *ParseModelConfig(
+      R"({"model_type": "gpt_neox", "vocab_size": 10, "hidden_size": 16, "num_hidden_layers": 1,
+          "num_attention_heads": 4, "intermediate_size": 12, "max_position_embeddings": 20,
+          "rotary_pct": 0.5})",
+      "", "tiny");
+  std::vector<OwnedTensor> tensors;
+  const auto add = [&](const std::string& name, std::vector<uint64_t> shape) {
+    tensors.push_back(MakeTensor("gpt_neox." + name, DType::kF32, std::move(shape)));
+  };
+  const auto add_module = [&](const std::string& name, std::vector<uint64_t> shape) {
+    add(name + ".bias", {shape[0]});
+    add(name + ".weight", std::move(shape));
+  };
+  add("embed_in.weight", {10, 16});
+  tensors.push_back(MakeTensor("embed_out.weight", DType::kF32, {10, 16}));
+  add_module("layers.0.attention.query_key_value", {48, 16});
+  add_module("layers.0.attention.dense", {16, 16});
+  add_module("layers.0.mlp.dense_h_to_4h", {12, 16});
+  add_module("layers.0.mlp.dense_4h_to_h", {16, 12});
+  for (const char* norm :
+       {"layers.0.input_layernorm", "layers.0.post_attention_layernorm", "final_layer_norm"}) {
+    add_module(norm, {16});
+  }
+  const TempFolder folder;
+  const auto source = OpenWith(folder, config, tensors);
+  ASSERT_TRUE(source.ok()) << source.status();
+  const std::string name = "gpt_neox.layers.0.attention.query_key_value.weight";
+  int part = 0;
+  for (const LayerTensor tensor : {LayerTensor::kQ, LayerTensor::kK, LayerTensor::kV}) {
+    // Rows 6 to 11: the second half of head 1 and all of head 2.
+    std::vector<float> expected;
+    for (const auto& [head, first] : {std::pair(1, 2), std::pair(2, 0)}) {
+      const int64_t row = head * 12 + part * 4;
+      const auto rows = Expected(name, {48, 16}, {{row + first, row + 4}, {0, 16}});
+      expected.insert(expected.end(), rows.begin(), rows.end());
+    }
+    EXPECT_EQ(*source->ReadFloats(tensor, 0, {{6, 12}, {0, 16}}), expected) << part;
+    ++part;
+  }
+}
+
+TEST(Weights, TheOffsetOfNormsIsAddedToTheirWeightsAlone) {
+  ModelConfig config = TinyConfig();
+  config.norm_weight_offset = 1;
+  const TempFolder folder;
+  const auto source = OpenWith(folder, config, TinyLlamaTensors(DType::kF32));
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto norm = source->ReadFloats(ModelTensor::kFinalNorm, WholeOf({16, 1}));
+  EXPECT_EQ((*norm)[5], ElementOf("model.norm.weight", 5) + 1);
+  const auto bias = source->ReadFloats(LayerTensor::kOBias, 0, WholeOf({16, 1}));
+  EXPECT_EQ((*bias)[5], ElementOf("model.layers.0.self_attn.o_proj.bias", 5));
 }
 
 class RealFolder : public ::testing::TestWithParam<std::string> {};

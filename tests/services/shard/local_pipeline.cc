@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
     ids.insert(ids.end(), segment.ids.begin(), segment.ids.end());
     positions.resize(ids.size());
     std::iota(positions.end() - size, positions.end(), segment.first_position);
-    plan.push_back({segment.first_position, size, segment.block_table});
+    plan.push_back({segment.first_position, size, segment.block_table, segment.sequence_length});
   }
   const auto rows = static_cast<int64_t>(ids.size());
   auto memory = backend_->Allocate(rows * config_.hidden_size * sizeof(float));
@@ -134,12 +134,31 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
 
 absl::StatusOr<std::vector<float>> LocalPipeline::Logits(const std::vector<int32_t>& ids,
                                                          const std::vector<int>& chunks) {
-  PipelineSegment segment;
+  return Feed(ids, 0, chunks);
+}
+
+absl::StatusOr<std::vector<float>> LocalPipeline::Generate(const std::vector<int32_t>& ids) {
+  const RopeConfig& rope = config_.rope;
+  std::vector<float> all;
+  for (int32_t length = 1; length <= static_cast<int32_t>(ids.size()); ++length) {
+    const bool goes_on = length > 1 && rope.LongestLike(length) == rope.LongestLike(length - 1);
+    const std::vector<int32_t> prefix(ids.begin(), ids.begin() + length);
+    const auto logits = Feed(prefix, goes_on ? length - 1 : 0, {kMaxRows});
+    if (!logits.ok()) return logits.status();
+    all.insert(all.end(), logits->end() - config_.vocab_size, logits->end());
+  }
+  return all;
+}
+
+absl::StatusOr<std::vector<float>> LocalPipeline::Feed(const std::vector<int32_t>& ids,
+                                                       int32_t begin,
+                                                       const std::vector<int>& chunks) {
+  const auto total = static_cast<int32_t>(ids.size());
+  PipelineSegment segment{.sequence_length = total};
   segment.block_table.resize(options_.num_blocks);
   std::iota(segment.block_table.begin(), segment.block_table.end(), 0);
   std::vector<float> all;
-  const auto total = static_cast<int32_t>(ids.size());
-  for (int32_t begin = 0, chunk = 0; begin < total; ++chunk) {
+  for (int32_t chunk = 0; begin < total; ++chunk) {
     const int32_t size = std::min(total - begin, chunks[chunk % chunks.size()]);
     segment.ids.assign(ids.begin() + begin, ids.begin() + begin + size);
     segment.first_position = begin;

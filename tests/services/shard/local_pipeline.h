@@ -36,6 +36,7 @@ struct PipelineSegment {
   std::vector<int32_t> ids;
   int32_t first_position = 0;
   std::vector<int32_t> block_table;
+  int32_t sequence_length = 0;  // as ShardSegment has it
 };
 
 class LocalPipeline {
@@ -47,14 +48,23 @@ class LocalPipeline {
   // end up with the same bits (a broken invariant otherwise).
   absl::StatusOr<std::vector<float>> Step(absl::Span<const PipelineSegment> segments);
 
-  // Logits [ids.size(), V] of one sequence that is alone in its steps, fed in chunks of the given
-  // sizes, which repeat. Its blocks are 0, 1, 2, ...
+  // Logits [ids.size(), V] of one sequence that is alone in its steps, a prompt fed in chunks of
+  // the given sizes, which repeat. Its blocks are 0, 1, 2, ...
   absl::StatusOr<std::vector<float>> Logits(const std::vector<int32_t>& ids,
                                             const std::vector<int>& chunks);
+
+  // The last row of the logits of every prefix of ids, [ids.size(), V], the sequence growing token
+  // by token as when it is generated. Where a prefix turns by other angles than the one before, it
+  // is computed again from its start.
+  absl::StatusOr<std::vector<float>> Generate(const std::vector<int32_t>& ids);
 
   const ModelConfig& config() const { return config_; }
 
  private:
+  // Logits of ids from `begin` on.
+  absl::StatusOr<std::vector<float>> Feed(const std::vector<int32_t>& ids, int32_t begin,
+                                          const std::vector<int>& chunks);
+
   struct Rank {
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Communicator> communicator;

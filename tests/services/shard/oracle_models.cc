@@ -62,8 +62,8 @@ std::string ReasonWithoutOracle() {
   return "";
 }
 
-std::vector<std::string> UnscaledPresets(std::string_view prefix) {
-  const std::string output = OutputOf(Script() + " --list " + std::string(prefix));
+std::vector<std::string> OraclePresets() {
+  const std::string output = OutputOf(Script() + " --list");
   return absl::StrSplit(output, '\n', absl::SkipWhitespace());
 }
 
@@ -75,9 +75,12 @@ OracleModels::OracleModels(const std::vector<std::string>& items) {
   for (const std::string& item : items) {
     const std::vector<std::string> parts = absl::StrSplit(item, ':');
     const std::string model = folder_ + "/" + parts[0] + "-" + parts[1];
-    models_[item] = {.folder = model,
-                     .ids = ReadRaw<int32_t>(model + "/ids.i32"),
-                     .logits = ReadRaw<double>(model + "/logits.f64")};
+    OracleModel& made = models_[item];
+    made = {.folder = model,
+            .ids = ReadRaw<int32_t>(model + "/ids.i32"),
+            .logits = ReadRaw<double>(model + "/logits.f64"),
+            .prefix_logits = ReadRaw<double>(model + "/prefixes.f64")};
+    if (made.prefix_logits.empty()) made.prefix_logits = made.logits;
   }
 }
 

@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace sluice::testing {
@@ -14,13 +13,16 @@ struct OracleModel {
   std::string folder;
   std::vector<int32_t> ids;
   std::vector<double> logits;  // [ids.size(), V], in float64 arithmetic
+  // The last row of the logits of every prefix, [ids.size(), V]: `logits`, unless a sequence's
+  // length decides how its positions turn.
+  std::vector<double> prefix_logits;
 };
 
 // Why no model can be made here (the oracle or NumPy is missing), or "" where they can.
 std::string ReasonWithoutOracle();
 
-// Names of the presets that begin with `prefix` and don't scale their rotary positions.
-std::vector<std::string> UnscaledPresets(std::string_view prefix);
+// Names of the oracle's presets.
+std::vector<std::string> OraclePresets();
 
 // Makes models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", in a folder
 // that is removed when the object goes. Throws std::runtime_error where that fails.

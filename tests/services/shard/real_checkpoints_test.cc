@@ -135,18 +135,74 @@ TEST(RealCheckpointsTest, TinyStories656KContinuesAsItsReference) {
   ExpectGolden("models/tinystories-656k");
 }
 
-TEST(RealCheckpointsTest, ThirdPartyLlamaGivesTheLogitsOfTransformers) {
-  constexpr char kFolder[] = "models/third_party/llama";
-  SLUICE_SKIP_WITHOUT(kFolder);
-  const Json golden = ReadJson(std::string(kFolder) + "/logits.json");
-  Model model(kFolder);
-  ASSERT_GT(golden.at("sequences").size(), 0u);
-  for (size_t i = 0; i < golden.at("sequences").size(); ++i) {
-    std::vector<double> expected;
-    for (const Json& row : golden.at("logits")[i]) {
-      for (const Json& logit : row) expected.push_back(logit.get<double>());
+// Small random models with the logits of Hugging Face's transformers, whole sequences at once.
+class ThirdPartyTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ThirdPartyTest, GivesTheLogitsOfTransformers) {
+  const std::string folder = "models/third_party/" + GetParam();
+  SLUICE_SKIP_WITHOUT(folder);
+  const Json golden = ReadJson(folder + "/logits.json");
+  const int num_heads = LoadModelConfig(TestData(folder).value())->num_heads;
+  for (const int num_ranks : {1, 2}) {
+    if (num_heads % num_ranks != 0) continue;
+    Model model(folder, {.num_ranks = num_ranks});
+    ASSERT_GT(golden.at("sequences").size(), 0u);
+    for (size_t i = 0; i < golden.at("sequences").size(); ++i) {
+      std::vector<double> expected;
+      for (const Json& row : golden.at("logits")[i]) {
+        for (const Json& logit : row) expected.push_back(logit.get<double>());
+      }
+      ExpectNear(model.Prefill(golden["sequences"][i].get<std::vector<int32_t>>()), expected);
     }
-    ExpectNear(model.Prefill(golden["sequences"][i].get<std::vector<int32_t>>()), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ThirdPartyTest,
+                         ::testing::Values("llama", "mistral", "qwen2", "phi3", "gemma", "gpt2",
+                                           "gptneox"));
+
+TEST(RealCheckpointsTest, ThirdPartyQwen3GivesTheLogitsOfTransformers) {
+  constexpr char kFolder[] = "models/third_party/qwen3";
+  SLUICE_SKIP_WITHOUT(kFolder);
+  const Json cases = ReadJson(std::string(kFolder) + "/golden.json").at("cases");
+  for (const int num_ranks : {1, 4}) {
+    Model model(kFolder, {.num_ranks = num_ranks});
+    for (const char* name : {"full_b1", "full_b2"}) {
+      const auto expected = cases.at(name).at("logits").get<std::vector<double>>();
+      std::vector<float> actual;
+      for (const Json& ids : cases.at(name).at("input_ids")) {
+        const auto logits = model.Prefill(ids.get<std::vector<int32_t>>());
+        actual.insert(actual.end(), logits.begin(), logits.end());
+      }
+      ExpectNear(actual, expected);
+    }
+  }
+}
+
+TEST(RealCheckpointsTest, TinyRandomGpt2ContinuesAsItsReference) {
+  constexpr char kFolder[] = "models/tiny-random-gpt2";
+  SLUICE_SKIP_WITHOUT(kFolder);
+  const Json golden = ReadJson(std::string(kFolder) + "/golden.json");
+  Model model(kFolder, {.num_ranks = 2});
+  ASSERT_GT(golden.at("cases").size(), 0u);
+  for (const Json& test : golden.at("cases")) {
+    SCOPED_TRACE(test.at("prompt").get<std::string>());
+    const std::vector<float> logits = model.Prefill(test.at("ids").get<std::vector<int32_t>>());
+    ExpectNear(LastRow(logits, model.vocab_size()),
+               test.at("last_logits_f64").get<std::vector<double>>());
+    if (const Json& all = test.at("all_logits_f64"); !all.is_null()) {
+      std::vector<double> expected;
+      for (const Json& position : all) {
+        for (const Json& logit : position) expected.push_back(logit.get<double>());
+      }
+      ExpectNear(logits, expected);
+    }
+    ASSERT_GT(test.at("min_top2_gap_on_path").get<double>(), kFairGap);
+    std::vector<float> row = LastRow(logits, model.vocab_size());
+    for (const Json& id : test.at("greedy_ids")) {
+      ASSERT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), id.get<int>());
+      row = model.Append(id.get<int32_t>());
+    }
   }
 }
 

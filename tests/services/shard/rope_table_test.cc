@@ -20,6 +20,10 @@ Json Example(const std::string& id) {
   return Json::parse(file).at(id);
 }
 
+RopeTable TableOf(int dim, double theta) {
+  return RopeTable({.theta = theta, .dim = dim, .original_positions = 1000000});
+}
+
 // Cosines and sines of one position, by pair.
 struct Row {
   std::vector<float> cos, sin;
@@ -27,7 +31,7 @@ struct Row {
 
 Row RowOf(const RopeTable& table, int32_t position) {
   Row row{std::vector<float>(table.pairs()), std::vector<float>(table.pairs())};
-  table.Fill({&position, 1}, absl::MakeSpan(row.cos), absl::MakeSpan(row.sin));
+  table.Fill({&position, 1}, position + 1, absl::MakeSpan(row.cos), absl::MakeSpan(row.sin));
   return row;
 }
 
@@ -52,14 +56,14 @@ TEST(RopeTableTest, SixDimensionsAtPosition100OfTheTextbook) {
   const Json& inputs = example.at("inputs");
   const Json& expected = example.at("expected");
   const auto vector = inputs.at("vector").get<std::vector<double>>();
-  const RopeTable table(static_cast<int>(vector.size()), inputs.at("theta"));
+  const RopeTable table = TableOf(static_cast<int>(vector.size()), inputs.at("theta"));
   const int32_t position = inputs.at("position");
   ASSERT_EQ(table.pairs(), 3);
   const std::vector<double> rotated = Rotated(vector, RowOf(table, position));
   for (int i = 0; i < 3; ++i) {
-    EXPECT_NEAR(table.frequencies()[i], expected.at("frequencies")[i],
+    EXPECT_NEAR(table.Frequencies(1)[i], expected.at("frequencies")[i],
                 example.at("tolerance").at("frequencies"));
-    EXPECT_NEAR(position * table.frequencies()[i], expected.at("angles")[i],
+    EXPECT_NEAR(position * table.Frequencies(1)[i], expected.at("angles")[i],
                 example.at("tolerance").at("angles"));
   }
   for (int i = 0; i < 6; ++i) {
@@ -70,9 +74,9 @@ TEST(RopeTableTest, SixDimensionsAtPosition100OfTheTextbook) {
 TEST(RopeTableTest, AngleOfTheTextbooksVisualizer) {
   const Json example = Example("rope_angle_visualizer");
   const Json& inputs = example.at("inputs");
-  const RopeTable table(inputs.at("dim"), inputs.at("theta"));
+  const RopeTable table = TableOf(inputs.at("dim"), inputs.at("theta"));
   const int pair = inputs.at("pair");  // counted from 1
-  const double angle = inputs.at("position").get<int>() * table.frequencies()[pair - 1];
+  const double angle = inputs.at("position").get<int>() * table.Frequencies(1)[pair - 1];
   EXPECT_NEAR(angle, example.at("expected").at("radians"), example.at("tolerance").at("radians"));
   EXPECT_NEAR(angle * 180 / std::acos(-1), example.at("expected").at("degrees"),
               example.at("tolerance").at("degrees"));
@@ -83,7 +87,7 @@ TEST(RopeTableTest, ScoresDependOnTheDistanceAlone) {
   const Json& inputs = example.at("inputs");
   const auto query = inputs.at("query").get<std::vector<double>>();
   const auto key = inputs.at("key").get<std::vector<double>>();
-  const RopeTable table(static_cast<int>(query.size()), inputs.at("theta"));
+  const RopeTable table = TableOf(static_cast<int>(query.size()), inputs.at("theta"));
   std::vector<double> scores;
   for (const Json& pair : inputs.at("position_pairs")) {
     scores.push_back(
@@ -95,7 +99,7 @@ TEST(RopeTableTest, ScoresDependOnTheDistanceAlone) {
 }
 
 TEST(RopeTableTest, FarPositionsAreTheTrueValuesRoundedOnce) {
-  const RopeTable table(8, 500000);
+  const RopeTable table = TableOf(8, 500000);
   const Row row = RowOf(table, 131071);
   for (int i = 0; i < 4; ++i) {
     const double angle = 131071 * std::pow(500000.0, -i / 4.0);
@@ -105,10 +109,10 @@ TEST(RopeTableTest, FarPositionsAreTheTrueValuesRoundedOnce) {
 }
 
 TEST(RopeTableTest, PositionsDoNotDependOnTheirNeighbours) {
-  const RopeTable table(6, 10000);
+  const RopeTable table = TableOf(6, 10000);
   const std::vector<int32_t> positions = {5, 0, 77, 5};
   std::vector<float> cos(positions.size() * 3), sin(cos.size());
-  table.Fill(positions, absl::MakeSpan(cos), absl::MakeSpan(sin));
+  table.Fill(positions, 78, absl::MakeSpan(cos), absl::MakeSpan(sin));
   for (size_t t = 0; t < positions.size(); ++t) {
     const Row alone = RowOf(table, positions[t]);
     for (int i = 0; i < 3; ++i) {

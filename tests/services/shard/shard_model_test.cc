@@ -132,11 +132,6 @@ TEST_F(ShardModelTest, OptionsOutOfRangeAreRefused) {
                  "or more");
 }
 
-TEST_F(ShardModelTest, BlocksThatAreMissingAreRefused) {
-  config_.norm = NormKind::kLayerNorm;
-  EXPECT_EQ(Load({}).status().code(), absl::StatusCode::kUnimplemented);
-}
-
 // Nothing of a refused step is stored: the rows come back as they were.
 TEST_F(ShardModelTest, RefusedStepsTouchNothing) {
   const auto model = Load({.max_step_rows = 8});

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice {
 namespace {
 
@@ -52,6 +54,16 @@ TEST(StepCheckTest, RefusesPositionsBeyondTheModel) {
                 "segment 0: positions -1 to 1; accepted for this model: 0 to 39");
   ExpectRefused({{2147483647, 2147483647, kTable}}, 3,
                 "segment 0: positions 2147483647 to 4294967293; accepted for this model: 0 to 39");
+}
+
+TEST(StepCheckTest, RefusesLengthsThatItsPositionsExceed) {
+  const std::vector<ShardSegment> fitting = {{4, 3, kTable, 7}, {0, 1, kTable, 40}, {0, 1, kTable}};
+  EXPECT_TRUE(CheckStep(fitting, 5, kLimits).ok());
+  for (const int32_t length : {6, -1, 41}) {
+    ExpectRefused({{4, 3, kTable, length}}, 3,
+                  absl::StrCat("segment 0: sequence_length is ", length,
+                               "; accepted: 0, or 7, where its positions end, to 40"));
+  }
 }
 
 TEST(StepCheckTest, RefusesRowsThatDoNotFit) {

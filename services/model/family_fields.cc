@@ -1,0 +1,152 @@
+#include "services/model/family_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace sluice {
+namespace {
+
+struct ActivationName {
+  const char* name;
+  Activation activation;
+};
+
+constexpr ActivationName kActivations[] = {
+    {"relu", Activation::kRelu},
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu", Activation::kGelu},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+};
+
+float ReadEps(JsonFields& fields, std::initializer_list<const char*> names, double otherwise) {
+  for (const char* name : names) {
+    if (const auto eps = fields.NumberAtLeast(name, 1e-30, 1)) return static_cast<float>(*eps);
+  }
+  return static_cast<float>(otherwise);
+}
+
+void MapHeads(JsonFields& fields, int head_dim, ModelConfig& config) {
+  config.num_heads = fields.Int("num_attention_heads", 1, kMaxHeads);
+  config.num_kv_heads =
+      fields.OptionalInt("num_key_value_heads", 1, kMaxHeads).value_or(config.num_heads);
+  if (config.num_heads % config.num_kv_heads != 0) {
+    fields.Reject("num_key_value_heads",
+                  absl::StrCat("a divisor of num_attention_heads, ", config.num_heads));
+  }
+  if (!fields.Has("head_dim") && head_dim == 0 && config.hidden_size % config.num_heads != 0) {
+    fields.Reject("hidden_size", absl::StrCat("a multiple of num_attention_heads, ",
+                                              config.num_heads, ", where head_dim is not given"));
+  }
+  config.head_dim = fields.OptionalInt("head_dim", 1, kMaxHeadDim)
+                        .value_or(head_dim > 0 ? head_dim : config.hidden_size / config.num_heads);
+}
+
+// Whether each layer has a window, from a list with a kind for each.
+std::optional<std::vector<bool>> ReadLayerTypes(JsonFields& fields, int num_layers) {
+  const nlohmann::json* list = fields.Get("layer_types");
+  if (list == nullptr) return std::nullopt;
+  std::vector<bool> windowed;
+  if (list->is_array()) {
+    for (const nlohmann::json& item : *list) {
+      if (item == "sliding_attention" || item == "full_attention") {
+        windowed.push_back(item == "sliding_attention");
+      }
+    }
+  }
+  if (!list->is_array() || list->size() != windowed.size() ||
+      windowed.size() != static_cast<size_t>(num_layers)) {
+    fields.Reject("layer_types", absl::StrCat("a list of num_hidden_layers, ", num_layers,
+                                              ", times \"full_attention\" or "
+                                              "\"sliding_attention\""));
+    return std::nullopt;
+  }
+  return windowed;
+}
+
+std::optional<int> ReadWindow(JsonFields& fields, int otherwise) {
+  if (fields.IsNull("sliding_window")) return std::nullopt;
+  return fields.OptionalInt("sliding_window", 1, kMaxPositions).value_or(otherwise);
+}
+
+}  // namespace
+
+void MapSizes(JsonFields& fields, ModelConfig& config, int head_dim) {
+  config.vocab_size = fields.Int("vocab_size", 1, kMaxVocabSize);
+  config.hidden_size = fields.Int("hidden_size", 1, kMaxWidth);
+  config.intermediate_size = fields.Int("intermediate_size", 1, kMaxWidth);
+  config.num_layers = fields.Int("num_hidden_layers", 1, kMaxLayers);
+  config.max_positions = fields.Int("max_position_embeddings", 1, kMaxPositions);
+  MapHeads(fields, head_dim, config);
+  CheckSizes(fields, config);
+}
+
+void CheckSizes(JsonFields& fields, ModelConfig& config) {
+  if (int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
+    fields.Fail(absl::StrCat("num_attention_heads ", config.num_heads, " times head_dim ",
+                             config.head_dim, " is above ", kMaxWidth));
+  }
+  config.attention_scale = 1.0F / std::sqrt(static_cast<float>(std::max(config.head_dim, 1)));
+}
+
+void MapRmsNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
+                ModelConfig& config) {
+  config.norm = NormKind::kRmsNorm;
+  config.norm_eps = ReadEps(fields, names, eps);
+}
+
+void MapLayerNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
+                  ModelConfig& config) {
+  config.norm = NormKind::kLayerNorm;
+  config.norm_bias = true;
+  config.norm_eps = ReadEps(fields, names, eps);
+}
+
+Activation ReadActivation(JsonFields& fields, const std::string& name, Activation otherwise) {
+  if (!fields.Has(name)) return otherwise;
+  const std::string given = fields.String(name).value_or("");
+  for (const ActivationName& known : kActivations) {
+    if (given == known.name) return known.activation;
+  }
+  fields.Reject(name,
+                absl::StrJoin(kActivations, ", ",
+                              [](std::string* out, const ActivationName& known) {
+                                absl::StrAppend(out, "\"", known.name, "\"");
+                              }),
+                absl::StatusCode::kUnimplemented);
+  return otherwise;
+}
+
+void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
+  const std::optional<int> window = ReadWindow(fields, otherwise);
+  if (window.value_or(0) > 0) config.windows.assign(config.num_layers, *window);
+}
+
+void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config) {
+  constexpr int kDefaultWindow = 4096;
+  constexpr int kDefaultFullLayers = 28;
+  const bool has_window = ReadBool(fields, "use_sliding_window", false);
+  const std::optional<int> window = ReadWindow(fields, kDefaultWindow);
+  const auto layer_types = ReadLayerTypes(fields, config.num_layers);
+  const int full_layers =
+      fields.OptionalInt("max_window_layers", 0, kMaxLayers).value_or(kDefaultFullLayers);
+  if (!has_window || !window.has_value()) return;
+  config.windows.resize(config.num_layers);
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : layer >= full_layers;
+    config.windows[layer] = windowed ? *window : 0;
+  }
+}
+
+bool ReadBool(JsonFields& fields, const char* name, bool otherwise) {
+  return fields.Bool(name).value_or(otherwise);
+}
+
+}  // namespace sluice

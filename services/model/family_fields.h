@@ -1,0 +1,46 @@
+// The parts of a config.json that many families share, each read by one function. Errors go to
+// `fields`; what is read goes to `config`.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "services/model/json_fields.h"
+#include "services/model/model_config.h"
+
+namespace sluice {
+
+// Sizes and heads under the names that most families have: hidden_size, num_attention_heads, ...;
+// as many KV heads as heads and head_dim = hidden_size / heads (or `head_dim`, where it is not 0)
+// unless the file has others.
+void MapSizes(JsonFields& fields, ModelConfig& config, int head_dim = 0);
+
+// What follows from the sizes, for families that name theirs otherwise: head_dim must be filled in.
+void CheckSizes(JsonFields& fields, ModelConfig& config);
+
+// RMSNorm and LayerNorm (with biases); epsilon from the first of `names` that the file has.
+void MapRmsNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
+                ModelConfig& config);
+void MapLayerNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
+                  ModelConfig& config);
+
+// The activation that field `name` names; UNIMPLEMENTED where it is unknown.
+Activation ReadActivation(JsonFields& fields, const std::string& name, Activation otherwise);
+
+// Layers see `window` positions; `sliding_window` in the file counts, null for none.
+void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config);
+// The same where use_sliding_window says whether, and layer_types or max_window_layers which.
+void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config);
+
+bool ReadBool(JsonFields& fields, const char* name, bool otherwise);
+
+// Upper limits of sizes: far above any model, low enough that products of two fit 63 bits and a
+// typing error shows.
+inline constexpr int kMaxVocabSize = 1 << 24;
+inline constexpr int kMaxWidth = 1 << 22;
+inline constexpr int kMaxLayers = 4096;
+inline constexpr int kMaxHeads = 4096;
+inline constexpr int kMaxHeadDim = 4096;
+inline constexpr int kMaxPositions = 1 << 28;
+
+}  // namespace sluice

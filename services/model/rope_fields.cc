@@ -1,0 +1,303 @@
+#include "services/model/rope_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kMaxTheta = 1e15;
+constexpr double kMaxFactor = 1e6;
+constexpr int kMaxPositions = 1 << 28;
+
+struct ScalingName {
+  const char* name;
+  RopeScaling scaling;
+};
+
+constexpr ScalingName kScalings[] = {
+    {"default", RopeScaling::kNone},      {"linear", RopeScaling::kLinear},
+    {"ntk", RopeScaling::kNtk},           {"dynamic", RopeScaling::kDynamicNtk},
+    {"yarn", RopeScaling::kYarn},         {"llama3", RopeScaling::kLlama3},
+    {"longrope", RopeScaling::kLongRope},
+};
+
+std::string KnownScalings() {
+  return absl::StrJoin(kScalings, ", ", [](std::string* out, const ScalingName& scaling) {
+    absl::StrAppend(out, "\"", scaling.name, "\"");
+  });
+}
+
+std::optional<RopeScaling> ScalingNamed(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kScalings), std::end(kScalings),
+                                   [&](const ScalingName& each) { return each.name == name; });
+  return found == std::end(kScalings) ? std::nullopt : std::optional(found->scaling);
+}
+
+// Reads one scaling object into config.rope, whose theta, dim and original_positions are there.
+class ScalingReader {
+ public:
+  ScalingReader(JsonFields& fields, int max_positions, RopeConfig& rope)
+      : fields_(fields), max_positions_(max_positions), rope_(rope) {}
+
+  void Read() {
+    switch (rope_.scaling) {
+      case RopeScaling::kNone:
+        break;
+      case RopeScaling::kLinear:
+        RequireFactor();
+        break;
+      case RopeScaling::kNtk:
+      case RopeScaling::kDynamicNtk:
+        RequireFactor();
+        RequireTwoPairs();
+        break;
+      case RopeScaling::kYarn:
+        ReadYarn();
+        break;
+      case RopeScaling::kLlama3:
+        ReadLlama3();
+        break;
+      case RopeScaling::kLongRope:
+        ReadLongRope();
+        break;
+    }
+  }
+
+ private:
+  std::optional<double> Factor() { return fields_.NumberAtLeast("factor", 1, kMaxFactor); }
+
+  void RequireFactor() {
+    if (!fields_.Has("factor")) fields_.Reject("factor", "a number of at least 1");
+    rope_.factor = Factor().value_or(1);
+  }
+
+  // Where the object has no factor, the file's two lengths tell it.
+  void ReadFactor() {
+    const double ratio = static_cast<double>(max_positions_) / rope_.original_positions;
+    rope_.factor = Factor().value_or(std::max(ratio, 1.0));
+  }
+
+  void RequireTwoPairs() {
+    if (rope_.dim > 2) return;
+    fields_.Fail(absl::StrCat("scaling by base needs more than the ", rope_.dim,
+                              " elements of a head that this model turns; accepted: 4 or more"));
+  }
+
+  void ReadYarn() {
+    ReadFactor();
+    if (rope_.theta <= 1) {
+      fields_.Fail(absl::StrCat("rope_theta is ", rope_.theta, "; accepted with yarn: above 1"));
+    }
+    rope_.beta_fast = fields_.NumberAbove("beta_fast", 0, 1e6).value_or(32);
+    rope_.beta_slow = fields_.NumberAbove("beta_slow", 0, 1e6).value_or(1);
+    if (rope_.beta_fast < rope_.beta_slow) {
+      fields_.Reject("beta_fast", absl::StrCat("at least beta_slow, ", rope_.beta_slow));
+    }
+    rope_.truncate = fields_.Bool("truncate").value_or(true);
+    const double mscale = fields_.NumberAtLeast("mscale", 0, 1e3).value_or(0);
+    const double mscale_all_dim = fields_.NumberAtLeast("mscale_all_dim", 0, 1e3).value_or(0);
+    const auto temperature = [&](double weight) {
+      return 0.1 * weight * std::log(rope_.factor) + 1;
+    };
+    const bool has_both = mscale > 0 && mscale_all_dim > 0;
+    rope_.attention_factor = AttentionFactor().value_or(
+        has_both ? temperature(mscale) / temperature(mscale_all_dim) : temperature(1));
+  }
+
+  void ReadLlama3() {
+    RequireFactor();
+    for (const char* name : {"low_freq_factor", "high_freq_factor"}) {
+      if (!fields_.Has(name)) fields_.Reject(name, "a number above 0");
+    }
+    rope_.low_freq_factor = fields_.NumberAbove("low_freq_factor", 0, 1e6).value_or(1);
+    rope_.high_freq_factor = fields_.NumberAbove("high_freq_factor", 0, 1e6).value_or(4);
+    if (rope_.high_freq_factor <= rope_.low_freq_factor) {
+      fields_.Reject("high_freq_factor",
+                     absl::StrCat("above low_freq_factor, ", rope_.low_freq_factor));
+    }
+  }
+
+  void ReadLongRope() {
+    ReadFactor();
+    rope_.short_factors = Divisors("short_factor");
+    rope_.long_factors = Divisors("long_factor");
+    if (rope_.factor > 1 && rope_.original_positions < 2) {
+      fields_.Fail("longrope needs original_max_position_embeddings of 2 or more");
+    }
+    const double growth =
+        rope_.factor > 1 ? std::log(rope_.factor) / std::log(rope_.original_positions) : 0;
+    rope_.attention_factor = AttentionFactor().value_or(std::sqrt(1 + growth));
+  }
+
+  std::optional<double> AttentionFactor() {
+    return fields_.NumberAbove("attention_factor", 0, 1e3);
+  }
+
+  std::vector<double> Divisors(const char* name) {
+    const auto pairs = static_cast<size_t>(rope_.dim / 2);
+    const std::string accepted = absl::StrCat("a list of ", pairs, " numbers above 0");
+    const nlohmann::json* list = fields_.Get(name);
+    std::vector<double> divisors;
+    if (list != nullptr && list->is_array() && list->size() == pairs) {
+      for (const nlohmann::json& item : *list) {
+        const double number = item.is_number() ? item.get<double>() : 0;
+        if (number >= 1e-6 && number <= kMaxFactor) divisors.push_back(number);
+      }
+    }
+    if (divisors.size() != pairs) fields_.Reject(name, accepted);
+    return divisors;
+  }
+
+  JsonFields& fields_;
+  const int max_positions_;
+  RopeConfig& rope_;
+};
+
+// How far a scaled model reaches. Files of most kinds name the stretched length themselves; where
+// they do not say from which length it was stretched, max_position_embeddings is that one.
+double Reach(const RopeConfig& rope, int max_positions, bool names_original) {
+  switch (rope.scaling) {
+    case RopeScaling::kLinear:
+    case RopeScaling::kNtk:
+    case RopeScaling::kYarn:
+      return std::max<double>(
+          max_positions, rope.factor * (names_original ? rope.original_positions : max_positions));
+    case RopeScaling::kDynamicNtk:
+      return max_positions * rope.factor;
+    default:
+      return max_positions;
+  }
+}
+
+// The first of the names that the file has.
+std::optional<double> FirstNumberAbove0(JsonFields& fields,
+                                        std::initializer_list<const char*> names, double max) {
+  for (const char* name : names) {
+    if (auto number = fields.NumberAbove(name, 0, max)) return number;
+  }
+  return std::nullopt;
+}
+
+void RefuseTablesByLayer(JsonFields& scaling, const nlohmann::json& object) {
+  for (const auto& [name, value] : object.items()) {
+    if (value.is_object()) {
+      scaling.Reject(name, "a number or a name: one rotation for all layers",
+                     absl::StatusCode::kUnimplemented);
+    }
+  }
+}
+
+void MapDim(JsonFields& fields, double fraction, ModelConfig& config) {
+  config.rope.dim = static_cast<int>(config.head_dim * fraction);
+  if (config.rope.dim >= 2 && config.rope.dim % 2 == 0) return;
+  const std::string accepted = "an even head_dim, as rotary positions turn pairs";
+  if (fraction != 1) {
+    fields.Fail(absl::StrCat("rotary positions would turn ", config.rope.dim, " of ",
+                             config.head_dim, " elements of a head, ", fraction,
+                             " of them; accepted: an even number of at least 2"));
+  } else if (fields.Has("head_dim")) {
+    fields.Reject("head_dim", accepted);
+  } else {
+    fields.Fail(absl::StrCat("hidden_size ", config.hidden_size, " over num_attention_heads ",
+                             config.num_heads, " gives head_dim ", config.head_dim,
+                             "; accepted: ", accepted));
+  }
+}
+
+void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& scaling,
+                ModelConfig& config) {
+  RopeConfig& rope = config.rope;
+  const char* key = scaling.Has("rope_type") ? "rope_type" : "type";
+  std::string type = scaling.String(key).value_or("default");
+  if (defaults.every_list_long && (type == "su" || type == "yarn")) type = "longrope";
+  const std::optional<RopeScaling> known = ScalingNamed(type);
+  if (!known.has_value()) {
+    scaling.Reject(key, KnownScalings(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  rope.scaling = *known;
+  constexpr char kOriginal[] = "original_max_position_embeddings";
+  const auto inside = scaling.OptionalInt(kOriginal, 1, kMaxPositions);
+  const auto outside = fields.OptionalInt(kOriginal, 1, kMaxPositions);
+  const bool names_original = inside.has_value() || outside.has_value();
+  const int fallback =
+      defaults.original_positions > 0 ? defaults.original_positions : config.max_positions;
+  rope.original_positions = outside.value_or(inside.value_or(fallback));
+  // The one rule that is written in terms of max_position_embeddings.
+  if (rope.scaling == RopeScaling::kDynamicNtk) rope.original_positions = config.max_positions;
+  ScalingReader(scaling, config.max_positions, rope).Read();
+  const double reach = Reach(rope, config.max_positions, names_original);
+  if (reach > kMaxPositions) {
+    scaling.Reject("factor", absl::StrCat("one that reaches at most ", kMaxPositions,
+                                          " positions from ", config.max_positions));
+    return;
+  }
+  config.max_positions = static_cast<int>(reach);
+}
+
+}  // namespace
+
+void MapRope(JsonFields& fields, const RopeDefaults& defaults, JsonFields* scaling,
+             ModelConfig& config) {
+  constexpr double kDefaultTheta = 10000;
+  config.rope.theta = FirstNumberAbove0(fields, {"rope_theta", "rotary_emb_base"}, kMaxTheta)
+                          .value_or(kDefaultTheta);
+  double fraction = FirstNumberAbove0(fields, {"partial_rotary_factor", "rotary_pct"}, 1)
+                        .value_or(defaults.turned_fraction);
+  config.rope.original_positions = config.max_positions;
+  // Files that have both repeat themselves.
+  const char* name = fields.Has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  std::optional<JsonFields> own;
+  if (fields.Has(name)) {
+    own.emplace(fields.Inner(name));
+    if (own->status().ok()) RefuseTablesByLayer(*own, *fields.Get(name));
+    config.rope.theta = own->NumberAbove("rope_theta", 0, kMaxTheta).value_or(config.rope.theta);
+    fraction = own->NumberAbove("partial_rotary_factor", 0, 1).value_or(fraction);
+  }
+  MapDim(fields, fraction, config);
+  JsonFields* chosen = scaling != nullptr ? scaling : own.has_value() ? &*own : nullptr;
+  if (fields.status().ok() && chosen != nullptr && chosen->status().ok()) {
+    MapScaling(fields, defaults, *chosen, config);
+  }
+  if (own.has_value()) fields.Adopt(*own);
+  if (scaling != nullptr) fields.Adopt(*scaling);
+}
+
+absl::StatusOr<nlohmann::json> ParseRopeScaling(const std::string& text) {
+  const auto refuse = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rope_scaling is \"", text.substr(0, 60), "\": ", what,
+                     "; accepted: a type and fields, such as yarn,factor=4"));
+  };
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  nlohmann::json object = {{"rope_type", parts[0]}};
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::pair<std::string, std::string> field =
+        absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
+    double number = 0;
+    if (field.second == "true" || field.second == "false") {
+      object[field.first] = field.second == "true";
+      continue;
+    }
+    if (field.first.empty() || !absl::SimpleAtod(field.second, &number) || !std::isfinite(number)) {
+      return refuse(absl::StrCat("\"", parts[i], "\" is not FIELD=VALUE"));
+    }
+    if (object.contains(field.first)) {
+      return refuse(absl::StrCat("\"", field.first, "\" is there twice"));
+    }
+    const bool whole = number == std::floor(number) && std::abs(number) < 1e9;
+    object[field.first] =
+        whole ? nlohmann::json(static_cast<int64_t>(number)) : nlohmann::json(number);
+  }
+  return object;
+}
+
+}  // namespace sluice

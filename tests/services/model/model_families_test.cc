@@ -1,0 +1,191 @@
+#include "services/model/model_families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice {
+namespace {
+
+using ::nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// The least that a file of the family holds: sizes.
+json Minimal(const std::string& model_type) {
+  if (model_type == "gpt2") {
+    return {{"model_type", "gpt2"}, {"vocab_size", 10}, {"n_embd", 16},
+            {"n_layer", 3},         {"n_head", 4},      {"n_positions", 64}};
+  }
+  return {{"model_type", model_type},     {"vocab_size", 10},       {"hidden_size", 16},
+          {"intermediate_size", 24},      {"num_hidden_layers", 3}, {"num_attention_heads", 4},
+          {"max_position_embeddings", 64}};
+}
+
+json With(json config, const std::string& field, const json& value) {
+  config[field] = value;
+  return config;
+}
+
+ModelConfig Parsed(const json& config) {
+  const auto parsed = ParseModelConfig(config.dump(), "", "m");
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return parsed.value_or(ModelConfig{});
+}
+
+std::string Refusal(const json& config) {
+  const auto parsed = ParseModelConfig(config.dump(), "", "m");
+  return parsed.ok() ? "accepted" : std::string(parsed.status().message());
+}
+
+TEST(ModelFamilies, MistralSees4096PositionsUnlessItsFileSaysOtherwise) {
+  EXPECT_THAT(Parsed(Minimal("mistral")).windows, ElementsAre(4096, 4096, 4096));
+  EXPECT_THAT(Parsed(With(Minimal("mistral"), "sliding_window", 7)).windows, ElementsAre(7, 7, 7));
+  EXPECT_THAT(Parsed(With(Minimal("mistral"), "sliding_window", nullptr)).windows, IsEmpty());
+  EXPECT_THAT(Refusal(With(Minimal("mistral"), "sliding_window", 0)),
+              HasSubstr("m/config.json: sliding_window is 0; accepted: an integer from 1 to"));
+}
+
+TEST(ModelFamilies, Qwen2HasBiasesOnQueriesKeysAndValuesAlone) {
+  const ModelConfig config = Parsed(Minimal("qwen2"));
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.o_bias);
+  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_THAT(config.windows, IsEmpty());
+}
+
+TEST(ModelFamilies, QwenWindowsGoByLayer) {
+  json config = With(With(Minimal("qwen2"), "use_sliding_window", true), "sliding_window", 24);
+  EXPECT_THAT(Parsed(config).windows, ElementsAre(0, 0, 0));  // max_window_layers is 28
+  EXPECT_THAT(Parsed(With(config, "max_window_layers", 1)).windows, ElementsAre(0, 24, 24));
+  const json kinds = {"sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_THAT(Parsed(With(config, "layer_types", kinds)).windows, ElementsAre(24, 0, 24));
+  EXPECT_THAT(Refusal(With(config, "layer_types", {"full_attention"})),
+              HasSubstr("layer_types is [\"full_attention\"]; accepted: a list of "
+                        "num_hidden_layers, 3"));
+  EXPECT_THAT(Refusal(With(config, "layer_types", {"full_attention", "linear", 3})),
+              HasSubstr("layer_types is"));
+  EXPECT_THAT(Refusal(With(config, "sliding_window", -2)), HasSubstr("sliding_window is -2"));
+}
+
+TEST(ModelFamilies, Qwen3NormalisesQueriesAndKeys) {
+  const ModelConfig config = Parsed(Minimal("qwen3"));
+  EXPECT_TRUE(config.qk_norm);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_FALSE(config.qkv_bias);
+  EXPECT_TRUE(Parsed(With(Minimal("qwen3"), "attention_bias", true)).o_bias);
+}
+
+TEST(ModelFamilies, GemmaScalesEmbeddingsAndOffsetsNorms) {
+  const ModelConfig config = Parsed(With(Minimal("gemma"), "hidden_act", "gelu"));
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.embedding_scale, 4);
+  EXPECT_EQ(config.norm_weight_offset, 1);
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(config.gated_mlp);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_EQ(Parsed(With(Minimal("gemma"), "hidden_activation", "gelu")).activation,
+            Activation::kGelu);
+}
+
+TEST(ModelFamilies, Phi3MeansLongRopeByOlderNamesToo) {
+  const json lists = {{"short_factor", {1, 2}}, {"long_factor", {3, 4}}};
+  for (const char* type : {"longrope", "su", "yarn"}) {
+    const ModelConfig config =
+        Parsed(With(Minimal("phi3"), "rope_scaling", With(lists, "type", type)));
+    EXPECT_EQ(config.rope.scaling, RopeScaling::kLongRope);
+    EXPECT_EQ(config.rope.original_positions, 4096);
+    EXPECT_EQ(config.norm_eps, 1e-5F);
+    EXPECT_THAT(config.windows, IsEmpty());
+  }
+  EXPECT_THAT(Parsed(With(Minimal("phi3"), "sliding_window", 5)).windows, Each(5));
+}
+
+TEST(ModelFamilies, Gpt2HasNamesOfItsOwn) {
+  const ModelConfig config = Parsed(Minimal("gpt2"));
+  EXPECT_EQ(config.hidden_size, 16);
+  EXPECT_EQ(config.intermediate_size, 64);
+  EXPECT_EQ(config.head_dim, 4);
+  EXPECT_EQ(config.norm, NormKind::kLayerNorm);
+  EXPECT_EQ(config.norm_eps, 1e-5F);
+  EXPECT_EQ(config.position, PositionKind::kLearned);
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_FALSE(config.gated_mlp);
+  EXPECT_TRUE(config.tied_embeddings);
+  EXPECT_TRUE(config.norm_bias && config.qkv_bias && config.o_bias && config.mlp_bias);
+  EXPECT_EQ(config.AttentionScaleOf(2), 0.5F);
+  EXPECT_EQ(Parsed(With(Minimal("gpt2"), "n_inner", 20)).intermediate_size, 20);
+  EXPECT_THAT(Refusal(With(Minimal("gpt2"), "n_head", 3)),
+              HasSubstr("n_embd is 16; accepted: a multiple of n_head, 3"));
+  EXPECT_THAT(Refusal(With(Minimal("gpt2"), "activation_function", "tanh")),
+              AllOf(HasSubstr("activation_function is \"tanh\""), HasSubstr("\"gelu_new\"")));
+}
+
+TEST(ModelFamilies, Gpt2ScalesScoresAsItsFileSays) {
+  EXPECT_EQ(Parsed(With(Minimal("gpt2"), "scale_attn_weights", false)).AttentionScaleOf(1), 1);
+  EXPECT_EQ(
+      Parsed(With(Minimal("gpt2"), "scale_attn_by_inverse_layer_idx", true)).AttentionScaleOf(1),
+      0.25F);
+}
+
+TEST(ModelFamilies, GptNeoxTurnsAQuarterOfAHead) {
+  json minimal = With(Minimal("gpt_neox"), "hidden_size", 32);
+  const ModelConfig config = Parsed(minimal);
+  EXPECT_EQ(config.rope.dim, 2);
+  EXPECT_TRUE(config.parallel_residual);
+  EXPECT_EQ(config.activation, Activation::kGelu);
+  EXPECT_TRUE(config.norm_bias && config.qkv_bias && config.o_bias && config.mlp_bias);
+  EXPECT_FALSE(config.tied_embeddings);
+  EXPECT_EQ(Parsed(With(minimal, "rotary_pct", 1.0)).rope.dim, 8);
+  EXPECT_EQ(Parsed(With(minimal, "rotary_emb_base", 500)).rope.theta, 500);
+  EXPECT_THAT(Refusal(Minimal("gpt_neox")),
+              HasSubstr("rotary positions would turn 1 of 4 elements of a head, 0.25 of them"));
+  EXPECT_THAT(Refusal(With(minimal, "num_key_value_heads", 2)),
+              HasSubstr("num_key_value_heads is 2; accepted: none"));
+}
+
+TEST(ModelFamilies, TheTextbookFamilyNamesEverySwitch) {
+  const ModelConfig plain = Parsed(Minimal("sluice_decoder"));
+  EXPECT_EQ(plain.position, PositionKind::kRopeHalfSplit);
+  EXPECT_EQ(plain.norm, NormKind::kRmsNorm);
+  EXPECT_EQ(plain.norm_eps, 1e-5F);
+  EXPECT_TRUE(plain.gated_mlp);
+  EXPECT_FALSE(plain.qkv_bias || plain.norm_bias);
+  json config = Minimal("sluice_decoder");
+  config.update({{"position", "sinusoidal"},
+                 {"norm", "layernorm"},
+                 {"mlp", "relu"},
+                 {"with_bias", true},
+                 {"norm_eps", 0.5}});
+  const ModelConfig other = Parsed(config);
+  EXPECT_EQ(other.position, PositionKind::kSinusoidal);
+  EXPECT_EQ(other.norm, NormKind::kLayerNorm);
+  EXPECT_EQ(other.norm_eps, 0.5F);
+  EXPECT_EQ(other.activation, Activation::kRelu);
+  EXPECT_FALSE(other.gated_mlp);
+  EXPECT_TRUE(other.qkv_bias && other.o_bias && other.mlp_bias && other.norm_bias);
+  EXPECT_THAT(Refusal(With(config, "position", "alibi")),
+              HasSubstr("position is \"alibi\"; accepted: \"rope_interleaved\", \"rope_half\", "
+                        "\"learned\", \"sinusoidal\", \"none\""));
+  EXPECT_THAT(Refusal(With(config, "mlp", 7)), HasSubstr("mlp is 7"));
+  EXPECT_THAT(Refusal(With(config, "norm", "batchnorm")), HasSubstr("norm is \"batchnorm\""));
+}
+
+// Fields that only some positions need don't matter to the others.
+TEST(ModelFamilies, OnlyRotaryHeadsMustBeEven) {
+  json config = With(Minimal("sluice_decoder"), "head_dim", 3);
+  EXPECT_THAT(Refusal(config), HasSubstr("head_dim is 3; accepted: an even head_dim"));
+  EXPECT_EQ(Parsed(With(config, "position", "none")).head_dim, 3);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,179 @@
+#include "services/model/rope_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/services/model/model_folder.h"
+
+namespace sluice {
+namespace {
+
+using ::nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A model of 64 positions with heads of 4, theta 10000.
+absl::StatusOr<ModelConfig> Parse(const json& scaling, const std::string& flag = "",
+                                  const json& more = json::object()) {
+  json config = json::parse(testing::TinyLlamaConfig());
+  if (!scaling.is_null()) config["rope_scaling"] = scaling;
+  config.update(more);
+  return ParseModelConfig(config.dump(), "", "m", {.rope_scaling = flag});
+}
+
+ModelConfig Parsed(const json& scaling, const std::string& flag = "",
+                   const json& more = json::object()) {
+  const auto parsed = Parse(scaling, flag, more);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return parsed.value_or(ModelConfig{});
+}
+
+std::string Refusal(const json& scaling, const std::string& flag = "",
+                    const json& more = json::object()) {
+  const auto parsed = Parse(scaling, flag, more);
+  return parsed.ok() ? "accepted" : std::string(parsed.status().message());
+}
+
+TEST(RopeFields, AFactorStretchesTheContext) {
+  EXPECT_EQ(Parsed({{"type", "linear"}, {"factor", 4}}).max_positions, 256);
+  EXPECT_EQ(Parsed({{"type", "ntk"}, {"factor", 2.5}}).max_positions, 160);
+  EXPECT_EQ(Parsed({{"type", "dynamic"}, {"factor", 2}}).max_positions, 128);
+  // A file that says from which length it was stretched names the stretched one itself, or means
+  // it.
+  EXPECT_EQ(Parsed({{"rope_type", "yarn"}, {"factor", 2}, {"original_max_position_embeddings", 16}})
+                .max_positions,
+            64);
+  EXPECT_EQ(Parsed({{"rope_type", "yarn"}, {"factor", 2}, {"original_max_position_embeddings", 64}})
+                .max_positions,
+            128);
+}
+
+TEST(RopeFields, YarnFillsInItsDefaults) {
+  const RopeConfig rope =
+      Parsed({{"rope_type", "yarn"}, {"original_max_position_embeddings", 16}}).rope;
+  EXPECT_EQ(rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(rope.factor, 4);  // 64 over 16
+  EXPECT_EQ(rope.beta_fast, 32);
+  EXPECT_EQ(rope.beta_slow, 1);
+  EXPECT_TRUE(rope.truncate);
+  EXPECT_NEAR(rope.attention_factor, 0.1 * std::log(4.0) + 1, 1e-12);
+  const RopeConfig given = Parsed({{"rope_type", "yarn"},
+                                   {"factor", 4},
+                                   {"attention_factor", 1.5},
+                                   {"beta_fast", 8},
+                                   {"truncate", false}})
+                               .rope;
+  EXPECT_EQ(given.attention_factor, 1.5);
+  EXPECT_EQ(given.beta_fast, 8);
+  EXPECT_FALSE(given.truncate);
+}
+
+TEST(RopeFields, LongRopeHasTwoListsAndTwoLengths) {
+  const json scaling = {{"type", "longrope"},
+                        {"short_factor", {1, 2}},
+                        {"long_factor", {3, 4.5}},
+                        {"original_max_position_embeddings", 16}};
+  const ModelConfig config = Parsed(scaling);
+  EXPECT_THAT(config.rope.short_factors, ElementsAre(1, 2));
+  EXPECT_THAT(config.rope.long_factors, ElementsAre(3, 4.5));
+  EXPECT_EQ(config.max_positions, 64);
+  EXPECT_NEAR(config.rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(16.0)), 1e-12);
+  constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
+  EXPECT_TRUE(config.rope.depends_on_length());
+  EXPECT_EQ(config.rope.LongestLike(1), 16);
+  EXPECT_EQ(config.rope.LongestLike(16), 16);
+  EXPECT_EQ(config.rope.LongestLike(17), kAny);
+  EXPECT_EQ(config.rope.LongestLike(64), kAny);
+}
+
+TEST(RopeFields, DynamicTurnsDifferentlyAtEveryLengthBeyondTheOriginal) {
+  const RopeConfig rope = Parsed({{"type", "dynamic"}, {"factor", 2}}).rope;
+  EXPECT_EQ(rope.LongestLike(5), 64);
+  EXPECT_EQ(rope.LongestLike(64), 64);
+  EXPECT_EQ(rope.LongestLike(65), 65);
+  EXPECT_EQ(rope.LongestLike(128), 128);
+  EXPECT_FALSE(Parsed({{"type", "linear"}, {"factor", 2}}).rope.depends_on_length());
+}
+
+TEST(RopeFields, TheCommandLineTakesThePlaceOfTheFile) {
+  const ModelConfig config = Parsed({{"type", "linear"}, {"factor", 8}},
+                                    "yarn,factor=4,truncate=false", {{"rope_theta", 500}});
+  EXPECT_EQ(config.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(config.rope.factor, 4);
+  EXPECT_FALSE(config.rope.truncate);
+  EXPECT_EQ(config.rope.theta, 500);
+  EXPECT_EQ(config.max_positions, 256);
+  EXPECT_EQ(Parsed({{"type", "linear"}, {"factor", 8}}, "default").max_positions, 64);
+}
+
+TEST(RopeFields, BadCommandLinesSayWhatIsAccepted) {
+  EXPECT_THAT(Refusal(nullptr, "yarn,factor"), AllOf(HasSubstr("--rope_scaling is \"yarn,factor\""),
+                                                     HasSubstr("\"factor\" is not FIELD=VALUE"),
+                                                     HasSubstr("such as yarn,factor=4")));
+  EXPECT_THAT(Refusal(nullptr, "yarn,factor=nan"), HasSubstr("not FIELD=VALUE"));
+  EXPECT_THAT(Refusal(nullptr, "yarn,factor=2,factor=3"), HasSubstr("\"factor\" is there twice"));
+  EXPECT_THAT(Refusal(nullptr, "yarn,factor=0.5"),
+              HasSubstr("--rope_scaling: factor is 0.5; accepted: a number of at least 1"));
+  EXPECT_THAT(Refusal(nullptr, "xpos"),
+              HasSubstr("--rope_scaling: rope_type is \"xpos\"; accepted: "));
+  EXPECT_THAT(Refusal(nullptr, ","), HasSubstr("FIELD=VALUE"));
+  EXPECT_THAT(Refusal(nullptr, "longrope"),
+              HasSubstr("--rope_scaling: short_factor is missing; accepted: a list of 2 numbers"));
+}
+
+TEST(RopeFields, ModelsWithoutRotaryPositionsHaveNothingToScale) {
+  EXPECT_THAT(
+      Refusal(nullptr, "yarn,factor=4", {{"model_type", "sluice_decoder"}, {"position", "none"}}),
+      HasSubstr("its positions are not rotary"));
+}
+
+TEST(RopeFields, FactorsAreAtLeastOne) {
+  for (const char* type : {"linear", "ntk", "dynamic", "yarn"}) {
+    EXPECT_THAT(
+        Refusal({{"type", type}, {"factor", 0.99}}),
+        HasSubstr("m/config.json: rope_scaling.factor is 0.99; accepted: a number of at least 1"));
+    EXPECT_THAT(Refusal({{"type", type}, {"factor", "4"}}),
+                HasSubstr("rope_scaling.factor is \"4\""));
+    EXPECT_THAT(Refusal({{"type", type}, {"factor", 1e300}}),
+                HasSubstr("rope_scaling.factor is 1e+300"));
+  }
+  EXPECT_THAT(Refusal({{"type", "linear"}}),
+              HasSubstr("rope_scaling.factor is missing; accepted: a number"));
+  EXPECT_THAT(
+      Refusal({{"type", "linear"}, {"factor", 1e6}}, "", {{"max_position_embeddings", 1 << 20}}),
+      HasSubstr("one that reaches at most 268435456 positions from 1048576"));
+}
+
+TEST(RopeFields, NumbersMustFitTogether) {
+  EXPECT_THAT(Refusal({{"type", "yarn"}, {"factor", 2}, {"beta_fast", 1}, {"beta_slow", 2}}),
+              HasSubstr("rope_scaling.beta_fast is 1; accepted: at least beta_slow, 2"));
+  EXPECT_THAT(Refusal({{"type", "yarn"}, {"factor", 2}}, "", {{"rope_theta", 1}}),
+              HasSubstr("rope_theta is 1; accepted with yarn: above 1"));
+  EXPECT_THAT(Refusal({{"type", "llama3"}, {"factor", 8}}),
+              HasSubstr("rope_scaling.low_freq_factor is missing"));
+  EXPECT_THAT(
+      Refusal({{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
+      HasSubstr("rope_scaling.high_freq_factor is 4; accepted: above low_freq_factor, 4"));
+  EXPECT_THAT(Refusal({{"type", "ntk"}, {"factor", 2}}, "", {{"head_dim", 2}}),
+              HasSubstr("accepted: 4 or more"));
+  json longrope = {{"type", "longrope"}, {"short_factor", {1, 2}}, {"long_factor", {3, 4}}};
+  for (const json& wrong : {json(4), json::array({1}), json::array({1, 2, 3}), json::array({1, 0}),
+                            json::array({1, "2"}), json::array({-1, 1})}) {
+    longrope["long_factor"] = wrong;
+    EXPECT_THAT(Refusal(longrope), HasSubstr("rope_scaling.long_factor is " + wrong.dump() +
+                                             "; accepted: a list of 2 numbers above 0"));
+  }
+  EXPECT_THAT(Refusal(nullptr, "", {{"partial_rotary_factor", 1.5}}),
+              HasSubstr("partial_rotary_factor is 1.5"));
+  EXPECT_THAT(Refusal(nullptr, "", {{"partial_rotary_factor", 0.3}}),
+              HasSubstr("rotary positions would turn 1 of 4"));
+}
+
+}  // namespace
+}  // namespace sluice
