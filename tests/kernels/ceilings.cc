@@ -22,9 +22,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 
-// The sum of `count` floats, read as `streams` runs side by side: how many runs a core's prefetchers
-// keep up with best differs from machine to machine. REQUIRES: streams divides 8, and 8 vectors of
-// `streams` runs each divide count.
+// The sum of `count` floats, read as `streams` runs side by side: how many runs a core's
+// prefetchers keep up with best differs from machine to machine. REQUIRES: streams divides 8, and 8
+// vectors of `streams` runs each divide count.
 float SumOf(const float* from, size_t count, int streams) {
   constexpr int kSums = 8;
   const Tag d;
