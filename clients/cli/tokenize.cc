@@ -100,13 +100,25 @@ absl::StatusOr<std::unique_ptr<TextCodec>> OpenCodec(const SourceFlags& flags,
   return std::make_unique<RemoteCodec>(*std::move(client));
 }
 
+// As much of a malformed line as a message shows.
+constexpr size_t kShownBytes = 60;
+
+absl::Status Refused(const Json& value, const char* accepted) {
+  const std::string shown = value.dump(-1, ' ', /*ensure_ascii=*/true).substr(0, kShownBytes);
+  return absl::InvalidArgumentError(absl::StrCat("is ", shown, "; accepted: ", accepted));
+}
+
 // Hands each line of stdin to `convert`, which answers with a line of stdout.
 int ConvertLines(Environment& environment,
                  const std::function<absl::StatusOr<Json>(const Json&)>& convert) {
   std::string line;
   for (int number = 1; std::getline(environment.in, line); ++number) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    absl::StatusOr<Json> answer = convert(json);
+    absl::StatusOr<Json> answer =
+        json.is_discarded()
+            ? absl::InvalidArgumentError(absl::StrCat("not JSON: ", line.substr(0, kShownBytes),
+                                                      "; accepted: one JSON value a line"))
+            : convert(json);
     if (!answer.ok()) {
       const absl::Status& status = answer.status();
       const std::string message = absl::StrCat("line ", number, ": ", status.message());
@@ -131,12 +143,13 @@ Json TokensJson(const v1::TokenizeResponse& response, bool with_offsets) {
 }
 
 absl::StatusOr<v1::DetokenizeRequest> IdsRequest(const Json& ids) {
-  const absl::Status malformed =
-      absl::InvalidArgumentError("is not what is expected; accepted: a JSON array of token ids");
-  if (!ids.is_array()) return malformed;
+  constexpr char kAccepted[] = "a JSON array of token ids";
+  if (!ids.is_array()) return Refused(ids, kAccepted);
   v1::DetokenizeRequest request;
   for (const Json& id : ids) {
-    if (!id.is_number_integer() || id < INT32_MIN || id > INT32_MAX) return malformed;
+    if (!id.is_number_integer() || id < INT32_MIN || id > INT32_MAX) {
+      return Refused(ids, kAccepted);
+    }
     request.add_token_ids(id.get<int32_t>());
   }
   return request;
@@ -181,7 +194,7 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
   if (!codec.ok()) return Fail(codec.status(), environment);
   return ConvertLines(environment, [&](const Json& text) -> absl::StatusOr<Json> {
     if (!text.is_string()) {
-      return absl::InvalidArgumentError("is not what is expected; accepted: a JSON string");
+      return Refused(text, "a JSON string");
     }
     v1::TokenizeRequest request;
     request.set_text(text.get<std::string>());

@@ -56,8 +56,12 @@ TEST_F(TokenizeTest, NamesTheLineThatIsWrong) {
   fake_.in.str("\"a\"\n[1]\n");
   EXPECT_EQ(fake_.Run({"tokenize", "--tokenizer", folder_.path(), "--no_special"}), 1);
   EXPECT_EQ(fake_.out.str(), "[1]\n");
-  EXPECT_THAT(fake_.err.str(),
-              HasSubstr("line 2: is not what is expected; accepted: a JSON string"));
+  EXPECT_THAT(fake_.err.str(), HasSubstr("line 2: is [1]; accepted: a JSON string"));
+
+  FakeEnvironment broken;
+  broken.in.str("words\n");
+  EXPECT_EQ(broken.Run({"tokenize", "--tokenizer", folder_.path()}), 1);
+  EXPECT_THAT(broken.err.str(), HasSubstr("line 1: not JSON: words; accepted:"));
 }
 
 TEST_F(TokenizeTest, DetokenizesWhatItPrinted) {
