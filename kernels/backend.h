@@ -34,6 +34,7 @@
 #include "absl/types/span.h"
 #include "kernels/activation.h"
 #include "kernels/dtype.h"
+#include "kernels/weight_format.h"
 
 namespace sluice {
 
@@ -75,14 +76,15 @@ class PackedMatrix {
 struct PackSpec {
   int64_t num_outputs = 0;
   int64_t num_inputs = 0;
-  DType dtype = DType::kF32;  // of the packed weights: F32 or BF16
+  WeightFormat format = WeightFormat::kF32;
   // Number of equal runs of K that are each summed in order of k and then joined in a binary tree.
-  // A power of two that divides K. 1 where no reduction ever crosses ranks.
+  // A power of two that divides K. 1 where no reduction ever crosses ranks. In quantised formats a
+  // run is a multiple of kWeightGroup.
   int num_slices = 1;
 };
 
-// Writes rows [row_begin, row_end) of a matrix, row-major without padding, in the dtype of its
-// PackSpec.
+// Writes rows [row_begin, row_end) of a matrix one after another, each as weight_format.h describes
+// a row in the format of the PackSpec. Called by several threads at a time.
 using RowReader =
     std::function<absl::Status(int64_t row_begin, int64_t row_end, absl::Span<std::byte> out)>;
 
@@ -139,7 +141,7 @@ class Backend {
   virtual absl::Status CopyOut(const void* device, absl::Span<std::byte> host) = 0;
   virtual absl::Status Synchronize() = 0;
 
-  // Reads every row once, a few at a time, so that no second copy of the matrix is ever held.
+  // Reads every row once, at most 64 at a time, so that no second copy of the matrix is ever held.
   // Returns what `read` returns when it fails, or RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                              const RowReader& read) = 0;
@@ -167,7 +169,8 @@ class Backend {
                          MatrixView out) = 0;
 
   // out[t, n] = sum over k of x[t, k] * w[n, k], accumulated in F32 in the order that PackSpec
-  // fixes. x [T, K], out [T, N], not overlapping.
+  // fixes. x [T, K], out [T, N], not overlapping. Only F32 weights are multiplied with x itself,
+  // all others with x rounded to BF16 (nearest even), as the matrix units of CPUs and GPUs do.
   virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) = 0;
 
   // Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] in place (Su et

@@ -175,7 +175,7 @@ void GemmTiles(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights
   const int64_t runs = (num_panels + panels_per_task - 1) / panels_per_task;
   const int num_sets = std::countr_zero(static_cast<unsigned>(weights.num_slices())) + 2;
   const auto multiply =
-      weights.dtype() == DType::kF32 ? MultiplyPanel<float> : MultiplyPanel<uint16_t>;
+      weights.format() == WeightFormat::kF32 ? MultiplyPanel<float> : MultiplyPanel<uint16_t>;
   // Tasks that follow each other share a panel, so that it is read from memory once.
   context.pool.ParallelFor(runs * num_blocks, [&](int64_t task, int worker) {
     const int64_t first_row = task % num_blocks * kBlockRows;

@@ -22,7 +22,7 @@ void FillPanel(const T* rows, int64_t outputs, int64_t num_inputs, int64_t width
 
 void CheckSpec(const PackSpec& spec) {
   SLUICE_CHECK(spec.num_outputs > 0 && spec.num_inputs > 0);
-  SLUICE_CHECK(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16);
+  SLUICE_CHECK(!IsQuantized(spec.format));
   SLUICE_CHECK(spec.num_slices > 0 && (spec.num_slices & (spec.num_slices - 1)) == 0);
   SLUICE_CHECK(spec.num_inputs % spec.num_slices == 0);
 }
@@ -35,11 +35,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSp
   CheckSpec(spec);
   const int64_t padded_outputs = (spec.num_outputs + kWidthStep - 1) / kWidthStep * kWidthStep;
   absl::StatusOr<HostMemory> memory =
-      HostMemory::Allocate(padded_outputs * spec.num_inputs * SizeOf(spec.dtype));
+      HostMemory::Allocate(padded_outputs * RowBytes(spec.format, spec.num_inputs));
   if (!memory.ok()) return memory.status();
   auto matrix = std::unique_ptr<CpuPackedMatrix>(new CpuPackedMatrix(spec, *std::move(memory)));
 
-  const int64_t row_bytes = spec.num_inputs * static_cast<int64_t>(SizeOf(spec.dtype));
+  const int64_t row_bytes = static_cast<int64_t>(RowBytes(spec.format, spec.num_inputs));
   std::vector<std::byte> rows(std::min(kPanelWidth, spec.num_outputs) * row_bytes);
   for (int64_t panel = 0; panel < matrix->num_panels(); ++panel) {
     const int64_t outputs = matrix->PanelOutputs(panel);
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSp
       FillPanel(reinterpret_cast<const T*>(rows.data()), outputs, spec.num_inputs,
                 matrix->PanelWidth(panel), to, pool);
     };
-    if (spec.dtype == DType::kF32) {
+    if (spec.format == WeightFormat::kF32) {
       fill(const_cast<float*>(matrix->Panel<float>(panel)));
     } else {
       fill(const_cast<uint16_t*>(matrix->Panel<uint16_t>(panel)));

@@ -34,7 +34,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
   size_t size_bytes() const override { return memory_.size_bytes(); }
-  DType dtype() const { return spec_.dtype; }
+  WeightFormat format() const { return spec_.format; }
   int num_slices() const { return spec_.num_slices; }
 
   int64_t num_panels() const { return (spec_.num_outputs + kPanelWidth - 1) / kPanelWidth; }

@@ -36,6 +36,7 @@ class RowMajorMatrix final : public PackedMatrix {
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
   size_t size_bytes() const override { return elements_.size() * sizeof(float); }
+  bool rounds_activations() const { return spec_.format != WeightFormat::kF32; }
   const float* Row(int64_t output) const { return elements_.data() + output * spec_.num_inputs; }
 
  private:
@@ -100,13 +101,12 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    std::vector<std::byte> row(spec.num_inputs * SizeOf(spec.dtype));
+    std::vector<std::byte> row(RowBytes(spec.format, spec.num_inputs));
     std::vector<float> elements(spec.num_outputs * spec.num_inputs);
     for (int64_t n = 0; n < spec.num_outputs; ++n) {
       if (absl::Status status = read(n, n + 1, absl::MakeSpan(row)); !status.ok()) return status;
-      for (int64_t k = 0; k < spec.num_inputs; ++k) {
-        elements[n * spec.num_inputs + k] = Element(row.data(), spec.dtype, k);
-      }
+      DecodeRow(spec.format, row,
+                absl::MakeSpan(elements).subspan(n * spec.num_inputs, spec.num_inputs));
     }
     return std::make_unique<RowMajorMatrix>(spec, std::move(elements));
   }
@@ -160,10 +160,15 @@ class ReferenceBackend final : public Backend {
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
     const auto& matrix = static_cast<const RowMajorMatrix&>(weights);
     SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_outputs());
+    std::vector<float> row(x.cols);
     for (int64_t t = 0; t < x.rows; ++t) {
+      std::copy_n(x.Row(t), x.cols, row.begin());
+      if (matrix.rounds_activations()) {
+        for (float& value : row) value = FloatFromBFloat16(BFloat16FromFloat(value));
+      }
       for (int64_t n = 0; n < out.cols; ++n) {
         double sum = 0;
-        for (int64_t k = 0; k < x.cols; ++k) sum += double{x.Row(t)[k]} * matrix.Row(n)[k];
+        for (int64_t k = 0; k < x.cols; ++k) sum += double{row[k]} * matrix.Row(n)[k];
         out.Row(t)[n] = static_cast<float>(sum);
       }
     }

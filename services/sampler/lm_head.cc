@@ -46,7 +46,9 @@ absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& co
 absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype) {
   const MatrixShape shape = ShapeOf(ModelTensor::kHead, config);
   auto packed = backend_->Pack(
-      {.num_outputs = shape.rows, .num_inputs = shape.columns, .dtype = dtype},
+      {.num_outputs = shape.rows,
+       .num_inputs = shape.columns,
+       .format = dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16},
       [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
         return source.Read(ModelTensor::kHead, WholeOf(shape).Rows(begin, end), dtype, out);
       });

@@ -60,7 +60,7 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
   if (!status_.ok()) return nullptr;
   const std::vector<LayerTensor> parts = Present(wanted);
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
-                .dtype = dtype_,
+                .format = dtype_ == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16,
                 .num_slices = static_cast<int>(num_slices)};
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
   const RowReader reader = ReaderOf(parts, spec);

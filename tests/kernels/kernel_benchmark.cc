@@ -71,14 +71,15 @@ class Benchmark {
     Print("parallel loop, empty", "", seconds, 0, 0);
   }
 
-  void Gemm(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int num_slices) {
-    CheckGemm(std::min<int64_t>(rows, 9), inputs, dtype, num_slices);
-    const auto weights = Pack(*backend_, RandomMatrix(random_, outputs, inputs), dtype, num_slices);
+  void Gemm(int64_t rows, int64_t inputs, int64_t outputs, WeightFormat format, int num_slices) {
+    CheckGemm(std::min<int64_t>(rows, 9), inputs, format, num_slices);
+    const auto weights =
+        Pack(*backend_, RandomMatrix(random_, outputs, inputs), format, num_slices);
     const DeviceMatrix x(*backend_, RandomMatrix(random_, rows, inputs));
     const DeviceMatrix out(*backend_, rows, outputs);
     const double seconds = BestSeconds([&] { backend_->Gemm(x.view(), *weights, out.view()); });
     Print(Text("gemm T %lld, K %lld, N %lld, %lld slices", rows, inputs, outputs, num_slices),
-          Name(dtype), seconds, static_cast<double>(weights->size_bytes()),
+          Name(format), seconds, static_cast<double>(weights->size_bytes()),
           2.0 * rows * inputs * outputs);
   }
 
@@ -150,12 +151,12 @@ class Benchmark {
     return sequence;
   }
 
-  void CheckGemm(int64_t rows, int64_t inputs, DType dtype, int num_slices) {
+  void CheckGemm(int64_t rows, int64_t inputs, WeightFormat format, int num_slices) {
     const HostMatrix x = RandomMatrix(random_, rows, inputs);
     const HostMatrix w = RandomMatrix(random_, 100, inputs);
     const auto multiply = [&](Backend& backend) {
       const DeviceMatrix in(backend, x), out(backend, rows, w.rows);
-      backend.Gemm(in.view(), *Pack(backend, w, dtype, num_slices), out.view());
+      backend.Gemm(in.view(), *Pack(backend, w, format, num_slices), out.view());
       return out.Read();
     };
     CheckNear(multiply(*backend_), multiply(*reference_), 1e-5 * std::sqrt(inputs));
@@ -213,15 +214,15 @@ void Run(int num_threads) {
   Benchmark benchmark(num_threads);
   benchmark.MeasureCeilings();
   benchmark.Region();
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kF32}) {
     for (const int64_t rows : {1, 2, 4, 8, 32, 128, 512}) {
-      benchmark.Gemm(rows, 4096, 4096, dtype, 1);
+      benchmark.Gemm(rows, 4096, 4096, format, 1);
     }
-    benchmark.Gemm(1, 14336, 4096, dtype, 8);
-    benchmark.Gemm(512, 14336, 4096, dtype, 8);
-    benchmark.Gemm(1, 4096, 32000, dtype, 1);
-    benchmark.Gemm(1, 288, 768, dtype, 1);
-    benchmark.Gemm(1, 256, 256, dtype, 1);
+    benchmark.Gemm(1, 14336, 4096, format, 8);
+    benchmark.Gemm(512, 14336, 4096, format, 8);
+    benchmark.Gemm(1, 4096, 32000, format, 1);
+    benchmark.Gemm(1, 288, 768, format, 1);
+    benchmark.Gemm(1, 256, 256, format, 1);
   }
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     benchmark.Attention({.sequences = 1, .rows = 1, .context = 16384}, dtype);

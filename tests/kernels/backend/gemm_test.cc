@@ -26,13 +26,13 @@ TEST_P(GemmTest, AgreesWithReference) {
     const int64_t outputs = RandomInt(random, 1, 200);
     const int64_t inputs = RandomInt(random, 1, 700);
     const int64_t padding = RandomInt(random, 0, 5);
-    const DType dtype = i % 2 == 0 ? DType::kF32 : DType::kBF16;
+    const WeightFormat format = i % 2 == 0 ? WeightFormat::kF32 : WeightFormat::kBF16;
     SCOPED_TRACE(::testing::Message() << "[" << rows << ", " << inputs << "] x [" << outputs << ", "
-                                      << inputs << "] " << Name(dtype));
+                                      << inputs << "] " << Name(format));
     const HostMatrix x = RandomMatrix(random, rows, inputs);
     const HostMatrix w = RandomMatrix(random, outputs, inputs);
-    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, dtype), padding);
-    const HostMatrix expected = Multiply(reference(), x, *Pack(reference(), w, dtype));
+    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, format), padding);
+    const HostMatrix expected = Multiply(reference(), x, *Pack(reference(), w, format));
     // Elements of deviation sqrt(K), summed one by one in floats.
     EXPECT_TRUE(IsNear(actual, expected, 1e-6 * std::sqrt(inputs) * std::log2(inputs + 2)));
   }
@@ -64,7 +64,8 @@ TEST_P(GemmTest, AddsInTheOrderOfTheContract) {
   for (const int num_slices : {1, 2, 4, 8, 16}) {
     const HostMatrix x = RandomMatrix(random, 9, 16 * 21);
     const HostMatrix w = RandomMatrix(random, 83, 16 * 21);
-    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, DType::kF32, num_slices));
+    const HostMatrix actual =
+        Multiply(backend(), x, *Pack(backend(), w, WeightFormat::kF32, num_slices));
     const auto fused = [](float a, float b, float c) { return std::fma(a, b, c); };
     const auto unfused = [](float a, float b, float c) { return a * b + c; };
     EXPECT_TRUE(SameBits(actual, InContractOrder(x, w, num_slices, fused)) ||
@@ -75,9 +76,9 @@ TEST_P(GemmTest, AddsInTheOrderOfTheContract) {
 
 TEST_P(GemmTest, RowsDoNotDependOnEachOther) {
   Random random(3);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16}) {
     const HostMatrix x = RandomMatrix(random, 205, 512 + 24);
-    const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), dtype, 8);
+    const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), format, 8);
     const HostMatrix together = Multiply(backend(), x, *w);
     for (int64_t row = 0; row < x.rows;) {
       const int64_t count = std::min(x.rows - row, RandomInt(random, 1, 14));
@@ -93,39 +94,40 @@ TEST_P(GemmTest, ThreadsDoNotMatter) {
   const HostMatrix w = RandomMatrix(random, 500, 320);
   for (const int64_t rows : {1, 7, 130}) {
     const HostMatrix x = RandomMatrix(random, rows, w.cols);
-    const HostMatrix expected = Multiply(backend(), x, *Pack(backend(), w, DType::kF32, 4));
+    const HostMatrix expected = Multiply(backend(), x, *Pack(backend(), w, WeightFormat::kF32, 4));
     for (const int num_threads : {1, 2, 4}) {
       const auto other = NewBackend(num_threads);
-      EXPECT_TRUE(SameBits(Multiply(*other, x, *Pack(*other, w, DType::kF32, 4)), expected))
+      EXPECT_TRUE(SameBits(Multiply(*other, x, *Pack(*other, w, WeightFormat::kF32, 4)), expected))
           << num_threads << " threads, " << rows << " rows";
     }
   }
 }
 
-TEST_P(GemmTest, BFloat16WeightsGiveTheBitsOfFloatsThatHoldThem) {
+TEST_P(GemmTest, BFloat16WeightsMeetActivationsRoundedToBFloat16) {
   Random random(5);
   for (const int64_t rows : {1, 5, 40}) {
     const HostMatrix x = RandomMatrix(random, rows, 600);
-    const HostMatrix w = RoundedToBFloat16(RandomMatrix(random, 100, 600));
-    EXPECT_TRUE(SameBits(Multiply(backend(), x, *Pack(backend(), w, DType::kBF16)),
-                         Multiply(backend(), x, *Pack(backend(), w, DType::kF32))));
+    const auto w = Pack(backend(), RandomMatrix(random, 100, 600), WeightFormat::kBF16);
+    EXPECT_TRUE(
+        SameBits(Multiply(backend(), x, *w), Multiply(backend(), RoundedToBFloat16(x), *w)));
   }
 }
 
 TEST_P(GemmTest, RanksJoinedByTreeAddGiveTheBitsOfOneRank) {
   Random random(6);
   constexpr int kSlices = 8;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16}) {
     for (const int64_t rows : {1, 3, 110}) {
       const HostMatrix x = RandomMatrix(random, rows, kSlices * 37);
       const HostMatrix w = RandomMatrix(random, 90, x.cols);
-      const HostMatrix alone = Multiply(backend(), x, *Pack(backend(), w, dtype, kSlices));
+      const HostMatrix alone = Multiply(backend(), x, *Pack(backend(), w, format, kSlices));
       for (const int ranks : {1, 2, 4, 8}) {
         const int64_t share = x.cols / ranks;
         std::vector<DeviceMatrix> partials;
         std::vector<MatrixView> views;
         for (int rank = 0; rank < ranks; ++rank) {
-          const auto part = Pack(backend(), w.Columns(rank * share, share), dtype, kSlices / ranks);
+          const auto part =
+              Pack(backend(), w.Columns(rank * share, share), format, kSlices / ranks);
           partials.emplace_back(backend(),
                                 Multiply(backend(), x.Columns(rank * share, share), *part));
           views.push_back(partials.back().view());
@@ -150,7 +152,7 @@ TEST_P(GemmTest, OutputsCutOverRanksGiveTheSameBits) {
 
 TEST_P(GemmTest, PackReadsEveryRowOnceInSmallGroups) {
   constexpr int64_t kRows = 1000;
-  const PackSpec spec{.num_outputs = kRows, .num_inputs = 3, .dtype = DType::kBF16};
+  const PackSpec spec{.num_outputs = kRows, .num_inputs = 3, .format = WeightFormat::kBF16};
   int64_t next = 0;
   const auto packed =
       backend().Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {

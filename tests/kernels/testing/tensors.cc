@@ -105,18 +105,20 @@ HostMatrix DeviceMatrix::Read() const {
   return padded.Columns(0, view_.cols);
 }
 
-std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, DType dtype,
+std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, WeightFormat format,
                                    int num_slices) {
   const PackSpec spec{.num_outputs = weights.rows,
                       .num_inputs = weights.cols,
-                      .dtype = dtype,
+                      .format = format,
                       .num_slices = num_slices};
   absl::StatusOr<std::unique_ptr<PackedMatrix>> packed =
       backend.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-        const std::vector<std::byte> bytes =
-            Encoded(weights.Rows(begin, end - begin).values, dtype);
-        SLUICE_CHECK(bytes.size() == out.size());
-        std::copy(bytes.begin(), bytes.end(), out.begin());
+        const size_t row_bytes = RowBytes(format, weights.cols);
+        for (int64_t row = begin; row < end; ++row, out.remove_prefix(row_bytes)) {
+          EncodeRow(format,
+                    absl::MakeSpan(weights.values).subspan(row * weights.cols, weights.cols),
+                    out.first(row_bytes));
+        }
         return absl::OkStatus();
       });
   SLUICE_CHECK(packed.ok());

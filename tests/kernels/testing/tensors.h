@@ -56,9 +56,9 @@ class DeviceMatrix {
   MatrixView view_;
 };
 
-// Packs `weights` [N, K], rounded to `dtype`.
+// Packs `weights` [N, K], rounded or quantised to `format`.
 std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights,
-                                   DType dtype = DType::kF32, int num_slices = 1);
+                                   WeightFormat format = WeightFormat::kF32, int num_slices = 1);
 
 // Whether every element of `actual` lies within absolute + relative * |expected|; NaN and
 // infinities equal themselves. The failure names the worst element.

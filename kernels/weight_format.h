@@ -1,0 +1,76 @@
+// How the elements of a weight matrix are stored, and the row of such a matrix as bytes.
+//
+// F32 and BF16 are plain elements. INT8 and INT4 are quantised, weights only: every group of 32
+// neighbouring inputs of one output shares a scale, and a weight is scale * q with a small whole
+// number q. Groups run along K, so a slice of K at multiples of 32 has the bits of the whole, and
+// tensor-parallel ranks may quantise each for themselves.
+//
+// A row of K weights as bytes, in order of k:
+//   F32, BF16   K elements, little-endian
+//   INT8        K / 32 groups of 34 bytes: the scale as BF16, then q as 32 signed bytes, each in
+//               [-127, 127]
+//   INT4        K / 32 groups of 18 bytes: the scale as BF16, then q + 8, q in [-8, 7], as 16
+//               bytes; byte i holds weight 2i in its low and weight 2i + 1 in its high half
+//
+// The scale is a BF16 number, and q is chosen for that number, so nothing is lost by its rounding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/types/span.h"
+
+namespace sluice {
+
+enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4 };
+
+// Inputs that share a scale in INT8 and INT4.
+inline constexpr int64_t kWeightGroup = 32;
+
+constexpr bool IsQuantized(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+}
+
+// Bytes of a row of `num_inputs` weights, a multiple of kWeightGroup in quantised formats.
+constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return static_cast<size_t>(num_inputs) * 4;
+    case WeightFormat::kBF16:
+      return static_cast<size_t>(num_inputs) * 2;
+    case WeightFormat::kInt8:
+      return static_cast<size_t>(num_inputs / kWeightGroup) * 34;
+    case WeightFormat::kInt4:
+      return static_cast<size_t>(num_inputs / kWeightGroup) * 18;
+  }
+  return 0;
+}
+
+// "F32", "BF16", "INT8", "INT4".
+constexpr std::string_view Name(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return "F32";
+    case WeightFormat::kBF16:
+      return "BF16";
+    case WeightFormat::kInt8:
+      return "INT8";
+    case WeightFormat::kInt4:
+      return "INT4";
+  }
+  return "?";
+}
+
+// Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
+// largest weight of a group; INT4, of a few scales near that, the one with the least squared error.
+// Weights that are not finite make their whole group not a number.
+// REQUIRES: out.size() == RowBytes(format, row.size()); in quantised formats row.size() is a
+// multiple of kWeightGroup.
+void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
+
+// The exact weights of a row that EncodeRow wrote, or that a file holds.
+// REQUIRES: bytes.size() == RowBytes(format, row.size()).
+void DecodeRow(WeightFormat format, absl::Span<const std::byte> bytes, absl::Span<float> row);
+
+}  // namespace sluice
