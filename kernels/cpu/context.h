@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "hwy/aligned_allocator.h"
+#include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace sluice {
@@ -39,10 +40,13 @@ class Scratch {
 };
 
 struct CpuContext {
-  explicit CpuContext(int num_threads) : pool(num_threads), scratch(pool.num_threads()) {}
+  CpuContext(int num_threads, InstructionSet instructions)
+      : instructions(instructions), pool(num_threads), scratch(pool.num_threads()) {}
 
+  const InstructionSet instructions;
   ThreadPool pool;
   Scratch scratch;
+  Scratch operand{1};  // activations rearranged for a product: area 0, read by all
 };
 
 // Calls task(begin, end) for runs that together cover [0, rows). A run has enough rows, of

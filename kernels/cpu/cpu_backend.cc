@@ -23,7 +23,9 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const CpuBackendOptions& options) : context_(options.num_threads) {}
+  explicit CpuBackend(const CpuBackendOptions& options)
+      : context_(options.num_threads,
+                 options.instructions.value_or(SupportedInstructionSets().back())) {}
 
   std::string_view name() const override { return "cpu"; }
   DType activation_dtype() const override { return DType::kF32; }
@@ -47,7 +49,7 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    return CpuPackedMatrix::Pack(spec, read, context_.pool);
+    return CpuPackedMatrix::Pack(spec, context_.instructions, read, context_.pool);
   }
 
   absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {

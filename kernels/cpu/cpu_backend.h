@@ -1,14 +1,17 @@
 // The CPU backend: Highway for SIMD on whatever processor the program finds itself on, and a pool
 // of threads.
 //
-// Activations are F32; weights, tables and KV caches F32 or BF16. A result never depends on the
-// number of threads. Bits may differ between processors (vectors of different widths, with or
-// without fused multiply-add), never within one process.
+// Activations are F32; weights are of any WeightFormat, tables and KV caches F32 or BF16. A result
+// never depends on the number of threads. Bits may differ between processors (vectors of different
+// widths, with or without fused multiply-add) and between instruction sets, never within one
+// process.
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/instruction_set.h"
 
 namespace sluice {
 
@@ -16,6 +19,9 @@ struct CpuBackendOptions {
   // Threads that work on an operation, the caller included. 0: one per core that this process may
   // use. A negative number is a broken invariant.
   int num_threads = 0;
+  // What matrix products are computed with, one of SupportedInstructionSets(); by default the
+  // fastest.
+  std::optional<InstructionSet> instructions;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);

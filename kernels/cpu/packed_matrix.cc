@@ -1,5 +1,7 @@
 #include "kernels/cpu/packed_matrix.h"
 
+#include <atomic>
+#include <mutex>
 #include <vector>
 
 #include "kernels/check.h"
@@ -7,57 +9,77 @@
 namespace sluice {
 namespace {
 
-// Writes `rows` ([outputs, num_inputs] row-major) into `panel`, whose padding is zero already.
-template <class T>
-void FillPanel(const T* rows, int64_t outputs, int64_t num_inputs, int64_t width, T* panel,
-               ThreadPool& pool) {
-  constexpr int64_t kRun = 512;  // of k; the part of the panel that one task writes stays in cache
-  pool.ParallelFor((num_inputs + kRun - 1) / kRun, [&](int64_t run, int) {
-    const int64_t end = std::min(num_inputs, (run + 1) * kRun);
-    for (int64_t n = 0; n < outputs; ++n) {
-      for (int64_t k = run * kRun; k < end; ++k) panel[k * width + n] = rows[n * num_inputs + k];
-    }
-  });
-}
-
 void CheckSpec(const PackSpec& spec) {
   SLUICE_CHECK(spec.num_outputs > 0 && spec.num_inputs > 0);
-  SLUICE_CHECK(!IsQuantized(spec.format));
   SLUICE_CHECK(spec.num_slices > 0 && (spec.num_slices & (spec.num_slices - 1)) == 0);
   SLUICE_CHECK(spec.num_inputs % spec.num_slices == 0);
+  SLUICE_CHECK(!IsQuantized(spec.format) || spec.num_inputs / spec.num_slices % kWeightGroup == 0);
 }
+
+// The first failure of several threads.
+class FirstFailure {
+ public:
+  bool any() const { return any_.load(std::memory_order_relaxed); }
+  void Note(const absl::Status& status) {
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex_);
+    if (status_.ok()) status_ = status;
+    any_ = true;
+  }
+  // Once the threads are done.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  std::atomic<bool> any_{false};
+  std::mutex mutex_;
+  absl::Status status_;
+};
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSpec& spec,
+                                                                    InstructionSet instructions,
                                                                     const RowReader& read,
                                                                     ThreadPool& pool) {
   CheckSpec(spec);
-  const int64_t padded_outputs = (spec.num_outputs + kWidthStep - 1) / kWidthStep * kWidthStep;
-  absl::StatusOr<HostMemory> memory =
-      HostMemory::Allocate(padded_outputs * RowBytes(spec.format, spec.num_inputs));
+  auto matrix = std::unique_ptr<CpuPackedMatrix>(
+      new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format)));
+  const int64_t last = matrix->num_panels() - 1;
+  const int64_t padded_outputs = last * kPanelWidth + matrix->PaddedPanelOutputs(last);
+  absl::StatusOr<HostMemory> memory = HostMemory::Allocate(
+      padded_outputs * matrix->RowBytesOf(spec.num_slices * matrix->padded_slice_depth()));
   if (!memory.ok()) return memory.status();
-  auto matrix = std::unique_ptr<CpuPackedMatrix>(new CpuPackedMatrix(spec, *std::move(memory)));
+  matrix->memory_ = *std::move(memory);
 
-  const int64_t row_bytes = static_cast<int64_t>(RowBytes(spec.format, spec.num_inputs));
-  std::vector<std::byte> rows(std::min(kPanelWidth, spec.num_outputs) * row_bytes);
-  for (int64_t panel = 0; panel < matrix->num_panels(); ++panel) {
-    const int64_t outputs = matrix->PanelOutputs(panel);
-    const int64_t first = panel * kPanelWidth;
-    const absl::Status status =
-        read(first, first + outputs, absl::MakeSpan(rows).first(outputs * row_bytes));
-    if (!status.ok()) return status;
-    const auto fill = [&]<class T>(T* to) {
-      FillPanel(reinterpret_cast<const T*>(rows.data()), outputs, spec.num_inputs,
-                matrix->PanelWidth(panel), to, pool);
-    };
-    if (spec.format == WeightFormat::kF32) {
-      fill(const_cast<float*>(matrix->Panel<float>(panel)));
-    } else {
-      fill(const_cast<uint16_t*>(matrix->Panel<uint16_t>(panel)));
-    }
-  }
+  const size_t panel_bytes =
+      std::min(kPanelWidth, spec.num_outputs) * matrix->RowBytesOf(spec.num_inputs);
+  std::vector<std::vector<std::byte>> rows(pool.num_threads());
+  FirstFailure failure;
+  pool.ParallelFor(matrix->num_panels(), [&](int64_t panel, int worker) {
+    if (failure.any()) return;
+    rows[worker].resize(panel_bytes);
+    failure.Note(matrix->PackPanel(panel, read, absl::MakeSpan(rows[worker])));
+  });
+  if (failure.any()) return failure.status();
   return matrix;
+}
+
+absl::Status CpuPackedMatrix::PackPanel(int64_t panel, const RowReader& read,
+                                        absl::Span<std::byte> rows) {
+  const int64_t outputs = PanelOutputs(panel);
+  const int64_t first = panel * kPanelWidth;
+  const int64_t row_bytes = RowBytesOf(spec_.num_inputs);
+  absl::Status status = read(first, first + outputs, rows.first(outputs * row_bytes));
+  if (!status.ok()) return status;
+  for (int64_t slice = 0; slice < spec_.num_slices; ++slice) {
+    kernel_.pack({.rows = rows.data() + RowBytesOf(slice * slice_depth()),
+                  .row_bytes = static_cast<size_t>(row_bytes),
+                  .outputs = outputs,
+                  .width = PaddedPanelOutputs(panel),
+                  .depth = slice_depth(),
+                  .out = const_cast<std::byte*>(Slice(panel, slice))});
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sluice

@@ -1,9 +1,6 @@
-// A weight matrix as the CPU multiplies it.
-//
-// The N outputs are cut into panels of 64 (the last one holds what is left, padded with zeroes to a
-// multiple of 16). A panel stores, for k = 0, 1, ..., the weights of its outputs side by side:
-// element (n, k) lies at panel[k * width + n % 64]. So a vector of weights belongs to neighbouring
-// outputs, whatever the width of a vector, and one pass over K reads a panel from front to back.
+// A weight matrix as the CPU multiplies it: panels of kPanelWidth outputs, in each of them the
+// slices of K one after another, laid out by the kernel that will read them (gemm_kernel.h). One
+// pass over K reads a panel from front to back.
 //
 // Immutable after Pack(); may be read by many threads.
 #pragma once
@@ -16,6 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/gemm_kernel.h"
+#include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -23,40 +22,50 @@ namespace sluice {
 
 class CpuPackedMatrix final : public PackedMatrix {
  public:
-  static constexpr int64_t kPanelWidth = 64;
-  static constexpr int64_t kWidthStep = 16;
-
-  // Backend::Pack; `pool` helps to rearrange. Holds one panel's rows besides the matrix itself.
+  // Backend::Pack on the threads of `pool`; each holds one panel's rows besides the matrix itself.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                            InstructionSet instructions,
                                                             const RowReader& read,
                                                             ThreadPool& pool);
 
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
   size_t size_bytes() const override { return memory_.size_bytes(); }
-  WeightFormat format() const { return spec_.format; }
+  const GemmKernel& kernel() const { return kernel_; }
+
   int num_slices() const { return spec_.num_slices; }
+  int64_t slice_depth() const { return spec_.num_inputs / spec_.num_slices; }
+  // The same as the kernel has it.
+  int64_t padded_slice_depth() const {
+    return (slice_depth() + kernel_.depth_step - 1) / kernel_.depth_step * kernel_.depth_step;
+  }
 
   int64_t num_panels() const { return (spec_.num_outputs + kPanelWidth - 1) / kPanelWidth; }
   // Outputs of panel `panel`, and the same with its padding.
   int64_t PanelOutputs(int64_t panel) const {
     return std::min(kPanelWidth, spec_.num_outputs - panel * kPanelWidth);
   }
-  int64_t PanelWidth(int64_t panel) const {
+  int64_t PaddedPanelOutputs(int64_t panel) const {
     return (PanelOutputs(panel) + kWidthStep - 1) / kWidthStep * kWidthStep;
   }
-  // Element (first output, k = 0) of a panel. T is float or, for BF16, uint16_t.
-  template <class T>
-  const T* Panel(int64_t panel) const {
-    return reinterpret_cast<const T*>(memory_.data()) + panel * kPanelWidth * spec_.num_inputs;
+  const std::byte* Slice(int64_t panel, int64_t slice) const {
+    const int64_t inputs_before = slice * padded_slice_depth();
+    return memory_.data() +
+           panel * kPanelWidth * RowBytesOf(spec_.num_slices * padded_slice_depth()) +
+           PaddedPanelOutputs(panel) * RowBytesOf(inputs_before);
   }
 
  private:
-  CpuPackedMatrix(const PackSpec& spec, HostMemory memory)
-      : spec_(spec), memory_(std::move(memory)) {}
+  CpuPackedMatrix(const PackSpec& spec, const GemmKernel& kernel) : spec_(spec), kernel_(kernel) {}
+
+  int64_t RowBytesOf(int64_t num_inputs) const {
+    return static_cast<int64_t>(RowBytes(spec_.format, num_inputs));
+  }
+  absl::Status PackPanel(int64_t panel, const RowReader& read, absl::Span<std::byte> rows);
 
   const PackSpec spec_;
-  const HostMemory memory_;
+  const GemmKernel& kernel_;
+  HostMemory memory_;
 };
 
 }  // namespace sluice

@@ -23,6 +23,10 @@ std::vector<BackendCase> BackendCases() {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     cases.push_back({std::string("cpu_") + hwy::TargetName(target), target});
   }
+  for (const InstructionSet set : SupportedInstructionSets()) {
+    if (set == InstructionSet::kPortable) continue;
+    cases.push_back({"cpu_" + std::string(Name(set)), hwy::SupportedTargets(), set});
+  }
   return cases;
 }
 
@@ -38,7 +42,7 @@ void BackendTest::SetUp() {
 void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
-  return MakeCpuBackend({.num_threads = num_threads});
+  return MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
 }
 
 }  // namespace sluice::testing

@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/instruction_set.h"
 
 namespace sluice::testing {
 
@@ -16,11 +17,13 @@ namespace sluice::testing {
 struct BackendCase {
   std::string name;
   int64_t simd_target = 0;  // a HWY_* target
+  InstructionSet instructions = InstructionSet::kPortable;
 };
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 
-// The CPU backend once per SIMD target that was compiled in and that this machine can run.
+// The CPU backend once per SIMD target that was compiled in and that this machine can run, with
+// portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
 
 // A test of the contract, run on every backend.

@@ -1,0 +1,140 @@
+#include "kernels/cpu/gemm_activations.h"
+
+#include <algorithm>
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_activations.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+// clang-format on
+
+#ifndef SLUICE_KERNELS_CPU_GEMM_ACTIVATIONS_TILES_
+#define SLUICE_KERNELS_CPU_GEMM_ACTIVATIONS_TILES_
+namespace sluice {
+
+// Where the tiles of an operand go.
+struct ActivationTiles {
+  uint32_t* pairs;
+  float* sums;  // or nullptr
+  int64_t num_slices;
+  int64_t depth;         // of a slice, without padding
+  int64_t padded_depth;  // a multiple of 2; with sums, of kWeightGroup
+
+  int64_t pairs_per_row() const { return num_slices * padded_depth / 2; }
+  int64_t sums_per_row() const { return sums == nullptr ? 0 : pairs_per_row() * 2 / kWeightGroup; }
+};
+
+}  // namespace sluice
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace {
+
+// BFloat16FromFloat of every element, in the upper half of its 32 bits.
+template <class D>
+HWY_INLINE auto RoundedBits(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto is_odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), is_odd);
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
+  const auto is_number = hn::RebindMask(du, hn::Eq(x, x));
+  return hn::And(hn::IfThenElse(is_number, rounded, quiet), hn::Set(du, 0xffff0000));
+}
+
+void RoundRow(const float* from, int64_t count, float* to) {
+  ForEachVector(count, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::BitCast(d, RoundedBits(d, hn::LoadU(d, from + i))), d, to + i);
+  });
+}
+
+// -136 times the sum of each group of `row`, for a kernel whose weights are 136 too large.
+void SumGroups(const float* row, int64_t count, int64_t step, float* sums) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t begin = 0; begin < count; begin += kWeightGroup) {
+    auto sum = hn::LoadU(d, row + begin);
+    for (int64_t i = lanes; i < kWeightGroup; i += lanes) {
+      sum = hn::Add(sum, hn::LoadU(d, row + begin + i));
+    }
+    sums[begin / kWeightGroup * step] = -136 * hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
+// One row of a tile of `step` rows. `rounded` holds a padded slice.
+void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, float* rounded,
+                 uint32_t* pairs, float* sums) {
+  std::fill(rounded + tiles.depth, rounded + tiles.padded_depth, 0.0f);
+  const auto* bits = reinterpret_cast<const uint32_t*>(rounded);
+  for (int64_t slice = 0; slice < tiles.num_slices; ++slice) {
+    RoundRow(x + slice * tiles.depth, tiles.depth, rounded);
+    for (int64_t k = 0; k < tiles.padded_depth; k += 2, pairs += step) {
+      *pairs = bits[k] >> 16 | bits[k + 1];
+    }
+    if (sums == nullptr) continue;
+    SumGroups(rounded, tiles.padded_depth, step, sums);
+    sums += tiles.padded_depth / kWeightGroup * step;
+  }
+}
+
+void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
+  const int64_t num_tiles = (x.rows + kTileRows - 1) / kTileRows;
+  context.pool.ParallelFor(num_tiles, [&](int64_t tile, int worker) {
+    const int64_t first = tile * kTileRows;
+    const int64_t rows = std::min(kTileRows, x.rows - first);
+    float* rounded = context.scratch.Floats(worker, tiles.padded_depth);
+    uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
+    float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
+    for (int64_t r = 0; r < rows; ++r) {
+      FillTileRow(x.Row(first + r), tiles, rows, rounded, pairs + r,
+                  sums == nullptr ? nullptr : sums + r);
+    }
+  });
+}
+
+void RoundRows(CpuContext& context, MatrixView x, float* to) {
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) RoundRow(x.Row(t), x.cols, to + t * x.cols);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice {
+
+HWY_EXPORT(FillTiles);
+HWY_EXPORT(RoundRows);
+
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights) {
+  const GemmKernel& kernel = weights.kernel();
+  if (kernel.activations == ActivationLayout::kFloats) return {x.data, x.stride, nullptr, 0};
+  if (kernel.activations == ActivationLayout::kRoundedFloats) {
+    float* rounded = context.operand.Floats(0, x.rows * x.cols);
+    HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
+    return {rounded, x.cols, nullptr, 0};
+  }
+  ActivationTiles tiles{.pairs = nullptr,
+                        .sums = nullptr,
+                        .num_slices = weights.num_slices(),
+                        .depth = weights.slice_depth(),
+                        .padded_depth = weights.padded_slice_depth()};
+  const int64_t pairs = x.rows * tiles.pairs_per_row();
+  const int64_t sums = kernel.needs_sums ? 2 * pairs / kWeightGroup : 0;
+  float* memory = context.operand.Floats(0, sums + pairs);
+  if (kernel.needs_sums) tiles.sums = memory + pairs;
+  tiles.pairs = reinterpret_cast<uint32_t*>(memory);
+  HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
+  return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.sums, tiles.sums_per_row()};
+}
+
+}  // namespace sluice
+#endif  // HWY_ONCE

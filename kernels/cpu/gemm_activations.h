@@ -1,0 +1,24 @@
+// The activations of a product as its kernel reads them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/packed_matrix.h"
+
+namespace sluice {
+
+// Fields of SliceRun for all rows of an operand. Valid until the next call with the same context.
+struct GemmActivations {
+  const void* x;
+  int64_t x_stride;
+  const float* sums;
+  int64_t sums_stride;
+};
+
+// Rounds and rearranges x [T, K] for `weights`. A row's result does not depend on the others.
+GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
+                                   const CpuPackedMatrix& weights);
+
+}  // namespace sluice

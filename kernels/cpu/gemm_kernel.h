@@ -1,0 +1,80 @@
+// The inner part of a matrix product: how one kind of instructions wants a panel of weights laid
+// out, and how it multiplies rows of activations with it.
+//
+// A panel is kPanelWidth neighbouring outputs; the last one of a matrix holds what is left, padded
+// with zeroes to a multiple of kWidthStep. Its K inputs are cut into the slices of PackSpec, and a
+// slice is padded with zeroes to a multiple of the kernel's depth_step. Kernels are plain functions
+// without state: any number of threads may call them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/instruction_set.h"
+#include "kernels/weight_format.h"
+
+namespace sluice {
+
+inline constexpr int64_t kPanelWidth = 32;
+inline constexpr int64_t kWidthStep = 16;
+// Rows that a kernel is given at most at a time.
+inline constexpr int64_t kMostRows = 96;
+// Rows that are interleaved in ActivationLayout::kBFloat16Tiles.
+inline constexpr int64_t kTileRows = 12;
+// Room for the part of a panel that a kernel unpacks, in bytes.
+inline constexpr int64_t kUnpackedBytes = 16384;
+
+enum class ActivationLayout {
+  kFloats,         // the operand itself, row-major
+  kRoundedFloats,  // rounded to bfloat16 but stored as floats, row-major
+  // bfloat16, twelve rows to a tile (the last tile holds what is left): element (r, k) of a tile of
+  // R rows lies at (k / 2) * 2 R + 2 r + k % 2.
+  kBFloat16Tiles,
+};
+
+// One slice of one panel, to be laid out.
+struct PackRun {
+  const std::byte* rows;  // output n of the panel begins at rows + n * row_bytes
+  size_t row_bytes;
+  int64_t outputs;  // of the panel, without padding
+  int64_t width;    // with padding
+  int64_t depth;    // without padding
+  std::byte* out;   // zeroes
+};
+
+// One slice of one panel, to be multiplied with some rows: sums[r, n] = sum of x[r, k] * w[n, k].
+struct SliceRun {
+  // kFloats and kRoundedFloats: element (0, first input of the slice), rows x_stride floats apart.
+  // kBFloat16Tiles: the first row's tile, which must be full but for the last one; a tile of R rows
+  // is R * x_stride elements.
+  const void* x;
+  int64_t x_stride;
+  int64_t first_input;  // of the slice, counted with padding; for tiles
+  // For kernels that ask for them: the sum of each group of kWeightGroup activations times -136, in
+  // tiles like x, a row of a tile being sums_stride groups.
+  const float* x_sums;
+  int64_t sums_stride;
+  int64_t rows;        // 1 to kMostRows
+  const std::byte* w;  // what pack() wrote
+  int64_t depth;       // with padding
+  int64_t width;
+  float* sums;          // [rows, kPanelWidth], overwritten
+  std::byte* unpacked;  // kUnpackedBytes to work in, 64-byte aligned
+};
+
+struct GemmKernel {
+  ActivationLayout activations;
+  bool needs_sums;  // x_sums
+  int64_t depth_step;
+  void (*pack)(const PackRun& run);
+  void (*multiply)(const SliceRun& run);
+};
+
+const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
+
+// Of all formats, for any machine; F32 always.
+const GemmKernel& PortableGemmKernel(WeightFormat format);
+// BF16, INT8 and INT4, for x86-64 machines that support InstructionSet::kAvx512Bf16.
+const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
+
+}  // namespace sluice

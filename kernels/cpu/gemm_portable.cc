@@ -1,0 +1,295 @@
+// Products on any machine: a vector holds neighbouring outputs, and for k ascending each sum takes
+// x[k] * w[k], fused where the machine can.
+//
+//   F32, BF16  element (n, k) of a panel lies at k * width + n
+//   INT8       per group of 32 inputs: a scale per output (BF16), then q at k * width + n
+//   INT4       the same with q + 8; byte k / 2 * width + n holds input k in its low half and input
+//              k + 1 in its high half
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernels/check.h"
+#include "kernels/cpu/gemm_kernel.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_portable.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Rows whose sums are kept in registers at a time.
+constexpr int kRegisterRows = 6;
+// A run of a panel of this size stays in cache while the tiles of a block use it.
+constexpr int64_t kResidentBytes = 32768;
+
+// Vectors of outputs that a tile of `rows` rows can hold: its sums, one row of weights and one
+// broadcast activation together fill the registers.
+constexpr int TileVectors(int rows) {
+  constexpr int kRegisters = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL ||
+                                     (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
+                                 ? 32
+                                 : 16;
+  constexpr int kWholePanel = kPanelWidth / hn::MaxLanes(FloatTag());
+  const int fit = (kRegisters - 1) / (rows + 1);
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(fit, kWholePanel))));
+}
+
+// A run of k over some rows and one panel.
+template <class W>
+struct PanelRun {
+  const float* x;  // [rows, >= depth], x_stride apart
+  int64_t x_stride;
+  const W* w;  // [depth, width] contiguous
+  int64_t depth;
+  int64_t width;
+  float* sums;  // [rows, kPanelWidth]
+  bool starts_at_zero;
+};
+
+template <int kRows, int kVectors, class W>
+void AddTile(const PanelRun<W>& run, int64_t column) {
+  const FloatTag d;
+  using V = hn::Vec<FloatTag>;
+  const int64_t lanes = hn::Lanes(d);
+  const float* x[kRows];
+  V sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    x[r] = run.x + r * run.x_stride;
+    for (int v = 0; v < kVectors; ++v) {
+      const float* from = run.sums + r * kPanelWidth + column + v * lanes;
+      sums[r][v] = run.starts_at_zero ? hn::Zero(d) : hn::Load(d, from);
+    }
+  }
+  const W* w = run.w + column;
+  for (int64_t k = 0; k < run.depth; ++k, w += run.width) {
+    V weights[kVectors];
+    for (int v = 0; v < kVectors; ++v) weights[v] = LoadWide(d, w + v * lanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V activation = hn::Set(d, x[r][k]);
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::MulAdd(activation, weights[v], sums[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sums[r][v], d, run.sums + r * kPanelWidth + column + v * lanes);
+    }
+  }
+}
+
+// All columns of the panel from `column` on, by the widest tiles that fit.
+template <int kRows, int kVectors, class W>
+void AddColumns(const PanelRun<W>& run, int64_t column) {
+  const int64_t step = kVectors * hn::Lanes(FloatTag());
+  for (; column + step <= run.width; column += step) AddTile<kRows, kVectors>(run, column);
+  if constexpr (kVectors > 1) {
+    if (column < run.width) AddColumns<kRows, kVectors / 2>(run, column);
+  }
+}
+
+template <class W>
+void AddRows(PanelRun<W> run, int64_t rows) {
+  for (; rows >= kRegisterRows; rows -= kRegisterRows) {
+    AddColumns<kRegisterRows, TileVectors(kRegisterRows)>(run, 0);
+    run.x += kRegisterRows * run.x_stride;
+    run.sums += kRegisterRows * kPanelWidth;
+  }
+  static_assert(kRegisterRows == 6);
+  switch (rows) {
+    case 5:
+      return AddColumns<5, TileVectors(5)>(run, 0);
+    case 4:
+      return AddColumns<4, TileVectors(4)>(run, 0);
+    case 3:
+      return AddColumns<3, TileVectors(3)>(run, 0);
+    case 2:
+      return AddColumns<2, TileVectors(2)>(run, 0);
+    case 1:
+      return AddColumns<1, TileVectors(1)>(run, 0);
+  }
+}
+
+template <class W>
+PanelRun<W> RunFrom(const SliceRun& run, int64_t k, int64_t depth, const W* w) {
+  return {.x = static_cast<const float*>(run.x) + k,
+          .x_stride = run.x_stride,
+          .w = w,
+          .depth = depth,
+          .width = run.width,
+          .sums = run.sums,
+          .starts_at_zero = k == 0};
+}
+
+template <class W>
+void MultiplyPlain(const SliceRun& run) {
+  // With a single tile nothing is read twice, and the sums may stay in registers throughout.
+  constexpr int64_t kResident = kResidentBytes / (kPanelWidth * static_cast<int64_t>(sizeof(W)));
+  const int64_t step = run.rows <= kRegisterRows ? run.depth : kResident;
+  const auto* w = reinterpret_cast<const W*>(run.w);
+  for (int64_t k = 0; k < run.depth; k += step) {
+    AddRows(RunFrom(run, k, std::min(step, run.depth - k), w + k * run.width), run.rows);
+  }
+}
+
+// The weights of one input, or of two, as floats.
+struct Int8 {
+  static constexpr int64_t kInputsPerRow = 1;
+
+  HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
+                                float* to) {
+    const FloatTag d;
+    const hn::Rebind<int8_t, FloatTag> d8;
+    const hn::Rebind<int32_t, FloatTag> d32;
+    (void)width;
+    const auto q = hn::LoadU(d8, reinterpret_cast<const int8_t*>(row) + n);
+    const auto wide = hn::ConvertTo(d, hn::PromoteTo(d32, q));
+    hn::Store(hn::Mul(wide, hn::Load(d, scale_of + n)), d, to + n);
+  }
+};
+
+struct Int4 {
+  static constexpr int64_t kInputsPerRow = 2;
+
+  HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
+                                float* to) {
+    const FloatTag d;
+    const hn::Rebind<uint8_t, FloatTag> d8;
+    const hn::Rebind<int32_t, FloatTag> d32;
+    const auto scale = hn::Load(d, scale_of + n);
+    const auto both = hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(row) + n));
+    const auto eight = hn::Set(d32, 8);
+    const auto low = hn::Sub(hn::And(both, hn::Set(d32, 15)), eight);
+    const auto high = hn::Sub(hn::ShiftRight<4>(both), eight);
+    hn::Store(hn::Mul(hn::ConvertTo(d, low), scale), d, to + n);
+    hn::Store(hn::Mul(hn::ConvertTo(d, high), scale), d, to + width + n);
+  }
+};
+
+// One group as floats [kWeightGroup, width]; returns where the next one begins. A product of a
+// scale and a small whole number is a float without rounding.
+template <class Code>
+const std::byte* UnpackGroup(const std::byte* w, int64_t width, float* to) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  HWY_ALIGN float scales[kPanelWidth];
+  const auto* stored = reinterpret_cast<const uint16_t*>(w);
+  for (int64_t n = 0; n < width; n += lanes) {
+    hn::Store(LoadWide(d, stored + n), d, scales + n);
+  }
+  w += width * sizeof(uint16_t);
+  for (int64_t k = 0; k < kWeightGroup; k += Code::kInputsPerRow, w += width) {
+    for (int64_t n = 0; n < width; n += lanes) Code::Unpack(w, width, n, scales, to + k * width);
+  }
+  return w;
+}
+
+template <class Code>
+void MultiplyQuantized(const SliceRun& run) {
+  constexpr int64_t kStep = kUnpackedBytes / (kPanelWidth * static_cast<int64_t>(sizeof(float)));
+  static_assert(kStep % kWeightGroup == 0);
+  auto* unpacked = reinterpret_cast<float*>(run.unpacked);
+  const std::byte* w = run.w;
+  for (int64_t k = 0; k < run.depth; k += kStep) {
+    const int64_t depth = std::min(kStep, run.depth - k);
+    for (int64_t i = 0; i < depth; i += kWeightGroup) {
+      w = UnpackGroup<Code>(w, run.width, unpacked + i * run.width);
+    }
+    AddRows(RunFrom<float>(run, k, depth, unpacked), run.rows);
+  }
+}
+
+void MultiplyF32(const SliceRun& run) { MultiplyPlain<float>(run); }
+void MultiplyBf16(const SliceRun& run) { MultiplyPlain<uint16_t>(run); }
+void MultiplyInt8(const SliceRun& run) { MultiplyQuantized<Int8>(run); }
+void MultiplyInt4(const SliceRun& run) { MultiplyQuantized<Int4>(run); }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice {
+namespace {
+
+template <class T>
+void PackPlain(const PackRun& run) {
+  constexpr int64_t kBlock = 64 / sizeof(T);  // a cache line of each row
+  auto* out = reinterpret_cast<T*>(run.out);
+  for (int64_t begin = 0; begin < run.depth; begin += kBlock) {
+    const int64_t end = std::min(run.depth, begin + kBlock);
+    for (int64_t n = 0; n < run.outputs; ++n) {
+      const auto* row = reinterpret_cast<const T*>(run.rows + n * run.row_bytes);
+      for (int64_t k = begin; k < end; ++k) out[k * run.width + n] = row[k];
+    }
+  }
+}
+
+// `code_bytes` of a group follow its scale; in INT4 each holds two inputs, in INT8 one.
+template <int64_t kCodeBytes>
+void PackQuantized(const PackRun& run) {
+  std::byte* out = run.out;
+  for (int64_t group = 0; group < run.depth / kWeightGroup; ++group) {
+    for (int64_t n = 0; n < run.outputs; ++n) {
+      const std::byte* from = run.rows + n * run.row_bytes + group * (kCodeBytes + 2);
+      std::memcpy(out + 2 * n, from, 2);
+      for (int64_t i = 0; i < kCodeBytes; ++i) out[(2 + i) * run.width + n] = from[2 + i];
+    }
+    out += (2 + kCodeBytes) * run.width;
+  }
+}
+
+HWY_EXPORT(MultiplyF32);
+HWY_EXPORT(MultiplyBf16);
+HWY_EXPORT(MultiplyInt8);
+HWY_EXPORT(MultiplyInt4);
+
+// The tables of HWY_EXPORT are per function, so each needs its own caller.
+void CallF32(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyF32)(run); }
+void CallBf16(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyBf16)(run); }
+void CallInt8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt8)(run); }
+void CallInt4(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt4)(run); }
+
+constexpr GemmKernel Kernel(ActivationLayout activations, void (*pack)(const PackRun&),
+                            void (*multiply)(const SliceRun&)) {
+  return {.activations = activations,
+          .needs_sums = false,
+          .depth_step = 1,
+          .pack = pack,
+          .multiply = multiply};
+}
+
+constexpr GemmKernel kF32 = Kernel(ActivationLayout::kFloats, PackPlain<float>, CallF32);
+constexpr GemmKernel kBf16 =
+    Kernel(ActivationLayout::kRoundedFloats, PackPlain<uint16_t>, CallBf16);
+constexpr GemmKernel kInt8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallInt8);
+constexpr GemmKernel kInt4 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<16>, CallInt4);
+
+}  // namespace
+
+const GemmKernel& PortableGemmKernel(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return kF32;
+    case WeightFormat::kBF16:
+      return kBf16;
+    case WeightFormat::kInt8:
+      return kInt8;
+    case WeightFormat::kInt4:
+      return kInt4;
+  }
+  SLUICE_CHECK(false);
+  return kF32;
+}
+
+}  // namespace sluice
+#endif  // HWY_ONCE
