@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -81,6 +82,8 @@ struct PackSpec {
   // A power of two that divides K. 1 where no reduction ever crosses ranks. In quantised formats a
   // run is a multiple of kWeightGroup.
   int num_slices = 1;
+  // The outputs are F gates and then F ups, N = 2F: Gemm joins each gate with its up.
+  bool gated = false;
 };
 
 // Writes rows [row_begin, row_end) of a matrix one after another, each as weight_format.h describes
@@ -122,6 +125,15 @@ enum class RopeLayout { kHalfSplit, kInterleaved };
 struct AttentionOptions {
   float scale = 1;     // of the products of queries and keys
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
+};
+
+// What a product makes of its sums before it writes them, in this order.
+struct GemmEpilogue {
+  const float* bias = nullptr;  // [N] F32 of the backend's memory, added to every row
+  // Of every sum or, where the weights are gated, activation(gate) * up: SwiGLU with kSilu, GeGLU
+  // with kGelu or kGeluTanh (Shazeer 2020). Gated weights must have one.
+  std::optional<Activation> activation;
+  bool add_to_out = false;  // out += the result instead of out = the result
 };
 
 class Backend {
@@ -169,9 +181,14 @@ class Backend {
                          MatrixView out) = 0;
 
   // out[t, n] = sum over k of x[t, k] * w[n, k], accumulated in F32 in the order that PackSpec
-  // fixes. x [T, K], out [T, N], not overlapping. Only F32 weights are multiplied with x itself,
+  // fixes, and what the epilogue makes of it. x [T, K], out [T, N] or, where the weights are gated,
+  // [T, N / 2], not overlapping. Only F32 weights are multiplied with x itself,
   // all others with x rounded to BF16 (nearest even), as the matrix units of CPUs and GPUs do.
-  virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) = 0;
+  virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                    const GemmEpilogue& epilogue) = 0;
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) {
+    Gemm(x, weights, out, {});
+  }
 
   // Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] in place (Su et
   // al. 2021): (a, b) -> (a cos - b sin, b cos + a sin), with cos and sin [T, pairs] F32.
@@ -196,13 +213,6 @@ class Backend {
 
   // x *= factor. x [T, N].
   virtual void Scale(float factor, MatrixView x) = 0;
-
-  // out = activation(x), element by element. x, out [T, F] (may be the same).
-  virtual void Activate(Activation activation, MatrixView x, MatrixView out) = 0;
-
-  // out = activation(gate) * up: SwiGLU with kSilu, GeGLU with kGelu or kGeluTanh (Shazeer 2020).
-  // gate_up [T, 2F] holds gate in its first F columns; out [T, F].
-  virtual void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) = 0;
 
   // residual += x. Both [T, H].
   virtual void AddResidual(MatrixView x, MatrixView residual) = 0;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise.h"
@@ -73,8 +72,9 @@ class CpuBackend final : public Backend {
     sluice::LayerNorm(context_, x, weight, bias, eps, out);
   }
 
-  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
-    sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out);
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+            const GemmEpilogue& epilogue) override {
+    sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue);
   }
 
   void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
@@ -97,14 +97,6 @@ class CpuBackend final : public Backend {
   void AddBias(const float* bias, MatrixView x) override { sluice::AddBias(context_, bias, x); }
 
   void Scale(float factor, MatrixView x) override { sluice::Scale(context_, factor, x); }
-
-  void Activate(Activation activation, MatrixView x, MatrixView out) override {
-    sluice::Activate(context_, activation, x, out);
-  }
-
-  void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) override {
-    sluice::ActivateGated(context_, activation, gate_up, out);
-  }
 
   void AddResidual(MatrixView x, MatrixView residual) override {
     sluice::AddResidual(context_, x, residual);

@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_activations.h"
+#include "kernels/cpu/gemm_epilogue.h"
 
 namespace sluice {
 namespace {
@@ -65,7 +66,7 @@ class GemmTask {
          .rows = rows_,
          .w = weights_.Slice(panel, slice),
          .depth = weights_.padded_slice_depth(),
-         .width = weights_.PaddedPanelOutputs(panel),
+         .width = weights_.PanelOutputs(panel),
          .sums = sums,
          .unpacked = reinterpret_cast<std::byte*>(scratch_)});
   }
@@ -79,8 +80,10 @@ class GemmTask {
 
 }  // namespace
 
-void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out) {
-  SLUICE_CHECK(x.cols == weights.num_inputs() && out.cols == weights.num_outputs());
+void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
+          const GemmEpilogue& epilogue) {
+  SLUICE_CHECK(x.cols == weights.num_inputs() && out.cols == weights.num_columns());
+  SLUICE_CHECK(!weights.gated() || epilogue.activation.has_value());
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
   if (x.rows == 0) return;
   const GemmActivations activations = PrepareActivations(context, x, weights);
@@ -99,11 +102,7 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
     const GemmTask task(activations, first_row, rows, weights,
                         context.scratch.Floats(worker, scratch_floats));
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-      const float* sums = task.MultiplyPanel(panel);
-      for (int64_t r = 0; r < rows; ++r) {
-        std::copy_n(sums + r * kPanelWidth, weights.PanelOutputs(panel),
-                    out.Row(first_row + r) + panel * kPanelWidth);
-      }
+      FinishPanel(task.MultiplyPanel(panel), weights, panel, epilogue, out.Rows(first_row, rows));
     }
   });
 }

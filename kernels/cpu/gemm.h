@@ -13,6 +13,7 @@
 namespace sluice {
 
 // Backend::Gemm.
-void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out);
+void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
+          const GemmEpilogue& epilogue);
 
 }  // namespace sluice

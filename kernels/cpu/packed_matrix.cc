@@ -13,6 +13,7 @@ void CheckSpec(const PackSpec& spec) {
   SLUICE_CHECK(spec.num_outputs > 0 && spec.num_inputs > 0);
   SLUICE_CHECK(spec.num_slices > 0 && (spec.num_slices & (spec.num_slices - 1)) == 0);
   SLUICE_CHECK(spec.num_inputs % spec.num_slices == 0);
+  SLUICE_CHECK(!spec.gated || spec.num_outputs % 2 == 0);
   SLUICE_CHECK(!IsQuantized(spec.format) || spec.num_inputs / spec.num_slices % kWeightGroup == 0);
 }
 
@@ -45,14 +46,13 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSp
   auto matrix = std::unique_ptr<CpuPackedMatrix>(
       new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format)));
   const int64_t last = matrix->num_panels() - 1;
-  const int64_t padded_outputs = last * kPanelWidth + matrix->PaddedPanelOutputs(last);
+  const int64_t padded_outputs = last * kPanelWidth + matrix->PanelOutputs(last);
   absl::StatusOr<HostMemory> memory = HostMemory::Allocate(
       padded_outputs * matrix->RowBytesOf(spec.num_slices * matrix->padded_slice_depth()));
   if (!memory.ok()) return memory.status();
   matrix->memory_ = *std::move(memory);
 
-  const size_t panel_bytes =
-      std::min(kPanelWidth, spec.num_outputs) * matrix->RowBytesOf(spec.num_inputs);
+  const size_t panel_bytes = kPanelWidth * matrix->RowBytesOf(spec.num_inputs);
   std::vector<std::vector<std::byte>> rows(pool.num_threads());
   FirstFailure failure;
   pool.ParallelFor(matrix->num_panels(), [&](int64_t panel, int worker) {
@@ -66,16 +66,22 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSp
 
 absl::Status CpuPackedMatrix::PackPanel(int64_t panel, const RowReader& read,
                                         absl::Span<std::byte> rows) {
-  const int64_t outputs = PanelOutputs(panel);
-  const int64_t first = panel * kPanelWidth;
+  const int64_t columns = PanelColumns(panel);
+  const int64_t first = panel * panel_columns();
   const int64_t row_bytes = RowBytesOf(spec_.num_inputs);
-  absl::Status status = read(first, first + outputs, rows.first(outputs * row_bytes));
+  absl::Status status = read(first, first + columns, rows.first(columns * row_bytes));
+  if (spec_.gated && status.ok()) {
+    const int64_t first_up = num_columns() + first;
+    std::fill(rows.begin() + columns * row_bytes, rows.end(), std::byte{0});
+    status = read(first_up, first_up + columns,
+                  rows.subspan(panel_columns() * row_bytes, columns * row_bytes));
+  }
   if (!status.ok()) return status;
   for (int64_t slice = 0; slice < spec_.num_slices; ++slice) {
     kernel_.pack({.rows = rows.data() + RowBytesOf(slice * slice_depth()),
                   .row_bytes = static_cast<size_t>(row_bytes),
-                  .outputs = outputs,
-                  .width = PaddedPanelOutputs(panel),
+                  .outputs = spec_.gated ? kPanelWidth : columns,
+                  .width = PanelOutputs(panel),
                   .depth = slice_depth(),
                   .out = const_cast<std::byte*>(Slice(panel, slice))});
   }

@@ -1,6 +1,7 @@
 // A weight matrix as the CPU multiplies it: panels of kPanelWidth outputs, in each of them the
 // slices of K one after another, laid out by the kernel that will read them (gemm_kernel.h). One
-// pass over K reads a panel from front to back.
+// pass over K reads a panel from front to back. Where the matrix is gated, a panel holds 16 gates
+// and then their 16 ups, both padded with zeroes.
 //
 // Immutable after Pack(); may be read by many threads.
 #pragma once
@@ -40,19 +41,25 @@ class CpuPackedMatrix final : public PackedMatrix {
     return (slice_depth() + kernel_.depth_step - 1) / kernel_.depth_step * kernel_.depth_step;
   }
 
-  int64_t num_panels() const { return (spec_.num_outputs + kPanelWidth - 1) / kPanelWidth; }
-  // Outputs of panel `panel`, and the same with its padding.
-  int64_t PanelOutputs(int64_t panel) const {
-    return std::min(kPanelWidth, spec_.num_outputs - panel * kPanelWidth);
+  bool gated() const { return spec_.gated; }
+  // Columns of a product: N or, where gated, N / 2. A panel computes panel_columns() of them, the
+  // last one what is left.
+  int64_t num_columns() const { return spec_.num_outputs / (spec_.gated ? 2 : 1); }
+  int64_t panel_columns() const { return kPanelWidth / (spec_.gated ? 2 : 1); }
+  int64_t num_panels() const { return (num_columns() + panel_columns() - 1) / panel_columns(); }
+  int64_t PanelColumns(int64_t panel) const {
+    return std::min(panel_columns(), num_columns() - panel * panel_columns());
   }
-  int64_t PaddedPanelOutputs(int64_t panel) const {
-    return (PanelOutputs(panel) + kWidthStep - 1) / kWidthStep * kWidthStep;
+  // Outputs of a panel with its padding.
+  int64_t PanelOutputs(int64_t panel) const {
+    return spec_.gated ? kPanelWidth
+                       : (PanelColumns(panel) + kWidthStep - 1) / kWidthStep * kWidthStep;
   }
   const std::byte* Slice(int64_t panel, int64_t slice) const {
     const int64_t inputs_before = slice * padded_slice_depth();
     return memory_.data() +
            panel * kPanelWidth * RowBytesOf(spec_.num_slices * padded_slice_depth()) +
-           PaddedPanelOutputs(panel) * RowBytesOf(inputs_before);
+           PanelOutputs(panel) * RowBytesOf(inputs_before);
   }
 
  private:

@@ -36,6 +36,8 @@ class RowMajorMatrix final : public PackedMatrix {
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
   size_t size_bytes() const override { return elements_.size() * sizeof(float); }
+  bool gated() const { return spec_.gated; }
+  int64_t num_columns() const { return spec_.gated ? spec_.num_outputs / 2 : spec_.num_outputs; }
   bool rounds_activations() const { return spec_.format != WeightFormat::kF32; }
   const float* Row(int64_t output) const { return elements_.data() + output * spec_.num_inputs; }
 
@@ -48,6 +50,17 @@ float Element(const void* row, DType dtype, int64_t column) {
   if (dtype == DType::kF32) return static_cast<const float*>(row)[column];
   SLUICE_CHECK(dtype == DType::kBF16);
   return FloatFromBFloat16(static_cast<const uint16_t*>(row)[column]);
+}
+
+// Output n for the activations of one row.
+double Sum(const float* x, const RowMajorMatrix& matrix, int64_t n, const float* bias) {
+  double sum = 0;
+  for (int64_t k = 0; k < matrix.num_inputs(); ++k) {
+    const float activation =
+        matrix.rounds_activations() ? FloatFromBFloat16(BFloat16FromFloat(x[k])) : x[k];
+    sum += double{activation} * matrix.Row(n)[k];
+  }
+  return bias == nullptr ? sum : sum + bias[n];
 }
 
 float TreeSum(absl::Span<const MatrixView> partials, int64_t row, int64_t column) {
@@ -157,19 +170,18 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) override {
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+            const GemmEpilogue& epilogue) override {
     const auto& matrix = static_cast<const RowMajorMatrix&>(weights);
-    SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_outputs());
-    std::vector<float> row(x.cols);
+    SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_columns());
+    SLUICE_CHECK(!matrix.gated() || epilogue.activation.has_value());
     for (int64_t t = 0; t < x.rows; ++t) {
-      std::copy_n(x.Row(t), x.cols, row.begin());
-      if (matrix.rounds_activations()) {
-        for (float& value : row) value = FloatFromBFloat16(BFloat16FromFloat(value));
-      }
       for (int64_t n = 0; n < out.cols; ++n) {
-        double sum = 0;
-        for (int64_t k = 0; k < x.cols; ++k) sum += double{row[k]} * matrix.Row(n)[k];
-        out.Row(t)[n] = static_cast<float>(sum);
+        double result = Sum(x.Row(t), matrix, n, epilogue.bias);
+        if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
+        if (matrix.gated()) result *= Sum(x.Row(t), matrix, out.cols + n, epilogue.bias);
+        const auto rounded = static_cast<float>(result);
+        out.Row(t)[n] = epilogue.add_to_out ? out.Row(t)[n] + rounded : rounded;
       }
     }
   }
@@ -205,23 +217,6 @@ class ReferenceBackend final : public Backend {
   void Scale(float factor, MatrixView x) override {
     for (int64_t t = 0; t < x.rows; ++t) {
       for (int64_t n = 0; n < x.cols; ++n) x.Row(t)[n] *= factor;
-    }
-  }
-
-  void Activate(Activation activation, MatrixView x, MatrixView out) override {
-    for (int64_t t = 0; t < out.rows; ++t) {
-      for (int64_t f = 0; f < out.cols; ++f) {
-        out.Row(t)[f] = static_cast<float>(Activated(activation, x.Row(t)[f]));
-      }
-    }
-  }
-
-  void ActivateGated(Activation activation, MatrixView gate_up, MatrixView out) override {
-    for (int64_t t = 0; t < out.rows; ++t) {
-      for (int64_t f = 0; f < out.cols; ++f) {
-        const double gate = gate_up.Row(t)[f], up = gate_up.Row(t)[out.cols + f];
-        out.Row(t)[f] = static_cast<float>(Activated(activation, gate) * up);
-      }
     }
   }
 

@@ -63,6 +63,7 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
                 .format = dtype_ == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16,
                 .num_slices = static_cast<int>(num_slices)};
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
+  spec.gated = parts.front() == LayerTensor::kGate;
   const RowReader reader = ReaderOf(parts, spec);
   if (!status_.ok()) return nullptr;
   auto packed = backend_.Pack(spec, reader);

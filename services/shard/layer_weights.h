@@ -19,6 +19,7 @@ struct FloatVector {
 
   bool empty() const { return memory == nullptr; }
   const float* data() const { return static_cast<const float*>(memory->data()); }
+  const float* data_or_null() const { return empty() ? nullptr : data(); }
   size_t size_bytes() const { return empty() ? 0 : memory->size_bytes(); }
 };
 
@@ -38,7 +39,7 @@ struct LayerWeights {
   std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
   FloatVector o_bias;                     // [H], added once, after the ranks' sum
   NormWeights post_attention_norm;        // [H]
-  std::unique_ptr<PackedMatrix> gate_up;  // [2F, H]: gate, then up; without a gate [F, H]
+  std::unique_ptr<PackedMatrix> gate_up;  // [2F, H], gated: gate, then up; without a gate [F, H]
   FloatVector gate_up_bias;               // as gate_up's outputs
   std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices
   FloatVector down_bias;                  // [H], added once, after the ranks' sum

@@ -59,7 +59,6 @@ StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t 
           .kv_width = plan.kv_heads.size() * config.head_dim,
           .mlp_width = plan.mlp_columns.size(),
           .rope_pairs = config.rotary() ? config.rope.dim / 2 : 0,
-          .mlp_inputs = (config.gated_mlp ? 2 : 1) * plan.mlp_columns.size(),
           .num_ranks = plan.placement.num_ranks};
 }
 
@@ -205,8 +204,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
   const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
   Norm(layer.input_norm, step.hidden, views.normed);
-  backend_.Gemm(views.normed, *layer.qkv, views.qkv);
-  if (!layer.qkv_bias.empty()) backend_.AddBias(layer.qkv_bias.data(), views.qkv);
+  backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
   TurnByPosition(layer, views);
   backend_.StoreKv(views.qkv.Columns(query_width, kv_width),
                    views.qkv.Columns(query_width + kv_width, kv_width), segments_, index,
@@ -215,10 +213,9 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
       views.qkv.Columns(0, query_width), *kv_pool_, index, segments_,
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
       views.attended);
-  backend_.Gemm(views.attended, *layer.o, views.partial);
   // Before the residual stream changes, where the MLP reads the block's input too.
   if (config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
-  return AddToResidual(layer.o_bias, step);
+  return AddProductToResidual(views.attended, *layer.o, layer.o_bias, step);
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
@@ -241,19 +238,19 @@ void ShardModel::TurnByPosition(const LayerWeights& layer, const StepViews& view
 absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
   const StepViews& views = step.views;
   if (!config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
-  backend_.Gemm(views.normed, *layer.gate_up, views.gate_up);
-  if (!layer.gate_up_bias.empty()) backend_.AddBias(layer.gate_up_bias.data(), views.gate_up);
-  if (config_.gated_mlp) {
-    backend_.ActivateGated(config_.activation, views.gate_up, views.activated);
-  } else {
-    backend_.Activate(config_.activation, views.gate_up, views.activated);
-  }
-  backend_.Gemm(views.activated, *layer.down, views.partial);
-  return AddToResidual(layer.down_bias, step);
+  backend_.Gemm(views.normed, *layer.gate_up, views.activated,
+                {.bias = layer.gate_up_bias.data_or_null(), .activation = config_.activation});
+  return AddProductToResidual(views.activated, *layer.down, layer.down_bias, step);
 }
 
-absl::Status ShardModel::AddToResidual(const FloatVector& bias, const Step& step) {
+absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
+                                              const FloatVector& bias, const Step& step) {
+  if (plan_.placement.num_ranks == 1) {
+    backend_.Gemm(x, weights, step.hidden, {.bias = bias.data_or_null(), .add_to_out = true});
+    return absl::OkStatus();
+  }
   const MatrixView& sum = step.views.partial;
+  backend_.Gemm(x, weights, sum);
   if (absl::Status done = reducer_.Sum(step.communicator, sum, step.deadline); !done.ok()) {
     return done;
   }

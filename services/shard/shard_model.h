@@ -102,8 +102,9 @@ class ShardModel {
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
   void TurnByPosition(const LayerWeights& layer, const StepViews& views);
   absl::Status Mlp(const LayerWeights& layer, const Step& step);
-  // hidden += the sum over the ranks of step.views.partial, + bias where there is one.
-  absl::Status AddToResidual(const FloatVector& bias, const Step& step);
+  // hidden += the sum over the ranks of x times weights, + bias where there is one.
+  absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
+                                    const FloatVector& bias, const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;

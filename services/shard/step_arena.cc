@@ -43,7 +43,6 @@ size_t Carve(const StepShape& shape, int64_t rows, std::byte* base, StepViews& v
   views.attended = carver.Take(rows, shape.query_width);
   const size_t attention_end = carver.offset();
   carver.Rewind(shared);
-  views.gate_up = carver.Take(rows, shape.mlp_inputs);
   views.activated = carver.Take(rows, shape.mlp_width);
   return std::max(attention_end, carver.offset());
 }

@@ -20,7 +20,6 @@ struct StepShape {
   int64_t kv_width = 0;     // Nkv * D of the rank
   int64_t mlp_width = 0;    // F of the rank
   int64_t rope_pairs = 0;   // of a head; 0 without rotary positions
-  int64_t mlp_inputs = 0;   // of the activation: 2F with a gate, F without
   int num_ranks = 1;
 };
 
@@ -34,7 +33,6 @@ struct StepViews {
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
   MatrixView attended;  // [T, Nq * D]
   // MLP.
-  MatrixView gate_up;    // [T, mlp_inputs]
   MatrixView activated;  // [T, F]
 };
 

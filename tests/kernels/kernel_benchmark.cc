@@ -234,9 +234,6 @@ void Run(int num_threads) {
     benchmark.RowKernel("rms_norm", rows, 4096, 4096, [](Backend& backend, auto& in, auto& out) {
       backend.RmsNorm(in.view(), in.data(), 1e-5f, out.view());  // the first row as weights
     });
-    benchmark.RowKernel("swiglu", rows, 28672, 14336, [](Backend& backend, auto& in, auto& out) {
-      backend.ActivateGated(Activation::kSilu, in.view(), out.view());
-    });
   }
   benchmark.RowKernel("log_softmax", 1, 128256, 128256, [](Backend& backend, auto& in, auto& out) {
     backend.LogSoftmax(in.view(), out.view());

@@ -156,6 +156,78 @@ TEST_P(GemmTest, OutputsCutOverRanksGiveTheSameBits) {
   }
 }
 
+// Every combination of what an epilogue may ask for.
+std::vector<GemmEpilogue> Epilogues(const float* bias, bool gated) {
+  std::vector<GemmEpilogue> epilogues;
+  for (const float* one_bias : {bias, static_cast<const float*>(nullptr)}) {
+    for (const bool add_to_out : {false, true}) {
+      epilogues.push_back({one_bias, Activation::kSilu, add_to_out});
+      if (!gated) epilogues.push_back({one_bias, std::nullopt, add_to_out});
+    }
+  }
+  return epilogues;
+}
+
+HostMatrix Multiply(Backend& backend, const HostMatrix& x, const PackedMatrix& weights,
+                    const GemmEpilogue& epilogue, const HostMatrix& out_before) {
+  DeviceMatrix in(backend, x), out(backend, out_before, 3);
+  backend.Gemm(in.view(), weights, out.view(), epilogue);
+  return out.Read();
+}
+
+TEST_P(GemmTest, EpiloguesAgreeWithReference) {
+  Random random(8);
+  for (int i = 0; i < 24; ++i) {
+    const bool gated = i % 2 == 0;
+    const int64_t columns = RandomInt(random, 1, 90);
+    const PackSpec spec{.format = kFormats[i % 4], .gated = gated};
+    const HostMatrix x = RandomMatrix(random, RandomInt(random, 1, 110), 64);
+    const HostMatrix w = RandomMatrix(random, columns * (gated ? 2 : 1), x.cols, 0.1F);
+    const HostMatrix before = RandomMatrix(random, x.rows, columns);
+    const HostMatrix bias = RandomMatrix(random, 1, w.rows);
+    const DeviceMatrix device_bias(backend(), bias), reference_bias(reference(), bias);
+    const auto actual = Epilogues(device_bias.data(), gated);
+    const auto expected = Epilogues(reference_bias.data(), gated);
+    const auto weights = Pack(backend(), w, spec), reference_weights = Pack(reference(), w, spec);
+    for (size_t e = 0; e < actual.size(); ++e) {
+      EXPECT_TRUE(IsNear(Multiply(backend(), x, *weights, actual[e], before),
+                         Multiply(reference(), x, *reference_weights, expected[e], before), 2e-5))
+          << "epilogue " << e << ", " << columns << " columns" << (gated ? ", gated" : "");
+    }
+  }
+}
+
+// A rank alone adds to the residual stream at once; with neighbours the sum is added later.
+TEST_P(GemmTest, AddingToTheOutputHasTheBitsOfAddingLater) {
+  Random random(9);
+  const HostMatrix x = RandomMatrix(random, 30, 256);
+  const auto w = Pack(backend(), RandomMatrix(random, 75, 256), WeightFormat::kBF16, 8);
+  const HostMatrix residual = RandomMatrix(random, x.rows, 75);
+  const DeviceMatrix bias(backend(), RandomMatrix(random, 1, 75));
+  const HostMatrix at_once =
+      Multiply(backend(), x, *w, {.bias = bias.data(), .add_to_out = true}, residual);
+  DeviceMatrix sum(backend(), Multiply(backend(), x, *w));
+  DeviceMatrix later(backend(), residual);
+  backend().AddBias(bias.data(), sum.view());
+  backend().AddResidual(sum.view(), later.view());
+  EXPECT_TRUE(SameBits(at_once, later.Read()));
+}
+
+TEST_P(GemmTest, GatedRowsDoNotDependOnEachOther) {
+  Random random(10);
+  const HostMatrix x = RandomMatrix(random, 130, 96);
+  const auto w = Pack(backend(), RandomMatrix(random, 2 * 77, x.cols),
+                      {.format = WeightFormat::kInt4, .gated = true});
+  const HostMatrix before(x.rows, 77);
+  const GemmEpilogue epilogue{.activation = Activation::kGelu};
+  const HostMatrix together = Multiply(backend(), x, *w, epilogue, before);
+  for (const int64_t row : {0, 1, 11, 12, 95, 96, 129}) {
+    EXPECT_TRUE(SameBits(Multiply(backend(), x.Rows(row, 1), *w, epilogue, before.Rows(row, 1)),
+                         together.Rows(row, 1)))
+        << "row " << row;
+  }
+}
+
 TEST_P(GemmTest, PackReadsEveryRowOnceInSmallGroups) {
   constexpr int64_t kRows = 1000;
   const PackSpec spec{.num_outputs = kRows, .num_inputs = 3, .format = WeightFormat::kBF16};

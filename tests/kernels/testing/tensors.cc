@@ -107,15 +107,17 @@ HostMatrix DeviceMatrix::Read() const {
 
 std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, WeightFormat format,
                                    int num_slices) {
-  const PackSpec spec{.num_outputs = weights.rows,
-                      .num_inputs = weights.cols,
-                      .format = format,
-                      .num_slices = num_slices};
+  return Pack(backend, weights, {.format = format, .num_slices = num_slices});
+}
+
+std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, PackSpec spec) {
+  spec.num_outputs = weights.rows;
+  spec.num_inputs = weights.cols;
   absl::StatusOr<std::unique_ptr<PackedMatrix>> packed =
       backend.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-        const size_t row_bytes = RowBytes(format, weights.cols);
+        const size_t row_bytes = RowBytes(spec.format, weights.cols);
         for (int64_t row = begin; row < end; ++row, out.remove_prefix(row_bytes)) {
-          EncodeRow(format,
+          EncodeRow(spec.format,
                     absl::MakeSpan(weights.values).subspan(row * weights.cols, weights.cols),
                     out.first(row_bytes));
         }

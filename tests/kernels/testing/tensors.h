@@ -56,7 +56,8 @@ class DeviceMatrix {
   MatrixView view_;
 };
 
-// Packs `weights` [N, K], rounded or quantised to `format`.
+// Packs `weights` [N, K], rounded or quantised to the spec's format; the spec's N and K are theirs.
+std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, PackSpec spec);
 std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights,
                                    WeightFormat format = WeightFormat::kF32, int num_slices = 1);
 

@@ -1,0 +1,103 @@
+#include "kernels/cpu/gemm_epilogue.h"
+
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/gemm_epilogue.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/activation-inl.h"
+#include "kernels/cpu/simd-inl.h"
+// clang-format on
+
+#ifndef SLUICE_KERNELS_CPU_GEMM_EPILOGUE_COLUMNS_
+#define SLUICE_KERNELS_CPU_GEMM_EPILOGUE_COLUMNS_
+namespace sluice {
+
+// The part of the output that a panel makes.
+struct PanelColumns {
+  const float* sums;  // [out.rows, kPanelWidth]
+  MatrixView out;
+  const float* bias;     // of the first column, or nullptr
+  const float* up_bias;  // the same of the ups
+  bool gated;
+  bool add_to_out;
+};
+
+}  // namespace sluice
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct Identity {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D, hn::Vec<D> z) const {
+    return z;
+  }
+};
+
+// Sums from `i` on, plus the bias.
+template <class D>
+HWY_INLINE hn::Vec<D> Biased(D d, const float* sums, const float* bias, int64_t i) {
+  const auto sum = hn::LoadU(d, sums + i);
+  return bias == nullptr ? sum : hn::Add(sum, hn::LoadU(d, bias + i));
+}
+
+template <class F>
+void FinishColumns(const PanelColumns& panel, F f) {
+  for (int64_t r = 0; r < panel.out.rows; ++r) {
+    const float* sums = panel.sums + r * kPanelWidth;
+    float* to = panel.out.Row(r);
+    ForEachVector(panel.out.cols, [&](auto d, int64_t i) HWY_ATTR {
+      auto result = f(d, Biased(d, sums, panel.bias, i));
+      if (panel.gated) {
+        result = hn::Mul(result, Biased(d, sums + kPanelWidth / 2, panel.up_bias, i));
+      }
+      if (panel.add_to_out) result = hn::Add(hn::LoadU(d, to + i), result);
+      hn::StoreU(result, d, to + i);
+    });
+  }
+}
+
+void Finish(const PanelColumns& panel, const std::optional<Activation>& activation) {
+  if (!activation.has_value()) return FinishColumns(panel, Identity());
+  switch (*activation) {
+    case Activation::kRelu:
+      return FinishColumns(panel, Relu());
+    case Activation::kSilu:
+      return FinishColumns(panel, Silu());
+    case Activation::kGelu:
+      return FinishColumns(panel, Gelu());
+    case Activation::kGeluTanh:
+      return FinishColumns(panel, GeluTanh());
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice {
+
+HWY_EXPORT(Finish);
+
+void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
+                 const GemmEpilogue& epilogue, MatrixView out) {
+  const int64_t first = panel * weights.panel_columns();
+  const float* bias = epilogue.bias == nullptr ? nullptr : epilogue.bias + first;
+  HWY_DYNAMIC_DISPATCH(Finish)
+  ({.sums = sums,
+    .out = out.Columns(first, weights.PanelColumns(panel)),
+    .bias = bias,
+    .up_bias = bias == nullptr ? nullptr : bias + weights.num_columns(),
+    .gated = weights.gated(),
+    .add_to_out = epilogue.add_to_out},
+   epilogue.activation);
+}
+
+}  // namespace sluice
+#endif  // HWY_ONCE

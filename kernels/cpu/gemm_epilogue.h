@@ -1,0 +1,14 @@
+// What a product makes of the sums of one panel.
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cpu/packed_matrix.h"
+
+namespace sluice {
+
+// Writes the columns of panel `panel` of `weights`, for as many rows as `out` has, from
+// sums [rows, kPanelWidth].
+void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
+                 const GemmEpilogue& epilogue, MatrixView out);
+
+}  // namespace sluice
