@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    return CpuPackedMatrix::Pack(spec, context_.instructions, read, context_.pool);
+    return CpuPackedMatrix::Pack(spec, context_.instructions, read, arena_, context_.pool);
   }
 
   absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {
@@ -116,6 +116,7 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
+  HostArena arena_;  // of packed matrices
 };
 
 }  // namespace

@@ -6,12 +6,10 @@
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_activations.h"
 #include "kernels/cpu/gemm_epilogue.h"
+#include "kernels/cpu/shrinking_runs.h"
 
 namespace sluice {
 namespace {
-
-// Multiply-adds below which a task is not worth handing over.
-constexpr int64_t kWorthATask = 32768;
 
 // Sums of at most kMostRows rows, kPanelWidth to a row.
 void AddTo(const float* from, int64_t rows, float* to) {
@@ -87,21 +85,18 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
   if (x.rows == 0) return;
   const GemmActivations activations = PrepareActivations(context, x, weights);
-  const int64_t num_panels = weights.num_panels();
   const int64_t num_blocks = (x.rows + kMostRows - 1) / kMostRows;
-  const int64_t work = std::min(x.rows, kMostRows) * weights.num_inputs() * kPanelWidth;
-  const int64_t panels_per_task = std::min(num_panels, std::max<int64_t>(1, kWorthATask / work));
-  const int64_t runs = (num_panels + panels_per_task - 1) / panels_per_task;
   const int64_t scratch_floats = GemmTask::ScratchFloats(weights.num_slices());
-  // Tasks that follow each other share a panel, so that it is read from memory once.
-  context.pool.ParallelFor(runs * num_blocks, [&](int64_t index, int worker) {
-    const int64_t first_row = index % num_blocks * kMostRows;
-    const int64_t rows = std::min(kMostRows, x.rows - first_row);
-    const int64_t first_panel = index / num_blocks * panels_per_task;
-    const int64_t end_panel = std::min(num_panels, first_panel + panels_per_task);
-    const GemmTask task(activations, first_row, rows, weights,
-                        context.scratch.Floats(worker, scratch_floats));
-    for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+  // A unit is a panel and a block of rows. Units that follow each other share a panel, so that it
+  // is read from memory once.
+  const ShrinkingRuns runs(weights.num_panels() * num_blocks, context.pool.num_threads());
+  context.pool.ParallelFor(runs.count(), [&](int64_t index, int worker) {
+    float* scratch = context.scratch.Floats(worker, scratch_floats);
+    for (int64_t unit = runs.Begin(index); unit < runs.Begin(index + 1); ++unit) {
+      const int64_t panel = unit / num_blocks;
+      const int64_t first_row = unit % num_blocks * kMostRows;
+      const int64_t rows = std::min(kMostRows, x.rows - first_row);
+      const GemmTask task(activations, first_row, rows, weights, scratch);
       FinishPanel(task.MultiplyPanel(panel), weights, panel, epilogue, out.Rows(first_row, rows));
     }
   });

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -9,8 +11,8 @@
 namespace sluice {
 
 // An owned area of zeroes, at least 64-byte aligned. Areas of a megabyte and more come straight
-// from the system: they are not touched until used, lie on huge pages where the system has some,
-// and go back to it at once on destruction. Move-only.
+// from the system: they are not touched until used, lie on huge pages where the system has some and
+// they are large enough, and go back to it at once on destruction. Move-only.
 class HostMemory {
  public:
   HostMemory() = default;
@@ -35,6 +37,26 @@ class HostMemory {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   bool is_mapped_ = false;
+};
+
+// A part of an area that others may share; the area lives as long as any of its parts.
+struct HostPart {
+  std::shared_ptr<const HostMemory> area;
+  std::byte* data = nullptr;
+  size_t size_bytes = 0;
+};
+
+// Cuts many long-lived parts out of large areas, so that all of them lie on huge pages: a matrix of
+// a megabyte by itself is too small for one, and reading it from small pages is slower by a fifth.
+// For one thread at a time.
+class HostArena {
+ public:
+  // `size_bytes` zeroes, 64-byte aligned. RESOURCE_EXHAUSTED where the system refuses.
+  absl::StatusOr<HostPart> Take(size_t size_bytes);
+
+ private:
+  std::shared_ptr<const HostMemory> area_;
+  size_t used_ = 0;  // bytes of area_
 };
 
 // HostMemory as Backend::Allocate() hands it out.

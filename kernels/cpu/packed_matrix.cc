@@ -41,13 +41,14 @@ class FirstFailure {
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSpec& spec,
                                                                     InstructionSet instructions,
                                                                     const RowReader& read,
+                                                                    HostArena& arena,
                                                                     ThreadPool& pool) {
   CheckSpec(spec);
   auto matrix = std::unique_ptr<CpuPackedMatrix>(
       new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format)));
   const int64_t last = matrix->num_panels() - 1;
   const int64_t padded_outputs = last * kPanelWidth + matrix->PanelOutputs(last);
-  absl::StatusOr<HostMemory> memory = HostMemory::Allocate(
+  absl::StatusOr<HostPart> memory = arena.Take(
       padded_outputs * matrix->RowBytesOf(spec.num_slices * matrix->padded_slice_depth()));
   if (!memory.ok()) return memory.status();
   matrix->memory_ = *std::move(memory);

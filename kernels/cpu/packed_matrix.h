@@ -23,15 +23,16 @@ namespace sluice {
 
 class CpuPackedMatrix final : public PackedMatrix {
  public:
-  // Backend::Pack on the threads of `pool`; each holds one panel's rows besides the matrix itself.
+  // Backend::Pack into memory of `arena`, on the threads of `pool`; each holds one panel's rows
+  // besides the matrix itself.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                             InstructionSet instructions,
-                                                            const RowReader& read,
+                                                            const RowReader& read, HostArena& arena,
                                                             ThreadPool& pool);
 
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
-  size_t size_bytes() const override { return memory_.size_bytes(); }
+  size_t size_bytes() const override { return memory_.size_bytes; }
   const GemmKernel& kernel() const { return kernel_; }
 
   int num_slices() const { return spec_.num_slices; }
@@ -57,7 +58,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   }
   const std::byte* Slice(int64_t panel, int64_t slice) const {
     const int64_t inputs_before = slice * padded_slice_depth();
-    return memory_.data() +
+    return memory_.data +
            panel * kPanelWidth * RowBytesOf(spec_.num_slices * padded_slice_depth()) +
            PanelOutputs(panel) * RowBytesOf(inputs_before);
   }
@@ -72,7 +73,7 @@ class CpuPackedMatrix final : public PackedMatrix {
 
   const PackSpec spec_;
   const GemmKernel& kernel_;
-  HostMemory memory_;
+  HostPart memory_;
 };
 
 }  // namespace sluice
