@@ -52,9 +52,11 @@ class GemmTask {
 
   void MultiplySlice(int64_t panel, int slice, float* sums) const {
     const int64_t first_input = slice * weights_.padded_slice_depth();
-    const bool tiled = weights_.kernel().activations == ActivationLayout::kBFloat16Tiles;
-    const int64_t row_bytes = x_.x_stride * (tiled ? 2 : 4);
-    const int64_t skipped = tiled ? 0 : slice * weights_.slice_depth() * 4;
+    const ActivationLayout layout = weights_.kernel().activations;
+    const bool is_bf16 =
+        layout == ActivationLayout::kBFloat16Tiles || layout == ActivationLayout::kBFloat16Rows;
+    const int64_t row_bytes = x_.x_stride * (is_bf16 ? 2 : 4);
+    const int64_t skipped = is_bf16 ? 0 : slice * weights_.slice_depth() * 4;
     weights_.kernel().multiply(
         {.x = static_cast<const std::byte*>(x_.x) + first_row_ * row_bytes + skipped,
          .x_stride = x_.x_stride,

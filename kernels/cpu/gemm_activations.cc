@@ -14,8 +14,9 @@
 #define SLUICE_KERNELS_CPU_GEMM_ACTIVATIONS_TILES_
 namespace sluice {
 
-// Where the tiles of an operand go.
+// Where the rounded rows of an operand go.
 struct ActivationTiles {
+  int64_t most_rows;  // of a tile: kTileRows, or 1 where rows stay apart
   uint32_t* pairs;
   float* sums;  // or nullptr
   int64_t num_slices;
@@ -82,10 +83,10 @@ void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, flo
 }
 
 void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
-  const int64_t num_tiles = (x.rows + kTileRows - 1) / kTileRows;
+  const int64_t num_tiles = (x.rows + tiles.most_rows - 1) / tiles.most_rows;
   context.pool.ParallelFor(num_tiles, [&](int64_t tile, int worker) {
-    const int64_t first = tile * kTileRows;
-    const int64_t rows = std::min(kTileRows, x.rows - first);
+    const int64_t first = tile * tiles.most_rows;
+    const int64_t rows = std::min(tiles.most_rows, x.rows - first);
     float* rounded = context.scratch.Floats(worker, tiles.padded_depth);
     uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
     float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
@@ -122,16 +123,20 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
     HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
     return {rounded, x.cols, nullptr, 0};
   }
-  ActivationTiles tiles{.pairs = nullptr,
+  const bool tiled = kernel.activations == ActivationLayout::kBFloat16Tiles;
+  const int64_t padded_rows = tiled ? x.rows : (x.rows + 15) / 16 * 16;
+  ActivationTiles tiles{.most_rows = tiled ? kTileRows : 1,
+                        .pairs = nullptr,
                         .sums = nullptr,
                         .num_slices = weights.num_slices(),
                         .depth = weights.slice_depth(),
                         .padded_depth = weights.padded_slice_depth()};
-  const int64_t pairs = x.rows * tiles.pairs_per_row();
+  const int64_t pairs = padded_rows * tiles.pairs_per_row();
   const int64_t sums = kernel.needs_sums ? 2 * pairs / kWeightGroup : 0;
   float* memory = context.operand.Floats(0, sums + pairs);
   if (kernel.needs_sums) tiles.sums = memory + pairs;
   tiles.pairs = reinterpret_cast<uint32_t*>(memory);
+  std::fill(tiles.pairs + x.rows * tiles.pairs_per_row(), tiles.pairs + pairs, 0u);
   HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
   return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.sums, tiles.sums_per_row()};
 }

@@ -30,6 +30,8 @@ enum class ActivationLayout {
   // bfloat16, twelve rows to a tile (the last tile holds what is left): element (r, k) of a tile of
   // R rows lies at (k / 2) * 2 R + 2 r + k % 2.
   kBFloat16Tiles,
+  // bfloat16, row-major, with rows of zeroes up to a multiple of 16.
+  kBFloat16Rows,
 };
 
 // One slice of one panel, to be laid out.
@@ -46,10 +48,10 @@ struct PackRun {
 struct SliceRun {
   // kFloats and kRoundedFloats: element (0, first input of the slice), rows x_stride floats apart.
   // kBFloat16Tiles: the first row's tile, which must be full but for the last one; a tile of R rows
-  // is R * x_stride elements.
+  // is R * x_stride elements. kBFloat16Rows: row 0, rows x_stride elements apart.
   const void* x;
   int64_t x_stride;
-  int64_t first_input;  // of the slice, counted with padding; for tiles
+  int64_t first_input;  // of the slice, counted with padding; for bfloat16
   // For kernels that ask for them: the sum of each group of kWeightGroup activations times -136, in
   // tiles like x, a row of a tile being sums_stride groups.
   const float* x_sums;
@@ -76,5 +78,7 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 const GemmKernel& PortableGemmKernel(WeightFormat format);
 // BF16, INT8 and INT4, for x86-64 machines that support InstructionSet::kAvx512Bf16.
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
+// GemmKernel::multiply of BF16 weights, for those that support InstructionSet::kAmxBf16.
+void MultiplyWithAmx(const SliceRun& run);
 
 }  // namespace sluice

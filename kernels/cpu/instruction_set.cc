@@ -1,5 +1,11 @@
 #include "kernels/cpu/instruction_set.h"
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/check.h"
@@ -17,6 +23,20 @@ bool HasAvx512Bf16() {
 #endif
 }
 
+// Tiles are in the processor, and the system lets this process, all its threads, use them.
+bool HasAmxBf16() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of leaf 7, edx
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;    // arch_prctl, since Linux 5.16
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxBf16) == 0 || (edx & kAmxTile) == 0) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::string_view Name(InstructionSet set) {
@@ -25,6 +45,8 @@ std::string_view Name(InstructionSet set) {
       return "portable";
     case InstructionSet::kAvx512Bf16:
       return "avx512_bf16";
+    case InstructionSet::kAmxBf16:
+      return "amx_bf16";
   }
   SLUICE_CHECK(false);
   return "";
@@ -33,7 +55,9 @@ std::string_view Name(InstructionSet set) {
 const std::vector<InstructionSet>& SupportedInstructionSets() {
   static const std::vector<InstructionSet>& supported = *[] {
     auto* sets = new std::vector<InstructionSet>{InstructionSet::kPortable};
-    if (HasAvx512Bf16()) sets->push_back(InstructionSet::kAvx512Bf16);
+    if (!HasAvx512Bf16()) return sets;
+    sets->push_back(InstructionSet::kAvx512Bf16);
+    if (HasAmxBf16()) sets->push_back(InstructionSet::kAmxBf16);
     return sets;
   }();
   return supported;

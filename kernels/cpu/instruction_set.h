@@ -14,9 +14,10 @@ namespace sluice {
 enum class InstructionSet {
   kPortable,    // whatever Highway finds: SSE4, AVX2, AVX-512, NEON
   kAvx512Bf16,  // AVX-512 with VBMI and BF16: dot products of bfloat16 pairs
+  kAmxBf16,     // the same, and tiles of bfloat16
 };
 
-// "portable", "avx512_bf16".
+// "portable", "avx512_bf16", "amx_bf16".
 std::string_view Name(InstructionSet set);
 
 // Those that this processor, and this build, can run; the fastest last. Never empty.

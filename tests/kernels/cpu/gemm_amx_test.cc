@@ -1,0 +1,105 @@
+// The products on tiles, with the unit as the manual words it in place of the processor's: they are
+// tested on machines without one. Where there is one, the tests of the backend run on it, too.
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/gemm_amx-inl.h"
+#include "kernels/dtype.h"
+
+namespace sluice {
+namespace {
+
+struct PlainTiles {
+  static inline bool begun = false;
+  static inline std::byte tiles[8][16][64];
+
+  static void Begin() {
+    begun = true;
+    std::memset(tiles, 0xff, sizeof(tiles));  // NaN: what is not set is noticed
+  }
+  static void End() { begun = false; }
+
+  template <int kTile>
+  static void Zero() {
+    std::memset(tiles[kTile], 0, sizeof(tiles[kTile]));
+  }
+  template <int kTile>
+  static void Load(const void* from, int64_t bytes) {
+    EXPECT_TRUE(begun);
+    for (int row = 0; row < 16; ++row) {
+      std::memcpy(tiles[kTile][row], static_cast<const std::byte*>(from) + row * bytes, 64);
+    }
+  }
+  template <int kTile>
+  static void Store(void* to, int64_t bytes) {
+    for (int row = 0; row < 16; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * bytes, tiles[kTile][row], 64);
+    }
+  }
+  template <int kSums, int kLeft, int kRight>
+  static void Dot() {
+    for (int m = 0; m < 16; ++m) {
+      auto* sums = reinterpret_cast<float*>(tiles[kSums][m]);
+      const auto* left = reinterpret_cast<const uint16_t*>(tiles[kLeft][m]);
+      for (int p = 0; p < 16; ++p) {
+        const auto* right = reinterpret_cast<const uint16_t*>(tiles[kRight][p]);
+        for (int n = 0; n < 16; ++n) {
+          for (int i = 0; i < 2; ++i) {
+            sums[n] += FloatFromBFloat16(left[2 * p + i]) * FloatFromBFloat16(right[2 * n + i]);
+          }
+        }
+      }
+    }
+  }
+};
+
+float Element(std::mt19937& random) {
+  return FloatFromBFloat16(BFloat16FromFloat(std::normal_distribution<float>()(random)));
+}
+
+// The second slice of two, of a panel of `width` outputs.
+void CheckPanel(int64_t rows, int64_t width, int64_t depth) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows, " << width << " outputs, " << depth);
+  std::mt19937 random(static_cast<unsigned>(rows * 1000 + width + depth));
+  const int64_t padded_rows = (rows + 15) / 16 * 16;
+  std::vector<uint16_t> x(padded_rows * 2 * depth), w(depth * width);
+  for (uint16_t& each : x) each = BFloat16FromFloat(Element(random));
+  for (uint16_t& each : w) each = BFloat16FromFloat(Element(random));
+  constexpr float kUntouched = 12345;
+  std::vector<float> sums(kMostRows * kPanelWidth, kUntouched);
+  AmxGemm<PlainTiles>::Multiply({.x = x.data(),
+                                 .x_stride = 2 * depth,
+                                 .first_input = depth,
+                                 .rows = rows,
+                                 .w = reinterpret_cast<const std::byte*>(w.data()),
+                                 .depth = depth,
+                                 .width = width,
+                                 .sums = sums.data()});
+  EXPECT_FALSE(PlainTiles::begun);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t n = 0; n < width; ++n) {
+      double expected = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        expected += double{FloatFromBFloat16(x[r * 2 * depth + depth + k])} *
+                    FloatFromBFloat16(w[(k / 2 * width + n) * 2 + k % 2]);
+      }
+      ASSERT_NEAR(sums[r * kPanelWidth + n], expected, 1e-5 * std::sqrt(depth) * 10)
+          << "row " << r << ", output " << n;
+    }
+  }
+  for (size_t i = rows * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+}
+
+TEST(AmxGemm, SumsOfAllShapesOfPanelsAndRows) {
+  for (const int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 96}) {
+    for (const int64_t width : {16, 32}) {
+      for (const int64_t depth : {32, 64, 320}) CheckPanel(rows, width, depth);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
