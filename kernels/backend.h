@@ -161,6 +161,12 @@ class Backend {
   // allows it.
   virtual absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) = 0;
 
+  // Sets aside what Gemm with `weights`, or PagedAttention over `pool`, takes for up to `max_rows`
+  // rows, so that nothing is allocated while serving. Without it that happens when they first meet
+  // a step as large.
+  virtual void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) = 0;
+  virtual void ReserveForAttention(const KvPool& pool, int64_t max_rows) = 0;
+
   // ---- Operations ----
 
   // out[t] = table[ids[t]]. table [V, H] F32 or BF16, out [T, H] in activation dtype. 0 <= ids[t] <

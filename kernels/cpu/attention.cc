@@ -16,20 +16,15 @@
 #include "kernels/cpu/simd-inl.h"
 // clang-format on
 
-#ifndef SLUICE_KERNELS_CPU_ATTENTION_TASK_
-#define SLUICE_KERNELS_CPU_ATTENTION_TASK_
+#ifndef SLUICE_KERNELS_CPU_ATTENTION_BUNDLE_
+#define SLUICE_KERNELS_CPU_ATTENTION_BUNDLE_
 namespace sluice {
 
-constexpr int64_t kQueriesPerTask = 32;
-
-// Queries [first, first + count) of one segment and KV head. Query u is row u / group of the
-// segment and head u % group of those that share the KV head. Every block is read once for all.
-struct AttentionTask {
-  const AttentionSegment* segment;
-  int kv_head;
-  int64_t first;
-  int64_t count;
-};
+// Scratch memory of a bundle; a multiple of 16 floats, which keeps all of them aligned.
+inline int64_t BundleFloats(const CpuKvPool& pool) {
+  constexpr int64_t kQueryStates = 3 * 16;
+  return kBundle * (2 * pool.value_stride() + pool.position_stride()) + kQueryStates;
+}
 
 }  // namespace sluice
 #endif
@@ -38,9 +33,6 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice {
 namespace HWY_NAMESPACE {
 namespace {
-
-// Queries whose sums are kept in registers at a time; a "bundle".
-constexpr int64_t kBundle = 8;
 
 // The state of a bundle, in scratch memory.
 struct Bundle {
@@ -168,12 +160,6 @@ class AttentionWorker {
         block_size_(pool.spec().block_size),
         group_(q.cols / head_dim_ / pool.spec().num_kv_heads) {}
 
-  // Per bundle of kBundle queries, in floats; a multiple of 16 each, which keeps them aligned.
-  static int64_t BundleFloats(const CpuKvPool& pool) {
-    return kBundle * (pool.value_stride() + pool.position_stride() + pool.value_stride()) +
-           3 * kMaxFloatLanes;
-  }
-
   void Run(const AttentionTask& task, float* scratch) const {
     Bundle bundles[kQueriesPerTask / kBundle];
     const int64_t num_bundles = (task.count + kBundle - 1) / kBundle;
@@ -287,7 +273,7 @@ class AttentionWorker {
 template <class T>
 void RunTasks(CpuContext& context, const AttentionWorker<T>& attention, const CpuKvPool& pool,
               absl::Span<const AttentionTask> tasks) {
-  const size_t scratch_size = kQueriesPerTask / kBundle * AttentionWorker<T>::BundleFloats(pool);
+  const size_t scratch_size = kQueriesPerTask / kBundle * BundleFloats(pool);
   context.pool.ParallelFor(static_cast<int64_t>(tasks.size()), [&](int64_t index, int worker) {
     attention.Run(tasks[index], context.scratch.Floats(worker, scratch_size));
   });
@@ -313,6 +299,12 @@ namespace sluice {
 
 HWY_EXPORT(Attend);
 
+void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows) {
+  context.scratch.Reserve(kQueriesPerTask / kBundle * BundleFloats(pool));
+  // Most where every row is a sequence by itself.
+  context.attention_tasks.reserve(max_rows * pool.spec().num_kv_heads);
+}
+
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
                     absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                     MatrixView out) {
@@ -320,7 +312,8 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
-  std::vector<AttentionTask> tasks;
+  std::vector<AttentionTask>& tasks = context.attention_tasks;
+  tasks.clear();
   for (const AttentionSegment& segment : segments) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
     const int64_t queries = segment.num_rows * (q.cols / kv_width);

@@ -18,4 +18,7 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
                     absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                     MatrixView out);
 
+// Allocates what steps of up to `max_rows` rows take, of groups of at most kQueriesPerTask heads.
+void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows);
+
 }  // namespace sluice

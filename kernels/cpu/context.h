@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "hwy/aligned_allocator.h"
+#include "kernels/cpu/attention_task.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -31,6 +32,13 @@ class Scratch {
     return area.floats.get();
   }
 
+  // Allocates `count` floats for every worker, while none is at work.
+  void Reserve(size_t count) {
+    for (size_t worker = 0; worker < areas_.size(); ++worker) {
+      Floats(static_cast<int>(worker), count);
+    }
+  }
+
  private:
   struct alignas(64) Area {
     hwy::AlignedFreeUniquePtr<float[]> floats;
@@ -47,6 +55,7 @@ struct CpuContext {
   ThreadPool pool;
   Scratch scratch;
   Scratch operand{1};  // activations rearranged for a product: area 0, read by all
+  std::vector<AttentionTask> attention_tasks;  // of the call in progress
 };
 
 // Calls task(begin, end) for runs that together cover [0, rows). A run has enough rows, of

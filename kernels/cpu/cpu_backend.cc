@@ -55,6 +55,14 @@ class CpuBackend final : public Backend {
     return CpuKvPool::Create(spec);
   }
 
+  void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override {
+    sluice::ReserveGemm(context_, static_cast<const CpuPackedMatrix&>(weights), max_rows);
+  }
+
+  void ReserveForAttention(const KvPool& pool, int64_t max_rows) override {
+    sluice::ReserveAttention(context_, static_cast<const CpuKvPool&>(pool), max_rows);
+  }
+
   void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
     sluice::EmbeddingGather(context_, table, ids, out);
   }

@@ -80,6 +80,11 @@ class GemmTask {
 
 }  // namespace
 
+void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+  context.scratch.Reserve(GemmTask::ScratchFloats(weights.num_slices()));
+  ReserveActivations(context, weights, max_rows);
+}
+
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
           const GemmEpilogue& epilogue) {
   SLUICE_CHECK(x.cols == weights.num_inputs() && out.cols == weights.num_columns());

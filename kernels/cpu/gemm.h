@@ -16,4 +16,7 @@ namespace sluice {
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
           const GemmEpilogue& epilogue);
 
+// Allocates what products of up to `max_rows` rows with `weights` take.
+void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows);
+
 }  // namespace sluice

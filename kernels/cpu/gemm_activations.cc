@@ -114,6 +114,43 @@ namespace sluice {
 HWY_EXPORT(FillTiles);
 HWY_EXPORT(RoundRows);
 
+namespace {
+
+// The memory of `rows` rearranged rows.
+struct OperandSize {
+  int64_t rows;  // with those of zeroes
+  int64_t pairs;
+  int64_t sums;
+};
+
+bool IsTiled(const CpuPackedMatrix& weights) {
+  return weights.kernel().activations == ActivationLayout::kBFloat16Tiles;
+}
+
+OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
+  OperandSize size{.rows = IsTiled(weights) ? rows : (rows + 15) / 16 * 16, .pairs = 0, .sums = 0};
+  size.pairs = size.rows * weights.num_slices() * weights.padded_slice_depth() / 2;
+  if (weights.kernel().needs_sums) size.sums = 2 * size.pairs / kWeightGroup;
+  return size;
+}
+
+}  // namespace
+
+void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
+  switch (weights.kernel().activations) {
+    case ActivationLayout::kFloats:
+      return;
+    case ActivationLayout::kRoundedFloats:
+      context.operand.Reserve(max_rows * weights.num_inputs());
+      return;
+    case ActivationLayout::kBFloat16Tiles:
+    case ActivationLayout::kBFloat16Rows:
+      const OperandSize size = SizeOfOperand(weights, max_rows);
+      context.operand.Reserve(size.pairs + size.sums);
+      context.scratch.Reserve(weights.padded_slice_depth());
+  }
+}
+
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights) {
   const GemmKernel& kernel = weights.kernel();
@@ -123,20 +160,15 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
     HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
     return {rounded, x.cols, nullptr, 0};
   }
-  const bool tiled = kernel.activations == ActivationLayout::kBFloat16Tiles;
-  const int64_t padded_rows = tiled ? x.rows : (x.rows + 15) / 16 * 16;
-  ActivationTiles tiles{.most_rows = tiled ? kTileRows : 1,
-                        .pairs = nullptr,
-                        .sums = nullptr,
-                        .num_slices = weights.num_slices(),
-                        .depth = weights.slice_depth(),
-                        .padded_depth = weights.padded_slice_depth()};
-  const int64_t pairs = padded_rows * tiles.pairs_per_row();
-  const int64_t sums = kernel.needs_sums ? 2 * pairs / kWeightGroup : 0;
-  float* memory = context.operand.Floats(0, sums + pairs);
-  if (kernel.needs_sums) tiles.sums = memory + pairs;
-  tiles.pairs = reinterpret_cast<uint32_t*>(memory);
-  std::fill(tiles.pairs + x.rows * tiles.pairs_per_row(), tiles.pairs + pairs, 0u);
+  const OperandSize size = SizeOfOperand(weights, x.rows);
+  float* memory = context.operand.Floats(0, size.pairs + size.sums);
+  const ActivationTiles tiles{.most_rows = IsTiled(weights) ? kTileRows : 1,
+                              .pairs = reinterpret_cast<uint32_t*>(memory),
+                              .sums = kernel.needs_sums ? memory + size.pairs : nullptr,
+                              .num_slices = weights.num_slices(),
+                              .depth = weights.slice_depth(),
+                              .padded_depth = weights.padded_slice_depth()};
+  std::fill(tiles.pairs + x.rows * tiles.pairs_per_row(), tiles.pairs + size.pairs, 0u);
   HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
   return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.sums, tiles.sums_per_row()};
 }

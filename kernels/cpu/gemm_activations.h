@@ -21,4 +21,7 @@ struct GemmActivations {
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights);
 
+// Allocates what PrepareActivations takes for up to `max_rows` rows.
+void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows);
+
 }  // namespace sluice

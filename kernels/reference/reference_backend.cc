@@ -128,6 +128,9 @@ class ReferenceBackend final : public Backend {
     return std::make_unique<ReferenceKvPool>(spec);
   }
 
+  void ReserveForGemm(const PackedMatrix&, int64_t) override {}
+  void ReserveForAttention(const KvPool&, int64_t) override {}
+
   void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
       SLUICE_CHECK(0 <= ids[t] && ids[t] < table.rows);

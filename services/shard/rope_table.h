@@ -29,6 +29,8 @@ class RopeTable {
             absl::Span<float> sin) const;
 
  private:
+  // Whether sequences of `length` positions turn by other frequencies than short ones.
+  bool OwnFrequenciesAt(int32_t length) const;
   std::vector<double> Compute(int32_t length) const;
 
   const RopeConfig config_;

@@ -121,6 +121,7 @@ absl::Status ShardModel::ReserveKv(DType dtype) {
   auto pool = backend_.NewKvPool(spec);
   if (!pool.ok()) return pool.status();
   kv_pool_ = *std::move(pool);
+  backend_.ReserveForAttention(*kv_pool_, limits_.max_rows);
   kv_dtype_ = dtype;
   return absl::OkStatus();
 }
@@ -130,6 +131,9 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, DType dtype) {
     auto weights =
         LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), dtype, backend_);
     if (!weights.ok()) return weights.status();
+    for (const auto* matrix : {&weights->qkv, &weights->o, &weights->gate_up, &weights->down}) {
+      backend_.ReserveForGemm(**matrix, limits_.max_rows);
+    }
     layers_.push_back(*std::move(weights));
   }
   return absl::OkStatus();
