@@ -1,107 +1,230 @@
 #include "kernels/weight_format.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "kernels/check.h"
 #include "kernels/dtype.h"
 
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/weight_format.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
+// Sums are taken in an order that no target changes, so that all find the same quotients.
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::CappedTag<float, 16>;
+
+constexpr uint32_t kInfinity = 0x7f800000;
+
+// Scales that INT4 tries are the largest magnitude of a group divided by these. [-8, 7] is not
+// symmetric, so the sign of the scale lets the extreme weight be -8; a slightly smaller scale often
+// serves the other 31 better. The first
+// is what remains where squares overflow; it fits either sign.
+constexpr int kTrials = 16;
+HWY_ALIGN constexpr float kTrialFactors[kTrials] = {
+    1 / 6.9f,  1 / 9.0f,  1 / 8.65f,  1 / 8.3f,  1 / 7.95f,  1 / 7.6f,  1 / 7.25f,  1 / 6.5f,
+    -1 / 6.9f, -1 / 9.0f, -1 / 8.65f, -1 / 8.3f, -1 / 7.95f, -1 / 7.6f, -1 / 7.25f, -1 / 6.5f};
+
+// Too small a scale has no reciprocal; its weights are as good as zero.
+constexpr float kLeastScale = 0x1p-126f;
+
+// The bits of the largest magnitude: those of an infinity or more where a weight is not finite.
+HWY_INLINE uint32_t LargestMagnitude(const float* weights) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto magnitude_bits = hn::Set(du, 0x7fffffff);
+  auto largest = hn::Zero(du);
+  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+    largest = hn::Max(largest, hn::And(hn::BitCast(du, hn::LoadU(d, weights + i)), magnitude_bits));
+  }
+  return hn::GetLane(hn::MaxOfLanes(du, largest));
+}
+
+// To the nearest bfloat16, ties to even. `v` is finite.
+template <class V>
+HWY_INLINE V RoundedToBFloat16(V v) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+  return hn::BitCast(d, hn::And(rounded, hn::Set(du, 0xffff0000)));
+}
+
+template <class V>
+HWY_INLINE V Quotient(V weights, V inverse_scale, float lowest, float highest) {
+  const Floats d;
+  const auto scaled = hn::Mul(weights, inverse_scale);
+  return hn::Round(hn::Min(hn::Max(scaled, hn::Set(d, lowest)), hn::Set(d, highest)));
+}
+
+HWY_INLINE void Quotients(const float* weights, float scale, float lowest, float highest,
+                          float* quotients) {
+  const Floats d;
+  const auto inverse = hn::Set(d, 1 / scale);
+  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+    hn::Store(Quotient(hn::LoadU(d, weights + i), inverse, lowest, highest), d, quotients + i);
+  }
+}
+
+// terms[0] + terms[8] + ..., terms[1] + terms[9] + ..., added pairwise.
+HWY_INLINE float SumOf(const float* terms) {
+  HWY_ALIGN float sums[8] = {};
+  for (int64_t i = 0; i < kWeightGroup; i += 8) {
+    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += terms[i + lane];
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+HWY_INLINE float SquaredError(const float* weights, float scale, const float* quotients) {
+  HWY_ALIGN float terms[kWeightGroup];
+  const Floats d;
+  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+    const auto error =
+        hn::Sub(hn::LoadU(d, weights + i), hn::Mul(hn::Set(d, scale), hn::Load(d, quotients + i)));
+    hn::Store(hn::Mul(error, error), d, terms + i);
+  }
+  return SumOf(terms);
+}
+
+// The scale with which these quotients come nearest to the weights; 0 where all are zero.
+HWY_INLINE float LeastSquaresScale(const float* weights, const float* quotients) {
+  HWY_ALIGN float products[kWeightGroup];
+  HWY_ALIGN float squares[kWeightGroup];
+  const Floats d;
+  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+    const auto quotient = hn::Load(d, quotients + i);
+    hn::Store(hn::Mul(hn::LoadU(d, weights + i), quotient), d, products + i);
+    hn::Store(hn::Mul(quotient, quotient), d, squares + i);
+  }
+  const float denominator = SumOf(squares);
+  return denominator > 0 ? SumOf(products) / denominator : 0;
+}
+
+// The first of the least errors of the trials; 0 where one is not a number.
+HWY_INLINE int IndexOfLeast(const float* errors) {
+  const Floats d;
+  auto least = hn::Load(d, errors);
+  for (int64_t trial = hn::Lanes(d); trial < kTrials; trial += hn::Lanes(d)) {
+    least = hn::Min(least, hn::Load(d, errors + trial));
+  }
+  const auto everywhere = hn::MinOfLanes(d, least);
+  for (int64_t trial = 0; trial < kTrials; trial += hn::Lanes(d)) {
+    const intptr_t first = hn::FindFirstTrue(d, hn::Eq(hn::Load(d, errors + trial), everywhere));
+    if (first >= 0) return static_cast<int>(trial + first);
+  }
+  return 0;
+}
+
+// The best of the trials, each of which has a lane. Without one that is large enough: 0.
+HWY_INLINE float BestTrial(const float* weights, float largest) {
+  HWY_ALIGN float scales[kTrials];
+  HWY_ALIGN float errors[kTrials];
+  const Floats d;
+  for (int64_t trial = 0; trial < kTrials; trial += hn::Lanes(d)) {
+    const auto scale =
+        RoundedToBFloat16(hn::Mul(hn::Set(d, largest), hn::Load(d, kTrialFactors + trial)));
+    const auto inverse = hn::Div(hn::Set(d, 1.0f), scale);
+    auto sum = hn::Zero(d);
+    for (int64_t i = 0; i < kWeightGroup; ++i) {
+      const auto weight = hn::Set(d, weights[i]);
+      const auto error = hn::Sub(weight, hn::Mul(scale, Quotient(weight, inverse, -8, 7)));
+      sum = hn::Add(sum, hn::Mul(error, error));
+    }
+    hn::Store(scale, d, scales + trial);
+    hn::Store(sum, d, errors + trial);
+  }
+  const int best = IndexOfLeast(errors);
+  return std::abs(scales[best]) < kLeastScale ? 0 : scales[best];
+}
+
+HWY_INLINE void StoreScale(float scale, std::byte* out) {
+  const uint16_t bits = BFloat16FromFloat(scale);
+  std::memcpy(out, &bits, sizeof(bits));
+}
+
+HWY_INLINE void EncodeGroupAsInt8(const float* weights, std::byte* out) {
+  const uint32_t largest_bits = LargestMagnitude(weights);
+  // The smallest bfloat16 with which the largest weight is at most 127.
+  const float least = std::bit_cast<float>(largest_bits) / 127;
+  float scale = FloatFromBFloat16(BFloat16FromFloat(least));
+  if (scale < least) {
+    scale = FloatFromBFloat16(static_cast<uint16_t>(BFloat16FromFloat(least) + 1));
+  }
+  std::byte* quotients = out + 2;
+  std::memset(quotients, 0, kWeightGroup);
+  if (largest_bits >= kInfinity) return StoreScale(NAN, out);
+  if (scale < kLeastScale) return StoreScale(0, out);
+  HWY_ALIGN float values[kWeightGroup];
+  Quotients(weights, scale, -127, 127, values);
+  for (int64_t i = 0; i < kWeightGroup; ++i) {
+    quotients[i] = static_cast<std::byte>(static_cast<int32_t>(values[i]));
+  }
+  StoreScale(scale, out);
+}
+
+HWY_INLINE void EncodeGroupAsInt4(const float* weights, std::byte* out) {
+  const uint32_t largest_bits = LargestMagnitude(weights);
+  std::byte* pairs = out + 2;
+  std::memset(pairs, 0x88, kWeightGroup / 2);
+  if (largest_bits >= kInfinity) return StoreScale(NAN, out);
+  float scale = BestTrial(weights, std::bit_cast<float>(largest_bits));
+  if (scale == 0) return StoreScale(0, out);
+  HWY_ALIGN float quotients[kWeightGroup];
+  Quotients(weights, scale, -8, 7, quotients);
+  const float refined = FloatFromBFloat16(BFloat16FromFloat(LeastSquaresScale(weights, quotients)));
+  if (std::abs(refined) >= kLeastScale && std::isfinite(refined)) {
+    HWY_ALIGN float others[kWeightGroup];
+    Quotients(weights, refined, -8, 7, others);
+    if (SquaredError(weights, refined, others) < SquaredError(weights, scale, quotients)) {
+      scale = refined;
+      std::copy_n(others, kWeightGroup, quotients);
+    }
+  }
+  for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
+    const int32_t low = static_cast<int32_t>(quotients[2 * i]) + 8;
+    const int32_t high = static_cast<int32_t>(quotients[2 * i + 1]) + 8;
+    pairs[i] = static_cast<std::byte>(low | high << 4);
+  }
+  StoreScale(scale, out);
+}
+
+void EncodeInt8(const float* row, int64_t num_groups, std::byte* out) {
+  for (int64_t group = 0; group < num_groups; ++group) {
+    EncodeGroupAsInt8(row + group * kWeightGroup,
+                      out + group * RowBytes(WeightFormat::kInt8, kWeightGroup));
+  }
+}
+
+void EncodeInt4(const float* row, int64_t num_groups, std::byte* out) {
+  for (int64_t group = 0; group < num_groups; ++group) {
+    EncodeGroupAsInt4(row + group * kWeightGroup,
+                      out + group * RowBytes(WeightFormat::kInt4, kWeightGroup));
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace sluice {
 namespace {
 
-using Group = absl::Span<const float>;  // kWeightGroup weights
-
-// Quotients q of a group, and the scale they are of.
-struct Quotients {
-  float scale = 0;
-  int8_t q[kWeightGroup] = {};
-};
-
-float RoundedToBFloat16(float value) { return FloatFromBFloat16(BFloat16FromFloat(value)); }
-
-// The smallest bfloat16 that is not below `value`, which is positive.
-float RoundedUpToBFloat16(float value) {
-  const float nearest = RoundedToBFloat16(value);
-  if (nearest >= value) return nearest;
-  return FloatFromBFloat16(static_cast<uint16_t>(BFloat16FromFloat(value) + 1));
-}
-
-bool IsFinite(Group weights) {
-  return std::all_of(weights.begin(), weights.end(), [](float w) { return std::isfinite(w); });
-}
-
-// The weight of the largest magnitude, with its sign.
-float Extreme(Group weights) {
-  return *std::max_element(weights.begin(), weights.end(),
-                           [](float a, float b) { return std::abs(a) < std::abs(b); });
-}
-
-Quotients QuotientsOf(Group weights, float scale, float lowest, float highest) {
-  Quotients result{.scale = scale};
-  // Too small a scale has no reciprocal; its weights are as good as zero.
-  const float inverse = 1 / scale;
-  if (!std::isfinite(inverse)) return {};
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    result.q[i] =
-        static_cast<int8_t>(std::nearbyint(std::clamp(weights[i] * inverse, lowest, highest)));
-  }
-  return result;
-}
-
-float SquaredError(Group weights, const Quotients& quotients) {
-  float sum = 0;
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    const float error = weights[i] - quotients.scale * static_cast<float>(quotients.q[i]);
-    sum += error * error;
-  }
-  return sum;
-}
-
-Quotients QuantizeToInt8(Group weights) {
-  const float scale = RoundedUpToBFloat16(std::abs(Extreme(weights)) / 127);
-  return QuotientsOf(weights, scale, -127, 127);
-}
-
-// [-8, 7] is not symmetric, so the sign of the scale lets the extreme weight be -8; a slightly
-// smaller scale often serves the other 31 better.
-Quotients QuantizeToInt4(Group weights) {
-  const float extreme = Extreme(weights);
-  Quotients best;
-  float least_error = std::numeric_limits<float>::infinity();
-  for (const float steps : {8.7f, 8.4f, 8.0f, 7.6f, 7.2f, 6.8f}) {
-    for (const float sign : {-1.0f, 1.0f}) {
-      const Quotients tried =
-          QuotientsOf(weights, RoundedToBFloat16(sign * extreme / steps), -8, 7);
-      const float error = SquaredError(weights, tried);
-      if (error >= least_error) continue;
-      least_error = error;
-      best = tried;
-    }
-  }
-  return best;
-}
-
-void EncodeGroup(WeightFormat format, Group weights, std::byte* out) {
-  const bool is_int8 = format == WeightFormat::kInt8;
-  Quotients quotients;
-  if (!IsFinite(weights)) {
-    quotients.scale = std::numeric_limits<float>::quiet_NaN();
-  } else if (Extreme(weights) != 0) {
-    quotients = is_int8 ? QuantizeToInt8(weights) : QuantizeToInt4(weights);
-  }
-  const uint16_t scale = BFloat16FromFloat(quotients.scale);
-  std::memcpy(out, &scale, sizeof(scale));
-  out += sizeof(scale);
-  if (is_int8) {
-    std::memcpy(out, quotients.q, kWeightGroup);
-    return;
-  }
-  for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
-    out[i] = static_cast<std::byte>((quotients.q[2 * i] + 8) | (quotients.q[2 * i + 1] + 8) << 4);
-  }
-}
+HWY_EXPORT(EncodeInt8);
+HWY_EXPORT(EncodeInt4);
 
 void DecodeGroup(WeightFormat format, const std::byte* bytes, float* weights) {
   uint16_t bits;
@@ -128,10 +251,11 @@ void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std:
     std::transform(row.begin(), row.end(), to, BFloat16FromFloat);
   } else {
     SLUICE_CHECK(num_inputs % kWeightGroup == 0);
-    const size_t group_bytes = RowBytes(format, kWeightGroup);
-    for (int64_t group = 0; group < num_inputs / kWeightGroup; ++group) {
-      EncodeGroup(format, row.subspan(group * kWeightGroup, kWeightGroup),
-                  out.data() + group * group_bytes);
+    const int64_t num_groups = num_inputs / kWeightGroup;
+    if (format == WeightFormat::kInt8) {
+      HWY_DYNAMIC_DISPATCH(EncodeInt8)(row.data(), num_groups, out.data());
+    } else {
+      HWY_DYNAMIC_DISPATCH(EncodeInt4)(row.data(), num_groups, out.data());
     }
   }
 }
@@ -154,3 +278,4 @@ void DecodeRow(WeightFormat format, absl::Span<const std::byte> bytes, absl::Spa
 }
 
 }  // namespace sluice
+#endif  // HWY_ONCE

@@ -63,10 +63,11 @@ constexpr std::string_view Name(WeightFormat format) {
 }
 
 // Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the
-// largest weight of a group; INT4, of a few scales near that, the one with the least squared error.
-// Weights that are not finite make their whole group not a number.
-// REQUIRES: out.size() == RowBytes(format, row.size()); in quantised formats row.size() is a
-// multiple of kWeightGroup.
+// largest weight of a group; INT4, of 16 scales near that, the one with the least squared error, or
+// what least squares make of its quotients where that is better still. The bits are the same on
+// every machine. Weights that are not finite make their whole group not a number. REQUIRES:
+// out.size() == RowBytes(format, row.size()); in quantised formats row.size() is a multiple of
+// kWeightGroup.
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out);
 
 // The exact weights of a row that EncodeRow wrote, or that a file holds.

@@ -33,11 +33,11 @@ ModelDescription Describe(const ModelConfig& config, const std::string& name,
 }
 
 std::string WeightsName(WeightType weights, const std::string& folder, const ModelConfig& config) {
-  if (weights == WeightType::kF32) return "f32";
-  if (weights == WeightType::kBF16) return "bf16";
+  if (weights != WeightType::kAuto) return Name(weights);
   const absl::StatusOr<WeightSource> source = WeightSource::Open(folder, config);
   if (!source.ok()) return "as stored";
-  return source->Resolve(weights) == DType::kBF16 ? "bf16" : "f32";
+  const absl::StatusOr<WeightFormat> format = source->Resolve(weights);
+  return format.ok() ? TypeName(*format) : "as stored";
 }
 
 }  // namespace

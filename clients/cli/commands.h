@@ -22,6 +22,8 @@ int TokenizeCommand(absl::Span<const std::string> arguments, Environment& enviro
 int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Load, and what it measured.
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment);
+// A model's folder with quantized weights, made from another.
+int QuantizeCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
 // One process per service on this host, until interrupted.

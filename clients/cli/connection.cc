@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .num_ranks = model.num_ranks(),
                                     .num_stages = model.num_stages(),
                                     .weights = model.weight_type(),
+                                    .kv_dtype = model.kv_dtype(),
                                     .num_threads = model.num_threads(),
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20});
   if (!pipeline.ok()) return pipeline.status();
@@ -52,7 +53,7 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --threads, --kv_cache_mib and --rope_scaling");
+      "--weights, --kv_dtype, --threads, --kv_cache_mib and --rope_scaling");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -144,6 +144,7 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments, size_t*
 
 absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
   bool flags_ended = false;
+  auto positional = positionals_.begin();
   for (size_t next = 0; next < arguments.size();) {
     const std::string& argument = arguments[next];
     if (!flags_ended && (argument == "--help" || argument == "-h")) {
@@ -157,12 +158,12 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
       if (absl::Status status = ParseFlag(arguments, &next); !status.ok()) return status;
     } else if (!flags_ended && argument.size() > 1 && argument[0] == '-') {
       return Unknown(argument);
-    } else if (positional_ == nullptr || positional_->has_value()) {
+    } else if (positional == positionals_.end()) {
       return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", argument,
                                                      "\"; usage: sluice ", command_,
                                                      arguments_.empty() ? "" : " ", arguments_));
     } else {
-      *positional_ = argument;
+      **positional++ = argument;
       ++next;
     }
   }

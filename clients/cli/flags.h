@@ -55,8 +55,8 @@ class FlagSet {
   void AddParsed(std::string name, std::string value, std::string help, Parser parse);
   void AddSwitch(std::string name, std::string help, bool* into);
 
-  // Accepts one argument that is not a flag.
-  void SetPositional(std::optional<std::string>* into) { positional_ = into; }
+  // Accepts one more argument that is not a flag, after those of the calls before.
+  void AddPositional(std::optional<std::string>* into) { positionals_.push_back(into); }
 
   // Paragraphs after the flags.
   void SetFooter(std::string footer) { footer_ = std::move(footer); }
@@ -85,7 +85,7 @@ class FlagSet {
   std::string footer_;
   std::string section_ = "Flags";
   std::vector<Flag> flags_;
-  std::optional<std::string>* positional_ = nullptr;
+  std::vector<std::optional<std::string>*> positionals_;
   bool help_requested_ = false;
 };
 

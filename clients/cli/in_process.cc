@@ -98,6 +98,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
                          .stage = stage,
                          .rank = rank};
       shard.shard.weights = options.weights;
+      shard.shard.kv_dtype = options.kv_dtype;
       shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
       shard.num_threads = std::max(1, threads / options.num_ranks);
       absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);

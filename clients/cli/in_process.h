@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "services/model/model_config.h"
-#include "services/model/weights.h"
+#include "services/model/storage_type.h"
 
 namespace sluice {
 
@@ -20,6 +20,7 @@ struct InProcessOptions {
   int num_ranks = 1;
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;
+  DType kv_dtype = DType::kF32;                   // of keys and values
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
 };

@@ -32,6 +32,12 @@ absl::Status SetWeights(const std::string& text, std::optional<WeightType>* into
   return type.status();
 }
 
+absl::Status SetKvDType(const std::string& text, std::optional<DType>* into) {
+  const absl::StatusOr<DType> dtype = ParseKvDType(text);
+  if (dtype.ok()) *into = *dtype;
+  return dtype.status();
+}
+
 absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
   const absl::Status status = ParseFlagValue(text, into);
   if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
@@ -56,8 +62,13 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
   flags.AddParsed("pp", "P", "Stages that share the layers (pipeline parallel). Default 1.",
                   AtLeast(1, &into->pp));
   flags.AddParsed("weights", "TYPE",
-                  "Keep matrices as f32 or bf16; auto: as the file stores them. Default auto.",
+                  "Keep matrices as f32, bf16, int8 or int4 (quantized while they are read, unless "
+                  "`sluice quantize` has done it); auto: as the file stores them. Default auto.",
                   [into](const std::string& text) { return SetWeights(text, &into->weights); });
+  flags.AddParsed("kv_dtype", "TYPE",
+                  "Keep keys and values as f32 or bf16, which holds twice the positions. Default "
+                  "f32.",
+                  [into](const std::string& text) { return SetKvDType(text, &into->kv); });
   flags.AddParsed("threads", "N",
                   "Threads for arithmetic, shared out among the ranks, each of which has at least "
                   "one. Default: one per core.",

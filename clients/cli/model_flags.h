@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
 #include "services/model/model_config.h"
-#include "services/model/weights.h"
+#include "services/model/storage_type.h"
 
 namespace sluice {
 
@@ -18,6 +18,7 @@ struct ModelFlags {
   std::optional<int32_t> tp;
   std::optional<int32_t> pp;
   std::optional<WeightType> weights;
+  std::optional<DType> kv;  // type of keys and values
   std::optional<int32_t> threads;
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
@@ -25,17 +26,18 @@ struct ModelFlags {
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
   WeightType weight_type() const { return weights.value_or(WeightType::kAuto); }
+  DType kv_dtype() const { return kv.value_or(DType::kF32); }
   uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(512); }
   // Threads for arithmetic in all, >= 1: one per core where none were asked for.
   int num_threads() const;
   // Whether any of the flags was given.
   bool any() const {
-    return model || tp || pp || weights || threads || kv_cache_mib || rope_scaling;
+    return model || tp || pp || weights || kv || threads || kv_cache_mib || rope_scaling;
   }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --threads, --kv_cache_mib, --rope_scaling.
+// --model, --tp, --pp, --weights, --kv_dtype, --threads, --kv_cache_mib, --rope_scaling.
 void AddModelFlags(FlagSet& flags, ModelFlags* into);
 
 // The folder asked for, else the embedded model's, which is looked for beside `executable`: in the

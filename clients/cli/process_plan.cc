@@ -9,18 +9,6 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-std::string NameOf(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return "f32";
-    case WeightType::kBF16:
-      return "bf16";
-    case WeightType::kAuto:
-      break;
-  }
-  return "auto";
-}
-
 std::string ShardName(const ShardPlacement& placement) {
   return absl::StrCat("shard-", placement.stage, "-", placement.rank);
 }
@@ -56,7 +44,7 @@ class Planner {
   }
 
   Arguments Arithmetic(int threads) const {
-    return {"--weights", NameOf(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
+    return {"--weights", Name(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
   }
 
   std::string SocketOf(const std::string& name) const {
@@ -78,11 +66,12 @@ class Planner {
   const PipelineSpec& spec_;
 };
 
-Arguments ShardArguments(const ShardPlacement& placement, uint64_t kv_cache_mib) {
+Arguments ShardArguments(const ShardPlacement& placement, DType kv_dtype, uint64_t kv_cache_mib) {
   return {"--num_stages",   absl::StrCat(placement.num_stages),
           "--stage",        absl::StrCat(placement.stage),
           "--num_ranks",    absl::StrCat(placement.num_ranks),
           "--rank",         absl::StrCat(placement.rank),
+          "--kv_dtype",     KvDTypeName(kv_dtype),
           "--kv_cache_mib", absl::StrCat(kv_cache_mib)};
 }
 
@@ -114,7 +103,8 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   processes.push_back(planner.Internal("embedding", "embedding", planner.Arithmetic(threads)));
   for (const ShardPlan& shard : shards) {
     Arguments arguments = planner.Arithmetic(threads_per_rank);
-    const Arguments placement = ShardArguments(shard.placement, KvCacheMib(spec, config, shard));
+    const Arguments placement =
+        ShardArguments(shard.placement, spec.flags.kv_dtype(), KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
     processes.push_back(planner.Internal("shard", ShardName(shard.placement), arguments));
   }
@@ -122,7 +112,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   processes.push_back(planner.Internal("sampler", "sampler", planner.Arithmetic(threads)));
   processes.push_back(planner.WithListener(
       "orchestrator", "orchestrator", spec.listen,
-      {"--weights", NameOf(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
+      {"--weights", Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
        "--embedding", planner.SocketOf("embedding"), "--shards", planner.ShardAddresses(shards),
        "--sampler", planner.SocketOf("sampler")}));
   return processes;

@@ -16,7 +16,7 @@ int RunCommand(absl::Span<const std::string> arguments, Environment& environment
   AddPromptFlags(flags, &request_flags);
   AddSamplingFlags(flags, &request_flags);
   AddModelFlags(flags, &model_flags);
-  flags.SetPositional(&positional);
+  flags.AddPositional(&positional);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   const absl::StatusOr<v1::GenerateRequest> request = ToRequest(request_flags, positional);
   if (!request.ok()) return FailUsage(flags.command(), request.status(), environment);

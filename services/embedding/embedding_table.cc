@@ -14,15 +14,15 @@ namespace {
 // Bytes that are converted before they are copied to the backend.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 
-absl::Status CopyTable(const WeightSource& source, ModelTensor tensor, MatrixView table,
-                       Backend& backend) {
+absl::Status CopyTable(const WeightSource& source, ModelTensor tensor, WeightFormat format,
+                       MatrixView table, Backend& backend) {
   const int64_t row_bytes = table.cols * static_cast<int64_t>(SizeOf(table.dtype));
   const int64_t step = std::clamp<int64_t>(kStagingBytes / row_bytes, 1, table.rows);
   std::vector<std::byte> staging(step * row_bytes);
   for (int64_t begin = 0; begin < table.rows; begin += step) {
     const IndexRange rows{begin, std::min(begin + step, table.rows)};
     const auto part = absl::MakeSpan(staging).first(rows.size() * row_bytes);
-    absl::Status read = source.Read(tensor, {rows, {0, table.cols}}, table.dtype, part);
+    absl::Status read = source.Read(tensor, {rows, {0, table.cols}}, format, part);
     if (!read.ok()) return read;
     backend.CopyIn(part, table.Rows(begin, rows.size()).data);
     // `staging` is written again.
@@ -38,11 +38,14 @@ struct Loaded {
 };
 
 absl::StatusOr<Loaded> LoadTable(const WeightSource& source, ModelTensor tensor, MatrixShape shape,
-                                 DType dtype, Backend& backend) {
+                                 WeightFormat format, Backend& backend) {
+  SLUICE_CHECK(!IsQuantized(format));  // rows are gathered, not multiplied
+  const DType dtype = format == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
   auto memory = backend.Allocate(shape.size() * SizeOf(dtype));
   if (!memory.ok()) return memory.status();
   const MatrixView table{(*memory)->data(), dtype, shape.rows, shape.columns, shape.columns};
-  if (absl::Status copied = CopyTable(source, tensor, table, backend); !copied.ok()) return copied;
+  if (absl::Status copied = CopyTable(source, tensor, format, table, backend); !copied.ok())
+    return copied;
   return Loaded{*std::move(memory), table};
 }
 
@@ -57,9 +60,11 @@ EmbeddingTable::EmbeddingTable(const ModelConfig& config, Backend& backend)
 absl::StatusOr<EmbeddingTable> EmbeddingTable::Load(const ModelConfig& config,
                                                     const WeightSource& source, WeightType weights,
                                                     Backend& backend) {
-  const DType dtype = source.Resolve(weights);
+  const auto wanted = source.Resolve(weights);
+  if (!wanted.ok()) return wanted.status();
   const auto load = [&](ModelTensor tensor) {
-    return LoadTable(source, tensor, ShapeOf(tensor, config), dtype, backend);
+    return LoadTable(source, tensor, ShapeOf(tensor, config), FormatOf(tensor, config, *wanted),
+                     backend);
   };
   EmbeddingTable result(config, backend);
   auto tokens = load(ModelTensor::kEmbedding);

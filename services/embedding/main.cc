@@ -4,7 +4,7 @@
 #include "services/embedding/embedding_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the table in memory: auto (as stored), f32 or bf16");
+          "type of the table in memory: auto (as stored), f32, bf16, int8 or int4 (both as bf16)");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
 
 int main(int argc, char** argv) {

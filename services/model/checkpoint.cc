@@ -1,5 +1,6 @@
 #include "services/model/checkpoint.h"
 
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -19,7 +20,11 @@ std::string PathIn(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-bool IsReadable(const StoredType& type) {
+constexpr char kPlainTypes[] = "F32, F16, BF16";
+
+// Whether a tensor of this type is `accepted`; nullptr: whether it holds plain numbers.
+bool IsAccepted(const StoredType& type, const char* accepted) {
+  if (accepted != nullptr) return std::strcmp(type.name, accepted) == 0;
   return type.dtype == DType::kF32 || type.dtype == DType::kF16 || type.dtype == DType::kBF16;
 }
 
@@ -160,7 +165,8 @@ Checkpoint::Location Checkpoint::Locate(const std::string& name) const {
 }
 
 absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string& name,
-                                                               MatrixShape expected) const {
+                                                               MatrixShape expected,
+                                                               const char* type) const {
   const Location found = Locate(name);
   if (found.tensor == nullptr) {
     const std::string where = files_.size() == 1 ? files_[0].path() : PathIn(folder_, kIndexFile);
@@ -173,25 +179,49 @@ absl::StatusOr<Checkpoint::Location> Checkpoint::LocateChecked(const std::string
         found.file->path(), ": tensor \"", name, "\" has shape ", ShapeText(tensor.shape),
         "; accepted: ", ShapeText(expected), ", as config.json has it"));
   }
-  if (!IsReadable(tensor.type)) {
-    return absl::InvalidArgumentError(absl::StrCat(found.file->path(), ": tensor \"", name,
-                                                   "\" has dtype ", tensor.type.name,
-                                                   "; accepted: F32, F16, BF16"));
+  if (!IsAccepted(tensor.type, type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(found.file->path(), ": tensor \"", name, "\" has dtype ", tensor.type.name,
+                     "; accepted: ", type == nullptr ? kPlainTypes : type));
   }
   return found;
 }
 
 absl::StatusOr<StoredTensor> Checkpoint::Find(const std::string& name, MatrixShape expected) const {
-  const auto found = LocateChecked(name, expected);
+  const auto found = LocateChecked(name, expected, nullptr);
   if (!found.ok()) return found.status();
   return *found->tensor;
+}
+
+absl::StatusOr<StoredTensor> Checkpoint::FindOfType(const std::string& name, MatrixShape expected,
+                                                    const char* type) const {
+  const auto found = LocateChecked(name, expected, type);
+  if (!found.ok()) return found.status();
+  return *found->tensor;
+}
+
+absl::Status Checkpoint::Copy(const std::string& name, MatrixShape expected, const char* type,
+                              const TensorSlice& slice, absl::Span<std::byte> out) const {
+  SLUICE_CHECK(Within(slice.rows, expected.rows) && Within(slice.columns, expected.columns));
+  const auto found = LocateChecked(name, expected, type);
+  if (!found.ok()) return found.status();
+  const StoredTensor& tensor = *found->tensor;
+  const size_t element_size = static_cast<size_t>(tensor.type.size);
+  SLUICE_CHECK(out.size() == static_cast<size_t>(slice.size()) * element_size);
+  ForEachRun(expected, slice, element_size, tensor.bytes.data(),
+             [&](const std::byte* in, int64_t first, int64_t count) {
+               std::memcpy(out.data() + static_cast<size_t>(first) * element_size, in,
+                           static_cast<size_t>(count) * element_size);
+             });
+  found->file->Release(Extent(expected, slice, element_size, tensor.bytes));
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::Read(const std::string& name, MatrixShape expected,
                               const TensorSlice& slice, DType as, absl::Span<std::byte> out) const {
   SLUICE_CHECK(Within(slice.rows, expected.rows) && Within(slice.columns, expected.columns));
   SLUICE_CHECK(out.size() == static_cast<size_t>(slice.size()) * SizeOf(as));
-  const auto found = LocateChecked(name, expected);
+  const auto found = LocateChecked(name, expected, nullptr);
   if (!found.ok()) return found.status();
   const StoredTensor& tensor = *found->tensor;
   const size_t element_size = static_cast<size_t>(tensor.type.size);

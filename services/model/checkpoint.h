@@ -24,6 +24,7 @@ class Checkpoint {
   static absl::StatusOr<Checkpoint> Open(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
 
   // Whether `name` can be read, under its own name or as an alias: a file's metadata may say
   // {"model.embed_tokens.weight": "lm_head.weight"} to store tied tensors once.
@@ -32,6 +33,16 @@ class Checkpoint {
   // The stored tensor, checked: it has the expected shape (a vector is stored with one dimension)
   // and one of the types F32, F16 and BF16. NOT_FOUND or INVALID_ARGUMENT naming file and tensor.
   absl::StatusOr<StoredTensor> Find(const std::string& name, MatrixShape expected) const;
+
+  // The stored tensor, checked likewise but to be of the type that files spell `type`, such as
+  // "I8".
+  absl::StatusOr<StoredTensor> FindOfType(const std::string& name, MatrixShape expected,
+                                          const char* type) const;
+
+  // Copies a slice of what FindOfType finds, elements as they are stored, row-major without
+  // padding. REQUIRES: the slice lies within `expected`, `out` has the size of its elements.
+  absl::Status Copy(const std::string& name, MatrixShape expected, const char* type,
+                    const TensorSlice& slice, absl::Span<std::byte> out) const;
 
   // Reads a slice of a tensor of the expected shape into `out`, row-major without padding, as
   // elements of type `as`: F32 (exact) or BF16 (rounded to nearest even). Errors as Find.
@@ -51,7 +62,9 @@ class Checkpoint {
   absl::Status AddShards(const std::string& index_path);
   Location Locate(const std::string& name) const;        // under its name or as an alias
   Location LocateStored(const std::string& name) const;  // under its name
-  absl::StatusOr<Location> LocateChecked(const std::string& name, MatrixShape expected) const;
+  // `type`: the only one accepted; nullptr: those that Find accepts.
+  absl::StatusOr<Location> LocateChecked(const std::string& name, MatrixShape expected,
+                                         const char* type) const;
 
   std::string folder_;
   std::vector<SafetensorsFile> files_;

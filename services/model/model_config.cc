@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_families.h"
+#include "services/model/quantization_fields.h"
 #include "services/model/rope_fields.h"
 
 namespace sluice {
@@ -71,11 +72,8 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
   JsonFields fields(config_path, *config_json);
   const ModelFamily* family = FamilyOf(fields);
   if (family == nullptr) return fields.status();
-  if (fields.Has("quantization_config")) {
-    fields.Reject("quantization_config", "none: quantized files are not supported by this version",
-                  absl::StatusCode::kUnimplemented);
-  }
   ModelConfig config;
+  config.quantization = ReadQuantization(fields);
   config.model_type = family->model_type;
   family->map(fields, config);
   if (config.rotary() && fields.status().ok()) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/activation.h"
+#include "kernels/weight_format.h"
 #include "services/model/rope_config.h"
 
 namespace sluice {
@@ -35,6 +36,13 @@ struct GenerationDefaults {
   std::optional<int> top_k;           // >= 0; 0: no limit
   std::optional<double> top_p;        // in (0, 1]
   std::optional<int> max_length;      // prompt and continuation together, in tokens, >= 1
+};
+
+// How the files of a model that `sluice quantize` wrote hold its matrices: weight_rule.h says which
+// of them, quantized_tensor.h how.
+struct Quantization {
+  WeightFormat format = WeightFormat::kInt8;  // INT8 or INT4
+  std::string checkpoint_id;                  // of the weights that the configuration belongs to
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.
@@ -74,6 +82,8 @@ struct ModelConfig {
   std::vector<int> windows;        // by layer: newest positions a query sees, its own included,
                                    // >= 1; 0: all. Empty: no layer has a window
   bool parallel_residual = false;  // attention and MLP both read the block's input
+
+  std::optional<Quantization> quantization;  // of the files; none: they hold plain numbers
 
   std::optional<int> bos_token_id;  // in [0, V)
   std::vector<int> eos_token_ids;   // each in [0, V); empty: the model names none

@@ -8,8 +8,8 @@
 #include "absl/types/span.h"
 #include "services/model/model_config.h"
 #include "services/model/tensor_names.h"
+#include "services/model/tensor_roles.h"
 #include "services/model/tensor_slice.h"
-#include "services/model/weights.h"
 
 namespace sluice {
 

@@ -7,11 +7,13 @@ namespace sluice {
 absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSource& source,
                                     WeightType weights, int64_t max_rows, Backend& backend) {
   SLUICE_CHECK(max_rows >= 1);
+  const auto format = source.Resolve(weights);
+  if (!format.ok()) return format.status();
   LmHead head(backend, config, max_rows);
   auto normed = backend.Allocate(max_rows * config.hidden_size * sizeof(float));
   absl::Status status = normed.status();
   if (status.ok()) status = head.LoadNorm(config, source);
-  if (status.ok()) status = head.LoadHead(config, source, source.Resolve(weights));
+  if (status.ok()) status = head.LoadHead(config, source, *format);
   if (!status.ok()) return status;
   head.normed_ = *std::move(normed);
   return head;
@@ -43,14 +45,14 @@ absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& co
   return memory;
 }
 
-absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype) {
+absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& source,
+                              WeightFormat wanted) {
+  const WeightFormat format = FormatOf(ModelTensor::kHead, config, wanted);
   const MatrixShape shape = ShapeOf(ModelTensor::kHead, config);
   auto packed = backend_->Pack(
-      {.num_outputs = shape.rows,
-       .num_inputs = shape.columns,
-       .format = dtype == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16},
+      {.num_outputs = shape.rows, .num_inputs = shape.columns, .format = format},
       [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-        return source.Read(ModelTensor::kHead, WholeOf(shape).Rows(begin, end), dtype, out);
+        return source.Read(ModelTensor::kHead, WholeOf(shape).Rows(begin, end), format, out);
       });
   if (!packed.ok()) return packed.status();
   head_ = *std::move(packed);

@@ -45,7 +45,7 @@ class LmHead {
                                                      const WeightSource& source,
                                                      ModelTensor tensor);
   void Norm(MatrixView x, MatrixView out);
-  absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, DType dtype);
+  absl::Status LoadHead(const ModelConfig& config, const WeightSource& source, WeightFormat wanted);
 
   Backend* backend_;
   NormKind norm_kind_;

@@ -14,12 +14,12 @@ namespace {
 class LayerLoader {
  public:
   LayerLoader(const ModelConfig& config, const ShardPlan& plan, const WeightSource& source,
-              int layer, DType dtype, Backend& backend)
+              int layer, WeightFormat wanted, Backend& backend)
       : config_(config),
         plan_(plan),
         source_(source),
         layer_(layer),
-        dtype_(dtype),
+        wanted_(wanted),
         backend_(backend) {}
 
   // The parts below one another as one matrix; those that the model lacks are left out.
@@ -34,14 +34,14 @@ class LayerLoader {
   std::vector<LayerTensor> Present(std::initializer_list<LayerTensor> parts) const;
   TensorSlice SliceOf(LayerTensor part) const { return sluice::SliceOf(part, config_, plan_); }
   RowReader ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec);
-  absl::Status ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows,
+  absl::Status ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows, WeightFormat format,
                         absl::Span<std::byte> out) const;
 
   const ModelConfig& config_;
   const ShardPlan& plan_;
   const WeightSource& source_;
   const int layer_;
-  const DType dtype_;
+  const WeightFormat wanted_;
   Backend& backend_;
   absl::Status status_;
 };
@@ -60,7 +60,8 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
   if (!status_.ok()) return nullptr;
   const std::vector<LayerTensor> parts = Present(wanted);
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
-                .format = dtype_ == DType::kF32 ? WeightFormat::kF32 : WeightFormat::kBF16,
+                // Parts that are fused read the same inputs, so one format is that of all.
+                .format = FormatOf(parts.front(), config_, wanted_),
                 .num_slices = static_cast<int>(num_slices)};
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
   spec.gated = parts.front() == LayerTensor::kGate;
@@ -75,13 +76,14 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
 // lives as long as the reader.
 RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec) {
   if (!source_.ReadsWholeTensors()) {
-    return [this, parts](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-      return ReadRows(parts, {begin, end}, out);
-    };
+    return
+        [this, parts, format = spec.format](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+          return ReadRows(parts, {begin, end}, format, out);
+        };
   }
-  const size_t row_bytes = spec.num_inputs * SizeOf(dtype_);
+  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
   auto copy = std::make_shared<std::vector<std::byte>>(spec.num_outputs * row_bytes);
-  status_ = ReadRows(parts, {0, spec.num_outputs}, absl::MakeSpan(*copy));
+  status_ = ReadRows(parts, {0, spec.num_outputs}, spec.format, absl::MakeSpan(*copy));
   return [copy, row_bytes](int64_t begin, int64_t end, absl::Span<std::byte> out) {
     std::copy_n(copy->begin() + begin * row_bytes, (end - begin) * row_bytes, out.begin());
     return absl::OkStatus();
@@ -90,7 +92,7 @@ RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const Pac
 
 // Rows [rows.begin, rows.end) of the fused matrix: the overlap with each part in turn.
 absl::Status LayerLoader::ReadRows(absl::Span<const LayerTensor> parts, IndexRange rows,
-                                   absl::Span<std::byte> out) const {
+                                   WeightFormat format, absl::Span<std::byte> out) const {
   int64_t first = 0;  // fused row where the part begins
   for (const LayerTensor part : parts) {
     const TensorSlice slice = SliceOf(part);
@@ -99,8 +101,8 @@ absl::Status LayerLoader::ReadRows(absl::Span<const LayerTensor> parts, IndexRan
     first += slice.rows.size();
     if (begin >= end) continue;
     const TensorSlice wanted = slice.Rows(begin, end);
-    const size_t bytes = wanted.size() * SizeOf(dtype_);
-    absl::Status read = source_.Read(part, layer_, wanted, dtype_, out.first(bytes));
+    const size_t bytes = wanted.rows.size() * RowBytes(format, wanted.columns.size());
+    absl::Status read = source_.Read(part, layer_, wanted, format, out.first(bytes));
     if (!read.ok()) return read;
     out.remove_prefix(bytes);
   }
@@ -141,10 +143,10 @@ size_t LayerWeights::size_bytes() const {
 }
 
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
-                                              const WeightSource& source, int layer, DType dtype,
-                                              Backend& backend) {
+                                              const WeightSource& source, int layer,
+                                              WeightFormat wanted, Backend& backend) {
   using enum LayerTensor;
-  LayerLoader loader(config, plan, source, layer, dtype, backend);
+  LayerLoader loader(config, plan, source, layer, wanted, backend);
   LayerWeights weights;
   weights.input_norm = {loader.Vector({kInputNorm}), loader.Vector({kInputNormBias})};
   weights.qkv = loader.Matrix({kQ, kK, kV});

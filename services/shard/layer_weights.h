@@ -48,10 +48,10 @@ struct LayerWeights {
 };
 
 // Reads the plan's slices of `layer` through `source`, a few rows at a time, so that no second copy
-// of a matrix is ever held. Matrices are kept as `dtype`, F32 or BF16; norms and biases as F32.
-// Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
+// of a matrix is ever held. Each is kept in the format that FormatOf gives it where `wanted` was
+// asked for. Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
-                                              const WeightSource& source, int layer, DType dtype,
-                                              Backend& backend);
+                                              const WeightSource& source, int layer,
+                                              WeightFormat wanted, Backend& backend);
 
 }  // namespace sluice

@@ -9,7 +9,8 @@ ABSL_FLAG(int, stage, 0, "which of them this shard belongs to, from 0");
 ABSL_FLAG(int, num_ranks, 1, "tensor-parallel ranks of a stage: 1, 2, 4 or 8");
 ABSL_FLAG(int, rank, 0, "which of them this shard is, from 0");
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the weights in memory: auto (as stored), f32 or bf16");
+          "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
+ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
 ABSL_FLAG(int, kv_cache_mib, 256, "memory for keys and values, in MiB");
 ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
@@ -30,6 +31,8 @@ namespace {
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
   const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
   if (!weights.ok()) return weights.status();
+  const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
+  if (!kv_dtype.ok()) return kv_dtype.status();
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
   if (kv_cache_mib < 1) {
     return absl::InvalidArgumentError(
@@ -45,6 +48,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
                        .stage = absl::GetFlag(FLAGS_stage),
                        .rank = absl::GetFlag(FLAGS_rank)};
   options.shard.weights = *weights;
+  options.shard.kv_dtype = *kv_dtype;
   options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);

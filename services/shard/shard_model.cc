@@ -75,7 +75,8 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                                                              Backend& backend) {
   absl::Status status = CheckOptions(options);
   if (!status.ok()) return status;
-  const DType dtype = source.Resolve(options.weights);
+  const auto format = source.Resolve(options.weights);
+  if (!format.ok()) return format.status();
   const auto blocks = BlocksWithin(options.kv_cache_bytes,
                                    KvSpec(config, plan, options.block_size, options.kv_dtype));
   if (!blocks.ok()) return blocks.status();
@@ -93,7 +94,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   std::unique_ptr<ShardModel> model(new ShardModel(config, plan, limits, options, backend,
                                                    *std::move(arena), *std::move(reducer)));
   status.Update(model->ReserveKv(options.kv_dtype));
-  if (status.ok()) status.Update(model->LoadLayers(source, dtype));
+  if (status.ok()) status.Update(model->LoadLayers(source, *format));
   if (!status.ok()) return status;
   return model;
 }
@@ -126,10 +127,10 @@ absl::Status ShardModel::ReserveKv(DType dtype) {
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::LoadLayers(const WeightSource& source, DType dtype) {
+absl::Status ShardModel::LoadLayers(const WeightSource& source, WeightFormat wanted) {
   for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
     auto weights =
-        LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), dtype, backend_);
+        LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), wanted, backend_);
     if (!weights.ok()) return weights.status();
     for (const auto* matrix : {&weights->qkv, &weights->o, &weights->gate_up, &weights->down}) {
       backend_.ReserveForGemm(**matrix, limits_.max_rows);

@@ -85,7 +85,7 @@ class ShardModel {
              const ShardModelOptions& options, Backend& backend, StepArena arena,
              TreeReducer reducer);
 
-  absl::Status LoadLayers(const WeightSource& source, DType dtype);
+  absl::Status LoadLayers(const WeightSource& source, WeightFormat wanted);
   absl::Status ReserveKv(DType dtype);
 
   // A step in progress.

@@ -28,7 +28,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names prompt = {"prompt", "token_ids", "n", "logprobs", "json"};
     const Names sampling = {"max_tokens", "temperature",    "top_k",      "top_p",    "seed",
                             "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
-    const Names model = {"model", "tp", "pp", "weights", "threads", "kv_cache_mib", "rope_scaling"};
+    const Names model = {"model",    "tp",      "pp",           "weights",
+                         "kv_dtype", "threads", "kv_cache_mib", "rope_scaling"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert", "tls_key", "tls_ca"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests", "seed", "json"};
@@ -39,6 +40,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"chat", sampling + model + server},
         {"score", score + model + server},
         {"bench", load + model + server},
+        {"quantize", Names{"weights", "threads"}},
         {"status", Names{"json"} + server},
         {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
@@ -137,7 +139,13 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--logprobs", "2"}, "--logprobs needs --json"},
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},
       {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
-      {{"run", "a", "--weights", "f16"}, "--weights: "},
+      {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4"},
+      {{"run", "a", "--kv_dtype", "int8"}, "\"int8\"; accepted: f32, bf16"},
+      {{"quantize", "in", "--weights", "int8"}, "give MODEL and OUT"},
+      {{"quantize", "in", "out"}, "give --weights int8 or --weights int4"},
+      {{"quantize", "in", "out", "--weights", "bf16"}, "\"bf16\"; accepted: int8, int4"},
+      {{"quantize", "in", "out", "more"}, "unexpected argument \"more\""},
+      {{"score", "--text", "a", "--endpoint", "a:1", "--kv_dtype", "bf16"}, "excludes --model"},
       {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib: 0 is not from 1"},
       {{"chat", "--endpoint", "a:1", "--model", "x"}, "--endpoint names a pipeline that has"},
       {{"score"}, "exactly one of --text TEXT, --file FILE and --token_ids"},

@@ -35,7 +35,7 @@ FlagSet MakeFlags(Values* values) {
     values->items.push_back(text);
     return absl::OkStatus();
   });
-  flags.SetPositional(&values->rest);
+  flags.AddPositional(&values->rest);
   return flags;
 }
 

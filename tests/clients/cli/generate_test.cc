@@ -280,15 +280,16 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
     seen = options;
     return pipeline.InProcess();
   };
-  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "f32",
-                      "--threads", "3", "--kv_cache_mib", "64", "--rope_scaling", "yarn,factor=4",
-                      "Once"}),
+  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "int4",
+                      "--kv_dtype", "bf16", "--threads", "3", "--kv_cache_mib", "64",
+                      "--rope_scaling", "yarn,factor=4", "Once"}),
             0);
   EXPECT_EQ(fake.out.str(), "there was");
   EXPECT_EQ(seen.model, "some/model");
   EXPECT_EQ(seen.num_ranks, 4);
   EXPECT_EQ(seen.num_stages, 2);
-  EXPECT_EQ(seen.weights, WeightType::kF32);
+  EXPECT_EQ(seen.weights, WeightType::kInt4);
+  EXPECT_EQ(seen.kv_dtype, DType::kBF16);
   EXPECT_EQ(seen.num_threads, 3);
   EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
   EXPECT_EQ(seen.overrides.rope_scaling, "yarn,factor=4");

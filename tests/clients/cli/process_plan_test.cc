@@ -40,6 +40,7 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
   flags.tp = 2;
   flags.pp = 2;
   flags.weights = WeightType::kF32;
+  flags.kv = DType::kBF16;
   flags.threads = 5;
   flags.kv_cache_mib = 60;
   EXPECT_THAT(
@@ -49,13 +50,17 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "embedding: /bin/sluice-embedding --model /m --listen unix:/tmp/s/embedding "
           "--weights f32 --threads 5",
           "shard-0-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-0 --weights f32 "
-          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 0 --kv_cache_mib 20",
+          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 0 --kv_dtype bf16 "
+          "--kv_cache_mib 20",
           "shard-0-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-1 --weights f32 "
-          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 1 --kv_cache_mib 20",
+          "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 1 --kv_dtype bf16 "
+          "--kv_cache_mib 20",
           "shard-1-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-0 --weights f32 "
-          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 0 --kv_cache_mib 10",
+          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 0 --kv_dtype bf16 "
+          "--kv_cache_mib 10",
           "shard-1-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-1 --weights f32 "
-          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 1 --kv_cache_mib 10",
+          "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 1 --kv_dtype bf16 "
+          "--kv_cache_mib 10",
           "sampler: /bin/sluice-sampler --model /m --listen unix:/tmp/s/sampler --weights f32 "
           "--threads 5",
           "orchestrator: /bin/sluice-orchestrator --model /m --listen 127.0.0.1:8700 "

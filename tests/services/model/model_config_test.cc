@@ -132,6 +132,38 @@ TEST(ModelConfig, AcceptsRopeScalingThatScalesNothing) {
   EXPECT_TRUE(Parse(With("partial_rotary_factor", 1.0)).ok());
 }
 
+json QuantizedWith(const std::string& field, const json& value) {
+  json quantization = {{"quant_method", "sluice"},
+                       {"version", 1},
+                       {"bits", 4},
+                       {"group_size", 32},
+                       {"checkpoint_id", "0123456789abcdef"}};
+  if (!field.empty()) quantization[field] = value;
+  return With("quantization_config", quantization);
+}
+
+TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
+  EXPECT_FALSE(Parsed(With("quantization_config", nullptr)).quantization.has_value());
+  const auto quantization = Parsed(QuantizedWith("", nullptr)).quantization;
+  ASSERT_TRUE(quantization.has_value());
+  EXPECT_EQ(quantization->format, WeightFormat::kInt4);
+  EXPECT_EQ(quantization->checkpoint_id, "0123456789abcdef");
+  EXPECT_EQ(Parsed(QuantizedWith("bits", 8)).quantization->format, WeightFormat::kInt8);
+}
+
+TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
+  EXPECT_THAT(Refusal(QuantizedWith("group_size", 128)),
+              HasSubstr("quantization_config.group_size is 128; accepted: 32"));
+  EXPECT_THAT(Refusal(QuantizedWith("bits", 3)),
+              HasSubstr("quantization_config.bits is 3; accepted: 8, 4"));
+  EXPECT_THAT(Refusal(QuantizedWith("bits", 4.5)), HasSubstr("bits is 4.5"));
+  EXPECT_THAT(Refusal(QuantizedWith("version", 2)), HasSubstr("version is 2; accepted: 1"));
+  EXPECT_THAT(Refusal(QuantizedWith("version", nullptr)), HasSubstr("version is missing"));
+  EXPECT_THAT(Refusal(QuantizedWith("checkpoint_id", "0123")),
+              HasSubstr("checkpoint_id is \"0123\"; accepted: 16 hexadecimal digits"));
+  EXPECT_THAT(Refusal(With("quantization_config", 4)), HasSubstr("accepted: a JSON object"));
+}
+
 TEST(ModelConfig, NamesWhatThisVersionLacks) {
   const auto unimplemented = absl::StatusCode::kUnimplemented;
   EXPECT_THAT(Refusal(With("rope_scaling", {{"type", "xpos"}, {"factor", 2.0}}), unimplemented),
@@ -142,8 +174,11 @@ TEST(ModelConfig, NamesWhatThisVersionLacks) {
       HasSubstr("rope_parameters.full_attention is {\"rope_theta\":1000000.0}"));
   EXPECT_THAT(Refusal(With("hidden_act", "quick_gelu"), unimplemented),
               AllOf(HasSubstr("hidden_act is \"quick_gelu\""), HasSubstr("\"silu\"")));
-  EXPECT_THAT(Refusal(With("quantization_config", {{"bits", 4}}), unimplemented),
-              HasSubstr("quantization_config"));
+  for (const char* method : {"gptq", "awq", "bitsandbytes", "fp8"}) {
+    EXPECT_THAT(Refusal(With("quantization_config", {{"quant_method", method}}), unimplemented),
+                AllOf(HasSubstr("quantization_config.quant_method is \"" + std::string(method)),
+                      HasSubstr("`sluice quantize`")));
+  }
   EXPECT_THAT(Refusal(With("model_type", "mamba"), unimplemented),
               HasSubstr("model_type \"mamba\" is not supported; accepted: \"llama\""));
 }

@@ -4,9 +4,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "services/model/checkpoint.h"
+#include "services/model/model_families.h"
+#include "services/model/tensor_place.h"
 
 namespace sluice::testing {
 namespace {
@@ -148,6 +152,30 @@ std::vector<OwnedTensor> TinyLlamaTensors(DType dtype) {
   add("model.norm.weight", {16});
   add("lm_head.weight", {10, 16});
   return tensors;
+}
+
+std::vector<OwnedTensor> TensorsOf(const ModelConfig& config, DType dtype) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", SafetensorsBytes(std::vector<OwnedTensor>{}));
+  const auto nothing = Checkpoint::Open(folder.path());
+  SLUICE_CHECK(nothing.ok());
+  const TensorPlaces places(config, *FindModelFamily(config.model_type)->names, *nothing);
+  std::map<std::string, OwnedTensor> tensors;
+  const auto add = [&](const TensorPlace& place) {
+    auto rows = static_cast<uint64_t>(place.stored.rows);
+    auto columns = static_cast<uint64_t>(place.stored.columns);
+    if (place.transposed) std::swap(rows, columns);
+    std::vector<uint64_t> shape = {rows};
+    if (columns > 1) shape.push_back(columns);
+    tensors.emplace(place.name, MakeTensor(place.name, dtype, shape));
+  };
+  for (const ModelTensor tensor : ModelTensors(config)) add(places.Of(tensor));
+  for (int layer = 0; layer < config.num_layers; ++layer) {
+    for (const LayerTensor tensor : LayerTensors(config)) add(places.Of(tensor, layer));
+  }
+  std::vector<OwnedTensor> list;
+  for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
+  return list;
 }
 
 }  // namespace sluice::testing

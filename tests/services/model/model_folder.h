@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "services/model/model_config.h"
 #include "services/model/safetensors_writer.h"
 
 namespace sluice::testing {
@@ -54,5 +55,8 @@ std::string SafetensorsBytes(absl::Span<const OwnedTensor> tensors,
 // on every projection and a head of its own.
 std::string TinyLlamaConfig();
 std::vector<OwnedTensor> TinyLlamaTensors(DType dtype);
+
+// All tensors that the files of a model have, one of `dtype` for each.
+std::vector<OwnedTensor> TensorsOf(const ModelConfig& config, DType dtype);
 
 }  // namespace sluice::testing

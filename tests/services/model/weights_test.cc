@@ -118,7 +118,7 @@ TEST(Weights, ReadsInThePackersType) {
   ASSERT_TRUE(source.ok()) << source.status();
   std::vector<uint16_t> rows(2 * 16);
   ASSERT_TRUE(source
-                  ->Read(ModelTensor::kEmbedding, {{3, 5}, {0, 16}}, DType::kBF16,
+                  ->Read(ModelTensor::kEmbedding, {{3, 5}, {0, 16}}, WeightFormat::kBF16,
                          {reinterpret_cast<std::byte*>(rows.data()), rows.size() * 2})
                   .ok());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -132,19 +132,13 @@ TEST(Weights, KeepsMatricesAsTheFileDoesUnlessTold) {
     const TempFolder folder;
     const auto source = OpenWith(folder, config, TinyLlamaTensors(stored));
     ASSERT_TRUE(source.ok()) << source.status();
-    EXPECT_EQ(source->Resolve(WeightType::kAuto),
-              stored == DType::kBF16 ? DType::kBF16 : DType::kF32);
-    EXPECT_EQ(source->Resolve(WeightType::kF32), DType::kF32);
-    EXPECT_EQ(source->Resolve(WeightType::kBF16), DType::kBF16);
+    EXPECT_EQ(*source->Resolve(WeightType::kAuto),
+              stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32);
+    EXPECT_EQ(*source->Resolve(WeightType::kF32), WeightFormat::kF32);
+    EXPECT_EQ(*source->Resolve(WeightType::kBF16), WeightFormat::kBF16);
+    EXPECT_EQ(*source->Resolve(WeightType::kInt8), WeightFormat::kInt8);
+    EXPECT_EQ(*source->Resolve(WeightType::kInt4), WeightFormat::kInt4);
   }
-}
-
-TEST(Weights, ParsesWeightTypes) {
-  EXPECT_EQ(*ParseWeightType("auto"), WeightType::kAuto);
-  EXPECT_EQ(*ParseWeightType("f32"), WeightType::kF32);
-  EXPECT_EQ(*ParseWeightType("bf16"), WeightType::kBF16);
-  EXPECT_THAT(std::string(ParseWeightType("int8").status().message()),
-              AllOf(HasSubstr("\"int8\""), HasSubstr("auto, f32, bf16")));
 }
 
 TEST(Weights, EveryTensorOfTheModelMustBeThere) {
@@ -362,7 +356,7 @@ TEST_P(RealFolder, HasEveryTensorInItsShape) {
   ASSERT_TRUE(config.ok()) << config.status();
   const auto source = WeightSource::Open(folder, *config);
   ASSERT_TRUE(source.ok()) << source.status();
-  EXPECT_EQ(source->Resolve(WeightType::kAuto), DType::kF32);
+  EXPECT_EQ(*source->Resolve(WeightType::kAuto), WeightFormat::kF32);
 
   const auto embedding = source->ReadFloats(ModelTensor::kEmbedding,
                                             WholeOf(ShapeOf(ModelTensor::kEmbedding, *config)));

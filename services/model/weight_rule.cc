@@ -1,0 +1,45 @@
+#include "services/model/weight_rule.h"
+
+#include "kernels/check.h"
+#include "services/model/shard_plan.h"
+
+namespace sluice {
+namespace {
+
+// Inputs of a projection that are added up in one run.
+int64_t RunOf(LayerTensor tensor, const ModelConfig& config) {
+  const auto plan = MakeShardPlan(config, {});
+  SLUICE_CHECK(plan.ok());  // one rank is always accepted
+  if (tensor == LayerTensor::kO) return plan->o_proj.width;
+  if (tensor == LayerTensor::kDown) return plan->down_proj.width;
+  return ShapeOf(tensor, config).columns;
+}
+
+WeightFormat InGroups(WeightFormat wanted, int64_t run) {
+  return IsQuantized(wanted) && run % kWeightGroup != 0 ? WeightFormat::kBF16 : wanted;
+}
+
+}  // namespace
+
+WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted) {
+  if (ShapeOf(tensor, config).columns == 1) return WeightFormat::kF32;  // a norm or a bias
+  return InGroups(wanted, RunOf(tensor, config));
+}
+
+WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {
+  switch (tensor) {
+    case ModelTensor::kFinalNorm:
+    case ModelTensor::kFinalNormBias:
+      return WeightFormat::kF32;
+    case ModelTensor::kEmbedding:
+    case ModelTensor::kPositions:
+      return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
+    case ModelTensor::kHead:
+      return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt8 : wanted,
+                      config.hidden_size);
+  }
+  SLUICE_CHECK(false);
+  return {};
+}
+
+}  // namespace sluice

@@ -1,0 +1,186 @@
+#include "kernels/weight_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace sluice {
+namespace {
+
+using enum WeightFormat;
+
+std::vector<std::byte> Encoded(WeightFormat format, const std::vector<float>& row) {
+  std::vector<std::byte> bytes(RowBytes(format, static_cast<int64_t>(row.size())));
+  EncodeRow(format, row, absl::MakeSpan(bytes));
+  return bytes;
+}
+
+std::vector<float> Decoded(WeightFormat format, absl::Span<const std::byte> bytes, size_t size) {
+  std::vector<float> row(size);
+  DecodeRow(format, bytes, absl::MakeSpan(row));
+  return row;
+}
+
+std::vector<float> RoundTrip(WeightFormat format, const std::vector<float>& row) {
+  return Decoded(format, Encoded(format, row), row.size());
+}
+
+std::vector<float> RandomRow(int64_t size, float deviation, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, deviation);
+  std::vector<float> row(size);
+  for (float& weight : row) weight = normal(random);
+  return row;
+}
+
+float ScaleOf(absl::Span<const std::byte> group) {
+  uint16_t bits;
+  std::memcpy(&bits, group.data(), sizeof(bits));
+  return FloatFromBFloat16(bits);
+}
+
+double SquaredError(absl::Span<const float> a, absl::Span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+// The least squared error of a group as INT4 with any bfloat16 as its scale.
+double LeastInt4Error(absl::Span<const float> group) {
+  double least = std::numeric_limits<double>::infinity();
+  float largest = 0;
+  for (const float weight : group) largest = std::max(largest, std::abs(weight));
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float scale = FloatFromBFloat16(static_cast<uint16_t>(bits));
+    if (!(std::abs(scale) > largest / 20 && std::abs(scale) < largest / 5)) continue;
+    double error = 0;
+    for (const float weight : group) {
+      const double q = std::clamp(std::nearbyint(double{weight} / scale), -8.0, 7.0);
+      error += (weight - scale * q) * (weight - scale * q);
+    }
+    least = std::min(least, error);
+  }
+  return least;
+}
+
+TEST(WeightFormat, PlainElementsAreKeptOrRounded) {
+  const std::vector<float> row = RandomRow(33, 1, 1);
+  EXPECT_EQ(RoundTrip(kF32, row), row);
+  const std::vector<float> rounded = RoundTrip(kBF16, row);
+  for (size_t i = 0; i < row.size(); ++i) {
+    EXPECT_EQ(rounded[i], FloatFromBFloat16(BFloat16FromFloat(row[i])));
+  }
+}
+
+TEST(WeightFormat, LiesInBytesAsDescribed) {
+  std::vector<float> row(64);
+  row[0] = -127;
+  row[5] = 3;
+  row[32] = 6;  // of the second group
+  row[33] = -8;
+  const auto int8 = Encoded(kInt8, row);
+  ASSERT_EQ(int8.size(), 68u);
+  EXPECT_EQ(ScaleOf(int8), 1);
+  EXPECT_EQ(static_cast<int8_t>(int8[2]), -127);
+  EXPECT_EQ(static_cast<int8_t>(int8[2 + 5]), 3);
+  EXPECT_NEAR(
+      ScaleOf(absl::MakeConstSpan(int8).subspan(34)) * static_cast<int8_t>(int8[34 + 2 + 1]), -8,
+      0.04);
+  const auto int4 = Encoded(kInt4, row);
+  ASSERT_EQ(int4.size(), 36u);
+  const float scale = ScaleOf(absl::MakeConstSpan(int4).subspan(18));
+  const auto pair = static_cast<int>(int4[18 + 2]);
+  EXPECT_NEAR(scale * static_cast<float>((pair & 15) - 8), 6, 0.5);
+  EXPECT_NEAR(scale * static_cast<float>((pair >> 4) - 8), -8, 0.5);
+  EXPECT_EQ(static_cast<int>(int4[18 + 2 + 9]), 0x88);
+}
+
+// Half a step at most, the step being the largest weight / 127, up to the rounding of the scale.
+TEST(WeightFormat, Int8IsOffByHalfAStep) {
+  for (const float deviation : {1e-30f, 1e-3f, 1.0f, 1e30f}) {
+    const std::vector<float> row = RandomRow(4096, deviation, 2);
+    const std::vector<float> read = RoundTrip(kInt8, row);
+    for (size_t group = 0; group < row.size(); group += kWeightGroup) {
+      float largest = 0;
+      for (size_t i = group; i < group + kWeightGroup; ++i) {
+        largest = std::max(largest, std::abs(row[i]));
+      }
+      const float bound = largest / 127 * (1 + 0x1p-7f) * 0.5f * (1 + 0x1p-10f);
+      for (size_t i = group; i < group + kWeightGroup; ++i) {
+        EXPECT_LE(std::abs(read[i] - row[i]), bound);
+      }
+    }
+  }
+}
+
+// Against every scale there is: in sum the search loses little to the best.
+TEST(WeightFormat, Int4FindsNearlyTheBestScales) {
+  const std::vector<float> row = RandomRow(32 * 100, 0.02f, 3);
+  const std::vector<float> read = RoundTrip(kInt4, row);
+  double error = 0;
+  double least = 0;
+  for (size_t group = 0; group < row.size(); group += kWeightGroup) {
+    const auto weights = absl::MakeConstSpan(row).subspan(group, kWeightGroup);
+    error += SquaredError(weights, absl::MakeConstSpan(read).subspan(group, kWeightGroup));
+    least += LeastInt4Error(weights);
+  }
+  EXPECT_GE(error, 0.999 * least);
+  EXPECT_LE(error, 1.02 * least);
+}
+
+TEST(WeightFormat, GroupsAreEncodedForThemselves) {
+  const std::vector<float> row = RandomRow(32 * 6, 1, 5);
+  for (const WeightFormat format : {kInt8, kInt4}) {
+    const auto whole = Encoded(format, row);
+    const auto part = Encoded(format, {row.begin() + 64, row.begin() + 128});
+    EXPECT_EQ(std::memcmp(part.data(), whole.data() + RowBytes(format, 64), part.size()), 0);
+  }
+}
+
+TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const WeightFormat format : {kInt8, kInt4}) {
+    EXPECT_EQ(RoundTrip(format, std::vector<float>(32)), std::vector<float>(32));
+    // Too small for a scale with a reciprocal.
+    EXPECT_EQ(RoundTrip(format, std::vector<float>(32, 1e-41f)), std::vector<float>(32));
+    for (const float bad : {infinity, -infinity, std::nanf("")}) {
+      std::vector<float> row = RandomRow(96, 1, 6);
+      row[40] = bad;
+      const std::vector<float> read = RoundTrip(format, row);
+      for (size_t i = 0; i < row.size(); ++i) {
+        EXPECT_EQ(std::isnan(read[i]), i / kWeightGroup == 1) << i;
+      }
+    }
+    std::vector<float> huge(32, 1);
+    huge[3] = -1e38f;  // whose square is infinite
+    const std::vector<float> read = RoundTrip(format, huge);
+    EXPECT_NEAR(read[3] / huge[3], 1, 0.2);
+    EXPECT_EQ(read[4], 0);
+  }
+}
+
+TEST(WeightFormat, EveryProcessorFindsTheSameBits) {
+  std::vector<float> row = RandomRow(32 * 1000, 0.02f, 7);
+  for (size_t i = 0; i < row.size(); i += 7) row[i] = std::round(row[i] * 100) / 100;  // ties
+  for (const WeightFormat format : {kInt8, kInt4}) {
+    const auto expected = Encoded(format, row);
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+      EXPECT_TRUE(Encoded(format, row) == expected) << hwy::TargetName(target);
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,64 @@
+#include "services/model/quantized_tensor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4};
+
+std::vector<std::byte> EncodedRow(WeightFormat format, int64_t columns) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> row(columns);
+  for (float& weight : row) weight = normal(random);
+  std::vector<std::byte> bytes(RowBytes(format, columns));
+  EncodeRow(format, row, absl::MakeSpan(bytes));
+  return bytes;
+}
+
+TEST(QuantizedTensor, GroupsAreTakenApartAndPutTogether) {
+  constexpr int64_t kColumns = 160;
+  for (const WeightFormat format : kQuantized) {
+    const std::vector<std::byte> row = EncodedRow(format, kColumns);
+    std::vector<std::byte> quotients(QuotientShape(format, {1, kColumns}).size());
+    std::vector<std::byte> scales(2 * ScaleShape({1, kColumns}).size());
+    ASSERT_EQ(quotients.size() + scales.size(), row.size());
+    SplitGroups(format, row, absl::MakeSpan(quotients), absl::MakeSpan(scales));
+    // Group 3, byte 5 of its quotients; its scale.
+    const size_t group = RowBytes(format, kWeightGroup);
+    EXPECT_EQ(quotients[3 * (group - 2) + 5], row[3 * group + 2 + 5]);
+    EXPECT_EQ(scales[3 * 2 + 1], row[3 * group + 1]);
+    std::vector<std::byte> joined(row.size());
+    ASSERT_TRUE(JoinGroups(format, quotients, scales, absl::MakeSpan(joined)).ok());
+    EXPECT_EQ(joined, row);
+  }
+}
+
+TEST(QuantizedTensor, SaysWhereASliceIs) {
+  const TensorSlice slice{{3, 7}, {64, 160}};
+  EXPECT_EQ(QuotientSlice(WeightFormat::kInt8, slice), slice);
+  EXPECT_EQ(QuotientSlice(WeightFormat::kInt4, slice), (TensorSlice{{3, 7}, {32, 80}}));
+  EXPECT_EQ(ScaleSlice(slice), (TensorSlice{{3, 7}, {2, 5}}));
+}
+
+TEST(QuantizedTensor, RefusesTheQuotientThatNoEncoderWrites) {
+  const std::vector<std::byte> scales(4);
+  for (const size_t at : {0, 31, 63}) {
+    std::vector<std::byte> quotients(64, std::byte{0x81});
+    std::vector<std::byte> out(68);
+    EXPECT_TRUE(JoinGroups(WeightFormat::kInt8, quotients, scales, absl::MakeSpan(out)).ok());
+    quotients[at] = std::byte{0x80};
+    const auto joined = JoinGroups(WeightFormat::kInt8, quotients, scales, absl::MakeSpan(out));
+    EXPECT_THAT(std::string(joined.message()), HasSubstr("-128; accepted: -127 to 127"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

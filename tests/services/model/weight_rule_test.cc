@@ -1,0 +1,114 @@
+#include "services/model/weight_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "services/model/shard_plan.h"
+
+namespace sluice {
+namespace {
+
+using enum WeightFormat;
+
+const std::vector<WeightFormat> kFormats = {kF32, kBF16, kInt8, kInt4};
+
+// 4 heads of 64, so that o_proj is added up in 4 runs of 64, and down_proj in 8 of 96.
+ModelConfig Config() {
+  ModelConfig config;
+  config.vocab_size = 100;
+  config.hidden_size = 256;
+  config.intermediate_size = 768;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.max_positions = 100;
+  return config;
+}
+
+std::vector<LayerTensor> Matrices() {
+  return {LayerTensor::kQ,    LayerTensor::kK,  LayerTensor::kV,   LayerTensor::kO,
+          LayerTensor::kGate, LayerTensor::kUp, LayerTensor::kDown};
+}
+
+TEST(WeightRule, ProjectionsAreKeptAsAskedFor) {
+  for (const WeightFormat wanted : kFormats) {
+    for (const LayerTensor tensor : Matrices()) {
+      EXPECT_EQ(FormatOf(tensor, Config(), wanted), wanted);
+    }
+  }
+}
+
+TEST(WeightRule, VectorsAreAlwaysFloats) {
+  for (const WeightFormat wanted : kFormats) {
+    for (const LayerTensor tensor :
+         {LayerTensor::kInputNorm, LayerTensor::kQBias, LayerTensor::kDownBias,
+          LayerTensor::kPostAttentionNormBias, LayerTensor::kQNorm}) {
+      EXPECT_EQ(FormatOf(tensor, Config(), wanted), kF32);
+    }
+    EXPECT_EQ(FormatOf(ModelTensor::kFinalNorm, Config(), wanted), kF32);
+    EXPECT_EQ(FormatOf(ModelTensor::kFinalNormBias, Config(), wanted), kF32);
+  }
+}
+
+TEST(WeightRule, TheEndsOfTheModelAreKeptMoreExactly) {
+  for (const ModelTensor table : {ModelTensor::kEmbedding, ModelTensor::kPositions}) {
+    EXPECT_EQ(FormatOf(table, Config(), kF32), kF32);
+    EXPECT_EQ(FormatOf(table, Config(), kBF16), kBF16);
+    EXPECT_EQ(FormatOf(table, Config(), kInt8), kBF16);
+    EXPECT_EQ(FormatOf(table, Config(), kInt4), kBF16);
+  }
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kF32), kF32);
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kBF16), kBF16);
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt8), kInt8);
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt4), kInt8);
+}
+
+TEST(WeightRule, MatricesWithoutWholeGroupsStayBf16) {
+  ModelConfig config = Config();
+  config.intermediate_size = 640;  // runs of 80
+  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kInt8), kBF16);
+  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kInt4), kBF16);
+  EXPECT_EQ(FormatOf(LayerTensor::kDown, config, kF32), kF32);
+  EXPECT_EQ(FormatOf(LayerTensor::kUp, config, kInt8), kInt8);  // it has whole inputs
+
+  config = Config();
+  config.head_dim = 16;  // runs of a head
+  EXPECT_EQ(FormatOf(LayerTensor::kO, config, kInt8), kBF16);
+  EXPECT_EQ(FormatOf(LayerTensor::kQ, config, kInt8), kInt8);
+
+  config = Config();
+  config.hidden_size = 272;
+  for (const LayerTensor tensor : Matrices()) {
+    const bool reads_hidden = ShapeOf(tensor, config).columns == 272;
+    EXPECT_EQ(FormatOf(tensor, config, kInt4), reads_hidden ? kBF16 : kInt4);
+  }
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, config, kInt4), kBF16);
+}
+
+// What a rank holds of a quantised matrix begins and ends with a group.
+TEST(WeightRule, RanksShareNoGroup) {
+  for (const int head_dim : {8, 16, 32, 40, 64}) {
+    for (const int intermediate : {172, 256, 640, 768, 1024}) {
+      ModelConfig config = Config();
+      config.head_dim = head_dim;
+      config.intermediate_size = intermediate;
+      for (const int ranks : AcceptedRankCounts(config)) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = rank});
+          ASSERT_TRUE(plan.ok()) << plan.status();
+          for (const LayerTensor tensor : Matrices()) {
+            if (!IsQuantized(FormatOf(tensor, config, kInt4))) continue;
+            const IndexRange columns = SliceOf(tensor, config, *plan).columns;
+            EXPECT_EQ(columns.begin % kWeightGroup, 0);
+            EXPECT_EQ(columns.end % kWeightGroup, 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
