@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/thread_pool.h"
 
@@ -39,7 +40,8 @@ class Scratch {
 };
 
 struct CpuContext {
-  explicit CpuContext(int num_threads) : pool(num_threads), scratch(pool.num_threads()) {}
+  explicit CpuContext(int num_threads, absl::Span<const int> cpus = {})
+      : pool(num_threads, cpus), scratch(pool.num_threads()) {}
 
   ThreadPool pool;
   Scratch scratch;

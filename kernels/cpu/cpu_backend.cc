@@ -23,7 +23,8 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(const CpuBackendOptions& options) : context_(options.num_threads) {}
+  explicit CpuBackend(const CpuBackendOptions& options)
+      : context_(options.num_threads, options.cpus) {}
 
   std::string_view name() const override { return "cpu"; }
   DType activation_dtype() const override { return DType::kF32; }

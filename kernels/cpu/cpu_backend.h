@@ -7,15 +7,19 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "kernels/backend.h"
 
 namespace sluice {
 
 struct CpuBackendOptions {
-  // Threads that work on an operation, the caller included. 0: one per core that this process may
-  // use. A negative number is a broken invariant.
+  // Threads that work on an operation, the caller included. 0: one for each of `cpus`, or, where
+  // that is empty, one per core that this process may use. A negative number is a broken invariant.
   int num_threads = 0;
+  // CPUs on which the threads besides the caller stay, one by one (see ThreadPool). Empty: none is
+  // pinned.
+  std::vector<int> cpus;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);
