@@ -32,7 +32,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                          "threads", "cpus", "kv_cache_mib", "rope_scaling"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert", "tls_key", "tls_ca"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
-    const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests", "seed", "json"};
+    const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests",
+                        "seed",          "json",       "phases",      "rounds"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
         {"up", Names{"port", "host"} + model},
