@@ -41,6 +41,8 @@ def parse_flags():
         flags.rounds = 1
     if flags.rounds < 1 or flags.threads < 1:
         parser.error("--rounds and --threads: at least 1")
+    if flags.only and flags.docs:
+        parser.error("--docs takes whole tables: without --only")
     return flags
 
 
@@ -106,8 +108,8 @@ class Run:
         return {name: rows.median([one[name] for one in self.ceilings]) for name in self.ceilings[0]}
 
 
-def write(flags, run, load):
-    results = rows.summarise(run.samples, run.notes)
+def write(flags, run, load, wanted):
+    results = [one for one in rows.summarise(run.samples, run.notes) if one.row in wanted]
     line = report.machine_line(machine.name(), flags.threads, run.median_ceilings(), flags.rounds, load)
     picture = report.svg(line, results)
     os.makedirs(flags.out, exist_ok=True)
@@ -142,7 +144,7 @@ def main():
     for round_number in range(flags.rounds):
         for measurement in measurements:
             run.measure(measurement, round_number, flags.rounds * len(measurements))
-    write(flags, run, load)
+    write(flags, run, load, [rows.ROWS[row] for one in measurements for row in one.rows])
     return 1 if run.failed else 0
 
 
