@@ -1,6 +1,7 @@
 // `sluice bench`: puts load on a pipeline and prints what it takes.
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "clients/cli/bench_phases.h"
 #include "clients/cli/bench_report.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
@@ -28,6 +29,39 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* json) {
   flags.AddSwitch("json", "The figures as one JSON object; times in milliseconds.", json);
 }
 
+void AddPhaseFlags(FlagSet& flags, PhasesOptions* into) {
+  flags.Section("Phases, in place of one load");
+  flags.AddParsed(
+      "phases", "LIST",
+      "Measures prefill and decode apart, in turns: prefill:P takes one prompt of P "
+      "tokens to its first token, decode:C has C streams write --max_tokens tokens each "
+      "and looks at the time in which all of them do. Such as "
+      "prefill:512,decode:1,decode:16. Of the load's flags, --max_tokens, --seed and "
+      "--json count.",
+      [into](const std::string& text) {
+        absl::StatusOr<std::vector<Phase>> phases = ParsePhases(text);
+        if (phases.ok()) into->phases = *std::move(phases);
+        return phases.status();
+      });
+  flags.Add("rounds", "N",
+            "How often each phase is measured, after one that is not counted; medians are printed. "
+            "Default 5.",
+            &into->rounds);
+}
+
+absl::Status CheckPhases(const PhasesOptions& phases) {
+  if (phases.rounds < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--rounds: ", phases.rounds, " is less than 1"));
+  }
+  for (const Phase& phase : phases.phases) {
+    if (phase.kind == Phase::Kind::kDecode && phases.max_tokens < 2) {
+      return absl::InvalidArgumentError(
+          "--max_tokens: a stream of one token has no time between tokens; decode phases need 2");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLoad(const LoadOptions& load) {
   for (const auto& [name, value] :
        {std::pair("prompt_tokens", load.prompt_tokens), std::pair("max_tokens", load.max_tokens),
@@ -43,12 +77,27 @@ absl::Status CheckLoad(const LoadOptions& load) {
   return absl::OkStatus();
 }
 
-int Measure(Client& client, LoadOptions load, bool json, Environment& environment) {
-  const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
-  if (!model.ok()) return Fail(model.status(), environment);
-  if (model->vocabulary_size() < 1) {
-    return Fail(absl::InternalError("the server reports an empty vocabulary"), environment);
+// At an endpoint elsewhere the machine that matters is not this one.
+std::string MachineOf(const Client& client) {
+  return client.name().empty() ? MachineName()
+                               : absl::StrCat(client.name(), ", called from ", MachineName());
+}
+
+std::string NameOf(const v1::GetModelResponse& model) {
+  return absl::StrCat(model.name(), " (", model.weights(), ")");
+}
+
+absl::StatusOr<v1::GetModelResponse> ModelOf(Client& client) {
+  absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  if (model.ok() && model->vocabulary_size() < 1) {
+    return absl::InternalError("the server reports an empty vocabulary");
   }
+  return model;
+}
+
+int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& environment) {
+  const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
+  if (!model.ok()) return Fail(model.status(), environment);
   load.vocabulary_size = model->vocabulary_size();
   absl::StatusOr<LoadTrace> trace;
   {
@@ -59,13 +108,39 @@ int Measure(Client& client, LoadOptions load, bool json, Environment& environmen
   }
   if (!trace.ok()) return Fail(trace.status(), environment);
   const BenchFigures figures = FiguresOf(*trace);
-  const std::string name = absl::StrCat(model->name(), " (", model->weights(), ")");
-  // At an endpoint elsewhere the machine that matters is not this one.
-  const std::string machine = client.name().empty()
-                                  ? MachineName()
-                                  : absl::StrCat(client.name(), ", called from ", MachineName());
-  environment.out << (json ? BenchJson(figures, load, name, machine)
-                           : BenchTable(figures, load, name, machine));
+  environment.out << (json ? BenchJson(figures, load, NameOf(*model), MachineOf(client))
+                           : BenchTable(figures, load, NameOf(*model), MachineOf(client)));
+  return Succeed(environment);
+}
+
+void AddSizes(const v1::GetStatusResponse& status, PhasesReport* report) {
+  for (const v1::ProcessStatus& process : status.processes()) {
+    const bool per_step = process.service() == "shard" || process.service() == "sampler";
+    if (per_step) report->step_weight_bytes += process.weight_bytes();
+    report->kv_bytes += process.kv_bytes();
+  }
+}
+
+int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> start_seconds,
+                  bool json, Environment& environment) {
+  const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
+  if (!model.ok()) return Fail(model.status(), environment);
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return Fail(status.status(), environment);
+  options.vocabulary_size = model->vocabulary_size();
+  PhasesReport report = {
+      .model = NameOf(*model), .machine = MachineOf(client), .start_seconds = start_seconds};
+  AddSizes(*status, &report);
+  absl::StatusOr<std::vector<PhaseFigures>> phases;
+  {
+    ProgressLine line(environment.err, environment.err_is_terminal, NumRequests(options));
+    phases = RunPhases(client, options, [&line](int finished, int64_t tokens) {
+      line.Update(absl::Now(), finished, tokens);
+    });
+  }
+  if (!phases.ok()) return Fail(phases.status(), environment);
+  report.phases = *std::move(phases);
+  environment.out << (json ? PhasesJson(report) : PhasesTable(report));
   return Succeed(environment);
 }
 
@@ -73,6 +148,7 @@ int Measure(Client& client, LoadOptions load, bool json, Environment& environmen
 
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment) {
   LoadOptions load{.prompt_tokens = 128, .max_tokens = 64, .concurrency = 8, .requests = 32};
+  PhasesOptions phases{.rounds = 5};
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
   bool json = false;
@@ -80,18 +156,28 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
                 "Keeps a number of requests in progress until all are done, then prints times and "
                 "rates.");
   AddLoadFlags(flags, &load, &json);
+  AddPhaseFlags(flags, &phases);
   AddModelFlags(flags, &model_flags);
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   flags.SetFooter(kFigureDefinitions);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  phases.max_tokens = load.max_tokens;
+  phases.seed = load.seed;
   absl::Status usage = CheckLoad(load);
+  usage.Update(CheckPhases(phases));
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
+  const absl::Time begin = absl::Now();
   absl::StatusOr<std::unique_ptr<Client>> client =
       ConnectOrStart(endpoint_flags, model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
-  return Measure(**client, load, json, environment);
+  if (phases.phases.empty()) return MeasureLoad(**client, load, json, environment);
+  std::optional<double> start_seconds;
+  if (!endpoint_flags.endpoint.has_value()) {
+    start_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  }
+  return MeasurePhases(**client, phases, start_seconds, json, environment);
 }
 
 }  // namespace sluice

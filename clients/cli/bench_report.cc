@@ -42,6 +42,17 @@ void AppendGaps(const RequestTrace& request, std::vector<double>* gaps) {
   }
 }
 
+std::string NameOf(const Phase& phase) {
+  return absl::StrCat(phase.kind == Phase::Kind::kPrefill ? "prefill:" : "decode:", phase.count);
+}
+
+// Of an even number of values, the mean of the two in the middle. REQUIRES: not empty.
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t size = values.size();
+  return (values[(size - 1) / 2] + values[size / 2]) / 2;
+}
+
 Json MillisecondsJson(const Percentiles& seconds) {
   return {{"p50", seconds.p50 * 1e3}, {"p90", seconds.p90 * 1e3}, {"p99", seconds.p99 * 1e3}};
 }
@@ -139,6 +150,38 @@ std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
   json["wall_seconds"] = figures.wall_seconds;
   json["prompt_tokens"] = figures.prompt_tokens;
   json["generated_tokens"] = figures.generated_tokens;
+  return DumpLine(json) + "\n";
+}
+
+std::string PhasesTable(const PhasesReport& report) {
+  std::string table = absl::StrCat(report.model, " on ", report.machine, "\n");
+  absl::StrAppendFormat(&table, "a step of one row reads %.1f MB of weights; KV cache of %.1f MB\n",
+                        static_cast<double>(report.step_weight_bytes) / 1e6,
+                        static_cast<double>(report.kv_bytes) / 1e6);
+  if (report.start_seconds.has_value()) {
+    absl::StrAppendFormat(&table, "ready to serve after %.2f s\n", *report.start_seconds);
+  }
+  absl::StrAppendFormat(&table, "\n%-22s %10s %10s %10s\n", "tokens/s", "median", "least", "most");
+  for (const PhaseFigures& figures : report.phases) {
+    const std::vector<double>& rates = figures.tokens_per_second;
+    const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
+    absl::StrAppendFormat(&table, "%-22s %10.2f %10.2f %10.2f\n", NameOf(figures.phase),
+                          Median(rates), *least, *most);
+  }
+  return table;
+}
+
+std::string PhasesJson(const PhasesReport& report) {
+  Json json = {{"model", report.model}, {"machine", report.machine}};
+  if (report.start_seconds.has_value()) json["start_seconds"] = *report.start_seconds;
+  json["step_weight_bytes"] = report.step_weight_bytes;
+  json["kv_bytes"] = report.kv_bytes;
+  json["phases"] = Json::array();
+  for (const PhaseFigures& figures : report.phases) {
+    json["phases"].push_back({{"phase", NameOf(figures.phase)},
+                              {"tokens_per_second", Median(figures.tokens_per_second)},
+                              {"rounds", figures.tokens_per_second}});
+  }
   return DumpLine(json) + "\n";
 }
 

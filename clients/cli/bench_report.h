@@ -1,9 +1,12 @@
 // The figures of a load, computed from its trace, and how they are shown. Pure functions.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "clients/cli/bench_phases.h"
 #include "clients/cli/load_generator.h"
 
 namespace sluice {
@@ -41,6 +44,21 @@ std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
 // One JSON object.
 std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
                       const std::string& model, const std::string& machine);
+
+// What was measured apart, and what it was measured on.
+struct PhasesReport {
+  std::string model;
+  std::string machine;
+  std::optional<double> start_seconds;  // until a pipeline of this process served
+  // Held by shards and sampler: what a step with one row reads. 0: unknown.
+  uint64_t step_weight_bytes = 0;
+  uint64_t kv_bytes = 0;  // of all shards
+  std::vector<PhaseFigures> phases;
+};
+
+std::string PhasesTable(const PhasesReport& report);
+// One JSON object.
+std::string PhasesJson(const PhasesReport& report);
 
 // CPU and cores of this machine, such as "AMD EPYC 9554, 16 cores".
 std::string MachineName();

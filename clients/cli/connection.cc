@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/in_process.h"
+#include "services/common/cpu_list.h"
 #include "services/common/transport.h"
 
 namespace sluice {
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                                       Environment& environment) {
   absl::StatusOr<std::string> folder = ModelFolder(model, environment.executable);
   if (!folder.ok()) return folder.status();
+  if (const absl::Status kept = KeepToCpus(model.cpus); !kept.ok()) return kept;
   absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
       environment.start_in_process({.model = *std::move(folder),
                                     .overrides = model.overrides(),
@@ -44,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .weights = model.weight_type(),
                                     .kv_dtype = model.kv_dtype(),
                                     .num_threads = model.num_threads(),
+                                    .cpus = model.cpus,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
@@ -53,7 +56,7 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --threads, --kv_cache_mib and --rope_scaling");
+      "--weights, --kv_dtype, --threads, --cpus, --kv_cache_mib and --rope_scaling");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

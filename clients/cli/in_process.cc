@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "orchestrator/orchestrator_server.h"
+#include "services/common/cpu_list.h"
 #include "services/common/log.h"
 #include "services/embedding/embedding_server.h"
 #include "services/sampler/sampler_server.h"
@@ -81,7 +82,8 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
                             .overrides = options.overrides,
                             .address = "inproc:sampler",
                             .weights = options.weights,
-                            .num_threads = threads});
+                            .num_threads = threads,
+                            .cpus = options.cpus});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reachable("sampler", *sampler_);
@@ -101,6 +103,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       shard.shard.kv_dtype = options.kv_dtype;
       shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
       shard.num_threads = std::max(1, threads / options.num_ranks);
+      shard.cpus = CpusOfRank(options.cpus, rank, options.num_ranks);
       absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
       if (!server.ok()) return server.status();
       shards_.push_back(*std::move(server));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "services/model/model_config.h"
@@ -22,6 +23,7 @@ struct InProcessOptions {
   WeightType weights = WeightType::kAuto;
   DType kv_dtype = DType::kF32;                   // of keys and values
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
+  std::vector<int> cpus;                          // for them; empty: wherever the system likes
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
 };
 

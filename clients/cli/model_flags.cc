@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "services/common/cpu_list.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +39,12 @@ absl::Status SetKvDType(const std::string& text, std::optional<DType>* into) {
   return dtype.status();
 }
 
+absl::Status SetCpus(const std::string& text, std::vector<int>* into) {
+  absl::StatusOr<std::vector<int>> cpus = ParseCpuList(text);
+  if (cpus.ok()) *into = *std::move(cpus);
+  return cpus.status();
+}
+
 absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
   const absl::Status status = ParseFlagValue(text, into);
   if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
@@ -47,7 +54,9 @@ absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) 
 }  // namespace
 
 int ModelFlags::num_threads() const {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = cpus.empty()
+                        ? std::max(1, static_cast<int>(std::thread::hardware_concurrency()))
+                        : static_cast<int>(cpus.size());
   return threads.value_or(cores);
 }
 
@@ -71,8 +80,13 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
                   [into](const std::string& text) { return SetKvDType(text, &into->kv); });
   flags.AddParsed("threads", "N",
                   "Threads for arithmetic, shared out among the ranks, each of which has at least "
-                  "one. Default: one per core.",
+                  "one. Default: one per core, or per CPU listed.",
                   AtLeast(1, &into->threads));
+  flags.AddParsed(
+      "cpus", "LIST",
+      "CPUs to keep to, such as 0-3,8, each thread for arithmetic to one of them; shared "
+      "out among the ranks. Default: all.",
+      [into](const std::string& text) { return SetCpus(text, &into->cpus); });
   flags.AddParsed(
       "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
       [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
@@ -20,6 +21,7 @@ struct ModelFlags {
   std::optional<WeightType> weights;
   std::optional<DType> kv;  // type of keys and values
   std::optional<int32_t> threads;
+  std::vector<int> cpus;  // empty: all
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
 
@@ -28,16 +30,18 @@ struct ModelFlags {
   WeightType weight_type() const { return weights.value_or(WeightType::kAuto); }
   DType kv_dtype() const { return kv.value_or(DType::kF32); }
   uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(512); }
-  // Threads for arithmetic in all, >= 1: one per core where none were asked for.
+  // Threads for arithmetic in all, >= 1: one per CPU of --cpus, else per core, where none were
+  // asked for.
   int num_threads() const;
   // Whether any of the flags was given.
   bool any() const {
-    return model || tp || pp || weights || kv || threads || kv_cache_mib || rope_scaling;
+    return model || tp || pp || weights || kv || threads || !cpus.empty() || kv_cache_mib ||
+           rope_scaling;
   }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --kv_dtype, --threads, --kv_cache_mib, --rope_scaling.
+// --model, --tp, --pp, --weights, --kv_dtype, --threads, --cpus, --kv_cache_mib, --rope_scaling.
 void AddModelFlags(FlagSet& flags, ModelFlags* into);
 
 // The folder asked for, else the embedded model's, which is looked for beside `executable`: in the

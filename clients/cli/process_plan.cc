@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/cpu_list.h"
 
 namespace sluice {
 namespace {
@@ -28,19 +29,17 @@ class Planner {
   // `program` without its prefix, listening on a socket named like the process.
   ProcessSpec Internal(const std::string& program, const std::string& name,
                        const Arguments& further) const {
-    return WithListener(program, name, SocketOf(name), further);
+    return WithListener(program, name, SocketOf(name), spec_.flags.cpus, further);
   }
 
-  ProcessSpec WithListener(const std::string& program, const std::string& name,
-                           const std::string& address, const Arguments& further) const {
-    ProcessSpec process{.name = name,
-                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
-                                 spec_.model_folder, "--listen", address}};
-    process.argv.insert(process.argv.end(), further.begin(), further.end());
-    if (spec_.flags.rope_scaling.has_value()) {
-      process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
-    }
-    return process;
+  ProcessSpec Shard(const ShardPlacement& placement, const Arguments& further) const {
+    const std::string name = ShardName(placement);
+    return WithListener("shard", name, SocketOf(name),
+                        CpusOfRank(spec_.flags.cpus, placement.rank, placement.num_ranks), further);
+  }
+
+  ProcessSpec Orchestrator(const Arguments& further) const {
+    return WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
   }
 
   Arguments Arithmetic(int threads) const {
@@ -63,6 +62,22 @@ class Planner {
   }
 
  private:
+  ProcessSpec WithListener(const std::string& program, const std::string& name,
+                           const std::string& address, const std::vector<int>& cpus,
+                           const Arguments& further) const {
+    ProcessSpec process{.name = name,
+                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
+                                 spec_.model_folder, "--listen", address}};
+    process.argv.insert(process.argv.end(), further.begin(), further.end());
+    if (spec_.flags.rope_scaling.has_value()) {
+      process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
+    }
+    if (!cpus.empty()) {
+      process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
+    }
+    return process;
+  }
+
   const PipelineSpec& spec_;
 };
 
@@ -106,12 +121,11 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
     const Arguments placement =
         ShardArguments(shard.placement, spec.flags.kv_dtype(), KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
-    processes.push_back(planner.Internal("shard", ShardName(shard.placement), arguments));
+    processes.push_back(planner.Shard(shard.placement, arguments));
   }
   // Shards and sampler take turns on a step, so the sampler may use every core as well.
   processes.push_back(planner.Internal("sampler", "sampler", planner.Arithmetic(threads)));
-  processes.push_back(planner.WithListener(
-      "orchestrator", "orchestrator", spec.listen,
+  processes.push_back(planner.Orchestrator(
       {"--weights", Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
        "--embedding", planner.SocketOf("embedding"), "--shards", planner.ShardAddresses(shards),
        "--sampler", planner.SocketOf("sampler")}));

@@ -24,14 +24,21 @@ std::string NameOf(v1::ProcessState state) {
   }
 }
 
+// "-" for none.
+std::string Mebibytes(uint64_t bytes) {
+  return bytes == 0 ? "-" : absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
 bool IsShard(const v1::ProcessStatus& process) { return process.service() == "shard"; }
 
 Json ProcessJson(const v1::ProcessStatus& process) {
   Json json = {{"service", process.service()},
                {"address", process.address()},
                {"state", NameOf(process.state())},
-               {"detail", process.detail()}};
+               {"detail", process.detail()},
+               {"weight_bytes", process.weight_bytes()}};
   if (IsShard(process)) {
+    json["kv_bytes"] = process.kv_bytes();
     json["stage"] = process.stage();
     json["rank"] = process.rank();
   }
@@ -68,13 +75,15 @@ std::string ProcessTable(const v1::GetStatusResponse& status) {
     width = std::max(width, process.address().size());
   }
   const int address_width = static_cast<int>(width);
-  std::string table = absl::StrFormat("%-10s  %5s  %4s  %-10s  %-*s  %s\n", "SERVICE", "STAGE",
-                                      "RANK", "STATE", address_width, "ADDRESS", "DETAIL");
+  std::string table =
+      absl::StrFormat("%-10s  %5s  %4s  %-10s  %9s  %9s  %-*s  %s\n", "SERVICE", "STAGE", "RANK",
+                      "STATE", "WEIGHTS", "KV CACHE", address_width, "ADDRESS", "DETAIL");
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
-    absl::StrAppendFormat(&table, "%-10s  %5s  %4s  %-10s  %-*s  %s\n", process.service(),
+    absl::StrAppendFormat(&table, "%-10s  %5s  %4s  %-10s  %9s  %9s  %-*s  %s\n", process.service(),
                           shard ? absl::StrCat(process.stage()) : "-",
                           shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
+                          Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
                           address_width, process.address(), process.detail());
   }
   return table;

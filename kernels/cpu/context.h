@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "hwy/aligned_allocator.h"
 #include "kernels/cpu/attention_task.h"
 #include "kernels/cpu/instruction_set.h"
@@ -48,8 +49,8 @@ class Scratch {
 };
 
 struct CpuContext {
-  CpuContext(int num_threads, InstructionSet instructions)
-      : instructions(instructions), pool(num_threads), scratch(pool.num_threads()) {}
+  explicit CpuContext(int num_threads, InstructionSet instructions, absl::Span<const int> cpus = {})
+      : instructions(instructions), pool(num_threads, cpus), scratch(pool.num_threads()) {}
 
   const InstructionSet instructions;
   ThreadPool pool;

@@ -24,7 +24,7 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
-                 options.instructions.value_or(SupportedInstructionSets().back())) {}
+                 options.instructions.value_or(SupportedInstructionSets().back()), options.cpus) {}
 
   std::string_view name() const override { return "cpu"; }
   DType activation_dtype() const override { return DType::kF32; }

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/instruction_set.h"
@@ -16,12 +17,15 @@
 namespace sluice {
 
 struct CpuBackendOptions {
-  // Threads that work on an operation, the caller included. 0: one per core that this process may
-  // use. A negative number is a broken invariant.
+  // Threads that work on an operation, the caller included. 0: one for each of `cpus`, or, where
+  // that is empty, one per core that this process may use. A negative number is a broken invariant.
   int num_threads = 0;
   // What matrix products are computed with, one of SupportedInstructionSets(); by default the
   // fastest.
   std::optional<InstructionSet> instructions;
+  // CPUs on which the threads besides the caller stay, one by one (see ThreadPool). Empty: none is
+  // pinned.
+  std::vector<int> cpus;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuBackendOptions& options);

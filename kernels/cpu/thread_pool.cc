@@ -1,5 +1,8 @@
 #include "kernels/cpu/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -17,7 +20,16 @@ constexpr nanoseconds kShortestSpin{500};
 constexpr int kPausesPerLookAtClock = 16;
 
 int CoresOfThisProcess() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+void PinTo(int cpu, std::thread& thread) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(cpu, &only);
+  SLUICE_CHECK(pthread_setaffinity_np(thread.native_handle(), sizeof(only), &only) == 0);
 }
 
 // Spins until `done` or until `limit` has passed; says whether it is done.
@@ -39,13 +51,16 @@ bool IsOpen(uint32_t gate) { return gate % 2 == 1; }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) {
+ThreadPool::ThreadPool(int num_threads, absl::Span<const int> cpus) {
   SLUICE_CHECK(num_threads >= 0);
-  if (num_threads == 0) num_threads = CoresOfThisProcess();
+  if (num_threads == 0) {
+    num_threads = cpus.empty() ? CoresOfThisProcess() : static_cast<int>(cpus.size());
+  }
   may_spin_ = num_threads <= CoresOfThisProcess();
   workers_.reserve(num_threads - 1);
   for (int worker = 1; worker < num_threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+    if (!cpus.empty()) PinTo(cpus[worker % cpus.size()], workers_.back());
   }
 }
 

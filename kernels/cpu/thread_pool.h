@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 
 namespace sluice {
 
@@ -23,9 +24,11 @@ class ThreadPool {
   // time, for memory that each of them owns; the caller of ParallelFor() is worker 0.
   using Task = absl::FunctionRef<void(int64_t index, int worker)>;
 
-  // `num_threads` counts the caller: num_threads - 1 threads are started. 0 means one per core that
-  // this process may use.
-  explicit ThreadPool(int num_threads);
+  // `num_threads` counts the caller: num_threads - 1 threads are started. 0 means one for each of
+  // `cpus`, or, where that is empty, one per core that this process may use.
+  // Worker i >= 1 stays on CPU cpus[i % cpus.size()]; where the caller runs is its own affair.
+  // Empty: the workers run wherever the system puts them. REQUIRES: the process may use the CPUs.
+  explicit ThreadPool(int num_threads, absl::Span<const int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -141,27 +141,25 @@ absl::Status Replica::TryConnect() {
 
 absl::Status Replica::Probe(KvGeometry& geometry) {
   absl::Status first_failure;
-  const std::vector<ReplicaProcess> processes = this->processes();
+  std::vector<ReplicaProcess> processes = this->processes();
   for (size_t i = 0; i < processes.size(); ++i) {
-    const ReplicaProcess& process = processes[i];
+    ReplicaProcess& process = processes[i];
     absl::Status status;
     if (process.service == "embedding") {
-      v1::GetEmbeddingInfoResponse info;
-      status = GetInfo<v1::EmbeddingService, v1::GetEmbeddingInfoRequest>(*dialer_, process.address,
-                                                                          info);
-      if (status.ok()) status = CheckFingerprint(process, info.model_fingerprint());
-    } else if (process.service == "sampler") {
-      v1::GetSamplerInfoResponse info;
       status =
-          GetInfo<v1::SamplerService, v1::GetSamplerInfoRequest>(*dialer_, process.address, info);
-      if (status.ok()) status = CheckFingerprint(process, info.model_fingerprint());
+          ProbeEnd<v1::EmbeddingService, v1::GetEmbeddingInfoRequest, v1::GetEmbeddingInfoResponse>(
+              process);
+    } else if (process.service == "sampler") {
+      status = ProbeEnd<v1::SamplerService, v1::GetSamplerInfoRequest, v1::GetSamplerInfoResponse>(
+          process);
     } else {
       status = ProbeShard(process, geometry);
     }
+    process.ready = status.ok();
+    process.detail = std::string(status.message());
     {
       absl::MutexLock lock(&mutex_);
-      processes_[i].ready = status.ok();
-      processes_[i].detail = std::string(status.message());
+      processes_[i] = process;
     }
     if (!status.ok() && first_failure.ok()) {
       first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
@@ -170,11 +168,22 @@ absl::Status Replica::Probe(KvGeometry& geometry) {
   return first_failure;
 }
 
-absl::Status Replica::ProbeShard(const ReplicaProcess& process, KvGeometry& geometry) {
+template <class Service, class Request, class Response>
+absl::Status Replica::ProbeEnd(ReplicaProcess& process) const {
+  Response info;
+  absl::Status status = GetInfo<Service, Request>(*dialer_, process.address, info);
+  if (!status.ok()) return status;
+  process.weight_bytes = info.weight_bytes();
+  return CheckFingerprint(process, info.model_fingerprint());
+}
+
+absl::Status Replica::ProbeShard(ReplicaProcess& process, KvGeometry& geometry) const {
   v1::GetShardInfoResponse info;
   absl::Status status =
       GetInfo<v1::ShardService, v1::GetShardInfoRequest>(*dialer_, process.address, info);
   if (!status.ok()) return status;
+  process.weight_bytes = info.weight_bytes();
+  process.kv_bytes = info.kv_bytes();
   status = CheckFingerprint(process, info.model_fingerprint());
   if (!status.ok()) return status;
   const Topology& topology = options_.topology;

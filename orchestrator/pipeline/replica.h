@@ -43,6 +43,9 @@ struct ReplicaProcess {
   int rank = 0;
   bool ready = false;
   std::string detail;  // why it is not ready
+  // In memory, as the process last told; 0: it has not yet.
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;  // shards alone
 };
 
 class Replica {
@@ -75,7 +78,10 @@ class Replica {
   // One attempt. Afterwards processes() says what is missing.
   absl::Status TryConnect();
   absl::Status Probe(KvGeometry& geometry);
-  absl::Status ProbeShard(const ReplicaProcess& process, KvGeometry& geometry);
+  // Fill in the sizes of the process.
+  template <class Service, class Request, class Response>
+  absl::Status ProbeEnd(ReplicaProcess& process) const;
+  absl::Status ProbeShard(ReplicaProcess& process, KvGeometry& geometry) const;
   absl::Status CheckFingerprint(const ReplicaProcess& process,
                                 const std::string& fingerprint) const;
   bool WaitForWork(absl::Duration pause);

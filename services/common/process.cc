@@ -10,6 +10,7 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
+#include "services/common/cpu_list.h"
 #include "services/common/log.h"
 
 ABSL_FLAG(std::string, model, "", "folder of the model, in Hugging Face's layout");
@@ -18,6 +19,10 @@ ABSL_FLAG(std::string, rope_scaling, "",
           "yarn,factor=4; the same for every process of a replica");
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
           "address to serve on: unix:/path, or host:port (port 0: any free one)");
+ABSL_FLAG(
+    std::string, cpus, "",
+    "CPUs that this process keeps to, such as 0-3,8, its threads for arithmetic each to one of "
+    "them; all where empty");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
@@ -57,8 +62,16 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
     return 2;
   }
+  const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
+  absl::Status kept = cpus.status();
+  if (kept.ok()) kept = KeepToCpus(*cpus);
+  if (!kept.ok()) {
+    std::fprintf(stderr, "%s: --cpus: %s\n", argv[0], std::string(kept.message()).c_str());
+    return 2;
+  }
   const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
                                   .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
+                                  .cpus = *cpus,
                                   .listen = absl::GetFlag(FLAGS_listen),
                                   .tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
                                           .key = absl::GetFlag(FLAGS_tls_key),

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "services/common/server.h"
@@ -11,10 +12,11 @@
 
 namespace sluice {
 
-// --model, --rope_scaling, --listen and --tls_*.
+// --model, --rope_scaling, --cpus, --listen and --tls_*.
 struct ProcessOptions {
   std::string model;
   std::string rope_scaling;  // the model's own where empty
+  std::vector<int> cpus;     // the process keeps to them already; empty: to none in particular
   std::string listen;
   TlsFiles tls;
 };

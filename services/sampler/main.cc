@@ -5,7 +5,7 @@
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the head in memory: auto (as stored), f32, bf16, int8 or int4 (as int8)");
-ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
+ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 
 int main(int argc, char** argv) {
   return sluice::RunProcess(
@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
                                              .address = process.listen,
                                              .tls = process.tls,
                                              .weights = *weights,
-                                             .num_threads = absl::GetFlag(FLAGS_threads)});
+                                             .num_threads = absl::GetFlag(FLAGS_threads),
+                                             .cpus = process.cpus});
       });
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -21,7 +22,8 @@ struct SamplerServerOptions {
   std::string address;
   TlsFiles tls;
   WeightType weights = WeightType::kAuto;
-  int num_threads = 0;  // 0: one per core
+  int num_threads = 0;    // 0: one per core
+  std::vector<int> cpus;  // for these threads, as in CpuBackendOptions
 };
 
 class SamplerServer final : public RunningService {

@@ -11,7 +11,7 @@ ABSL_FLAG(int, rank, 0, "which of them this shard is, from 0");
 ABSL_FLAG(std::string, weights, "auto",
           "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
-ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core");
+ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(int, kv_cache_mib, 256, "memory for keys and values, in MiB");
 ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
 ABSL_FLAG(int, max_step_tokens, 512, "rows of the largest step; at least the orchestrator's");
@@ -54,6 +54,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
   options.num_threads = absl::GetFlag(FLAGS_threads);
+  options.cpus = process.cpus;
   options.communicator_address = absl::GetFlag(FLAGS_communicator_address);
   options.communicator_interface = absl::GetFlag(FLAGS_communicator_interface);
   options.trusted_network = absl::GetFlag(FLAGS_trusted_network);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -22,7 +23,8 @@ struct ShardServerOptions {
   TlsFiles tls;
   ShardPlacement placement;
   ShardModelOptions shard;
-  int num_threads = 0;  // 0: one per core
+  int num_threads = 0;    // 0: one per core
+  std::vector<int> cpus;  // for these threads, as in CpuBackendOptions
   // As in ShardServiceOptions.
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;

@@ -42,7 +42,9 @@ TokenizerService::~TokenizerService() {
 absl::Status TokenizerService::CheckTokenizer() const {
   if (tokenizer_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("model ", model_name_, " has no tokenizer: it takes and gives token ids only"));
+      absl::StrCat("model ", model_name_,
+                   " has no tokenizer: its folder lacks tokenizer.json, or another file that holds "
+                   "one, so it takes and gives token ids only"));
 }
 
 absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,

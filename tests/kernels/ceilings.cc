@@ -3,10 +3,11 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.h"
-#include "kernels/cpu/memory.h"
+#include "tests/kernels/peak_x86.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -69,51 +70,99 @@ namespace sluice::testing {
 HWY_EXPORT(SumOf);
 HWY_EXPORT(MultiplyAdds);
 
+namespace {
+
+constexpr size_t kArea = size_t{1} << 28;  // floats: a gibibyte
+constexpr size_t kPass = kArea / 4;
+constexpr size_t kChunk = size_t{1} << 18;
+
+// Long enough for the clock and for waking the threads, short enough to alternate with a kernel.
+constexpr double kPeakSeconds = 8e-3;
+
+double MultiplyF32(int64_t rounds, float* result) {
+  return HWY_DYNAMIC_DISPATCH(MultiplyAdds)(rounds, result);
+}
+
+PeakLoop LoopOf(Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kF32) return {"F32 multiply-add", MultiplyF32};
+  return arithmetic == Arithmetic::kBF16 ? X86BF16Loop() : X86Int8Loop();
+}
+
+// Operations per second of all threads, which share out several runs of the loop: a thread that is
+// held up leaves more to the others.
+double OperationsPerSecond(ThreadPool& pool, const PeakLoop& loop, int64_t rounds,
+                           double* seconds) {
+  const int64_t runs = int64_t{8} * pool.num_threads();
+  std::vector<double> operations(runs);
+  std::vector<float> results(runs);
+  const double start = Seconds(pool.num_threads());
+  pool.ParallelFor(
+      runs, [&](int64_t index, int) { operations[index] = loop.run(rounds, &results[index]); });
+  *seconds = Seconds(pool.num_threads()) - start;
+  double total = 0;
+  for (const double each : operations) total += each;
+  return total / *seconds;
+}
+
+}  // namespace
+
 double Seconds(int num_threads) {
   timespec now;
   clock_gettime(num_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double MeasureReadBandwidth(ThreadPool& pool) {
-  constexpr size_t kFloats = size_t{1} << 28;  // a gibibyte
-  constexpr size_t kChunk = size_t{1} << 18;
-  absl::StatusOr<HostMemory> memory = HostMemory::Allocate(kFloats * sizeof(float));
+ReadCeiling::ReadCeiling(ThreadPool& pool) : pool_(pool) {
+  absl::StatusOr<HostMemory> memory = HostMemory::Allocate(kArea * sizeof(float));
   SLUICE_CHECK(memory.ok());
-  auto* floats = reinterpret_cast<float*>(memory->data());
-  const auto for_chunks = [&](ThreadPool::Task task) { pool.ParallelFor(kFloats / kChunk, task); };
-  for_chunks([&](int64_t chunk, int) { std::fill_n(floats + chunk * kChunk, kChunk, 1.0f); });
-  std::vector<float> sums(kFloats / kChunk);
+  memory_ = *std::move(memory);
+  auto* floats = reinterpret_cast<float*>(memory_.data());
+  pool_.ParallelFor(kArea / kChunk, [&](int64_t chunk, int) {
+    std::fill_n(floats + chunk * kChunk, kChunk, 1.0f);
+  });
   double best = 0;
   for (int pass = 0; pass < 12; ++pass) {
     const int streams = 1 << pass % 4;
-    const double start = Seconds(pool.num_threads());
-    for_chunks([&](int64_t chunk, int) {
-      sums[chunk] = HWY_DYNAMIC_DISPATCH(SumOf)(floats + chunk * kChunk, kChunk, streams);
-    });
-    best = std::max(best, kFloats * sizeof(float) / (Seconds(pool.num_threads()) - start));
+    const double bandwidth = MeasureStreams(streams);
+    if (bandwidth <= best) continue;
+    best = bandwidth;
+    streams_ = streams;
   }
-  for (const float sum : sums) SLUICE_CHECK(sum == static_cast<float>(kChunk));
-  return best;
 }
 
-double MeasureFlops(ThreadPool& pool) {
-  constexpr int64_t kRounds = 4'000'000;
-  std::vector<double> operations(pool.num_threads());
-  std::vector<float> results(pool.num_threads());
-  double best = 0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const double start = Seconds(pool.num_threads());
-    pool.ParallelFor(pool.num_threads(), [&](int64_t index, int) {
-      float result = results[index] * 1e-30f;
-      operations[index] = HWY_DYNAMIC_DISPATCH(MultiplyAdds)(kRounds, &result);
-      results[index] = result;
-    });
-    double total = 0;
-    for (const double each : operations) total += each;
-    best = std::max(best, total / (Seconds(pool.num_threads()) - start));
+double ReadCeiling::Measure() { return MeasureStreams(streams_); }
+
+double ReadCeiling::MeasureStreams(int streams) {
+  const auto* floats = reinterpret_cast<const float*>(memory_.data()) + next_;
+  next_ = (next_ + kPass) % kArea;
+  std::vector<float> sums(kPass / kChunk);
+  const double start = Seconds(pool_.num_threads());
+  pool_.ParallelFor(kPass / kChunk, [&](int64_t chunk, int) {
+    sums[chunk] = HWY_DYNAMIC_DISPATCH(SumOf)(floats + chunk * kChunk, kChunk, streams);
+  });
+  const double seconds = Seconds(pool_.num_threads()) - start;
+  for (const float sum : sums) SLUICE_CHECK(sum == static_cast<float>(kChunk));
+  return kPass * sizeof(float) / seconds;
+}
+
+std::string_view InstructionOf(Arithmetic arithmetic) { return LoopOf(arithmetic).instruction; }
+
+double MeasurePeak(ThreadPool& pool, Arithmetic arithmetic) {
+  const PeakLoop loop = LoopOf(arithmetic);
+  if (loop.run == nullptr) return 0;
+  int64_t rounds = 500;
+  double seconds = 0;
+  double rate = OperationsPerSecond(pool, loop, rounds, &seconds);
+  while (seconds < kPeakSeconds) {
+    rounds *= 2;
+    rate = OperationsPerSecond(pool, loop, rounds, &seconds);
   }
-  return best;
+  return rate;
+}
+
+Arithmetic ArithmeticOf(WeightFormat format) {
+  const bool narrow = format != WeightFormat::kF32 && !InstructionOf(Arithmetic::kBF16).empty();
+  return narrow ? Arithmetic::kBF16 : Arithmetic::kF32;
 }
 
 }  // namespace sluice::testing

@@ -1,7 +1,16 @@
 // What the machine can do at best, measured: kernels are judged as shares of these.
+//
+// Every measurement takes a few milliseconds, so that it can alternate with the kernel it is
+// compared to: on a machine whose speed changes from second to second, only what was measured side
+// by side makes a ratio.
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+
+#include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/weight_format.h"
 
 namespace sluice::testing {
 
@@ -9,12 +18,38 @@ namespace sluice::testing {
 // thread is at work, of the CPU time of the calling thread, which other programs disturb less.
 double Seconds(int num_threads);
 
-// Bytes per second at which all threads of `pool` together read an area much larger than the
-// caches. The best of several passes that read it as 1, 2, 4 and 8 runs side by side.
-double MeasureReadBandwidth(ThreadPool& pool);
+// How fast all threads of a pool together read an area much larger than the caches.
+class ReadCeiling {
+ public:
+  // Fills the area and finds out as how many runs side by side (1, 2, 4 or 8) it is read best: that
+  // differs from machine to machine. Borrows the pool.
+  explicit ReadCeiling(ThreadPool& pool);
 
-// Floating-point operations per second that all threads reach in fused (or, where there are none,
-// separate) multiply-adds of independent F32 vectors in registers; one multiply-add counts as two.
-double MeasureFlops(ThreadPool& pool);
+  // Bytes per second of one pass over a part of the area, the next one at each call.
+  double Measure();
+
+ private:
+  double MeasureStreams(int streams);
+
+  ThreadPool& pool_;
+  HostMemory memory_;
+  size_t next_ = 0;  // in floats
+  int streams_ = 1;
+};
+
+// Numbers that processors multiply with instructions of their own.
+enum class Arithmetic { kF32, kBF16, kInt8 };
+
+// The instruction that multiplies and adds most of these numbers a second here, such as
+// "VDPBF16PS"; empty where this processor has none that this program knows.
+std::string_view InstructionOf(Arithmetic arithmetic);
+
+// Operations per second that all threads reach with that instruction on registers; a multiply-add
+// counts as two. 0 where there is none.
+double MeasurePeak(ThreadPool& pool, Arithmetic arithmetic);
+
+// What products with weights of a format are held to: BF16 where the processor has instructions for
+// it, but for F32 weights; else F32.
+Arithmetic ArithmeticOf(WeightFormat format);
 
 }  // namespace sluice::testing

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "clients/cli/bench_phases.h"
 #include "clients/cli/bench_report.h"
 #include "clients/cli/json.h"
 #include "clients/cli/load_generator.h"
@@ -189,6 +190,114 @@ TEST(BenchTest, FailsWithTheFirstFailure) {
   EXPECT_EQ(fake.Run(BenchArguments(pipeline)), 1);
   EXPECT_THAT(fake.err.str(), HasSubstr("sluice: too many requests wait [RESOURCE_EXHAUSTED]\n"));
   EXPECT_LE(pipeline.requests().size(), 3u);
+}
+
+TEST(BenchPhasesTest, ReadsPhases) {
+  const auto phases = ParsePhases("prefill:512,decode:16");
+  ASSERT_TRUE(phases.ok()) << phases.status();
+  ASSERT_EQ(phases->size(), 2u);
+  EXPECT_EQ((*phases)[0].kind, Phase::Kind::kPrefill);
+  EXPECT_EQ((*phases)[0].count, 512);
+  EXPECT_EQ((*phases)[1].kind, Phase::Kind::kDecode);
+  EXPECT_EQ((*phases)[1].count, 16);
+  for (const char* text : {"", "prefill", "prefill:", "prefill:0", "decode:4097", "decode:1,",
+                           "decode:1:2", "encode:1"}) {
+    EXPECT_EQ(ParsePhases(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+// Two streams: 0 writes during [1, 4], 1 during [2, 5]. Both write during (2, 4].
+TEST(BenchPhasesTest, CountsDecodeWhileAllStreamsWrite) {
+  const LoadTrace trace{
+      .options = {.prompt_tokens = 16, .max_tokens = 4, .concurrency = 2, .requests = 2},
+      .wall_seconds = 5,
+      .requests = {{.start = 0, .end = 4, .arrivals = {{1, 1}, {2, 1}, {3, 1}, {4, 1}}},
+                   {.start = 0, .end = 5, .arrivals = {{2, 1}, {3.5, 2}, {5, 1}}}}};
+  const auto rate = RateOf({Phase::Kind::kDecode, 2}, trace);
+  ASSERT_TRUE(rate.ok()) << rate.status();
+  EXPECT_THAT(*rate, DoubleNear((1 + 1 + 2) / 2.0, 1e-9));
+}
+
+TEST(BenchPhasesTest, SaysWhenStreamsDidNotOverlap) {
+  const LoadTrace trace{.options = {.max_tokens = 2},
+                        .wall_seconds = 4,
+                        .requests = {{.start = 0, .end = 2, .arrivals = {{1, 1}, {2, 1}}},
+                                     {.start = 0, .end = 4, .arrivals = {{3, 1}, {4, 1}}}}};
+  const auto rate = RateOf({Phase::Kind::kDecode, 2}, trace);
+  EXPECT_EQ(rate.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(rate.status().message()), HasSubstr("more than 2 tokens"));
+}
+
+TEST(BenchPhasesTest, CountsPrefillUntilTheFirstToken) {
+  const LoadTrace trace{.options = {.prompt_tokens = 100, .max_tokens = 1},
+                        .wall_seconds = 5,
+                        .requests = {{.start = 1, .end = 5, .arrivals = {{3, 1}}}}};
+  EXPECT_THAT(*RateOf({Phase::Kind::kPrefill, 100}, trace), DoubleNear(50, 1e-9));
+}
+
+// Where so many threads wait for each other, again and again.
+class Lockstep {
+ public:
+  explicit Lockstep(int size) : size_(size) {}
+  void Meet() {
+    const absl::MutexLock lock(&mutex_);
+    const int goal = (arrived_++ / size_ + 1) * size_;
+    const auto met = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return arrived_ >= goal; };
+    mutex_.Await(absl::Condition(&met));
+  }
+
+ private:
+  const int size_;
+  absl::Mutex mutex_;
+  int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+TEST(BenchTest, MeasuresPhasesInTurns) {
+  FakeAnswers answers = DefaultAnswers();
+  Lockstep lockstep(3);
+  answers.generate = [&lockstep](const v1::GenerateRequest& request, const WriteEvent& write) {
+    for (int i = 0; i < request.max_tokens(); ++i) {
+      if (request.max_tokens() > 1) lockstep.Meet();
+      write(TextEvent(0, "x", {1}));
+    }
+    write(FinishedEvent(1, request.max_tokens()));
+    return absl::OkStatus();
+  };
+  v1::ProcessStatus& shard = *answers.status.add_processes();
+  shard.set_service("shard");
+  shard.set_weight_bytes(1000);
+  shard.set_kv_bytes(300);
+  v1::ProcessStatus& sampler = *answers.status.add_processes();
+  sampler.set_service("sampler");
+  sampler.set_weight_bytes(50);
+  v1::ProcessStatus& embedding = *answers.status.add_processes();
+  embedding.set_service("embedding");
+  embedding.set_weight_bytes(7);
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"bench", "--endpoint", pipeline.endpoint(), "--phases", "prefill:40,decode:3",
+                      "--rounds", "2", "--max_tokens", "5", "--json"}),
+            0);
+  const Json report = Json::parse(fake.out.str());
+  EXPECT_EQ(report["step_weight_bytes"], 1050);
+  EXPECT_EQ(report["kv_bytes"], 300);
+  EXPECT_FALSE(report.contains("start_seconds"));
+  ASSERT_EQ(report["phases"].size(), 2u);
+  EXPECT_EQ(report["phases"][0]["phase"], "prefill:40");
+  EXPECT_EQ(report["phases"][1]["phase"], "decode:3");
+  EXPECT_EQ(report["phases"][1]["rounds"].size(), 2u);
+  EXPECT_GT(report["phases"][1]["tokens_per_second"], 0.0);
+  // A round that is not counted, then two.
+  const std::vector<v1::GenerateRequest> requests = pipeline.requests();
+  ASSERT_EQ(requests.size(), 3u * (1 + 3));
+  EXPECT_EQ(requests[0].token_ids().token_ids_size(), 40);
+  EXPECT_EQ(requests[0].max_tokens(), 1);
+  EXPECT_EQ(requests[1].max_tokens(), 5);
+  std::set<std::string> prompts;
+  for (const v1::GenerateRequest& request : requests) {
+    prompts.insert(request.token_ids().SerializeAsString());
+  }
+  EXPECT_EQ(prompts.size(), requests.size());
 }
 
 TEST(ProgressLineTest, DrawsABarOnATerminal) {

@@ -69,6 +69,20 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler"));
 }
 
+TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {
+  ModelFlags flags;
+  flags.tp = 2;
+  flags.cpus = {0, 1, 2, 3};
+  const std::vector<std::string> lines = CommandLines(flags);
+  ASSERT_EQ(lines.size(), 6u);
+  for (const int whole : {0, 1, 4, 5}) {
+    EXPECT_THAT(lines[whole], HasSubstr(" --cpus 0-3"));
+  }
+  EXPECT_THAT(lines[2], HasSubstr(" --threads 2 "));  // of the four, one per CPU
+  EXPECT_THAT(lines[2], HasSubstr(" --cpus 0-1"));
+  EXPECT_THAT(lines[3], HasSubstr(" --cpus 2-3"));
+}
+
 TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
   ModelFlags flags;
   flags.tp = 2;

@@ -145,6 +145,8 @@ FakeAnswers WithStatus(bool serving) {
     shard->set_rank(rank);
     shard->set_address("unix:/tmp/s/shard-0-" + std::to_string(rank));
     shard->set_state(v1::PROCESS_STATE_READY);
+    shard->set_weight_bytes(3 << 20);
+    shard->set_kv_bytes(1 << 19);
   }
   if (!serving) {
     status.mutable_processes(1)->set_state(v1::PROCESS_STATE_CONNECTING);
@@ -167,8 +169,9 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
   const std::string out = fake.out.str();
   EXPECT_THAT(out, HasSubstr(pipeline.endpoint() +
                              " is serving: model storyteller, stages 1, ranks 2, up 1.5s\n"));
-  EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready       unix:/tmp/s/shard-0-1"));
-  EXPECT_THAT(out, HasSubstr("\nsampler         -     -  "));
+  EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready         3.0 MiB    0.5 MiB  "
+                             "unix:/tmp/s/shard-0-1"));
+  EXPECT_THAT(out, HasSubstr("\nsampler         -     -  unspecified          -          -  "));
   EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 75 free, 100 in all, of 16 positions each\n"));
   EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting\n"));
   EXPECT_THAT(out, HasSubstr("Recoveries  2, epoch 3\n"));
@@ -179,7 +182,7 @@ TEST(StatusTest, Exits1AndSaysWhyWhileNotServing) {
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 1);
   EXPECT_THAT(fake.out.str(), HasSubstr("is not serving"));
-  EXPECT_THAT(fake.out.str(), HasSubstr("connecting  unix:/tmp/s/shard-0-1  connection refused"));
+  EXPECT_THAT(fake.out.str(), HasSubstr("  0.5 MiB  unix:/tmp/s/shard-0-1  connection refused"));
 }
 
 TEST(StatusTest, PrintsOneJsonObject) {
@@ -188,7 +191,8 @@ TEST(StatusTest, PrintsOneJsonObject) {
   EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint(), "--json"}), 0);
   const std::string out = fake.out.str();
   EXPECT_THAT(out, HasSubstr("{\"serving\":true,\"model\":\"storyteller\",\"epoch\":3,"));
-  EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"stage\":0,\"rank\":1}"));
+  EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"weight_bytes\":3145728,"
+                             "\"kv_bytes\":524288,\"stage\":0,\"rank\":1}"));
   EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
                              "\"num_used_blocks\":25,\"num_free_blocks\":75}"));
 }

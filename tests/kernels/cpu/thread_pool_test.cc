@@ -1,5 +1,7 @@
 #include "kernels/cpu/thread_pool.h"
 
+#include <sched.h>
+
 #include <atomic>
 #include <mutex>
 #include <numeric>
@@ -16,6 +18,23 @@ TEST(ThreadPoolTest, CountsItsCaller) {
   EXPECT_EQ(ThreadPool(1).num_threads(), 1);
   EXPECT_EQ(ThreadPool(3).num_threads(), 3);
   EXPECT_GE(ThreadPool(0).num_threads(), 1);
+}
+
+TEST(ThreadPoolTest, KeepsItsThreadsToTheCpusNamed) {
+  const int cpu = sched_getcpu();
+  ThreadPool pool(3, {cpu});
+  std::atomic<int> helpers{0};
+  while (helpers == 0) {
+    pool.ParallelFor(100, [&](int64_t, int worker) {
+      if (worker == 0) return;
+      cpu_set_t set;
+      ASSERT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+      EXPECT_EQ(CPU_COUNT(&set), 1);
+      EXPECT_TRUE(CPU_ISSET(cpu, &set));
+      helpers.fetch_add(1);
+    });
+  }
+  EXPECT_EQ(ThreadPool(0, {cpu, cpu, cpu}).num_threads(), 3);
 }
 
 TEST(ThreadPoolTest, CallsEveryIndexOnce) {

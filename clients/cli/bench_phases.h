@@ -1,0 +1,53 @@
+// Prefill and decode measured apart: each phase is a load in which the other does not go on.
+//
+//   prefill:P   one prompt of P tokens, from sending it to its first token
+//   decode:C    C streams, in the time in which all of them write
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/cli/client.h"
+#include "clients/cli/load_generator.h"
+
+namespace sluice {
+
+struct Phase {
+  enum class Kind { kPrefill, kDecode };
+  Kind kind = Kind::kPrefill;
+  int count = 0;  // tokens of the prompt, or streams; >= 1
+};
+
+// "prefill:512,decode:16". INVALID_ARGUMENT naming the part that is none.
+absl::StatusOr<std::vector<Phase>> ParsePhases(const std::string& text);
+
+struct PhasesOptions {
+  std::vector<Phase> phases;
+  int rounds = 0;      // >= 1
+  int max_tokens = 0;  // that a stream of a decode phase writes, >= 2
+  int vocabulary_size = 0;
+  uint64_t seed = 0;
+};
+
+// Tokens per second, round by round.
+struct PhaseFigures {
+  Phase phase;
+  std::vector<double> tokens_per_second;
+};
+
+// The load that a phase is. Every round draws prompts of its own, so that none was seen before.
+LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round);
+
+// Tokens per second of the phase in its load. FAILED_PRECONDITION where the streams of a decode
+// phase were not all at work at some time: they write too few tokens.
+absl::StatusOr<double> RateOf(const Phase& phase, const LoadTrace& trace);
+
+// Requests of all rounds.
+int NumRequests(const PhasesOptions& options);
+
+// Runs all phases, round by round, after a round that is not counted. `progress` counts over all.
+absl::StatusOr<std::vector<PhaseFigures>> RunPhases(Client& client, const PhasesOptions& options,
+                                                    const LoadProgress& progress);
+
+}  // namespace sluice

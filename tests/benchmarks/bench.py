@@ -1,0 +1,152 @@
+"""Measures every row of the table in docs/performance.md on this machine: `./dev bench`.
+
+Rounds: in each, every measurement runs once, between two looks at the machine's ceilings, and what is reported are
+medians over the rounds of the share of the ceiling of that moment. Progress goes to stderr, the table to stdout.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import machine
+import models
+import programs
+import report
+import rows
+
+CHECKOUT = models.CHECKOUT
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def parse_flags():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=4, help="default 4")
+    parser.add_argument("--quick", action="store_true", help="one round: less to trust")
+    parser.add_argument("--only", default="", metavar="WORD", help="only measurements whose title contains this")
+    parser.add_argument("--threads", type=int, default=2, help="for arithmetic; default 2, as the asked shares")
+    parser.add_argument("--models", default=os.path.join(CHECKOUT, "build", "bench", "models"), metavar="DIR",
+                        help="where random models are kept: 3 GB; default build/bench/models")
+    parser.add_argument("--out", default=os.path.join(CHECKOUT, "build", "bench"), metavar="DIR",
+                        help="where table, picture and figures go; default build/bench")
+    parser.add_argument("--docs", action="store_true", help="also put table and picture into docs/performance.md")
+    parser.add_argument("--bin", default=os.path.join(CHECKOUT, "build", "release", "bin"), metavar="DIR",
+                        help="Sluice's programs; default build/release/bin")
+    flags = parser.parse_args()
+    if flags.quick:
+        flags.rounds = 1
+    if flags.rounds < 1 or flags.threads < 1:
+        parser.error("--rounds and --threads: at least 1")
+    if flags.only and flags.docs:
+        parser.error("--docs takes whole tables: without --only")
+    return flags
+
+
+def make_models(flags, measurements):
+    """The folders by name, and why some are missing."""
+    folders, missing = {}, {}
+    for name in sorted({name for one in measurements for name in one.models}):
+        try:
+            folders[name] = models.make(name, flags.models, say)
+        except models.Unavailable as reason:
+            missing[name] = str(reason)
+            say(f"SKIPPED: everything that needs {name}: {reason}")
+    return folders, missing
+
+
+class Run:
+    def __init__(self, flags, folders, missing):
+        self.flags, self.folders, self.missing = flags, folders, missing
+        self.programs = programs.Programs(flags.bin, flags.threads)
+        self.samples = {}  # row: [(ceiling, reached), ...]
+        self.notes = {}    # row: why there is none
+        self.failed = False
+        self.ceilings = [self.programs.ceilings()]
+        self.begin = time.monotonic()
+        self.done = 0
+
+    def measure(self, measurement, round_number, total):
+        self.done += 1
+        title = f"[{self.done:2}/{total}] round {round_number + 1}, {measurement.title}"
+        absent = [self.missing[name] for name in measurement.models if name in self.missing]
+        if absent:
+            self.notes.update({row: f"skipped: {absent[0]}" for row in measurement.rows})
+            return
+        taken = []
+        try:
+            # What is yielded is complete in itself, so a later failure does not spoil it.
+            for sample in measurement.run(self._context(round_number)):
+                taken.append(sample)
+        except programs.Failed as error:
+            say(f"{title}: FAILED: {error}")
+            self.notes.update({row: f"failed: {error}" for row in measurement.rows})
+            self.failed = True
+        self.ceilings.append(self.programs.ceilings())
+        for row, ceiling, reached in taken:
+            self._add(title, row, ceiling(*self._recently()) if callable(ceiling) else ceiling, reached)
+
+    def _add(self, title, row, ceiling, reached):
+        self.samples.setdefault(row, []).append((ceiling, reached))
+        unit, share = rows.ROWS[row].unit, rows.share(rows.ROWS[row], ceiling, reached)
+        say(f"{title}: {row} {reached:.4g} {unit}, {100 * share:.0f}% of {ceiling:.4g}"
+            f" ({time.monotonic() - self.begin:.0f} s)")
+
+    def _context(self, round_number):
+        return rows.Context(self.programs, self.folders, round_number, models.num_weights, models.unread_weights)
+
+    def _recently(self):
+        """Bandwidth and the peak of products with BF16 weights, on average right before and after a measurement."""
+        def mean(name):
+            return (self.ceilings[-2][name] + self.ceilings[-1][name]) / 2
+        return mean("bytes_per_second"), mean("bf16_operations_per_second") or mean("f32_operations_per_second")
+
+    def median_ceilings(self):
+        return {name: rows.median([one[name] for one in self.ceilings]) for name in self.ceilings[0]}
+
+
+def write(flags, run, load, wanted):
+    results = [one for one in rows.summarise(run.samples, run.notes) if one.row in wanted]
+    line = report.machine_line(machine.name(), flags.threads, run.median_ceilings(), flags.rounds, load)
+    picture = report.svg(line, results)
+    os.makedirs(flags.out, exist_ok=True)
+    outputs = {"performance.svg": picture, "performance.md": report.markdown(line, results, "performance.svg"),
+               "performance.json": json.dumps({"machine": line, "samples": run.samples, "ceilings": run.ceilings,
+                                               "notes": run.notes}, indent=1) + "\n"}
+    for name, text in outputs.items():
+        with open(os.path.join(flags.out, name), "w") as file:
+            file.write(text)
+    if flags.docs:
+        path = os.path.join(CHECKOUT, "docs", "performance.md")
+        with open(path) as file:
+            document = report.insert(file.read(), report.markdown(line, results, "performance.svg"))
+        for name, text in ((path, document), (os.path.join(CHECKOUT, "docs", "performance.svg"), picture)):
+            with open(name, "w") as file:
+                file.write(text)
+    say(f"written: {', '.join(os.path.join(os.path.relpath(flags.out), name) for name in outputs)}")
+    print(f"{line}\n\n{report.table(results)}", end="")
+
+
+def main():
+    flags = parse_flags()
+    measurements = [one for one in rows.MEASUREMENTS if flags.only.lower() in one.title.lower()]
+    if not measurements:
+        sys.exit(f"./dev bench: no measurement is called like \"{flags.only}\": "
+                 + ", ".join(one.title for one in rows.MEASUREMENTS))
+    load = machine.load()
+    if load > 0.5:
+        say(f"NOTE: other programs run on this machine (load average {load:.2f}); shares suffer less than speeds")
+    folders, missing = make_models(flags, measurements)
+    run = Run(flags, folders, missing)
+    for round_number in range(flags.rounds):
+        for measurement in measurements:
+            run.measure(measurement, round_number, flags.rounds * len(measurements))
+    write(flags, run, load, [rows.ROWS[row] for one in measurements for row in one.rows])
+    return 1 if run.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
