@@ -47,6 +47,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .kv_dtype = model.kv_dtype(),
                                     .num_threads = model.num_threads(),
                                     .cpus = model.cpus,
+                                    .instructions = model.instructions,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
@@ -56,7 +57,8 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --threads, --cpus, --kv_cache_mib and --rope_scaling");
+      "--weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib and "
+      "--rope_scaling");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cpu/instruction_set.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
 
@@ -24,6 +26,7 @@ struct InProcessOptions {
   DType kv_dtype = DType::kF32;                   // of keys and values
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
+  std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
 };
 

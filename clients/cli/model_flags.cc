@@ -39,6 +39,12 @@ absl::Status SetKvDType(const std::string& text, std::optional<DType>* into) {
   return dtype.status();
 }
 
+absl::Status SetInstructions(const std::string& text, std::optional<InstructionSet>* into) {
+  const absl::StatusOr<InstructionSet> set = ParseInstructionSet(text);
+  if (set.ok()) *into = *set;
+  return set.status();
+}
+
 absl::Status SetCpus(const std::string& text, std::vector<int>* into) {
   absl::StatusOr<std::vector<int>> cpus = ParseCpuList(text);
   if (cpus.ok()) *into = *std::move(cpus);
@@ -87,6 +93,11 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
       "CPUs to keep to, such as 0-3,8, each thread for arithmetic to one of them; shared "
       "out among the ranks. Default: all.",
       [into](const std::string& text) { return SetCpus(text, &into->cpus); });
+  flags.AddParsed(
+      "instructions", "SET",
+      "What computes matrix products: portable, avx512_bf16 or amx_bf16; auto: the fastest that "
+      "this processor has. Default auto.",
+      [into](const std::string& text) { return SetInstructions(text, &into->instructions); });
   flags.AddParsed(
       "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
       [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });

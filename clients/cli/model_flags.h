@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
+#include "kernels/cpu/instruction_set.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
 
@@ -22,6 +23,7 @@ struct ModelFlags {
   std::optional<DType> kv;  // type of keys and values
   std::optional<int32_t> threads;
   std::vector<int> cpus;  // empty: all
+  std::optional<InstructionSet> instructions;
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
 
@@ -35,13 +37,14 @@ struct ModelFlags {
   int num_threads() const;
   // Whether any of the flags was given.
   bool any() const {
-    return model || tp || pp || weights || kv || threads || !cpus.empty() || kv_cache_mib ||
-           rope_scaling;
+    return model || tp || pp || weights || kv || threads || !cpus.empty() || instructions ||
+           kv_cache_mib || rope_scaling;
   }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --kv_dtype, --threads, --cpus, --kv_cache_mib, --rope_scaling.
+// --model, --tp, --pp, --weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib,
+// --rope_scaling.
 void AddModelFlags(FlagSet& flags, ModelFlags* into);
 
 // The folder asked for, else the embedded model's, which is looked for beside `executable`: in the

@@ -46,6 +46,12 @@ class Planner {
     return {"--weights", Name(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
   }
 
+  // What computes matrix products, where that was asked for.
+  Arguments Products() const {
+    if (!spec_.flags.instructions.has_value()) return {};
+    return {"--instructions", std::string(Name(*spec_.flags.instructions))};
+  }
+
   std::string SocketOf(const std::string& name) const {
     return absl::StrCat("unix:", spec_.socket_folder, "/", name);
   }
@@ -121,10 +127,15 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
     const Arguments placement =
         ShardArguments(shard.placement, spec.flags.kv_dtype(), KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
+    const Arguments products = planner.Products();
+    arguments.insert(arguments.end(), products.begin(), products.end());
     processes.push_back(planner.Shard(shard.placement, arguments));
   }
   // Shards and sampler take turns on a step, so the sampler may use every core as well.
-  processes.push_back(planner.Internal("sampler", "sampler", planner.Arithmetic(threads)));
+  Arguments head = planner.Arithmetic(threads);
+  const Arguments products = planner.Products();
+  head.insert(head.end(), products.begin(), products.end());
+  processes.push_back(planner.Internal("sampler", "sampler", head));
   processes.push_back(planner.Orchestrator(
       {"--weights", Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
        "--embedding", planner.SocketOf("embedding"), "--shards", planner.ShardAddresses(shards),

@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "kernels/check.h"
@@ -26,7 +27,7 @@ class CpuBackend final : public Backend {
       : context_(options.num_threads,
                  options.instructions.value_or(SupportedInstructionSets().back()), options.cpus) {}
 
-  std::string_view name() const override { return "cpu"; }
+  std::string_view name() const override { return name_; }
   DType activation_dtype() const override { return DType::kF32; }
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
@@ -124,6 +125,7 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
+  const std::string name_ = "cpu/" + std::string(Name(context_.instructions));
   HostArena arena_;  // of packed matrices
 };
 

@@ -123,6 +123,7 @@ void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
     message.set_detail(process.detail);
     message.set_weight_bytes(process.weight_bytes);
     message.set_kv_bytes(process.kv_bytes);
+    message.set_arithmetic(process.arithmetic);
   }
   const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
   response.mutable_kv_cache()->set_block_size(kv_cache.block_size);

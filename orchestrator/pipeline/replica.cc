@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -134,6 +135,8 @@ absl::Status Replica::TryConnect() {
   {
     absl::MutexLock lock(&mutex_);
     connecting_ = false;
+    arithmetic_.clear();
+    for (const ReplicaProcess& process : processes_) arithmetic_.push_back(process.arithmetic);
   }
   handler_.on_ready(epoch, *std::move(wiring), geometry);
   return absl::OkStatus();
@@ -155,6 +158,7 @@ absl::Status Replica::Probe(KvGeometry& geometry) {
     } else {
       status = ProbeShard(process, geometry);
     }
+    if (status.ok()) status = CheckArithmetic(processes, i);
     process.ready = status.ok();
     process.detail = std::string(status.message());
     {
@@ -174,6 +178,9 @@ absl::Status Replica::ProbeEnd(ReplicaProcess& process) const {
   absl::Status status = GetInfo<Service, Request>(*dialer_, process.address, info);
   if (!status.ok()) return status;
   process.weight_bytes = info.weight_bytes();
+  if constexpr (std::is_same_v<Response, v1::GetSamplerInfoResponse>) {
+    process.arithmetic = info.arithmetic();
+  }
   return CheckFingerprint(process, info.model_fingerprint());
 }
 
@@ -184,6 +191,7 @@ absl::Status Replica::ProbeShard(ReplicaProcess& process, KvGeometry& geometry) 
   if (!status.ok()) return status;
   process.weight_bytes = info.weight_bytes();
   process.kv_bytes = info.kv_bytes();
+  process.arithmetic = info.arithmetic();
   status = CheckFingerprint(process, info.model_fingerprint());
   if (!status.ok()) return status;
   const Topology& topology = options_.topology;
@@ -203,6 +211,26 @@ absl::Status Replica::ProbeShard(ReplicaProcess& process, KvGeometry& geometry) 
                             ? info.num_kv_blocks()
                             : std::min(geometry.num_blocks, info.num_kv_blocks());
   geometry.block_size = info.block_size();
+  return absl::OkStatus();
+}
+
+absl::Status Replica::CheckArithmetic(absl::Span<const ReplicaProcess> processes,
+                                      size_t index) const {
+  const ReplicaProcess& process = processes[index];
+  const auto differs = [&process](const std::string& from, const char* whose) {
+    return absl::FailedPreconditionError(absl::StrCat("it computes with ", process.arithmetic, ", ",
+                                                      whose, " with ", from,
+                                                      "; the bits would differ"));
+  };
+  if (!arithmetic_.empty() && process.arithmetic != arithmetic_[index]) {
+    return differs(arithmetic_[index], "before it came back");
+  }
+  if (process.service != "shard") return absl::OkStatus();
+  for (const ReplicaProcess& other : processes.first(index)) {
+    if (other.service == "shard" && other.ready && other.arithmetic != process.arithmetic) {
+      return differs(other.arithmetic, "other shards");
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/pipeline/wiring.h"
 #include "services/common/transport.h"
@@ -45,7 +46,8 @@ struct ReplicaProcess {
   std::string detail;  // why it is not ready
   // In memory, as the process last told; 0: it has not yet.
   uint64_t weight_bytes = 0;
-  uint64_t kv_bytes = 0;  // shards alone
+  uint64_t kv_bytes = 0;   // shards alone
+  std::string arithmetic;  // what its bits depend on besides the model; shards and sampler
 };
 
 class Replica {
@@ -82,6 +84,9 @@ class Replica {
   template <class Service, class Request, class Response>
   absl::Status ProbeEnd(ReplicaProcess& process) const;
   absl::Status ProbeShard(ReplicaProcess& process, KvGeometry& geometry) const;
+  // Whether the bits of process `index` will be those of its former incarnations and of the other
+  // shards.
+  absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index) const;
   absl::Status CheckFingerprint(const ReplicaProcess& process,
                                 const std::string& fingerprint) const;
   bool WaitForWork(absl::Duration pause);
@@ -93,6 +98,8 @@ class Replica {
   // Touched by the thread alone.
   uint64_t epoch_ = 0;
   KvGeometry geometry_;  // of the first success; later incarnations must offer as much
+  // By process, of the first success: with another, open streams would go on with other bits.
+  std::vector<std::string> arithmetic_;
 
   mutable absl::Mutex mutex_;
   bool connecting_ ABSL_GUARDED_BY(mutex_) = false;

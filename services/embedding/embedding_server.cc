@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());
-  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads, .cpus = options.cpus});
+  result->backend_ = MakeCpuBackend(options.cpu);
   absl::StatusOr<EmbeddingTable> table =
       EmbeddingTable::Load(*config, *source, options.weights, *result->backend_);
   if (!table.ok()) return table.status();

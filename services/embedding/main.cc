@@ -16,13 +16,13 @@ int main(int argc, char** argv) {
         const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
         if (!weights.ok()) return weights.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
-        return sluice::EmbeddingServer::Start({.model = process.model,
-                                               .overrides = {process.rope_scaling},
-                                               .address = process.listen,
-                                               .tls = process.tls,
-                                               .weights = *weights,
-                                               .num_threads = absl::GetFlag(FLAGS_threads),
-                                               .cpus = process.cpus},
-                                              dialer.get());
+        return sluice::EmbeddingServer::Start(
+            {.model = process.model,
+             .overrides = {process.rope_scaling},
+             .address = process.listen,
+             .tls = process.tls,
+             .weights = *weights,
+             .cpu = {.num_threads = absl::GetFlag(FLAGS_threads), .cpus = process.cpus}},
+            dialer.get());
       });
 }

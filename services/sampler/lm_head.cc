@@ -56,6 +56,7 @@ absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& sou
       });
   if (!packed.ok()) return packed.status();
   head_ = *std::move(packed);
+  format_ = format;
   backend_->ReserveForGemm(*head_, max_rows_);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,10 @@ class LmHead {
 
   int64_t vocab_size() const { return head_->num_outputs(); }
   int64_t hidden_size() const { return head_->num_inputs(); }
+  // What the bits depend on besides the model, in words: backend and weights.
+  std::string arithmetic() const {
+    return std::string(backend_->name()) + ", weights " + std::string(Name(format_));
+  }
   size_t weight_bytes() const {
     return norm_->size_bytes() + (norm_bias_ == nullptr ? 0 : norm_bias_->size_bytes()) +
            head_->size_bytes();
@@ -50,6 +55,7 @@ class LmHead {
   Backend* backend_;
   NormKind norm_kind_;
   float norm_eps_;
+  WeightFormat format_ = WeightFormat::kF32;  // of the head
   int64_t max_rows_;
   std::unique_ptr<Buffer> norm_;        // [H]
   std::unique_ptr<Buffer> norm_bias_;   // [H], or null

@@ -6,6 +6,9 @@
 ABSL_FLAG(std::string, weights, "auto",
           "type of the head in memory: auto (as stored), f32, bf16, int8 or int4 (as int8)");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
+ABSL_FLAG(std::string, instructions, "auto",
+          "what computes matrix products: auto (the fastest that this processor has), portable, "
+          "avx512_bf16 or amx_bf16");
 
 int main(int argc, char** argv) {
   return sluice::RunProcess(
@@ -14,12 +17,15 @@ int main(int argc, char** argv) {
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
         const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
         if (!weights.ok()) return weights.status();
+        const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
+        if (!instructions.ok()) return instructions.status();
         return sluice::SamplerServer::Start({.model = process.model,
                                              .overrides = {process.rope_scaling},
                                              .address = process.listen,
                                              .tls = process.tls,
                                              .weights = *weights,
-                                             .num_threads = absl::GetFlag(FLAGS_threads),
-                                             .cpus = process.cpus});
+                                             .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+                                                     .instructions = *instructions,
+                                                     .cpus = process.cpus}});
       });
 }

@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());
-  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads, .cpus = options.cpus});
+  result->backend_ = MakeCpuBackend(options.cpu);
   absl::StatusOr<std::unique_ptr<Sampler>> sampler =
       Sampler::Load(*config, *source, options.weights, *result->backend_);
   if (!sampler.ok()) return sampler.status();

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -22,8 +21,7 @@ struct SamplerServerOptions {
   std::string address;
   TlsFiles tls;
   WeightType weights = WeightType::kAuto;
-  int num_threads = 0;    // 0: one per core
-  std::vector<int> cpus;  // for these threads, as in CpuBackendOptions
+  CpuBackendOptions cpu;
 };
 
 class SamplerServer final : public RunningService {

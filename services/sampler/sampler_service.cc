@@ -44,6 +44,7 @@ grpc::ServerUnaryReactor* SamplerService::GetInfo(grpc::CallbackServerContext* c
   response->set_epoch(worker_.epoch());
   response->set_num_steps(num_steps_);
   response->set_weight_bytes(sampler_->weight_bytes());
+  response->set_arithmetic(sampler_->arithmetic());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

@@ -12,6 +12,9 @@ ABSL_FLAG(std::string, weights, "auto",
           "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
+ABSL_FLAG(std::string, instructions, "auto",
+          "what computes matrix products: auto (the fastest that this processor has), portable, "
+          "avx512_bf16 or amx_bf16; the same for all shards");
 ABSL_FLAG(int, kv_cache_mib, 256, "memory for keys and values, in MiB");
 ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
 ABSL_FLAG(int, max_step_tokens, 512, "rows of the largest step; at least the orchestrator's");
@@ -31,6 +34,8 @@ namespace {
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
   const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
   if (!weights.ok()) return weights.status();
+  const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
+  if (!instructions.ok()) return instructions.status();
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
   if (!kv_dtype.ok()) return kv_dtype.status();
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
@@ -53,8 +58,9 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
-  options.num_threads = absl::GetFlag(FLAGS_threads);
-  options.cpus = process.cpus;
+  options.cpu.num_threads = absl::GetFlag(FLAGS_threads);
+  options.cpu.instructions = *instructions;
+  options.cpu.cpus = process.cpus;
   options.communicator_address = absl::GetFlag(FLAGS_communicator_address);
   options.communicator_interface = absl::GetFlag(FLAGS_communicator_interface);
   options.trusted_network = absl::GetFlag(FLAGS_trusted_network);

@@ -128,6 +128,7 @@ absl::Status ShardModel::ReserveKv(DType dtype) {
 }
 
 absl::Status ShardModel::LoadLayers(const WeightSource& source, WeightFormat wanted) {
+  format_ = wanted;
   for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
     auto weights =
         LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), wanted, backend_);
@@ -138,6 +139,11 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, WeightFormat wan
     layers_.push_back(*std::move(weights));
   }
   return absl::OkStatus();
+}
+
+std::string ShardModel::arithmetic() const {
+  return absl::StrCat(std::string(backend_.name()), ", weights ", std::string(Name(format_)),
+                      ", keys and values ", std::string(Name(kv_dtype_)));
 }
 
 size_t ShardModel::weight_bytes() const {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +78,8 @@ class ShardModel {
   int block_size() const { return limits_.block_size; }
   int max_step_rows() const { return static_cast<int>(limits_.max_rows); }
   DType kv_dtype() const { return kv_dtype_; }
+  // What the bits depend on besides the model, in words: backend, weights, keys and values.
+  std::string arithmetic() const;
   size_t weight_bytes() const;
   size_t kv_bytes() const { return kv_pool_->size_bytes(); }
 
@@ -115,6 +118,7 @@ class ShardModel {
   const RopeTable rope_;
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
+  WeightFormat format_ = WeightFormat::kF32;  // asked for; a matrix that it does not suit has BF16
 
   // Contents change with every step; their size never does.
   std::unique_ptr<KvPool> kv_pool_;

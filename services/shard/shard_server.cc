@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
   progress.Expect(source->BytesOf(*plan));
 
   auto result = std::unique_ptr<ShardServer>(new ShardServer());
-  result->backend_ = MakeCpuBackend({.num_threads = options.num_threads, .cpus = options.cpus});
+  result->backend_ = MakeCpuBackend(options.cpu);
   absl::StatusOr<std::unique_ptr<ShardModel>> model =
       ShardModel::Load(*config, *plan, *source, options.shard, *result->backend_);
   if (!model.ok()) return model.status();

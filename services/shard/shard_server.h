@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -23,8 +22,7 @@ struct ShardServerOptions {
   TlsFiles tls;
   ShardPlacement placement;
   ShardModelOptions shard;
-  int num_threads = 0;    // 0: one per core
-  std::vector<int> cpus;  // for these threads, as in CpuBackendOptions
+  CpuBackendOptions cpu;
   // As in ShardServiceOptions.
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;

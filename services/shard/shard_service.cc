@@ -118,6 +118,7 @@ grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* con
   response->set_weight_bytes(model_->weight_bytes());
   response->set_kv_bytes(model_->kv_bytes());
   response->set_backend(std::string(backend_->name()));
+  response->set_arithmetic(model_->arithmetic());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

@@ -167,7 +167,9 @@ class FakeStages::Sampler final : public v1::SamplerService::CallbackService {
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetSamplerInfoRequest*,
                                     v1::GetSamplerInfoResponse* response) override {
-    response->set_model_fingerprint(stages_->Probe("sampler").model_fingerprint());
+    const v1::GetShardInfoResponse info = stages_->Probe("sampler");
+    response->set_model_fingerprint(info.model_fingerprint());
+    response->set_arithmetic(info.arithmetic());
     return Done(context);
   }
 
@@ -185,6 +187,7 @@ FakeStages::FakeStages(const FakeStagesOptions& options, Dialer* dialer)
     servers_[name] = *std::move(server);
     absl::MutexLock lock(&mutex_);
     fakes_[name].info.set_model_fingerprint(options_.fingerprint);
+    fakes_[name].info.set_arithmetic("fake");
   };
   serve("embedding", std::make_unique<Embedding>(this));
   serve("sampler", std::make_unique<Sampler>(this));

@@ -77,7 +77,8 @@ class FakeStages {
   void RefuseOpen(const std::string& name, const absl::Status& status);
   // Ends the open stream of `name`.
   void End(const std::string& name, const absl::Status& status);
-  // What `name` answers to GetInfo; for embedding and sampler the fingerprint alone matters.
+  // What `name` answers to GetInfo; for the embedding the fingerprint alone matters, for the
+  // sampler that and the arithmetic.
   void ChangeInfo(const std::string& name,
                   const std::function<void(v1::GetShardInfoResponse&)>& change);
 

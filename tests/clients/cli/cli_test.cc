@@ -28,8 +28,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names prompt = {"prompt", "token_ids", "n", "logprobs", "json"};
     const Names sampling = {"max_tokens", "temperature",    "top_k",      "top_p",    "seed",
                             "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
-    const Names model = {"model",   "tp",   "pp",           "weights",     "kv_dtype",
-                         "threads", "cpus", "kv_cache_mib", "rope_scaling"};
+    const Names model = {"model",   "tp",   "pp",           "weights",      "kv_dtype",
+                         "threads", "cpus", "instructions", "kv_cache_mib", "rope_scaling"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert", "tls_key", "tls_ca"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests",

@@ -203,6 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"WrongNumberOfStages", "shard-0-1", [](auto& i) { i.set_num_stages(3); }, "stage 0 of 3"},
         {"OtherBlockSize", "shard-1-1", [](auto& i) { i.set_block_size(8); },
          "blocks hold 8 positions, those of other shards 4"},
+        {"OtherArithmetic", "shard-1-1", [](auto& i) { i.set_arithmetic("cpu/portable"); },
+         "it computes with cpu/portable, other shards with fake; the bits would differ"},
     }),
     [](const auto& info) { return info.param.name; });
 
@@ -264,6 +266,29 @@ TEST(Replica, RefusesFewerBlocksThanItBeganWith) {
   wired.replica.Stop();
   EXPECT_EQ(wired.stages.epochs("sampler").size(), num_opens);
   EXPECT_EQ(wired.epochs().size(), 1u);
+}
+
+// The bits of open streams would change.
+TEST(Replica, RefusesAProcessThatComesBackWithOtherArithmetic) {
+  for (const std::string name : {"shard-0-0", "sampler"}) {
+    SCOPED_TRACE(name);
+    Wired wired({.num_stages = 1});
+    wired.stages.BringUpAll();
+    wired.replica.Connect();
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+    wired.stages.ChangeInfo(name, [](auto& info) { info.set_arithmetic("cpu/portable"); });
+    wired.stages.End(name, absl::UnavailableError("restarting"));
+    ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
+    wired.DropWirings();
+    wired.replica.Connect();
+    ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
+    EXPECT_EQ(wired.OnlyFault(),
+              "inproc:" + name +
+                  ": it computes with cpu/portable, before it came back with fake; the bits would "
+                  "differ");
+    wired.stages.ChangeInfo(name, [](auto& info) { info.set_arithmetic("fake"); });
+    EXPECT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  }
 }
 
 TEST(Replica, TakesMoreBlocksThanItBeganWithAndKeepsToItsPlan) {
