@@ -31,25 +31,19 @@ def windows_of(text, size):
         yield window
 
 
-def score(args, target, window):
+def score(args, model, window, weights, kv_dtype):
     """(scored tokens, nats) of one window."""
-    command = [args.sluice, "score", *target, "--file", "-", "--json"]
-    answer = subprocess.run(command, input=window, text=True, check=True, stdout=subprocess.PIPE)
+    command = [args.sluice, "score", "--model", model, "--weights", weights, "--kv_dtype", kv_dtype,
+               "--file", "-", "--json"]
+    answer = subprocess.run(command, input=window, text=True, check=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL)
     logprobs = json.loads(answer.stdout)["logprobs"][1:]
     return len(logprobs), -sum(logprobs)
 
 
 def perplexity(args, model, windows, weights, kv_dtype):
-    """(tokens, perplexity) at a pipeline that is started for it."""
-    command = [args.sluice, "up", "--port", "0", "--model", model, "--weights", weights,
-               "--kv_dtype", kv_dtype]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL) as pipeline:
-        endpoint = pipeline.stdout.readline().split()[1]
-        try:
-            scores = [score(args, ["--endpoint", endpoint], window) for window in windows]
-        finally:
-            pipeline.terminate()
+    """(tokens, perplexity) of all windows."""
+    scores = [score(args, model, window, weights, kv_dtype) for window in windows]
     tokens = sum(count for count, _ in scores)
     return tokens, math.exp(sum(nats for _, nats in scores) / tokens)
 
@@ -61,7 +55,7 @@ def main():
     parser.add_argument("--text", type=pathlib.Path, metavar="FILE",
                         default=ROOT / "../shared/corpus/stories.valid.txt")
     parser.add_argument("--characters", type=int, default=1000, help="of a window")
-    parser.add_argument("--windows", type=int, default=100, help="scored, from the text's start")
+    parser.add_argument("--windows", type=int, default=30, help="scored, from the text's start")
     parser.add_argument("models", nargs="+", metavar="MODEL[:CHARACTERS]")
     args = parser.parse_args()
     documents = args.text.read_text(encoding="utf-8").split(SEPARATOR)
