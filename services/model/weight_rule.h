@@ -12,8 +12,8 @@ namespace sluice {
 //
 //                         F32    BF16   INT8   INT4
 //   projections           F32    BF16   INT8   INT4   of decoder layers
-//   LM head               F32    BF16   INT8   INT8   INT4 would cost more than it saves: see
-//                                                     docs/weight_formats.md
+//   LM head               F32    BF16   INT8   INT8   as INT4 it would cost more than all
+//                                                     else: docs/weight_formats.md
 //   embedding, positions  F32    BF16   BF16   BF16   a few rows a step are read, none multiplied
 //   norms, biases         F32    F32    F32    F32
 //

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -20,6 +21,7 @@ import grpc  # noqa: E402
 from sluice.v1 import generation_pb2, status_pb2  # noqa: E402
 
 SLUICE = os.path.join(BIN, "sluice")
+STORYTELLER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "storyteller")
 PROMPT = "Once upon a time there was a king who"
 SERVICE = "/sluice.v1.GenerationService/"
 
@@ -269,11 +271,27 @@ class ProcessesTest(unittest.TestCase):
         with open(golden) as file:
             expected = json.load(file)
         ids = ",".join(map(str, expected["ids"]))
-        score = json.loads(sluice("score", "--token_ids", ids, "--json").stdout)
+        score = json.loads(sluice("score", "--token_ids", ids, "--json", "--weights", "f32").stdout)
         self.assertEqual(len(score["logprobs"]), len(expected["logprobs"]) + 1)
         for ours, oracles in zip(score["logprobs"][1:], expected["logprobs"]):
             self.assertAlmostEqual(ours, oracles, delta=1e-4)
         self.assertAlmostEqual(score["perplexity"] / expected["perplexity"], 1, delta=1e-4)
+
+    def test_a_quantized_model_serves_as_if_quantized_at_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "int4")
+            sluice("quantize", STORYTELLER, out, "--weights", "int4")
+            score = ["score", "--text", PROMPT, "--json", "--kv_dtype", "bf16"]
+            saved = sluice(*score, "--model", out).stdout
+            self.assertEqual(saved, sluice(*score, "--weights", "int4").stdout)
+            self.assertNotEqual(saved, sluice(*score, "--weights", "int8").stdout)
+            with Up("--model", out) as up:
+                self.assertIn("int4", sluice("bench", "--endpoint", up.endpoint, "--prompt_tokens",
+                                             "8", "--max_tokens", "4", "--requests", "1").stdout)
+            refused = sluice("score", "--text", PROMPT, "--model", out, "--weights", "int8", code=1)
+            self.assertIn("accepted: auto, int4, f32, bf16", refused.stderr)
+            self.assertIn("holds files already",
+                          sluice("quantize", STORYTELLER, out, "--weights", "int8", code=1).stderr)
 
     def test_bad_input_is_refused_by_name(self):
         for arguments, part in (

@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
+#include "services/model/weight_rule.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
@@ -22,5 +23,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(config->rope.dim <= config->head_dim && config->rope.attention_factor > 0);
   }
   SLUICE_CHECK(sluice::MakeShardPlan(*config, {}).ok());
+  if (config->quantization.has_value()) {
+    const sluice::WeightFormat format = config->quantization->format;
+    SLUICE_CHECK(sluice::IsQuantized(format));
+    SLUICE_CHECK(config->quantization->checkpoint_id.size() == 16);
+    for (const sluice::LayerTensor tensor : sluice::LayerTensors(*config)) {
+      if (!sluice::IsQuantized(sluice::FormatOf(tensor, *config, format))) continue;
+      SLUICE_CHECK(sluice::ShapeOf(tensor, *config).columns % sluice::kWeightGroup == 0);
+    }
+  }
   return 0;
 }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/services/shard/local_pipeline.h"
@@ -51,7 +52,8 @@ class StorytellerTest : public ::testing::Test {
 };
 
 TEST_F(StorytellerTest, LogitsAgreeWithTheOracle) {
-  const std::vector<float> logits = Logits({}, {static_cast<int>(ids_.size())});
+  const std::vector<float> logits =
+      Logits({.weights = WeightType::kF32}, {static_cast<int>(ids_.size())});
   double nll = 0;
   for (size_t t = 0; t < ids_.size(); ++t) {
     SCOPED_TRACE(t);
@@ -73,6 +75,28 @@ TEST_F(StorytellerTest, LogitsAgreeWithTheOracle) {
     nll -= logprob / static_cast<double>(ids_.size() - 1);
   }
   EXPECT_NEAR(std::exp(nll) / golden_.at("perplexity").get<double>(), 1, 1e-4);
+}
+
+// Perplexity of the text, as a ratio to the oracle's.
+TEST_F(StorytellerTest, FewerBitsCostLittle) {
+  const std::vector<std::pair<PipelineOptions, double>> bounds = {
+      {{.weights = WeightType::kF32, .kv_dtype = DType::kBF16}, 0.01},
+      {{.weights = WeightType::kBF16}, 0.01},
+      {{.weights = WeightType::kInt8}, 0.02},
+      {{.weights = WeightType::kInt4}, 0.15}};
+  for (const auto& [options, bound] : bounds) {
+    const std::vector<float> logits = Logits(options, {static_cast<int>(ids_.size())});
+    double nll = 0;
+    for (size_t t = 0; t + 1 < ids_.size(); ++t) {
+      double sum = 0;
+      for (int v = 0; v < vocab_; ++v) sum += std::exp(double{logits[t * vocab_ + v]});
+      nll += std::log(sum) - logits[t * vocab_ + ids_[t + 1]];
+    }
+    const double perplexity = std::exp(nll / static_cast<double>(ids_.size() - 1));
+    const double ratio = perplexity / golden_.at("perplexity").get<double>();
+    EXPECT_NEAR(ratio, 1, bound) << Name(options.weights);
+    RecordProperty(Name(options.weights), std::to_string(ratio));
+  }
 }
 
 TEST_F(StorytellerTest, RanksStagesAndChunksDoNotChangeABit) {

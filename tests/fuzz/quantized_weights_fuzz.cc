@@ -1,0 +1,60 @@
+// Fuzzes the reading of a quantised model's weights: whatever model.safetensors holds, it is
+// refused with a status or all its tensors are read.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "kernels/check.h"
+#include "services/model/weights.h"
+
+namespace {
+
+constexpr char kConfig[] = R"({
+  "model_type": "llama", "vocab_size": 3, "hidden_size": 32, "intermediate_size": 32,
+  "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 8,
+  "tie_word_embeddings": true,
+  "quantization_config": {"quant_method": "sluice", "version": 1, "bits": 8, "group_size": 32,
+                          "checkpoint_id": "0123456789abcdef"}})";
+
+// A folder for this process; gone with it.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "sluice_fuzz_XXXXXX").string();
+    SLUICE_CHECK(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+template <typename... Which>
+void ReadAll(const sluice::WeightSource& source, sluice::MatrixShape shape, Which... which) {
+  const auto floats = source.ReadFloats(which..., sluice::WholeOf(shape));
+  SLUICE_CHECK(!floats.ok() || floats->size() == static_cast<size_t>(shape.size()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Folder folder;
+  static const auto config = sluice::ParseModelConfig(kConfig, "", "fuzzed");
+  SLUICE_CHECK(config.ok());
+  std::ofstream(folder.path() + "/model.safetensors", std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  const auto source = sluice::WeightSource::Open(folder.path(), *config);
+  if (!source.ok()) return 0;
+  for (const auto tensor : sluice::ModelTensors(*config)) {
+    ReadAll(*source, sluice::ShapeOf(tensor, *config), tensor);
+  }
+  for (const auto tensor : sluice::LayerTensors(*config)) {
+    ReadAll(*source, sluice::ShapeOf(tensor, *config), tensor, 0);
+  }
+  return 0;
+}
