@@ -58,9 +58,12 @@ EngineStatus Engine::status() const {
 void Engine::Loop() {
   while (!stopping_) {
     for (const Mailbox::Message& message : mailbox_.TakeAll(NextWake())) message();
+    // The stages first: they compute the next step while clients are told of the last.
+    SendSteps();
+    TellRequests();
     ExpireDeadlines();
     CheckStepTimeout();
-    SendSteps();
+    SendSteps();  // what was told or has expired may have made room
     Publish();
   }
   for (auto& [id, request] : requests_) {
@@ -256,6 +259,7 @@ void Engine::OnLost(uint64_t epoch, const absl::Status& status) {
     lost_status_ = status;
   }
   if (epoch != epoch_ || wiring_ == nullptr) return;
+  TellRequests();  // what moved before the loss counts as moved
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
       {{"epoch", epoch}, {"status", status.ToString()}, {"requests", requests_.size()}});
   wiring_.reset();
@@ -327,7 +331,11 @@ void Engine::OnExecuted(uint64_t epoch, StepId step, std::vector<RowResult> rows
   absl::StatusOr<StepOutcome> outcome = scheduler_->Commit(step, tokens);
   if (!outcome.ok()) return OnLost(epoch, outcome.status());
   ++num_steps_;
-  Apply(*outcome, rows);
+  untold_.push_back({*std::move(outcome), std::move(rows)});
+}
+
+void Engine::TellRequests() {
+  for (Executed& executed : std::exchange(untold_, {})) Apply(executed.outcome, executed.rows);
 }
 
 void Engine::FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows) {

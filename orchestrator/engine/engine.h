@@ -89,6 +89,12 @@ class Engine {
     std::vector<SequenceId> row_sequences;  // of each row
   };
 
+  // What a step brought, committed but not yet told to its requests.
+  struct Executed {
+    StepOutcome outcome;
+    std::vector<RowResult> rows;
+  };
+
   // All below run on the engine's thread.
   void Loop();
   absl::Time NextWake() const;
@@ -110,6 +116,7 @@ class Engine {
   void SendSteps();
   void Send(const Step& step);
   void FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows);
+  void TellRequests();
   void Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
   void ExpireDeadlines();
   void CheckStepTimeout();
@@ -128,6 +135,7 @@ class Engine {
   std::unordered_map<SequenceId, SequenceOwner> owners_;
   std::map<RequestId, Unadmitted> unadmitted_;  // in order of arrival
   std::deque<StepInFlight> in_flight_;
+  std::vector<Executed> untold_;  // in order
   std::unique_ptr<Wiring> wiring_;
   uint64_t epoch_ = 0;
   // The newest epoch that was lost, and why: word of it may come before the epoch's OnReady.
