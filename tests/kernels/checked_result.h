@@ -1,4 +1,5 @@
 // Ends a benchmark whose kernel computes something else than the reference: its speed is worthless.
+// Tolerances as in IsNear.
 #pragma once
 
 #include <cstdio>
@@ -11,8 +12,8 @@
 namespace sluice::testing {
 
 inline void ExpectNear(std::string_view kernel, const HostMatrix& actual,
-                       const HostMatrix& expected, double tolerance) {
-  const ::testing::AssertionResult near = IsNear(actual, expected, tolerance);
+                       const HostMatrix& expected, double absolute, double relative = 0) {
+  const ::testing::AssertionResult near = IsNear(actual, expected, absolute, relative);
   if (near) return;
   std::fprintf(stderr, "%s: wrong result: %s\n", std::string(kernel).c_str(), near.message());
   std::exit(1);

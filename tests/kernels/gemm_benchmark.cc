@@ -55,7 +55,8 @@ void CheckGemm(Backend& backend, const MatrixShape& shape, WeightFormat format, 
     by.Gemm(in.view(), *Pack(by, w, format, shape.num_slices), out.view());
     return out.Read();
   };
-  ExpectNear(shape.name, multiply(backend), multiply(*reference), 1e-5 * std::sqrt(shape.inputs));
+  ExpectNear(shape.name, multiply(backend), multiply(*reference), 1e-5 * std::sqrt(shape.inputs),
+             /*relative=*/1e-5);
 }
 
 // The layers of a model with the rows that they are multiplied by.
