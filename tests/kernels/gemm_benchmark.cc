@@ -19,6 +19,14 @@ namespace {
 constexpr size_t kBeyondCaches = size_t{256} << 20;  // bytes of weights
 constexpr size_t kRandomRows = 251;                  // of which a large matrix is made
 
+GemmEpilogue EpilogueOf(const MatrixShape& shape) {
+  if (!shape.gated) return {};
+  return {.activation = Activation::kSilu};
+}
+
+// Columns that a product with `rows` rows of weights has.
+int64_t OutputsOf(const MatrixShape& shape, int64_t rows) { return shape.gated ? rows / 2 : rows; }
+
 // Packs a matrix whose rows are some random ones over and over, each encoded once: drawing and
 // quantising hundreds of megabytes would take longer than measuring them.
 std::unique_ptr<PackedMatrix> PackLarge(Backend& backend, const MatrixShape& shape,
@@ -34,7 +42,8 @@ std::unique_ptr<PackedMatrix> PackLarge(Backend& backend, const MatrixShape& sha
   const PackSpec spec{.num_outputs = shape.outputs,
                       .num_inputs = shape.inputs,
                       .format = format,
-                      .num_slices = shape.num_slices};
+                      .num_slices = shape.num_slices,
+                      .gated = shape.gated};
   auto packed = backend.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
     for (int64_t row = begin; row < end; ++row, out.remove_prefix(row_bytes)) {
       std::memcpy(out.data(), encoded.data() + row % kRandomRows * row_bytes, row_bytes);
@@ -51,8 +60,9 @@ void CheckGemm(Backend& backend, const MatrixShape& shape, WeightFormat format, 
   const HostMatrix x = RandomMatrix(random, rows, shape.inputs);
   const HostMatrix w = RandomMatrix(random, 100, shape.inputs);
   const auto multiply = [&](Backend& by) {
-    const DeviceMatrix in(by, x), out(by, rows, w.rows);
-    by.Gemm(in.view(), *Pack(by, w, format, shape.num_slices), out.view());
+    const PackSpec spec{.format = format, .num_slices = shape.num_slices, .gated = shape.gated};
+    const DeviceMatrix in(by, x), out(by, rows, OutputsOf(shape, w.rows));
+    by.Gemm(in.view(), *Pack(by, w, spec), out.view(), EpilogueOf(shape));
     return out.Read();
   };
   ExpectNear(shape.name, multiply(backend), multiply(*reference), 1e-5 * std::sqrt(shape.inputs),
@@ -74,7 +84,7 @@ class Layers {
     Random random(3);
     for (const MatrixShape& shape : model.layer) {
       in_.emplace_back(backend, RandomMatrix(random, rows, shape.inputs));
-      out_.emplace_back(backend, rows, shape.outputs);
+      out_.emplace_back(backend, rows, OutputsOf(shape, shape.outputs));
     }
   }
 
@@ -87,7 +97,8 @@ class Layers {
     std::vector<double> seconds(each, 0);
     double last = Seconds(num_threads);
     for (size_t i = begin * each; i < (begin + count) * each; ++i) {
-      backend_.Gemm(in_[i % each].view(), *matrices_[i], out_[i % each].view());
+      backend_.Gemm(in_[i % each].view(), *matrices_[i], out_[i % each].view(),
+                    EpilogueOf(model_.layer[i % each]));
       const double now = Seconds(num_threads);
       seconds[i % each] += (now - last) / static_cast<double>(count);
       last = now;

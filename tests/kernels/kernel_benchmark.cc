@@ -4,9 +4,11 @@
 //
 // A share of the bandwidth above 100% means that the operands fit the caches. On a machine with
 // other work, one thread gives figures to trust: it is timed by its own CPU time.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@ constexpr char kHelp[] =
     "  --only=KINDS        of gemv, gemm, attention, rows, ceilings; by comma; default: all\n"
     "  --formats=FORMATS   of f32, bf16, int8, int4; by comma; default: all\n"
     "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
+    "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
     "  --json              a JSON object a line instead of a table\n";
 
 struct Flags {
@@ -37,6 +40,7 @@ struct Flags {
   std::vector<WeightFormat> formats = {WeightFormat::kBF16, WeightFormat::kInt8,
                                        WeightFormat::kInt4, WeightFormat::kF32};
   std::vector<std::string> models;  // empty: all
+  std::optional<InstructionSet> instructions;
   OutputFormat output = OutputFormat::kTable;
 
   bool Wants(std::string_view kind) const {
@@ -87,6 +91,13 @@ Flags ParseFlags(int argc, char** argv) {
       flags.formats = FormatsOf(value);
     } else if (name == "--models") {
       flags.models = Among(value, {"smollm2-360m", "tinyllama-1.1b", "llama3.1-8b"});
+    } else if (name == "--instructions") {
+      const absl::StatusOr<InstructionSet> instructions = ParseInstructionSet(value);
+      if (!instructions.ok()) {
+        std::fprintf(stderr, "%s\n", std::string(instructions.status().message()).c_str());
+        Usage(stderr, 2);
+      }
+      flags.instructions = *instructions;
     } else if (name != "--threads" || !absl::SimpleAtoi(value, &flags.threads) ||
                flags.threads < 1) {
       std::fprintf(stderr, "\"%s\" is not known\n", argv[i]);
@@ -154,7 +165,8 @@ void MeasureAttentions(Meter& meter, Backend& backend, const Flags& flags) {
 
 void Run(const Flags& flags) {
   Meter meter(flags.threads, flags.output);
-  const auto backend = MakeCpuBackend({.num_threads = flags.threads});
+  const auto backend =
+      MakeCpuBackend({.num_threads = flags.threads, .instructions = flags.instructions});
   if (flags.Wants("ceilings")) meter.PrintCeilings();
   if (flags.Wants("gemv")) MeasureGemms(meter, *backend, flags, 1);
   if (flags.Wants("gemm")) MeasureGemms(meter, *backend, flags, 512);
