@@ -98,9 +98,10 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     FakeEnvironment fake;
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
-    EXPECT_EQ(fake.err.str(),
-              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, tokenize, detokenize, bench, status, help, version\n");
+    EXPECT_EQ(
+        fake.err.str(),
+        "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+        "chat-template, score, tokenize, detokenize, quantize, bench, status, help, version\n");
   }
 }
 
