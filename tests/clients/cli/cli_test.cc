@@ -121,7 +121,7 @@ TEST(CliTest, EveryCommandRefusesUnknownFlagsAndExtraArguments) {
     EXPECT_THAT(flag.err.str(), HasSubstr("--" + names.front()));
 
     FakeEnvironment extra;
-    EXPECT_EQ(extra.Run({command, "one", "two"}), 2);
+    EXPECT_EQ(extra.Run({command, "one", "two", "three"}), 2);
     EXPECT_THAT(extra.err.str(), HasSubstr("unexpected argument \""));
   }
 }
