@@ -276,7 +276,7 @@ TEST(BenchTest, MeasuresPhasesInTurns) {
   FakePipeline pipeline(answers);
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"bench", "--endpoint", pipeline.endpoint(), "--phases", "prefill:40,decode:3",
-                      "--rounds", "2", "--max_tokens", "5", "--json"}),
+                      "--rounds", "2", "--max_tokens", "300", "--json"}),
             0);
   const Json report = Json::parse(fake.out.str());
   EXPECT_EQ(report["step_weight_bytes"], 1050);
@@ -292,7 +292,7 @@ TEST(BenchTest, MeasuresPhasesInTurns) {
   ASSERT_EQ(requests.size(), 3u * (1 + 3));
   EXPECT_EQ(requests[0].token_ids().token_ids_size(), 40);
   EXPECT_EQ(requests[0].max_tokens(), 1);
-  EXPECT_EQ(requests[1].max_tokens(), 5);
+  EXPECT_EQ(requests[1].max_tokens(), 300);
   std::set<std::string> prompts;
   for (const v1::GenerateRequest& request : requests) {
     prompts.insert(request.token_ids().SerializeAsString());
