@@ -5,14 +5,10 @@
 #include "kernels/reference/reference_backend.h"
 
 namespace sluice::testing {
-namespace {
-
 void UseSimdTargets(int64_t targets) {
   hwy::SetSupportedTargetsForTest(targets);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
-
-}  // namespace
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case) {
   return stream << backend_case.name;

@@ -43,6 +43,10 @@ class BackendTest : public ::testing::TestWithParam<BackendCase> {
   std::unique_ptr<Backend> reference_;
 };
 
+// Has every operation from now on computed by the best of these SIMD targets; 0: of all that the
+// machine has. Not while any thread computes.
+void UseSimdTargets(int64_t targets);
+
 std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info);
 
 }  // namespace sluice::testing

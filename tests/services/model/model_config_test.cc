@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 json TinyConfig() { return json::parse(TinyLlamaConfig()); }
 
@@ -302,6 +303,27 @@ TEST(ModelConfig, SaysWhatAFolderLacks) {
   EXPECT_TRUE(LoadModelConfig(folder.path()).ok());
   folder.Write("generation_config.json", "nonsense");
   EXPECT_FALSE(LoadModelConfig(folder.path()).ok());
+}
+
+// Numbers that no model can have are refused before any weight is looked for: the folder has none.
+TEST(ModelConfig, AFolderWhoseNumbersDontFitDoesNotLoad) {
+  const TempFolder folder;
+  const auto refusal = [&](const json& config, const ModelOverrides& overrides = {}) {
+    folder.Write("config.json", config.dump());
+    const auto loaded = LoadModelConfig(folder.path(), overrides);
+    return loaded.ok() ? "accepted" : std::string(loaded.status().message());
+  };
+  const std::string file = folder.PathOf("config.json") + ": ";
+  EXPECT_THAT(refusal(With("head_dim", 7)), StartsWith(file + "head_dim is 7; accepted: an even"));
+  json windowed = With("sliding_window", 0);
+  windowed["model_type"] = "mistral";
+  EXPECT_THAT(refusal(windowed), StartsWith(file + "sliding_window is 0; accepted: an integer"));
+  EXPECT_THAT(refusal(With("rope_scaling", {{"type", "yarn"}, {"factor", 0.5}})),
+              StartsWith(file + "rope_scaling.factor is 0.5; accepted: a number of at least 1"));
+  EXPECT_THAT(refusal(With("rope_scaling", {{"type", "xpos"}, {"factor", 2}})),
+              StartsWith(file + "rope_scaling.type is \"xpos\"; accepted: \"default\""));
+  EXPECT_THAT(refusal(TinyConfig(), {.rope_scaling = "linear,factor=0.5"}),
+              HasSubstr("--rope_scaling: factor is 0.5; accepted: a number of at least 1"));
 }
 
 // Whatever a file holds, the answer is a status or a configuration that keeps its promises.

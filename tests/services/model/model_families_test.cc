@@ -55,6 +55,18 @@ TEST(ModelFamilies, MistralSees4096PositionsUnlessItsFileSaysOtherwise) {
               HasSubstr("m/config.json: sliding_window is 0; accepted: an integer from 1 to"));
 }
 
+TEST(ModelFamilies, NoWindowIsEmpty) {
+  for (const char* type : {"mistral", "phi3", "qwen2", "qwen3"}) {
+    for (const json& window : {json(0), json(-1), json(1.5), json("7")}) {
+      const json config = With(Minimal(type), "sliding_window", window);
+      const std::string refusal = absl::StrCat("m/config.json: sliding_window is ", window.dump(),
+                                               "; accepted: an integer from 1 to");
+      EXPECT_THAT(Refusal(config), HasSubstr(refusal)) << type;
+      EXPECT_THAT(Refusal(With(config, "use_sliding_window", true)), HasSubstr(refusal)) << type;
+    }
+  }
+}
+
 TEST(ModelFamilies, Qwen2HasBiasesOnQueriesKeysAndValuesAlone) {
   const ModelConfig config = Parsed(Minimal("qwen2"));
   EXPECT_TRUE(config.qkv_bias);
@@ -178,6 +190,17 @@ TEST(ModelFamilies, TheTextbookFamilyNamesEverySwitch) {
                         "\"learned\", \"sinusoidal\", \"none\""));
   EXPECT_THAT(Refusal(With(config, "mlp", 7)), HasSubstr("mlp is 7"));
   EXPECT_THAT(Refusal(With(config, "norm", "batchnorm")), HasSubstr("norm is \"batchnorm\""));
+}
+
+TEST(ModelFamilies, EveryRotaryFamilyWantsEvenHeads) {
+  for (const char* type :
+       {"llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "sluice_decoder"}) {
+    EXPECT_THAT(Refusal(With(Minimal(type), "head_dim", 7)),
+                HasSubstr("m/config.json: head_dim is 7; accepted: an even head_dim"))
+        << type;
+  }
+  EXPECT_THAT(Refusal(With(With(Minimal("gpt_neox"), "head_dim", 7), "rotary_pct", 1)),
+              HasSubstr("m/config.json: head_dim is 7; accepted: an even head_dim"));
 }
 
 // Fields that only some positions need don't matter to the others.

@@ -154,28 +154,36 @@ std::vector<OwnedTensor> TinyLlamaTensors(DType dtype) {
   return tensors;
 }
 
-std::vector<OwnedTensor> TensorsOf(const ModelConfig& config, DType dtype) {
+std::vector<TensorPlace> StoredTensors(const ModelConfig& config) {
   const TempFolder folder;
   folder.Write("model.safetensors", SafetensorsBytes(std::vector<OwnedTensor>{}));
   const auto nothing = Checkpoint::Open(folder.path());
   SLUICE_CHECK(nothing.ok());
   const TensorPlaces places(config, *FindModelFamily(config.model_type)->names, *nothing);
-  std::map<std::string, OwnedTensor> tensors;
-  const auto add = [&](const TensorPlace& place) {
-    auto rows = static_cast<uint64_t>(place.stored.rows);
-    auto columns = static_cast<uint64_t>(place.stored.columns);
-    if (place.transposed) std::swap(rows, columns);
-    std::vector<uint64_t> shape = {rows};
-    if (columns > 1) shape.push_back(columns);
-    tensors.emplace(place.name, MakeTensor(place.name, dtype, shape));
-  };
+  std::map<std::string, TensorPlace> by_name;
+  const auto add = [&](const TensorPlace& place) { by_name.emplace(place.name, place.Whole()); };
   for (const ModelTensor tensor : ModelTensors(config)) add(places.Of(tensor));
   for (int layer = 0; layer < config.num_layers; ++layer) {
     for (const LayerTensor tensor : LayerTensors(config)) add(places.Of(tensor, layer));
   }
-  std::vector<OwnedTensor> list;
-  for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
+  std::vector<TensorPlace> list;
+  for (auto& [name, place] : by_name) list.push_back(std::move(place));
   return list;
+}
+
+std::vector<uint64_t> StoredShape(const TensorPlace& place) {
+  auto rows = static_cast<uint64_t>(place.stored.rows);
+  auto columns = static_cast<uint64_t>(place.stored.columns);
+  if (place.transposed) std::swap(rows, columns);
+  return columns > 1 ? std::vector<uint64_t>{rows, columns} : std::vector<uint64_t>{rows};
+}
+
+std::vector<OwnedTensor> TensorsOf(const ModelConfig& config, DType dtype) {
+  std::vector<OwnedTensor> tensors;
+  for (const TensorPlace& place : StoredTensors(config)) {
+    tensors.push_back(MakeTensor(place.name, dtype, StoredShape(place)));
+  }
+  return tensors;
 }
 
 }  // namespace sluice::testing

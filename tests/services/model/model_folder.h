@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "services/model/model_config.h"
 #include "services/model/safetensors_writer.h"
+#include "services/model/tensor_place.h"
 
 namespace sluice::testing {
 
@@ -56,7 +57,11 @@ std::string SafetensorsBytes(absl::Span<const OwnedTensor> tensors,
 std::string TinyLlamaConfig();
 std::vector<OwnedTensor> TinyLlamaTensors(DType dtype);
 
-// All tensors that the files of a model have, one of `dtype` for each.
+// Where the files of a model have all its tensors: each stored one once, whole, by name.
+std::vector<TensorPlace> StoredTensors(const ModelConfig& config);
+// The shape that a file has for it.
+std::vector<uint64_t> StoredShape(const TensorPlace& place);
+// All those tensors, one of `dtype` for each.
 std::vector<OwnedTensor> TensorsOf(const ModelConfig& config, DType dtype);
 
 }  // namespace sluice::testing

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice {
@@ -143,11 +144,36 @@ TEST(RopeFields, FactorsAreAtLeastOne) {
     EXPECT_THAT(Refusal({{"type", type}, {"factor", 1e300}}),
                 HasSubstr("rope_scaling.factor is 1e+300"));
   }
+  EXPECT_THAT(
+      Refusal(
+          {{"type", "llama3"}, {"factor", 0.99}, {"low_freq_factor", 1}, {"high_freq_factor", 4}}),
+      HasSubstr("rope_scaling.factor is 0.99; accepted: a number of at least 1"));
+  EXPECT_THAT(Refusal({{"type", "longrope"},
+                       {"factor", 0.99},
+                       {"short_factor", {1, 2}},
+                       {"long_factor", {3, 4}}}),
+              HasSubstr("rope_scaling.factor is 0.99; accepted: a number of at least 1"));
   EXPECT_THAT(Refusal({{"type", "linear"}}),
               HasSubstr("rope_scaling.factor is missing; accepted: a number"));
   EXPECT_THAT(
       Refusal({{"type", "linear"}, {"factor", 1e6}}, "", {{"max_position_embeddings", 1 << 20}}),
       HasSubstr("one that reaches at most 268435456 positions from 1048576"));
+}
+
+TEST(RopeFields, UnknownTypesAreRefusedInEverySpelling) {
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    for (const char* key : {"type", "rope_type"}) {
+      const auto parsed =
+          Parse(nullptr, "", {{object, {{key, "xpos"}, {"factor", 2}, {"rope_theta", 500}}}});
+      EXPECT_EQ(parsed.status().code(), absl::StatusCode::kUnimplemented);
+      EXPECT_THAT(std::string(parsed.status().message()),
+                  AllOf(HasSubstr(absl::StrCat("m/config.json: ", object, ".", key,
+                                               " is \"xpos\"; accepted: \"default\", \"linear\"")),
+                        HasSubstr("\"longrope\"")));
+      EXPECT_THAT(Refusal(nullptr, "", {{object, {{key, 4}}}}),
+                  HasSubstr(absl::StrCat("m/config.json: ", object, ".", key, " is 4")));
+    }
+  }
 }
 
 TEST(RopeFields, NumbersMustFitTogether) {

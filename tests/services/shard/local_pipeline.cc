@@ -14,11 +14,9 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kMaxRows = 512;
-
 std::unique_ptr<Backend> NewBackend(const PipelineOptions& options) {
   if (options.plain_kernels) return MakeReferenceBackend();
-  return MakeCpuBackend({.num_threads = options.num_threads});
+  return MakeCpuBackend({.num_threads = options.num_threads, .instructions = options.instructions});
 }
 
 MatrixView View(Buffer& buffer, int64_t rows, int64_t cols) {
@@ -50,7 +48,7 @@ absl::Status LocalPipeline::LoadEnds(const WeightSource& source) {
   auto embedding = EmbeddingTable::Load(config_, source, options_.weights, *backend_);
   if (!embedding.ok()) return embedding.status();
   embedding_.emplace(*std::move(embedding));
-  auto head = LmHead::Load(config_, source, options_.weights, kMaxRows, *backend_);
+  auto head = LmHead::Load(config_, source, options_.weights, options_.max_step_rows, *backend_);
   if (!head.ok()) return head.status();
   head_.emplace(*std::move(head));
   return absl::OkStatus();
@@ -71,7 +69,7 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     ShardModelOptions options{.weights = options_.weights,
                               .kv_dtype = options_.kv_dtype,
                               .block_size = options_.block_size,
-                              .max_step_rows = kMaxRows};
+                              .max_step_rows = options_.max_step_rows};
     options.kv_cache_bytes = plan->layers.size() * plan->kv_heads.size() * config_.head_dim *
                              SizeOf(options.kv_dtype) * 2 * options.block_size *
                              options_.num_blocks;
@@ -79,7 +77,8 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
     SLUICE_CHECK(self.model->num_kv_blocks() == options_.num_blocks);
-    auto hidden = self.backend->Allocate(kMaxRows * config_.hidden_size * sizeof(float));
+    auto hidden = self.backend->Allocate(size_t{1} * options_.max_step_rows * config_.hidden_size *
+                                         sizeof(float));
     if (!hidden.ok()) return hidden.status();
     self.hidden = *std::move(hidden);
     if (options_.num_ranks == 1) return absl::OkStatus();
@@ -143,7 +142,7 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Generate(const std::vector<int
   for (int32_t length = 1; length <= static_cast<int32_t>(ids.size()); ++length) {
     const bool goes_on = length > 1 && rope.LongestLike(length) == rope.LongestLike(length - 1);
     const std::vector<int32_t> prefix(ids.begin(), ids.begin() + length);
-    const auto logits = Feed(prefix, goes_on ? length - 1 : 0, {kMaxRows});
+    const auto logits = Feed(prefix, goes_on ? length - 1 : 0, {options_.max_step_rows});
     if (!logits.ok()) return logits.status();
     all.insert(all.end(), logits->end() - config_.vocab_size, logits->end());
   }

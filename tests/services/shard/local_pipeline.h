@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/cpu/instruction_set.h"
 #include "services/embedding/embedding_table.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
@@ -25,10 +26,12 @@ struct PipelineOptions {
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;
   DType kv_dtype = DType::kF32;
-  int num_threads = 1;         // of each backend
-  bool plain_kernels = false;  // the reference backend instead of the CPU one
+  int num_threads = 1;                         // of each backend
+  bool plain_kernels = false;                  // the reference backend instead of the CPU one
+  std::optional<InstructionSet> instructions;  // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;
+  int max_step_rows = 512;
 };
 
 // What a sequence contributes to a step.

@@ -1,0 +1,181 @@
+#include "tests/services/model/random_model.h"
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "services/model/model_families.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::nlohmann::json;
+
+class Dice {
+ public:
+  explicit Dice(uint32_t seed) : random_(seed) {}
+
+  int Between(int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random_);
+  }
+  double Number(double least, double most) {
+    return std::uniform_real_distribution<double>(least, most)(random_);
+  }
+  bool Chance() { return Between(0, 1) == 1; }
+  template <typename Value>
+  Value OneOf(const std::vector<Value>& values) {
+    return values[Between(0, static_cast<int>(values.size()) - 1)];
+  }
+  std::string Word(const std::vector<std::string>& words) { return OneOf(words); }
+
+ private:
+  std::mt19937 random_;
+};
+
+struct Sizes {
+  int heads = 0, kv_heads = 0, head_dim = 0, hidden = 0, mlp = 0, layers = 0, vocab = 0;
+};
+
+// Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
+Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
+  const auto in_groups = [&] { return options.all_in_groups || dice.Chance(); };
+  Sizes sizes;
+  sizes.heads = dice.OneOf<int>({4, 4, 8, 12});
+  sizes.kv_heads = dice.OneOf<int>({1, 2, 4, sizes.heads});
+  sizes.head_dim = in_groups() ? 32 : dice.OneOf<int>({16, 20, 24, 40, 48});
+  if (sizes.heads == 4 && sizes.head_dim == 32 && dice.Chance()) sizes.head_dim = 64;
+  sizes.hidden = in_groups() ? 32 * dice.Between(2, 4) : 2 * dice.Between(24, 60);
+  sizes.mlp = in_groups() ? 256 : 4 * dice.Between(15, 60);
+  sizes.layers = dice.Between(2, 3);
+  sizes.vocab = dice.Between(40, 150);
+  if (options.model_type == "gpt2") sizes.hidden = sizes.heads * sizes.head_dim;
+  if (options.model_type == "gpt2" || options.model_type == "gpt_neox") {
+    sizes.kv_heads = sizes.heads;
+  }
+  return sizes;
+}
+
+// Of the fractions of a head that files have, one that turns whole pairs, two or more.
+double RandomFraction(int head_dim, Dice& dice) {
+  double fraction = 0;
+  do {
+    fraction = dice.OneOf<double>({0.25, 0.5, 1, 1});
+  } while (static_cast<int>(head_dim * fraction) % 4 != 0);
+  return fraction;
+}
+
+// Lengths on both sides of the original one, where there is one, are within reach.
+json RandomScaling(int pairs, Dice& dice) {
+  const auto divisors = [&] {
+    json list;
+    for (int i = 0; i < pairs; ++i) list.push_back(dice.Number(1, 8));
+    return list;
+  };
+  json scaling = {
+      {"factor", dice.Number(2, 8)}, {"original_max_position_embeddings", dice.Between(50, 500)},
+      {"low_freq_factor", 1},        {"high_freq_factor", 4},
+      {"short_factor", divisors()},  {"long_factor", divisors()}};
+  scaling["rope_type"] =
+      dice.Word({"default", "linear", "ntk", "dynamic", "yarn", "llama3", "longrope"});
+  return scaling;
+}
+
+void AddSizes(const Sizes& sizes, json& config) {
+  config.update({{"vocab_size", sizes.vocab},
+                 {"hidden_size", sizes.hidden},
+                 {"intermediate_size", sizes.mlp},
+                 {"num_hidden_layers", sizes.layers},
+                 {"num_attention_heads", sizes.heads},
+                 {"num_key_value_heads", sizes.kv_heads},
+                 {"head_dim", sizes.head_dim},
+                 {"max_position_embeddings", kRandomModelPositions}});
+  // As GPT-2 calls them.
+  config.update({{"n_embd", sizes.hidden},
+                 {"n_inner", sizes.mlp},
+                 {"n_layer", sizes.layers},
+                 {"n_head", sizes.heads},
+                 {"n_positions", kRandomModelPositions}});
+}
+
+void AddSwitches(Dice& dice, json& config) {
+  for (const char* name :
+       {"attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window",
+        "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "use_parallel_residual",
+        "with_bias"}) {
+    config[name] = dice.Chance();
+  }
+  for (const char* name : {"hidden_act", "hidden_activation", "activation_function"}) {
+    config[name] = dice.Word({"silu", "gelu", "gelu_new", "relu"});
+  }
+  config["sliding_window"] = dice.Between(1, 100);
+  config["max_window_layers"] = dice.Between(0, 1);
+  config["position"] =
+      dice.Word({"rope_interleaved", "rope_half", "learned", "sinusoidal", "none"});
+  config["norm"] = dice.Word({"rmsnorm", "layernorm"});
+  config["mlp"] = dice.Word({"relu", "gelu", "swiglu"});
+}
+
+// Normal numbers as they are stored.
+std::vector<std::byte> RandomElements(size_t count, double mean, double deviation, DType dtype,
+                                      std::mt19937& random) {
+  std::normal_distribution<float> normal(static_cast<float>(mean), static_cast<float>(deviation));
+  std::vector<std::byte> bytes(count * SizeOf(dtype));
+  for (size_t i = 0; i < count; ++i) {
+    const float value = normal(random);
+    const uint16_t rounded = BFloat16FromFloat(value);
+    const void* from = dtype == DType::kF32 ? static_cast<const void*>(&value) : &rounded;
+    std::memcpy(&bytes[i * SizeOf(dtype)], from, SizeOf(dtype));
+  }
+  return bytes;
+}
+
+OwnedTensor RandomTensor(const TensorPlace& place, const ModelConfig& config, DType dtype,
+                         std::mt19937& random) {
+  const auto count = static_cast<size_t>(place.stored.size());
+  const auto columns = static_cast<double>(place.stored.columns);
+  const double mean = place.is_norm_weight ? 1 - config.norm_weight_offset : 0;
+  const double deviation = columns == 1 ? 0.2 : 1.5 / std::sqrt(columns);
+  return {place.name, dtype, StoredShape(place),
+          RandomElements(count, mean, deviation, dtype, random)};
+}
+
+}  // namespace
+
+std::vector<std::string> ModelTypes() {
+  return json::parse("[" + KnownModelTypes() + "]").get<std::vector<std::string>>();
+}
+
+std::string RandomModelConfig(const RandomModelOptions& options) {
+  Dice dice(options.seed);
+  const Sizes sizes = RandomSizes(options, dice);
+  const double fraction = RandomFraction(sizes.head_dim, dice);
+  json config = {{"model_type", options.model_type}, {"partial_rotary_factor", fraction}};
+  AddSwitches(dice, config);
+  json scaling = RandomScaling(static_cast<int>(sizes.head_dim * fraction) / 2, dice);
+  AddSizes(sizes, config);
+  // This kind begins at the very length that the file names, and only rotary positions go beyond.
+  if (scaling["rope_type"] == "dynamic" && config["position"].get<std::string>()[0] == 'r') {
+    config["max_position_embeddings"] = kRandomModelPositions / 2;
+    scaling["factor"] = 2;
+  }
+  config["rope_scaling"] = scaling;
+  return config.dump(2);
+}
+
+ModelConfig WriteRandomModel(const RandomModelOptions& options, const TempFolder& folder) {
+  folder.Write("config.json", RandomModelConfig(options));
+  const auto config = LoadModelConfig(folder.path());
+  SLUICE_CHECK(config.ok());
+  std::mt19937 random(options.seed);
+  std::vector<OwnedTensor> tensors;
+  for (const TensorPlace& place : StoredTensors(*config)) {
+    tensors.push_back(RandomTensor(place, *config, options.stored, random));
+  }
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  return *config;
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,93 @@
+#include "tests/services/model/random_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "services/model/json_fields.h"
+#include "services/model/shard_plan.h"
+#include "services/model/weights.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::IsSupersetOf;
+using ::testing::SizeIs;
+
+constexpr uint32_t kSeeds = 40;
+
+ModelConfig ConfigOf(const RandomModelOptions& options) {
+  const auto config = ParseModelConfig(RandomModelConfig(options), "", "random");
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.value_or(ModelConfig{});
+}
+
+TEST(RandomModel, EverySeedGivesAModelOfAnyFamilyThatRanksCanShare) {
+  for (const std::string& type : ModelTypes()) {
+    for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+      SCOPED_TRACE(absl::StrCat(type, ", seed ", seed));
+      const ModelConfig config = ConfigOf({.model_type = type, .seed = seed});
+      EXPECT_THAT(AcceptedRankCounts(config), IsSupersetOf({1, 2, 4}));
+      EXPECT_GE(config.max_positions, kRandomModelPositions);
+    }
+  }
+}
+
+TEST(RandomModel, ProjectionsAreQuantizedOrNot) {
+  constexpr LayerTensor kProjections[] = {LayerTensor::kQ, LayerTensor::kO, LayerTensor::kUp,
+                                          LayerTensor::kDown};
+  for (const std::string& type : ModelTypes()) {
+    for (const LayerTensor tensor : kProjections) {
+      std::set<WeightFormat> formats;
+      for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+        RandomModelOptions options{.model_type = type, .seed = seed};
+        formats.insert(FormatOf(tensor, ConfigOf(options), WeightFormat::kInt4));
+        options.all_in_groups = true;
+        EXPECT_EQ(FormatOf(tensor, ConfigOf(options), WeightFormat::kInt4), WeightFormat::kInt4);
+      }
+      EXPECT_THAT(formats, SizeIs(2)) << type;
+    }
+  }
+}
+
+TEST(RandomModel, SeedsTurnEverySwitch) {
+  std::set<int> kv_heads;
+  std::set<RopeScaling> scalings;
+  std::set<PositionKind> positions;
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const ModelConfig llama = ConfigOf({.model_type = "llama", .seed = seed});
+    kv_heads.insert(llama.num_kv_heads);
+    scalings.insert(llama.rope.scaling);
+    positions.insert(ConfigOf({.model_type = "sluice_decoder", .seed = seed}).position);
+    EXPECT_THAT(ConfigOf({.model_type = "mistral", .seed = seed}).windows,
+                AllOf(SizeIs(llama.num_layers), Contains(::testing::Gt(0))));
+  }
+  EXPECT_THAT(kv_heads, IsSupersetOf({1, 2, 4}));
+  EXPECT_THAT(scalings, SizeIs(7));
+  EXPECT_THAT(positions, SizeIs(5));
+}
+
+TEST(RandomModel, FilesHoldEveryTensorAndFollowFromTheSeed) {
+  for (const std::string& type : ModelTypes()) {
+    for (const DType stored : {DType::kF32, DType::kBF16}) {
+      const TempFolder one, same;
+      const RandomModelOptions options{.model_type = type, .seed = 5, .stored = stored};
+      const ModelConfig config = WriteRandomModel(options, one);
+      WriteRandomModel(options, same);
+      const auto source = WeightSource::Open(one.path(), config);
+      ASSERT_TRUE(source.ok()) << source.status();
+      EXPECT_EQ(source->StoredType(source->places().Of(LayerTensor::kQ, 0)), stored);
+      const auto text = [](const TempFolder& folder) {
+        return ReadTextFile(folder.PathOf("model.safetensors")).value();
+      };
+      EXPECT_TRUE(text(one) == text(same)) << type;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
