@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -26,8 +28,11 @@ absl::string_view Letter(LogLevel level) {
   return "?";
 }
 
+// Values may be a client's: none may end the line, look like another field, or steer a terminal.
 std::string Quoted(absl::string_view value) {
-  const bool plain = !value.empty() && value.find_first_of(" \"\n\t=") == absl::string_view::npos;
+  const bool plain = !value.empty() && std::all_of(value.begin(), value.end(), [](char c) {
+    return absl::ascii_isgraph(static_cast<unsigned char>(c)) && c != '"' && c != '=' && c != '\\';
+  });
   return plain ? std::string(value) : absl::StrCat("\"", absl::CEscape(value), "\"");
 }
 

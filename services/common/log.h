@@ -13,7 +13,8 @@ namespace sluice {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-// One key=value pair; values with spaces or quotes are written quoted.
+// One key=value pair; values with anything but plain printable characters are written quoted, and
+// escaped as in C.
 struct LogField {
   LogField(absl::string_view key,
            const absl::AlphaNum& value)  // NOLINT(google-explicit-constructor)

@@ -1,5 +1,6 @@
 #include "services/common/server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
@@ -12,10 +13,13 @@
 namespace sluice {
 namespace {
 
-void EnablePlugins() {
+void PrepareLibraries() {
   [[maybe_unused]] static const bool once = [] {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Protocol Buffers would print a line for every text that is not UTF-8: any client could fill
+    // the log. The client is told.
+    [[maybe_unused]] static const auto* const silencer = new google::protobuf::LogSilencer;
     return true;
   }();
 }
@@ -28,7 +32,7 @@ std::string WithPort(absl::string_view address, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
-  EnablePlugins();
+  PrepareLibraries();
   grpc::ServerBuilder builder;
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -18,6 +19,12 @@ constexpr char kIndexFile[] = "model.safetensors.index.json";
 
 std::string PathIn(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
+}
+
+// True also where that can't be told: opening the file will say why.
+bool MayExist(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error) || error;
 }
 
 constexpr char kPlainTypes[] = "F32, F16, BF16";
@@ -102,9 +109,9 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
   const std::string single = PathIn(folder, kSingleFile);
   const std::string index = PathIn(folder, kIndexFile);
   absl::Status added;
-  if (std::filesystem::exists(single)) {
+  if (MayExist(single)) {
     added = checkpoint.AddSingleFile(single);
-  } else if (std::filesystem::exists(index)) {
+  } else if (MayExist(index)) {
     added = checkpoint.AddShards(index);
   } else {
     added = absl::NotFoundError(absl::StrCat(folder, ": holds no weights; accepted: ", kSingleFile,

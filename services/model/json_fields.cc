@@ -113,6 +113,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   if (kind == std::filesystem::file_type::not_found) {
     return absl::NotFoundError(absl::StrCat(path, ": no such file"));
   }
+  if (kind == std::filesystem::file_type::none) return absl::ErrnoToStatus(error.value(), path);
   if (kind != std::filesystem::file_type::regular) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   }

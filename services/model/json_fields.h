@@ -19,7 +19,7 @@ namespace sluice {
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text, const std::string& source);
 
 // The text of a file. NOT_FOUND where it is missing, INVALID_ARGUMENT where it is longer than 64 MB
-// or no regular file.
+// or no regular file, else what the system says against reading it.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // The value in a form fit for a message: at most some 60 characters, printable.

@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <filesystem>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -97,7 +98,9 @@ absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,
 
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& folder,
                                             const ModelOverrides& overrides) {
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code ignored;  // an unreadable folder is refused with its first file
+  const std::filesystem::file_type kind = std::filesystem::status(folder, ignored).type();
+  if (kind != std::filesystem::file_type::directory && kind != std::filesystem::file_type::none) {
     return absl::NotFoundError(absl::StrCat(
         folder, ": no such folder; accepted: a folder with config.json and model.safetensors"));
   }

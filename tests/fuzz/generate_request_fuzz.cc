@@ -1,4 +1,6 @@
 // Messages of the public API from arbitrary bytes: parsed, checked, translated.
+#include <google/protobuf/stubs/logging.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +17,7 @@ const sluice::ModelDescription& Model() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const google::protobuf::LogSilencer silencer;  // a line for every text that is not UTF-8
   sluice::v1::GenerateRequest generate;
   if (generate.ParseFromArray(data, static_cast<int>(size)) &&
       sluice::CheckGenerate(generate, Model()).ok()) {

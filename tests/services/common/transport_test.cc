@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "services/common/server.h"
 #include "services/common/status.h"
+#include "sluice/v1/generation.pb.h"
 
 namespace sluice {
 namespace {
@@ -138,6 +139,17 @@ TEST(Server, RefusesAnAddressInUse) {
   const absl::Status second = Server::Start({.address = (*first)->address()}).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.message()), HasSubstr((*first)->address()));
+}
+
+TEST(Server, LogsNothingOfTextsThatAreNotUtf8) {
+  const auto server = Server::Start({.address = "inproc:silent"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ::testing::internal::CaptureStderr();
+  v1::GenerateRequest request;
+  EXPECT_FALSE(
+      request.ParseFromString("\x12\x03"
+                              "ab\xff"));  // field 2, three bytes
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Server, ListensOnAUnixSocket) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -146,6 +147,14 @@ TEST(Checkpoint, NamesTheFilesItLooksFor) {
   folder.Write("model.safetensors", "short");
   EXPECT_THAT(Refusal(folder, absl::StatusCode::kInvalidArgument),
               HasSubstr(folder.PathOf("model.safetensors")));
+}
+
+TEST(Checkpoint, SaysWhyAFileCannotBeLookedAt) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("model.safetensors", folder.PathOf("model.safetensors"));
+  const auto opened = Checkpoint::Open(folder.path());
+  EXPECT_THAT(std::string(opened.status().message()),
+              AllOf(HasSubstr(folder.PathOf("model.safetensors")), HasSubstr("Too many levels")));
 }
 
 class ShardedCheckpoint : public ::testing::Test {

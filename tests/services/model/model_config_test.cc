@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -324,6 +325,16 @@ TEST(ModelConfig, AFolderWhoseNumbersDontFitDoesNotLoad) {
               StartsWith(file + "rope_scaling.type is \"xpos\"; accepted: \"default\""));
   EXPECT_THAT(refusal(TinyConfig(), {.rope_scaling = "linear,factor=0.5"}),
               HasSubstr("--rope_scaling: factor is 0.5; accepted: a number of at least 1"));
+}
+
+TEST(ModelConfig, SaysWhyAFolderCannotBeLookedInto) {
+  const TempFolder folder;
+  const auto too_long = LoadModelConfig(folder.PathOf(std::string(300, 'x')));
+  EXPECT_THAT(std::string(too_long.status().message()), HasSubstr("File name too long"));
+  std::filesystem::create_symlink("loop", folder.PathOf("loop"));
+  const auto looping = LoadModelConfig(folder.PathOf("loop"));
+  EXPECT_THAT(std::string(looping.status().message()),
+              AllOf(HasSubstr(folder.PathOf("loop/config.json")), HasSubstr("Too many levels")));
 }
 
 // Whatever a file holds, the answer is a status or a configuration that keeps its promises.
