@@ -42,17 +42,21 @@ struct Sizes {
 // Attention's outputs are cut into runs of whole heads, the MLP's into eighths at most.
 Sizes RandomSizes(const RandomModelOptions& options, Dice& dice) {
   const auto in_groups = [&] { return options.all_in_groups || dice.Chance(); };
+  const bool as_wide_as_heads = options.model_type == "gpt2";
+  const int widest = as_wide_as_heads ? 256 : 384;
   Sizes sizes;
-  sizes.heads = dice.OneOf<int>({4, 4, 8, 12});
+  sizes.head_dim =
+      in_groups() ? dice.OneOf<int>({32, 32, 64}) : dice.OneOf<int>({16, 20, 24, 40, 48});
+  do {
+    sizes.heads = dice.OneOf<int>({4, 4, 8, 12});
+  } while (sizes.heads * sizes.head_dim > widest);
   sizes.kv_heads = dice.OneOf<int>({1, 2, 4, sizes.heads});
-  sizes.head_dim = in_groups() ? 32 : dice.OneOf<int>({16, 20, 24, 40, 48});
-  if (sizes.heads == 4 && sizes.head_dim == 32 && dice.Chance()) sizes.head_dim = 64;
   sizes.hidden = in_groups() ? 32 * dice.Between(2, 4) : 2 * dice.Between(24, 60);
   sizes.mlp = in_groups() ? 256 : 4 * dice.Between(15, 60);
   sizes.layers = dice.Between(2, 3);
   sizes.vocab = dice.Between(40, 150);
-  if (options.model_type == "gpt2") sizes.hidden = sizes.heads * sizes.head_dim;
-  if (options.model_type == "gpt2" || options.model_type == "gpt_neox") {
+  if (as_wide_as_heads) sizes.hidden = sizes.heads * sizes.head_dim;
+  if (as_wide_as_heads || options.model_type == "gpt_neox") {
     sizes.kv_heads = sizes.heads;
   }
   return sizes;

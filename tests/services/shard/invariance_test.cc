@@ -190,6 +190,18 @@ std::vector<BackendCase> CasesOf(InstructionSet set) {
   return cases;
 }
 
+// "; this machine cannot run ...", or "" where it can run all.
+std::string WithoutSupport() {
+  std::string text;
+  for (const InstructionSet set :
+       {InstructionSet::kPortable, InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16}) {
+    if (!CasesOf(set).empty()) continue;
+    absl::StrAppend(&text, text.empty() ? "; this machine cannot run " : ", ",
+                    std::string(Name(set)));
+  }
+  return text;
+}
+
 class InvarianceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void TearDown() override { UseSimdTargets(0); }
@@ -333,7 +345,8 @@ void InvarianceTest::ExpectAllWasMet() const {
   EXPECT_THAT(met("stages"), ElementsAre("1", "2"));
   EXPECT_THAT(met("threads"), ElementsAre("1", "2", "3"));
   EXPECT_THAT(met("chunks"), IsSupersetOf({"1", "512"}));
-  std::cout << GetParam() << " was tested with " << absl::StrJoin(backends, ", ") << std::endl;
+  std::cout << GetParam() << " was tested with " << absl::StrJoin(backends, ", ")
+            << WithoutSupport() << std::endl;
 }
 
 TEST_P(InvarianceTest, NeitherNeighboursNorChunksNorRanksStagesAndThreadsChangeABit) {
