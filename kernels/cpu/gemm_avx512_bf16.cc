@@ -74,7 +74,12 @@ struct StreamRun {
   bool starts_at_zero;
 };
 
-template <int kRows, int kVectors>
+// A tile of several rows computes longer on a weight than the processor looks ahead, so the first
+// one to read a panel asks for weights this many bytes before it needs them.
+constexpr int64_t kAhead = 8192;
+enum class Fetch { kAhead, kNone };
+
+template <int kRows, int kVectors, Fetch kFetch>
 void AddStream(const StreamRun& run) {
   __m512 sums[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
@@ -87,7 +92,10 @@ void AddStream(const StreamRun& run) {
   const std::byte* w = run.w;
   for (int64_t pair = 0; pair < run.pairs; ++pair, x += run.x.step, w += kVectors * 64) {
     __m512bh weights[kVectors];
-    for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(w + v * 64);
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kFetch == Fetch::kAhead) _mm_prefetch(w + v * 64 + kAhead, _MM_HINT_T0);
+      weights[v] = LoadPairs(w + v * 64);
+    }
     for (int r = 0; r < kRows; ++r) {
       const __m512bh activation = BroadcastPair(x[r]);
       for (int v = 0; v < kVectors; ++v) {
@@ -103,10 +111,10 @@ void AddStream(const StreamRun& run) {
 }
 
 // AddStream of 1 to kMost rows.
-template <int kVectors, int kMost = kTileRows>
+template <int kVectors, Fetch kFetch, int kMost = kTileRows>
 void AddStreamRows(int64_t rows, const StreamRun& run) {
-  if (rows == kMost) return AddStream<kMost, kVectors>(run);
-  if constexpr (kMost > 1) AddStreamRows<kVectors, kMost - 1>(rows, run);
+  if (rows == kMost) return AddStream<kMost, kVectors, kFetch>(run);
+  if constexpr (kMost > 1) AddStreamRows<kVectors, kFetch, kMost - 1>(rows, run);
 }
 
 template <int kVectors>
@@ -119,11 +127,16 @@ void MultiplyBf16Panel(const SliceRun& run) {
   for (int64_t first = 0; first < pairs; first += step) {
     for (int64_t row = 0; row < run.rows; row += kTileRows) {
       const TileRows tile = TileOf(run, row / kTileRows, first);
-      AddStreamRows<kVectors>(tile.step, {.x = tile,
-                                          .w = run.w + first * kVectors * 64,
-                                          .pairs = Least(step, pairs - first),
-                                          .sums = run.sums + row * kPanelWidth,
-                                          .starts_at_zero = first == 0});
+      const StreamRun stream{.x = tile,
+                             .w = run.w + first * kVectors * 64,
+                             .pairs = Least(step, pairs - first),
+                             .sums = run.sums + row * kPanelWidth,
+                             .starts_at_zero = first == 0};
+      if (row == 0 && tile.step > 2) {
+        AddStreamRows<kVectors, Fetch::kAhead>(tile.step, stream);
+      } else {
+        AddStreamRows<kVectors, Fetch::kNone>(tile.step, stream);
+      }
     }
   }
 }
