@@ -42,6 +42,7 @@ Json ProcessJson(const v1::ProcessStatus& process) {
     json["stage"] = process.stage();
     json["rank"] = process.rank();
   }
+  if (!process.arithmetic().empty()) json["arithmetic"] = process.arithmetic();
   return json;
 }
 
@@ -80,11 +81,13 @@ std::string ProcessTable(const v1::GetStatusResponse& status) {
                       "STATE", "WEIGHTS", "KV CACHE", address_width, "ADDRESS", "DETAIL");
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
+    // What is wrong with it or, where nothing is, what it computes with.
+    const std::string& detail = process.detail().empty() ? process.arithmetic() : process.detail();
     absl::StrAppendFormat(&table, "%-10s  %5s  %4s  %-10s  %9s  %9s  %-*s  %s\n", process.service(),
                           shard ? absl::StrCat(process.stage()) : "-",
                           shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
                           Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
-                          address_width, process.address(), process.detail());
+                          address_width, process.address(), detail);
   }
   return table;
 }

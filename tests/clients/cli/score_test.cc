@@ -147,6 +147,7 @@ FakeAnswers WithStatus(bool serving) {
     shard->set_state(v1::PROCESS_STATE_READY);
     shard->set_weight_bytes(3 << 20);
     shard->set_kv_bytes(1 << 19);
+    shard->set_arithmetic("cpu/portable, weights BF16");
   }
   if (!serving) {
     status.mutable_processes(1)->set_state(v1::PROCESS_STATE_CONNECTING);
@@ -170,7 +171,7 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
   EXPECT_THAT(out, HasSubstr(pipeline.endpoint() +
                              " is serving: model storyteller, stages 1, ranks 2, up 1.5s\n"));
   EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready         3.0 MiB    0.5 MiB  "
-                             "unix:/tmp/s/shard-0-1"));
+                             "unix:/tmp/s/shard-0-1  cpu/portable, weights BF16\n"));
   EXPECT_THAT(out, HasSubstr("\nsampler         -     -  unspecified          -          -  "));
   EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 75 free, 100 in all, of 16 positions each\n"));
   EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting\n"));
@@ -192,7 +193,8 @@ TEST(StatusTest, PrintsOneJsonObject) {
   const std::string out = fake.out.str();
   EXPECT_THAT(out, HasSubstr("{\"serving\":true,\"model\":\"storyteller\",\"epoch\":3,"));
   EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"weight_bytes\":3145728,"
-                             "\"kv_bytes\":524288,\"stage\":0,\"rank\":1}"));
+                             "\"kv_bytes\":524288,\"stage\":0,\"rank\":1,"
+                             "\"arithmetic\":\"cpu/portable, weights BF16\"}"));
   EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
                              "\"num_used_blocks\":25,\"num_free_blocks\":75}"));
 }
