@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 
@@ -14,6 +15,9 @@ namespace {
 // Sent first, because every rank must know a broadcast's size: bytes of the plan, of the tensor
 // without its data, and of that data.
 using Header = std::array<uint64_t, 3>;
+
+// Of each part. What rank 0 hands on has come to it in one message.
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 
 absl::Span<std::byte> Bytes(std::string& text) {
   return absl::MakeSpan(reinterpret_cast<std::byte*>(text.data()), text.size());
@@ -45,6 +49,11 @@ absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1:
   Header header = {};
   absl::Status status = communicator.Broadcast(Bytes(header), 0, absl::InfiniteFuture());
   if (!status.ok()) return status;
+  for (const uint64_t size : header) {
+    if (size <= kMostBytes) continue;
+    return absl::InternalError(absl::StrCat("rank 0 announced ", size,
+                                            " bytes of a step; accepted: at most ", kMostBytes));
+  }
   const absl::Time deadline = absl::Now() + timeout;
   std::array<std::string, 3> parts;
   for (size_t i = 0; i < parts.size(); ++i) {

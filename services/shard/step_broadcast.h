@@ -15,7 +15,7 @@ absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, 
                       absl::Time deadline);
 
 // On the others: waits for the next step without limit, then as long as `timeout` for the rest of
-// it.
+// it. INTERNAL where rank 0 sends what is no step, or announces more than a gibibyte of it.
 absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
                          v1::Tensor& hidden);
 
