@@ -53,7 +53,7 @@ void RoundRow(const float* from, int64_t count, float* to) {
   });
 }
 
-// -136 times the sum of each group of `row`, for a kernel whose weights are 136 too large.
+// -kSumsExcess times the sum of each group of `row`.
 void SumGroups(const float* row, int64_t count, int64_t step, float* sums) {
   const FloatTag d;
   const int64_t lanes = hn::Lanes(d);
@@ -62,7 +62,7 @@ void SumGroups(const float* row, int64_t count, int64_t step, float* sums) {
     for (int64_t i = lanes; i < kWeightGroup; i += lanes) {
       sum = hn::Add(sum, hn::LoadU(d, row + begin + i));
     }
-    sums[begin / kWeightGroup * step] = -136 * hn::GetLane(hn::SumOfLanes(d, sum));
+    sums[begin / kWeightGroup * step] = -kSumsExcess * hn::GetLane(hn::SumOfLanes(d, sum));
   }
 }
 
@@ -128,7 +128,9 @@ bool IsTiled(const CpuPackedMatrix& weights) {
 }
 
 OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
-  OperandSize size{.rows = IsTiled(weights) ? rows : (rows + 15) / 16 * 16, .pairs = 0, .sums = 0};
+  OperandSize size{.rows = IsTiled(weights) ? rows : (rows + kRowsStep - 1) / kRowsStep * kRowsStep,
+                   .pairs = 0,
+                   .sums = 0};
   size.pairs = size.rows * weights.num_slices() * weights.padded_slice_depth() / 2;
   if (weights.kernel().needs_sums) size.sums = 2 * size.pairs / kWeightGroup;
   return size;

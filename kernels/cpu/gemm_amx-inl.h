@@ -17,8 +17,8 @@
 
 namespace sluice {
 
-inline constexpr int64_t kTileSide = 16;
-inline constexpr int64_t kTileDepth = 32;
+inline constexpr int64_t kTileSide = kRowsStep;
+inline constexpr int64_t kTileDepth = kRowsDepth;
 
 template <class Tiles>
 struct AmxGemm {

@@ -8,7 +8,7 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format) {
   static const GemmKernel amx_bf16{
       .activations = ActivationLayout::kBFloat16Rows,
       .needs_sums = false,
-      .depth_step = 32,
+      .depth_step = kRowsDepth,
       .pack = Avx512Bf16GemmKernel(WeightFormat::kBF16).pack,
       .multiply = MultiplyWithAmx,
   };

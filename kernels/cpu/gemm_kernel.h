@@ -21,6 +21,12 @@ inline constexpr int64_t kWidthStep = 16;
 inline constexpr int64_t kMostRows = 96;
 // Rows that are interleaved in ActivationLayout::kBFloat16Tiles.
 inline constexpr int64_t kTileRows = 12;
+// Rows of ActivationLayout::kBFloat16Rows are a multiple of this, those of zeroes included, and
+// inputs of its weights a multiple of kRowsDepth: a tile register has 16 rows of 32 bfloat16.
+inline constexpr int64_t kRowsStep = 16;
+inline constexpr int64_t kRowsDepth = 32;
+// What INT4 weights are too large by where a kernel asks for sums of activations.
+inline constexpr float kSumsExcess = 136;
 // Room for the part of a panel that a kernel unpacks, in bytes.
 inline constexpr int64_t kUnpackedBytes = 16384;
 
@@ -30,7 +36,7 @@ enum class ActivationLayout {
   // bfloat16, twelve rows to a tile (the last tile holds what is left): element (r, k) of a tile of
   // R rows lies at (k / 2) * 2 R + 2 r + k % 2.
   kBFloat16Tiles,
-  // bfloat16, row-major, with rows of zeroes up to a multiple of 16.
+  // bfloat16, row-major, with rows of zeroes up to a multiple of kRowsStep.
   kBFloat16Rows,
 };
 
@@ -52,8 +58,8 @@ struct SliceRun {
   const void* x;
   int64_t x_stride;
   int64_t first_input;  // of the slice, counted with padding; for bfloat16
-  // For kernels that ask for them: the sum of each group of kWeightGroup activations times -136, in
-  // tiles like x, a row of a tile being sums_stride groups.
+  // For kernels that ask for them: the sum of each group of kWeightGroup activations times
+  // -kSumsExcess, in tiles like x, a row of a tile being sums_stride groups.
   const float* x_sums;
   int64_t sums_stride;
   int64_t rows;        // 1 to kMostRows

@@ -234,7 +234,7 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// `code_bytes` of a group follow its scale; in INT4 each holds two inputs, in INT8 one.
+// kCodeBytes of a group follow its scale; in INT4 each holds two inputs, in INT8 one.
 template <int64_t kCodeBytes>
 void PackQuantized(const PackRun& run) {
   std::byte* out = run.out;
