@@ -2,7 +2,7 @@
 //
 // The order of every sum is fixed by the matrix and the instruction set alone. Output (t, n) starts
 // each of the num_slices runs of K at zero, adds its products in the order of the kernel
-// (gemm_portable.cc, gemm_avx512_bf16.cc), and joins the runs as a balanced binary tree over
+// (gemm_portable.cc, gemm_avx512-inl.h), and joins the runs as a balanced binary tree over
 // neighbours. A vector holds neighbouring outputs, so neither T nor the threads enter into it.
 #pragma once
 

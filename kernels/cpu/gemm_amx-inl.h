@@ -1,5 +1,5 @@
 // Products on tile registers: a 16 x 16 tile of sums takes 16 rows of 32 activations and 16 outputs
-// of 32 weights at a time. Weights are the stream of vectors of gemm_avx512_bf16.cc, K padded
+// of 32 weights at a time. Weights are the stream of vectors of gemm_avx512-inl.h, K padded
 // to 32.
 //
 // `Tiles` is the unit: gemm_amx.cc has the real one, the tests one of plain loops.

@@ -84,6 +84,8 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 const GemmKernel& PortableGemmKernel(WeightFormat format);
 // BF16, INT8 and INT4, for x86-64 machines that support InstructionSet::kAvx512Bf16.
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
+// The part of it for INT8 and INT4.
+const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format);
 // GemmKernel::multiply of BF16 weights, for those that support InstructionSet::kAmxBf16.
 void MultiplyWithAmx(const SliceRun& run);
 

@@ -1,0 +1,322 @@
+// Products of INT8 and INT4 weights, turned into the stream of bfloat16 pairs:
+//
+//   INT8  per group of 32 inputs: a scale per output (BF16), then chunks of 64 bytes that unpack
+//         into two vectors of the stream. A byte is the sign and seven bits of magnitude, which
+//         index tables of the low and high bytes of bfloat16 numbers. In each 16 bytes of a chunk
+//         the first 8 belong to the first vector, the others to the second
+//   INT4  the same, a chunk unpacking into four vectors. Half-byte j of each 16 bits of a chunk
+//         belongs to vector j and is q + 8; below the exponent of 128 it makes the bfloat16
+//         128 + 8 + q, so sums start at -136 times the sum of the activations
+//
+// The sums of a group are kept apart until the group's scale is known: sum += scale * group.
+#include "kernels/cpu/gemm_avx512-inl.h"
+
+namespace sluice {
+namespace {
+
+// Rows whose sums fit the registers beside those of a group.
+constexpr int kGroupedRows = 6;
+// Rows whose sums fit beside what unpacking takes, too.
+constexpr int kPackedRows = 4;
+
+__m512 LoadScales(const std::byte* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// The low and the high bytes of the bfloat16 numbers 0 to 127.
+struct ByteTables {
+  alignas(64) uint8_t low[128];
+  alignas(64) uint8_t high[128];
+};
+constexpr ByteTables MakeByteTables() {
+  ByteTables tables{};
+  for (int m = 1; m < 128; ++m) {
+    int exponent = 0;
+    while (m >> (exponent + 1) != 0) ++exponent;
+    const int bits = (127 + exponent) << 7 | (m << (7 - exponent) & 127);
+    tables.low[m] = static_cast<uint8_t>(bits & 255);
+    tables.high[m] = static_cast<uint8_t>(bits >> 8);
+  }
+  return tables;
+}
+constexpr ByteTables kBytes = MakeByteTables();
+
+// Unpacks INT8 chunks.
+struct Int8 {
+  static constexpr int kVectorsOfChunk = 2;
+  static constexpr bool kNeedsSums = false;
+
+  Int8()
+      : low0(_mm512_load_si512(kBytes.low)),
+        low1(_mm512_load_si512(kBytes.low + 64)),
+        high0(_mm512_load_si512(kBytes.high)),
+        high1(_mm512_load_si512(kBytes.high + 64)) {}
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    constexpr int kHighOrSign = 0xEA;  // (a & b) | c
+    const __m512i bytes = _mm512_loadu_si512(chunk);
+    const __m512i low = _mm512_permutex2var_epi8(low0, bytes, low1);
+    const __m512i high = _mm512_ternarylogic_epi64(
+        bytes, sign, _mm512_permutex2var_epi8(high0, bytes, high1), kHighOrSign);
+    vectors[0] = _mm512_unpacklo_epi8(low, high);
+    vectors[1] = _mm512_unpackhi_epi8(low, high);
+  }
+
+  // Weight q as word `word` (2 * output + input, of 16 outputs and 2 inputs) of vector `vector`.
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(q < 0 ? 0x80 | -q : q);
+  }
+  static int Get(const std::byte* group, int64_t k) {
+    return static_cast<signed char>(group[2 + k]);
+  }
+
+  const __m512i low0, low1, high0, high1;
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+};
+
+// Unpacks INT4 chunks.
+struct Int4 {
+  static constexpr int kVectorsOfChunk = 4;
+  static constexpr bool kNeedsSums = true;
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    constexpr int kMaskedOr = 0xEA;  // (a & b) | c
+    const __m512i bits = _mm512_loadu_si512(chunk);
+    vectors[0] = _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
+    vectors[1] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 4), mask, exponent, kMaskedOr);
+    vectors[2] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 8), mask, exponent, kMaskedOr);
+    vectors[3] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 12), mask, exponent, kMaskedOr);
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word * 2 + vector / 2] |= static_cast<std::byte>((q + 8) << (vector % 2 * 4));
+  }
+  static int Get(const std::byte* group, int64_t k) {
+    return (static_cast<int>(group[2 + k / 2]) >> (k % 2 * 4) & 15) - 8;
+  }
+
+  const __m512i mask = _mm512_set1_epi16(0x000f);
+  const __m512i exponent = _mm512_set1_epi16(0x4300);
+};
+
+// Bytes of a group of a panel.
+template <class Code, int kVectors>
+constexpr int64_t kGroupBytes = kVectors*(kLanes * 2 + kGroupPairs * 64 / Code::kVectorsOfChunk);
+
+struct GroupedRun {
+  TileRows x;
+  const std::byte* w;       // groups of the panel
+  const std::byte* stream;  // their weights unpacked, unless the kernel does so itself
+  int64_t groups;
+  float* sums;  // [rows, kPanelWidth]
+  bool starts_at_zero;
+};
+
+// The sums of a tile, and those of one group of it.
+template <class Code, int kRows, int kVectors>
+struct GroupedSums {
+  __m512 sums[kRows][kVectors];
+  __m512 group[kRows][kVectors];
+
+  explicit GroupedSums(const GroupedRun& run) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = run.starts_at_zero ? _mm512_setzero_ps()
+                                        : _mm512_loadu_ps(run.sums + r * kPanelWidth + v * kLanes);
+      }
+    }
+  }
+
+  void StartGroup(const float* starts) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        group[r][v] = Code::kNeedsSums ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
+      }
+    }
+  }
+
+  void Add(int vector, const uint32_t* x, __m512bh weights) {
+    for (int r = 0; r < kRows; ++r) {
+      group[r][vector] = _mm512_dpbf16_ps(group[r][vector], BroadcastPair(x[r]), weights);
+    }
+  }
+
+  void EndGroup(const std::byte* scales) {
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 scale = LoadScales(scales + v * kLanes * 2);
+      for (int r = 0; r < kRows; ++r) {
+        sums[r][v] = _mm512_fmadd_ps(scale, group[r][v], sums[r][v]);
+      }
+    }
+  }
+
+  void Store(float* to) const {
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        _mm512_storeu_ps(to + r * kPanelWidth + v * kLanes, sums[r][v]);
+      }
+    }
+  }
+};
+
+// With weights unpacked before: for many rows.
+template <class Code, int kRows, int kVectors>
+void AddUnpacked(const GroupedRun& run) {
+  GroupedSums<Code, kRows, kVectors> tile(run);
+  const uint32_t* x = run.x.pairs;
+  const std::byte* stream = run.stream;
+  for (int64_t g = 0; g < run.groups; ++g) {
+    tile.StartGroup(run.x.sums + g * run.x.step);
+    for (int64_t pair = 0; pair < kGroupPairs; ++pair, x += run.x.step, stream += kVectors * 64) {
+      __m512bh weights[kVectors];
+      for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(stream + v * 64);
+      for (int r = 0; r < kRows; ++r) {
+        const __m512bh activation = BroadcastPair(x[r]);
+        for (int v = 0; v < kVectors; ++v) {
+          tile.group[r][v] = _mm512_dpbf16_ps(tile.group[r][v], activation, weights[v]);
+        }
+      }
+    }
+    tile.EndGroup(run.w + g * kGroupBytes<Code, kVectors>);
+  }
+  tile.Store(run.sums);
+}
+
+// Unpacking in registers: for so few rows that a weight is read once.
+template <class Code, int kRows, int kVectors>
+void AddPacked(const GroupedRun& run) {
+  constexpr int64_t kChunks = kGroupPairs * kVectors / Code::kVectorsOfChunk;
+  const Code code;
+  GroupedSums<Code, kRows, kVectors> tile(run);
+  const uint32_t* x = run.x.pairs;
+  const std::byte* w = run.w;
+  for (int64_t g = 0; g < run.groups; ++g) {
+    tile.StartGroup(run.x.sums + g * run.x.step);
+    const std::byte* scales = w;
+    w += kVectors * kLanes * 2;
+#pragma GCC unroll 16
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += 64) {
+      __m512i vectors[Code::kVectorsOfChunk];
+      code.Unpack(w, vectors);
+      for (int i = 0; i < Code::kVectorsOfChunk; ++i) {
+        tile.Add(i % kVectors, x + i / kVectors * run.x.step, Pairs(vectors[i]));
+      }
+      x += Code::kVectorsOfChunk / kVectors * run.x.step;
+    }
+    tile.EndGroup(scales);
+  }
+  tile.Store(run.sums);
+}
+
+// AddPacked of 1 to kMost rows.
+template <class Code, int kVectors, int kMost = kPackedRows>
+void AddPackedRows(int64_t rows, const GroupedRun& run) {
+  if (rows == kMost) return AddPacked<Code, kMost, kVectors>(run);
+  if constexpr (kMost > 1) AddPackedRows<Code, kVectors, kMost - 1>(rows, run);
+}
+
+// AddUnpacked of 1 to kMost rows.
+template <class Code, int kVectors, int kMost = kGroupedRows>
+void AddUnpackedRows(int64_t rows, const GroupedRun& run) {
+  if (rows == kMost) return AddUnpacked<Code, kMost, kVectors>(run);
+  if constexpr (kMost > 1) AddUnpackedRows<Code, kVectors, kMost - 1>(rows, run);
+}
+
+// The stream of `groups` groups.
+template <class Code, int kVectors>
+void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
+  constexpr int64_t kChunks = kGroupPairs * kVectors / Code::kVectorsOfChunk;
+  const Code code;
+  for (int64_t g = 0; g < groups; ++g) {
+    w += kVectors * kLanes * 2;
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += 64) {
+      __m512i vectors[Code::kVectorsOfChunk];
+      code.Unpack(w, vectors);
+      for (const __m512i& vector : vectors) {
+        _mm512_store_si512(stream, vector);
+        stream += 64;
+      }
+    }
+  }
+}
+
+template <class Code, int kVectors>
+void MultiplyGroupedPanel(const SliceRun& run) {
+  constexpr int64_t kBytes = kGroupBytes<Code, kVectors>;
+  const int64_t groups = run.depth / kWeightGroup;
+  if (run.rows <= kPackedRows) {
+    AddPackedRows<Code, kVectors>(run.rows, {.x = TileOf(run, 0, 0),
+                                             .w = run.w,
+                                             .stream = nullptr,
+                                             .groups = groups,
+                                             .sums = run.sums,
+                                             .starts_at_zero = true});
+    return;
+  }
+  constexpr int64_t kStep = kUnpackedBytes / (kGroupPairs * kVectors * 64);
+  for (int64_t first = 0; first < groups; first += kStep) {
+    const int64_t count = Least(kStep, groups - first);
+    UnpackGroups<Code, kVectors>(run.w + first * kBytes, count, run.unpacked);
+    for (int64_t row = 0; row < run.rows; row += kGroupedRows) {
+      TileRows tile = TileOf(run, row / kTileRows, first * kGroupPairs);
+      const int64_t within = row % kTileRows;
+      const int64_t rows = Least(kGroupedRows, tile.step - within);
+      tile.pairs += within;
+      tile.sums += within;
+      AddUnpackedRows<Code, kVectors>(rows, {.x = tile,
+                                             .w = run.w + first * kBytes,
+                                             .stream = run.unpacked,
+                                             .groups = count,
+                                             .sums = run.sums + row * kPanelWidth,
+                                             .starts_at_zero = first == 0});
+    }
+  }
+}
+
+template <class Code>
+void MultiplyGrouped(const SliceRun& run) {
+  return run.width == kPanelWidth ? MultiplyGroupedPanel<Code, 2>(run)
+                                  : MultiplyGroupedPanel<Code, 1>(run);
+}
+
+template <class Code>
+void PackGrouped(const PackRun& run) {
+  const int64_t vectors = run.width / kLanes;
+  const int64_t data_bytes = vectors * kGroupPairs * 64 / Code::kVectorsOfChunk;
+  const int64_t code_bytes = 2 + kWeightGroup * 2 / Code::kVectorsOfChunk;
+  std::byte* out = run.out;
+  for (int64_t g = 0; g < run.depth / kWeightGroup; ++g) {
+    auto* scales = At<uint16_t>(out);
+    out += run.width * 2;
+    for (int64_t n = 0; n < run.outputs; ++n) {
+      const std::byte* group = run.rows + n * run.row_bytes + g * code_bytes;
+      scales[n] = *reinterpret_cast<const uint16_t*>(group);
+      for (int64_t k = 0; k < kWeightGroup; ++k) {
+        const int64_t i = k / 2 * vectors + n / kLanes;
+        Code::Put(Code::Get(group, k), i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
+                  out + i / Code::kVectorsOfChunk * 64);
+      }
+    }
+    out += data_bytes;
+  }
+}
+
+constexpr GemmKernel kInt8{.activations = ActivationLayout::kBFloat16Tiles,
+                           .needs_sums = false,
+                           .depth_step = kWeightGroup,
+                           .pack = PackGrouped<Int8>,
+                           .multiply = MultiplyGrouped<Int8>};
+constexpr GemmKernel kInt4{.activations = ActivationLayout::kBFloat16Tiles,
+                           .needs_sums = true,
+                           .depth_step = kWeightGroup,
+                           .pack = PackGrouped<Int4>,
+                           .multiply = MultiplyGrouped<Int4>};
+
+}  // namespace
+
+const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format) {
+  return format == WeightFormat::kInt8 ? kInt8 : kInt4;
+}
+
+}  // namespace sluice
