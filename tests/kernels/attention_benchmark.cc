@@ -21,7 +21,7 @@ AttentionOptions OptionsOf(const HeadShape& heads) {
 int64_t KvWidth(const HeadShape& heads) { return int64_t{heads.kv_heads} * heads.head_dim; }
 
 KvPoolSpec PoolSpec(const HeadShape& heads, const AttentionShape& shape, DType dtype) {
-  return {.num_layers = 1,
+  return {.num_layers = shape.layers,
           .num_blocks = static_cast<int>((shape.context + kBlock - 1) / kBlock * shape.sequences),
           .block_size = kBlock,
           .num_kv_heads = heads.kv_heads,
@@ -40,7 +40,9 @@ Sequence Stored(const HeadShape& heads, const AttentionShape& shape, int64_t ind
   }
   const DeviceMatrix k(backend, sequence.k), v(backend, sequence.v);
   const AttentionSegment segment = sequence.Segment(0, shape.context);
-  backend.StoreKv(k.view(), v.view(), {&segment, 1}, 0, pool);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    backend.StoreKv(k.view(), v.view(), {&segment, 1}, layer, pool);
+  }
   return sequence;
 }
 
@@ -84,10 +86,14 @@ void MeasureAttention(Meter& meter, Backend& backend, const HeadShape& heads,
       {.kernel = std::string(heads.name) + " attention " + std::to_string(shape.sequences) +
                  " x T " + std::to_string(shape.rows) + " at " + std::to_string(shape.context),
        .format = std::string(Name(dtype)),
-       .bytes = 2 * positions * static_cast<double>(KvWidth(heads) * SizeOf(dtype)),
-       .operations = 4 * visible * static_cast<double>(width),
+       .bytes = 2 * positions * shape.layers * static_cast<double>(KvWidth(heads) * SizeOf(dtype)),
+       .operations = 4 * visible * shape.layers * static_cast<double>(width),
        .group = "attention"},
-      [&] { backend.PagedAttention(q.view(), *pool, 0, segments, OptionsOf(heads), out.view()); });
+      [&] {
+        for (int layer = 0; layer < shape.layers; ++layer) {
+          backend.PagedAttention(q.view(), *pool, layer, segments, OptionsOf(heads), out.view());
+        }
+      });
 }
 
 }  // namespace sluice::testing

@@ -23,6 +23,7 @@ struct AttentionShape {
   int64_t sequences;
   int64_t rows;     // of each sequence in the step
   int64_t context;  // positions of each sequence, those rows included
+  int layers = 1;   // one after another, so that no cache holds what is read
 };
 
 // The result is checked against the reference first; a wrong one ends the program.

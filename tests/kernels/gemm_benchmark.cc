@@ -17,6 +17,7 @@ namespace sluice::testing {
 namespace {
 
 constexpr size_t kBeyondCaches = size_t{256} << 20;  // bytes of weights
+constexpr int64_t kFewRows = 64;  // of activations: as in decoding
 constexpr size_t kRandomRows = 251;                  // of which a large matrix is made
 
 GemmEpilogue EpilogueOf(const MatrixShape& shape) {
@@ -120,7 +121,7 @@ Work WorkOf(const ModelShape& model, const std::string& what, WeightFormat forma
           .bytes = static_cast<double>(bytes),
           .operations = 2.0 * static_cast<double>(rows) * weights,
           .arithmetic = ArithmeticOf(format),
-          .group = rows == 1 ? "gemv" : "gemm"};
+          .group = rows == 1 ? "gemv" : rows <= kFewRows ? "batch" : "gemm"};
 }
 
 }  // namespace
@@ -144,8 +145,8 @@ void MeasureModelGemms(Meter& meter, Backend& backend, const ModelShape& model, 
   }
   works.push_back(WorkOf(model, "layer", format, rows, all_bytes, all_weights));
 
-  // One row passes through all layers, so that none is in a cache; many stay with one layer.
-  const size_t count = rows == 1 ? layers.num_layers() : 1;
+  // Few rows pass through all layers, so that none is in a cache; many stay with one layer.
+  const size_t count = rows <= kFewRows ? layers.num_layers() : 1;
   size_t next = 0;
   meter.Measure(works, [&] {
     std::vector<double> seconds = layers.Time(next, count, meter.pool().num_threads());

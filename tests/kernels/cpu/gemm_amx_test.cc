@@ -72,6 +72,7 @@ void CheckPanel(int64_t rows, int64_t width, int64_t depth) {
   std::vector<float> sums(kMostRows * kPanelWidth, kUntouched);
   AmxGemm<PlainTiles>::Multiply({.x = x.data(),
                                  .x_stride = 2 * depth,
+                                 .tile_rows = 1,
                                  .first_input = depth,
                                  .rows = rows,
                                  .w = reinterpret_cast<const std::byte*>(w.data()),
