@@ -11,11 +11,6 @@
 namespace sluice {
 namespace {
 
-// Sums of at most kMostRows rows, kPanelWidth to a row.
-void AddTo(const float* from, int64_t rows, float* to) {
-  for (int64_t i = 0; i < rows * kPanelWidth; ++i) to[i] = from[i] + to[i];
-}
-
 // The products of some rows with some panels.
 class GemmTask {
  public:
@@ -35,14 +30,19 @@ class GemmTask {
   const float* MultiplyPanel(int64_t panel) const {
     float* sets = scratch_ + kUnpackedBytes / static_cast<int64_t>(sizeof(float));
     const int64_t set_size = rows_ * kPanelWidth;
-    float* current = sets + NumLevels(weights_.num_slices()) * set_size;
+    float* under_way = sets + NumLevels(weights_.num_slices()) * set_size;
+    const float* sums = nullptr;
     for (int slice = 0; slice < weights_.num_slices(); ++slice) {
-      MultiplySlice(panel, slice, current);
-      int level = 0;
-      for (; (slice >> level) % 2 == 1; ++level) AddTo(sets + level * set_size, rows_, current);
-      if (weights_.num_slices() > 1) std::copy_n(current, set_size, sets + level * set_size);
+      // Each level that waits is added; the sum goes to the first that does not.
+      const int levels = std::countr_one(static_cast<unsigned>(slice));
+      float* const to = sets + levels * set_size;
+      MultiplySlice(panel, slice, levels == 0 ? to : under_way);
+      for (int level = 0; level < levels; ++level) {
+        AddSums(sets + level * set_size, under_way, set_size, level + 1 == levels ? to : under_way);
+      }
+      sums = to;
     }
-    return current;
+    return sums;
   }
 
  private:
@@ -60,6 +60,7 @@ class GemmTask {
     weights_.kernel().multiply(
         {.x = static_cast<const std::byte*>(x_.x) + first_row_ * row_bytes + skipped,
          .x_stride = x_.x_stride,
+         .tile_rows = x_.tile_rows,
          .first_input = first_input,
          .x_sums = x_.sums == nullptr ? nullptr : x_.sums + first_row_ * x_.sums_stride,
          .sums_stride = x_.sums_stride,
@@ -92,7 +93,8 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
   if (x.rows == 0) return;
   const GemmActivations activations = PrepareActivations(context, x, weights);
-  const int64_t num_blocks = (x.rows + kMostRows - 1) / kMostRows;
+  const int64_t block_rows = kMostRows / activations.tile_rows * activations.tile_rows;
+  const int64_t num_blocks = (x.rows + block_rows - 1) / block_rows;
   const int64_t scratch_floats = GemmTask::ScratchFloats(weights.num_slices());
   // A unit is a panel and a block of rows. Units that follow each other share a panel, so that it
   // is read from memory once.
@@ -101,8 +103,8 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
     float* scratch = context.scratch.Floats(worker, scratch_floats);
     for (int64_t unit = runs.Begin(index); unit < runs.Begin(index + 1); ++unit) {
       const int64_t panel = unit / num_blocks;
-      const int64_t first_row = unit % num_blocks * kMostRows;
-      const int64_t rows = std::min(kMostRows, x.rows - first_row);
+      const int64_t first_row = unit % num_blocks * block_rows;
+      const int64_t rows = std::min(block_rows, x.rows - first_row);
       const GemmTask task(activations, first_row, rows, weights, scratch);
       FinishPanel(task.MultiplyPanel(panel), weights, panel, epilogue, out.Rows(first_row, rows));
     }

@@ -16,7 +16,7 @@ namespace sluice {
 
 // Where the rounded rows of an operand go.
 struct ActivationTiles {
-  int64_t most_rows;  // of a tile: kTileRows, or 1 where rows stay apart
+  int64_t tile_rows;  // 1 where rows stay apart
   uint32_t* pairs;
   float* sums;  // or nullptr
   int64_t num_slices;
@@ -83,10 +83,10 @@ void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, flo
 }
 
 void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
-  const int64_t num_tiles = (x.rows + tiles.most_rows - 1) / tiles.most_rows;
+  const int64_t num_tiles = (x.rows + tiles.tile_rows - 1) / tiles.tile_rows;
   context.pool.ParallelFor(num_tiles, [&](int64_t tile, int worker) {
-    const int64_t first = tile * tiles.most_rows;
-    const int64_t rows = std::min(tiles.most_rows, x.rows - first);
+    const int64_t first = tile * tiles.tile_rows;
+    const int64_t rows = std::min(tiles.tile_rows, x.rows - first);
     float* rounded = context.scratch.Floats(worker, tiles.padded_depth);
     uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
     float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
@@ -127,6 +127,14 @@ bool IsTiled(const CpuPackedMatrix& weights) {
   return weights.kernel().activations == ActivationLayout::kBFloat16Tiles;
 }
 
+// Tiles as large as can be that all have about as many rows: a kernel fetches the weights for all
+// of a panel's tiles evenly.
+int64_t TileRowsOf(const CpuPackedMatrix& weights, int64_t rows) {
+  if (!IsTiled(weights)) return 1;
+  const int64_t num_tiles = (rows + kTileRows - 1) / kTileRows;
+  return (rows + num_tiles - 1) / num_tiles;
+}
+
 OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
   OperandSize size{.rows = IsTiled(weights) ? rows : (rows + kRowsStep - 1) / kRowsStep * kRowsStep,
                    .pairs = 0,
@@ -156,15 +164,15 @@ void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int
 GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                                    const CpuPackedMatrix& weights) {
   const GemmKernel& kernel = weights.kernel();
-  if (kernel.activations == ActivationLayout::kFloats) return {x.data, x.stride, nullptr, 0};
+  if (kernel.activations == ActivationLayout::kFloats) return {x.data, x.stride, 1, nullptr, 0};
   if (kernel.activations == ActivationLayout::kRoundedFloats) {
     float* rounded = context.operand.Floats(0, x.rows * x.cols);
     HWY_DYNAMIC_DISPATCH(RoundRows)(context, x, rounded);
-    return {rounded, x.cols, nullptr, 0};
+    return {rounded, x.cols, 1, nullptr, 0};
   }
   const OperandSize size = SizeOfOperand(weights, x.rows);
   float* memory = context.operand.Floats(0, size.pairs + size.sums);
-  const ActivationTiles tiles{.most_rows = IsTiled(weights) ? kTileRows : 1,
+  const ActivationTiles tiles{.tile_rows = TileRowsOf(weights, x.rows),
                               .pairs = reinterpret_cast<uint32_t*>(memory),
                               .sums = kernel.needs_sums ? memory + size.pairs : nullptr,
                               .num_slices = weights.num_slices(),
@@ -172,7 +180,8 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                               .padded_depth = weights.padded_slice_depth()};
   std::fill(tiles.pairs + x.rows * tiles.pairs_per_row(), tiles.pairs + size.pairs, 0u);
   HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
-  return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.sums, tiles.sums_per_row()};
+  return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.tile_rows, tiles.sums,
+          tiles.sums_per_row()};
 }
 
 }  // namespace sluice

@@ -13,6 +13,7 @@ namespace sluice {
 struct GemmActivations {
   const void* x;
   int64_t x_stride;
+  int64_t tile_rows;
   const float* sums;
   int64_t sums_stride;
 };

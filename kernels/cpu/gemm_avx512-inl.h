@@ -43,8 +43,8 @@ struct TileRows {
 
 // Tile `index` of a run.
 TileRows TileOf(const SliceRun& run, int64_t index, int64_t first_pair) {
-  const int64_t rows = Least(kTileRows, run.rows - index * kTileRows);
-  const int64_t first_row = index * kTileRows;
+  const int64_t first_row = index * run.tile_rows;
+  const int64_t rows = Least(run.tile_rows, run.rows - first_row);
   const int64_t pair = run.first_input / 2 + first_pair;
   return {static_cast<const uint32_t*>(run.x) + first_row * (run.x_stride / 2) + pair * rows,
           run.x_sums + first_row * run.sums_stride + pair / kGroupPairs * rows, rows};

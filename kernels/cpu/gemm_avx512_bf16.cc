@@ -6,75 +6,93 @@ namespace {
 
 struct StreamRun {
   TileRows x;
-  const std::byte* w;  // vectors of the stream
+  const std::byte* w;      // vectors of the stream
+  const std::byte* ahead;  // what to fetch for the next run, beginning with the first pair
   int64_t pairs;
   float* sums;  // [rows, kPanelWidth]
   bool starts_at_zero;
 };
 
-// A tile of several rows computes longer on a weight than the processor looks ahead, so the first
-// one to read a panel asks for weights this many bytes before it needs them.
-constexpr int64_t kAhead = 8192;
-enum class Fetch { kAhead, kNone };
-
-template <int kRows, int kVectors, Fetch kFetch>
+// Several rows compute longer on a weight than the processor looks ahead, so weights are asked for
+// before they are needed, kFetched vectors with every pair: into the second-level cache, which the
+// processor does foresee.
+template <int kRows, int kVectors, int kFetched>
 void AddStream(const StreamRun& run) {
+  float* const to = run.sums;
   __m512 sums[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      sums[r][v] = run.starts_at_zero ? _mm512_setzero_ps()
-                                      : _mm512_loadu_ps(run.sums + r * kPanelWidth + v * kLanes);
-    }
+#pragma GCC unroll 32
+  for (int i = 0; i < kRows * kVectors; ++i) {
+    const int64_t at = i / kVectors * kPanelWidth + i % kVectors * kLanes;
+    sums[i / kVectors][i % kVectors] =
+        run.starts_at_zero ? _mm512_setzero_ps() : _mm512_loadu_ps(to + at);
   }
   const uint32_t* x = run.x.pairs;
   const std::byte* w = run.w;
-  for (int64_t pair = 0; pair < run.pairs; ++pair, x += run.x.step, w += kVectors * 64) {
+  const std::byte* ahead = run.ahead;
+  for (int64_t pair = 0; pair < run.pairs; ++pair, x += run.x.step) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kFetched; ++v) _mm_prefetch(ahead + v * 64, _MM_HINT_T1);
     __m512bh weights[kVectors];
-    for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kFetch == Fetch::kAhead) _mm_prefetch(w + v * 64 + kAhead, _MM_HINT_T0);
-      weights[v] = LoadPairs(w + v * 64);
-    }
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(w + v * 64);
+    w += kVectors * 64;
+    ahead += kVectors * 64;
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const __m512bh activation = BroadcastPair(x[r]);
+#pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = _mm512_dpbf16_ps(sums[r][v], activation, weights[v]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      _mm512_storeu_ps(run.sums + r * kPanelWidth + v * kLanes, sums[r][v]);
-    }
+#pragma GCC unroll 32
+  for (int i = 0; i < kRows * kVectors; ++i) {
+    const int64_t at = i / kVectors * kPanelWidth + i % kVectors * kLanes;
+    _mm512_storeu_ps(to + at, sums[i / kVectors][i % kVectors]);
   }
 }
 
 // AddStream of 1 to kMost rows.
-template <int kVectors, Fetch kFetch, int kMost = kTileRows>
+template <int kVectors, int kFetched, int kMost = kTileRows>
 void AddStreamRows(int64_t rows, const StreamRun& run) {
-  if (rows == kMost) return AddStream<kMost, kVectors, kFetch>(run);
-  if constexpr (kMost > 1) AddStreamRows<kVectors, kFetch, kMost - 1>(rows, run);
+  if (rows == kMost) return AddStream<kMost, kVectors, kFetched>(run);
+  if constexpr (kMost > 1) AddStreamRows<kVectors, kFetched, kMost - 1>(rows, run);
+}
+
+// AddStream of one of `num_tiles` tiles, which fetch the next run together: a vector of each pair
+// by one tile, the other by the next, so that memory has as much to do in the one as in the other.
+template <int kVectors>
+void AddStreamTile(int64_t tile, int64_t num_tiles, StreamRun run) {
+  const bool shared = kVectors > 1 && num_tiles > 1;
+  if (run.x.step <= 2 || tile >= (shared ? kVectors : 1)) {
+    AddStreamRows<kVectors, 0>(run.x.step, run);
+  } else if (shared) {
+    run.ahead += tile * 64;
+    AddStreamRows<kVectors, 1>(run.x.step, run);
+  } else {
+    AddStreamRows<kVectors, kVectors>(run.x.step, run);
+  }
 }
 
 template <int kVectors>
 void MultiplyBf16Panel(const SliceRun& run) {
-  // A run of pairs that stays in the second-level cache while the tiles use it; with one tile,
-  // nothing is read twice.
-  constexpr int64_t kResidentPairs = 512;
+  // A run of pairs that stays in the first-level cache while the tiles use it, long enough for
+  // memory to bring the next; with one tile, nothing is read twice.
+  constexpr int64_t kResidentBytes = 16384;
   const int64_t pairs = run.depth / 2;
-  const int64_t step = run.rows <= kTileRows ? pairs : kResidentPairs;
+  const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
+  const int64_t step = num_tiles == 1 ? pairs : kResidentBytes / (kVectors * 64);
   for (int64_t first = 0; first < pairs; first += step) {
-    for (int64_t row = 0; row < run.rows; row += kTileRows) {
-      const TileRows tile = TileOf(run, row / kTileRows, first);
-      const StreamRun stream{.x = tile,
-                             .w = run.w + first * kVectors * 64,
-                             .pairs = Least(step, pairs - first),
-                             .sums = run.sums + row * kPanelWidth,
-                             .starts_at_zero = first == 0};
-      if (row == 0 && tile.step > 2) {
-        AddStreamRows<kVectors, Fetch::kAhead>(tile.step, stream);
-      } else {
-        AddStreamRows<kVectors, Fetch::kNone>(tile.step, stream);
-      }
+    for (int64_t tile = 0; tile < num_tiles; ++tile) {
+      const std::byte* w = run.w + first * kVectors * 64;
+      AddStreamTile<kVectors>(tile, num_tiles,
+                              {.x = TileOf(run, tile, first),
+                               .w = w,
+                               .ahead = w + kResidentBytes,
+                               .pairs = Least(step, pairs - first),
+                               .sums = run.sums + tile * run.tile_rows * kPanelWidth,
+                               .starts_at_zero = first == 0});
     }
   }
 }

@@ -223,6 +223,21 @@ void AddUnpackedRows(int64_t rows, const GroupedRun& run) {
   if constexpr (kMost > 1) AddUnpackedRows<Code, kVectors, kMost - 1>(rows, run);
 }
 
+// AddUnpacked of all rows of a tile, in parts of about as many.
+template <class Code, int kVectors>
+void AddUnpackedTile(const GroupedRun& run) {
+  const int64_t rows = run.x.step;
+  const int64_t num_parts = (rows + kGroupedRows - 1) / kGroupedRows;
+  const int64_t part_rows = (rows + num_parts - 1) / num_parts;
+  for (int64_t row = 0; row < rows; row += part_rows) {
+    GroupedRun part = run;
+    part.x.pairs += row;
+    part.x.sums += row;
+    part.sums += row * kPanelWidth;
+    AddUnpackedRows<Code, kVectors>(Least(part_rows, rows - row), part);
+  }
+}
+
 // The stream of `groups` groups.
 template <class Code, int kVectors>
 void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
@@ -258,18 +273,13 @@ void MultiplyGroupedPanel(const SliceRun& run) {
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
     UnpackGroups<Code, kVectors>(run.w + first * kBytes, count, run.unpacked);
-    for (int64_t row = 0; row < run.rows; row += kGroupedRows) {
-      TileRows tile = TileOf(run, row / kTileRows, first * kGroupPairs);
-      const int64_t within = row % kTileRows;
-      const int64_t rows = Least(kGroupedRows, tile.step - within);
-      tile.pairs += within;
-      tile.sums += within;
-      AddUnpackedRows<Code, kVectors>(rows, {.x = tile,
-                                             .w = run.w + first * kBytes,
-                                             .stream = run.unpacked,
-                                             .groups = count,
-                                             .sums = run.sums + row * kPanelWidth,
-                                             .starts_at_zero = first == 0});
+    for (int64_t row = 0; row < run.rows; row += run.tile_rows) {
+      AddUnpackedTile<Code, kVectors>({.x = TileOf(run, row / run.tile_rows, first * kGroupPairs),
+                                       .w = run.w + first * kBytes,
+                                       .stream = run.unpacked,
+                                       .groups = count,
+                                       .sums = run.sums + row * kPanelWidth,
+                                       .starts_at_zero = first == 0});
     }
   }
 }

@@ -75,6 +75,12 @@ void Finish(const PanelColumns& panel, const std::optional<Activation>& activati
   }
 }
 
+void Add(const float* a, const float* b, int64_t count, float* out) {
+  ForEachVector(count, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+  });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -84,6 +90,7 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(Finish);
+HWY_EXPORT(Add);
 
 void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
                  const GemmEpilogue& epilogue, MatrixView out) {
@@ -97,6 +104,10 @@ void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t pane
     .gated = weights.gated(),
     .add_to_out = epilogue.add_to_out},
    epilogue.activation);
+}
+
+void AddSums(const float* a, const float* b, int64_t count, float* out) {
+  HWY_DYNAMIC_DISPATCH(Add)(a, b, count, out);
 }
 
 }  // namespace sluice

@@ -11,4 +11,7 @@ namespace sluice {
 void FinishPanel(const float* sums, const CpuPackedMatrix& weights, int64_t panel,
                  const GemmEpilogue& epilogue, MatrixView out);
 
+// out[i] = a[i] + b[i]; out may be one of them.
+void AddSums(const float* a, const float* b, int64_t count, float* out);
+
 }  // namespace sluice

@@ -19,7 +19,7 @@ inline constexpr int64_t kPanelWidth = 32;
 inline constexpr int64_t kWidthStep = 16;
 // Rows that a kernel is given at most at a time.
 inline constexpr int64_t kMostRows = 96;
-// Rows that are interleaved in ActivationLayout::kBFloat16Tiles.
+// Rows that are interleaved in ActivationLayout::kBFloat16Tiles, at most.
 inline constexpr int64_t kTileRows = 12;
 // Rows of ActivationLayout::kBFloat16Rows are a multiple of this, those of zeroes included, and
 // inputs of its weights a multiple of kRowsDepth: a tile register has 16 rows of 32 bfloat16.
@@ -33,8 +33,8 @@ inline constexpr int64_t kUnpackedBytes = 16384;
 enum class ActivationLayout {
   kFloats,         // the operand itself, row-major
   kRoundedFloats,  // rounded to bfloat16 but stored as floats, row-major
-  // bfloat16, twelve rows to a tile (the last tile holds what is left): element (r, k) of a tile of
-  // R rows lies at (k / 2) * 2 R + 2 r + k % 2.
+  // bfloat16 in tiles of up to kTileRows rows, all of one size but for the last one, which holds
+  // what is left: element (r, k) of a tile of R rows lies at (k / 2) * 2 R + 2 r + k % 2.
   kBFloat16Tiles,
   // bfloat16, row-major, with rows of zeroes up to a multiple of kRowsStep.
   kBFloat16Rows,
@@ -53,10 +53,11 @@ struct PackRun {
 // One slice of one panel, to be multiplied with some rows: sums[r, n] = sum of x[r, k] * w[n, k].
 struct SliceRun {
   // kFloats and kRoundedFloats: element (0, first input of the slice), rows x_stride floats apart.
-  // kBFloat16Tiles: the first row's tile, which must be full but for the last one; a tile of R rows
-  // is R * x_stride elements. kBFloat16Rows: row 0, rows x_stride elements apart.
+  // kBFloat16Tiles: the first of whole tiles; one of R rows is R * x_stride elements.
+  // kBFloat16Rows: row 0, rows x_stride elements apart.
   const void* x;
   int64_t x_stride;
+  int64_t tile_rows;    // of a tile but for the last one; for kBFloat16Tiles
   int64_t first_input;  // of the slice, counted with padding; for bfloat16
   // For kernels that ask for them: the sum of each group of kWeightGroup activations times
   // -kSumsExcess, in tiles like x, a row of a tile being sums_stride groups.
