@@ -1,9 +1,10 @@
 // Causal attention over paged keys and values, for decode steps and prefill chunks alike.
 //
 // A query is one (row, query head). The result of a query has the same bits whichever other queries
-// are worked on beside it: its scores sum over head_dim in ascending order; blocks are taken in
-// order of position, the running maximum and sum rescaled once per block; values are added in order
-// of position. Work is divided over queries, never within one.
+// are worked on beside it: its scores sum over head_dim in ascending order; runs of kBlocksPerRun
+// blocks, counted from position 0, are taken one after another, the running maximum and sum
+// rescaled once per run; values are added in order of position. Work is divided over queries, never
+// within one.
 #pragma once
 
 #include "absl/types/span.h"
