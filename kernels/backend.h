@@ -30,6 +30,7 @@
 #include <optional>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -154,6 +155,14 @@ class Backend {
   // Waits for the work enqueued before.
   virtual absl::Status CopyOut(const void* device, absl::Span<std::byte> host) = 0;
   virtual absl::Status Synchronize() = 0;
+
+  // Work of the host on what was copied out: calls task(index, worker) once for every index in
+  // [0, count), in no fixed order, on up to num_host_threads() threads, and returns when all calls
+  // have. `worker` in [0, num_host_threads()) tells apart those at work at one time. Tasks may call
+  // CopyOut, and nothing else of the backend.
+  using HostTask = absl::FunctionRef<void(int64_t index, int worker)>;
+  virtual int num_host_threads() const = 0;
+  virtual void RunOnHost(int64_t count, HostTask task) = 0;
 
   // Reads every row once, at most 64 at a time, so that no second copy of the matrix is ever held.
   // Returns what `read` returns when it fails, or RESOURCE_EXHAUSTED.

@@ -47,6 +47,9 @@ class CpuBackend final : public Backend {
 
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
+  int num_host_threads() const override { return context_.pool.num_threads(); }
+  void RunOnHost(int64_t count, HostTask task) override { context_.pool.ParallelFor(count, task); }
+
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
     return CpuPackedMatrix::Pack(spec, context_.instructions, read, arena_, context_.pool);

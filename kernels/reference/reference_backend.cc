@@ -112,6 +112,11 @@ class ReferenceBackend final : public Backend {
 
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
+  int num_host_threads() const override { return 1; }
+  void RunOnHost(int64_t count, HostTask task) override {
+    for (int64_t index = 0; index < count; ++index) task(index, 0);
+  }
+
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
     std::vector<std::byte> row(RowBytes(spec.format, spec.num_inputs));

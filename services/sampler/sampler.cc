@@ -51,7 +51,9 @@ Sampler::Sampler(Backend& backend, LmHead head, int64_t tile_rows, std::unique_p
       head_(std::move(head)),
       tile_rows_(tile_rows),
       logits_(std::move(logits)),
-      host_logits_(tile_rows * head_.vocab_size()) {}
+      workers_(backend.num_host_threads()) {
+  for (Worker& worker : workers_) worker.logits.resize(head_.vocab_size());
+}
 
 absl::StatusOr<std::vector<SampledToken>> Sampler::Run(MatrixView hidden,
                                                        absl::Span<const SamplerTask> tasks) {
@@ -85,30 +87,32 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
   head_.Logits(hidden, logits);
-  const absl::Span<float> host = absl::MakeSpan(host_logits_).first(hidden.rows * vocab);
-  if (absl::Status copied = backend_.CopyOut(logits.data, BytesOf(host)); !copied.ok()) {
-    return copied;
-  }
-  for (size_t row = 0; row < tasks.size(); ++row) {
-    const absl::Span<const float> of_row = host.subspan(row * vocab, vocab);
-    absl::Status status = CheckTask(tasks[row]);
-    status.Update(CheckFinite(of_row));
-    if (status.ok()) {
-      results[row].token.id = Choose(tasks[row], of_row);
-    } else {
-      results[row].status = InRow(first_row + static_cast<int64_t>(row), status);
-    }
-  }
+  if (absl::Status done = backend_.Synchronize(); !done.ok()) return done;
+  backend_.RunOnHost(hidden.rows, [&](int64_t row, int worker) {
+    const absl::Status status =
+        ChooseInRow(tasks[row], logits.Row(row), workers_[worker], results[row].token.id);
+    if (!status.ok()) results[row].status = InRow(first_row + row, status);
+  });
   if (absl::Status found = FindTop(logits, tasks, results); !found.ok()) return found;
   return FillLogprobs(logits, results);
 }
 
-int32_t Sampler::Choose(const SamplerTask& task, absl::Span<const float> logits) {
+absl::Status Sampler::ChooseInRow(const SamplerTask& task, const float* logits, Worker& worker,
+                                  int32_t& id) {
+  absl::Status status = CheckTask(task);
+  status.Update(backend_.CopyOut(logits, BytesOf(absl::MakeSpan(worker.logits))));
+  status.Update(CheckFinite(worker.logits));
+  if (status.ok()) id = Choose(task, worker);
+  return status;
+}
+
+int32_t Sampler::Choose(const SamplerTask& task, Worker& worker) {
   if (const auto* scored = std::get_if<TokenToScore>(&task.token)) return scored->id;
   const auto& options = std::get<SamplingOptions>(task.token);
-  FilteredDistribution(logits, options, distribution_);
-  if (distribution_.size() == 1) return distribution_.front().id;
-  return DrawToken(distribution_, UniformFor(options.seed, task.sequence_index, task.position));
+  FilteredDistribution(worker.logits, options, worker.distribution);
+  if (worker.distribution.size() == 1) return worker.distribution.front().id;
+  return DrawToken(worker.distribution,
+                   UniformFor(options.seed, task.sequence_index, task.position));
 }
 
 absl::Status Sampler::FindTop(MatrixView logits, absl::Span<const SamplerTask> tasks,

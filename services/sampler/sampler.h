@@ -79,7 +79,15 @@ class Sampler {
   // Does the tasks of one tile; `first_row` is its first row's number in the call.
   absl::Status RunTile(MatrixView hidden, absl::Span<const SamplerTask> tasks, int64_t first_row,
                        absl::Span<SampledToken> results);
-  int32_t Choose(const SamplerTask& task, absl::Span<const float> logits);
+  // What one host thread works with, one row after another.
+  struct alignas(64) Worker {
+    std::vector<float> logits;
+    std::vector<TokenProbability> distribution;
+  };
+  // Finds the token of one row of logits, memory of the backend.
+  absl::Status ChooseInRow(const SamplerTask& task, const float* logits, Worker& worker,
+                           int32_t& id);
+  int32_t Choose(const SamplerTask& task, Worker& worker);
   // Fills in the ids of `top` for the rows that want some.
   absl::Status FindTop(MatrixView logits, absl::Span<const SamplerTask> tasks,
                        absl::Span<SampledToken> results);
@@ -89,9 +97,8 @@ class Sampler {
   Backend& backend_;
   LmHead head_;
   const int64_t tile_rows_;
-  const std::unique_ptr<Buffer> logits_;        // [tile_rows, V]
-  std::vector<float> host_logits_;              // a copy of it
-  std::vector<TokenProbability> distribution_;  // of the row in hand
+  const std::unique_ptr<Buffer> logits_;  // [tile_rows, V]
+  std::vector<Worker> workers_;           // one for each host thread
 };
 
 }  // namespace sluice
