@@ -52,6 +52,7 @@ ROWS = {
 }
 
 READY_SECONDS = 3.0
+TURNS = 3  # in a round, of what is compared with each other
 KV_MIB = 64  # of the pipelines whose memory is measured: small enough to be filled
 
 
@@ -110,25 +111,37 @@ def streams(model, row, number):
     return run
 
 
+def _in_turns(context, *measures):
+    """What each of the functions returns, several times: in turns, so that what drifts favours none."""
+    for turn in range(TURNS):
+        order = list(range(len(measures)))
+        if (context.round + turn) % 2 == 1:
+            order.reverse()
+        results = {index: measures[index]() for index in order}
+        yield [results[index] for index in range(len(measures))]
+
+
+def _decode_rate(context, target):
+    return context.programs.bench(target, "decode:1", 32)["rates"]["decode:1"]
+
+
 def processes(context):
-    in_one = context.programs.bench(context.target(SMALL), "decode:1", 48)["rates"]["decode:1"]
     with context.programs.up(*context.target(SMALL), "--kv_cache_mib", str(KV_MIB)) as up:
-        apart = context.programs.bench(["--endpoint", up.endpoint], "decode:1", 48)["rates"]["decode:1"]
-        yield "processes", in_one, apart
+        for in_one, apart in _in_turns(context, lambda: _decode_rate(context, context.target(SMALL)),
+                                       lambda: _decode_rate(context, ["--endpoint", up.endpoint])):
+            yield "processes", in_one, apart
         yield from _memory(context, up)
 
 
 def ranks(context):
-    rates = {}
-    # In turns: whatever drifts favours neither.
-    for tp in (1, 2) if context.round % 2 == 0 else (2, 1):
-        flags = [*context.target(LARGE), "--kv_cache_mib", str(KV_MIB)]
-        with context.programs.up(*flags, "--tp", str(tp)) as up:
-            rates[tp] = context.programs.bench(["--endpoint", up.endpoint], "decode:1", 32)["rates"]["decode:1"]
-            if tp == 1:
-                yield "ready", READY_SECONDS, up.ready_seconds
+    flags = [*context.target(LARGE), "--kv_cache_mib", str(KV_MIB)]
+    with context.programs.up(*flags, "--tp", "1") as one, context.programs.up(*flags, "--tp", "2") as two:
+        yield "ready", READY_SECONDS, one.ready_seconds
+        for whole, shared in _in_turns(context, lambda: _decode_rate(context, ["--endpoint", one.endpoint]),
+                                       lambda: _decode_rate(context, ["--endpoint", two.endpoint])):
+            yield "ranks", whole, shared
+        for up in (one, two):
             yield from _memory(context, up)
-    yield "ranks", rates[1], rates[2]
 
 
 def _memory(context, up):
