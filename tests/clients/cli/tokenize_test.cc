@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
 
@@ -19,6 +21,24 @@ constexpr char kTokenizer[] = R"({
     "pre_tokenizer": {"type": "WhitespaceSplit"},
     "post_processor": {"type": "BertProcessing", "cls": ["<s>", 3], "sep": ["<s>", 3]},
     "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"?": 0, "a": 1, "é": 2}}})";
+
+// What a thread of the fake service got last, for the test's own thread.
+template <class Request>
+class Latest {
+ public:
+  void Set(const Request& request) {
+    const absl::MutexLock lock(&mutex_);
+    request_ = request;
+  }
+  Request Get() const {
+    const absl::MutexLock lock(&mutex_);
+    return request_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  Request request_ ABSL_GUARDED_BY(mutex_);
+};
 
 class TokenizeTest : public ::testing::Test {
  protected:
@@ -94,10 +114,10 @@ TEST_F(TokenizeTest, NeedsOneSource) {
 
 TEST_F(TokenizeTest, UsesAService) {
   FakeAnswers answers = DefaultAnswers();
-  v1::TokenizeRequest tokenized;
-  v1::DetokenizeRequest detokenized;
+  Latest<v1::TokenizeRequest> latest_tokenize;
+  Latest<v1::DetokenizeRequest> latest_detokenize;
   answers.tokenize = [&](const v1::TokenizeRequest& request) {
-    tokenized = request;
+    latest_tokenize.Set(request);
     v1::TokenizeResponse response;
     response.add_token_ids(7);
     response.add_begin_bytes(0);
@@ -105,7 +125,7 @@ TEST_F(TokenizeTest, UsesAService) {
     return response;
   };
   answers.detokenize = [&](const v1::DetokenizeRequest& request) {
-    detokenized = request;
+    latest_detokenize.Set(request);
     v1::DetokenizeResponse response;
     response.set_text("words");
     return response;
@@ -115,6 +135,7 @@ TEST_F(TokenizeTest, UsesAService) {
   EXPECT_EQ(fake_.Run({"tokenize", "--endpoint", pipeline.endpoint(), "--no_special", "--offsets"}),
             0);
   EXPECT_EQ(fake_.out.str(), "[[7,0,2]]\n");
+  const v1::TokenizeRequest tokenized = latest_tokenize.Get();
   EXPECT_EQ(tokenized.text(), "é");
   EXPECT_FALSE(tokenized.add_special_tokens());
   EXPECT_FALSE(tokenized.has_parse_special_tokens());
@@ -124,6 +145,7 @@ TEST_F(TokenizeTest, UsesAService) {
   back.in.str("[7,8]\n");
   EXPECT_EQ(back.Run({"detokenize", "--endpoint", pipeline.endpoint(), "--skip_special"}), 0);
   EXPECT_EQ(back.out.str(), "\"words\"\n");
+  const v1::DetokenizeRequest detokenized = latest_detokenize.Get();
   EXPECT_EQ(detokenized.token_ids_size(), 2);
   EXPECT_TRUE(detokenized.skip_special_tokens());
 }

@@ -79,7 +79,7 @@ TEST(Limits, RefuseWhatTakesTooMuch) {
   };
   for (const std::string& text : templates) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = RunTemplate(text, {.max_steps = 2'000'000});
+    const absl::Status status = RunTemplate(text, {.max_steps = 500'000});
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     EXPECT_FALSE(status.ok()) << text.substr(0, 100);
     EXPECT_LT(seconds.count(), 20) << text.substr(0, 100);
