@@ -108,6 +108,8 @@ struct GroupedRun {
   TileRows x;
   const std::byte* w;       // groups of the panel
   const std::byte* stream;  // their weights unpacked, unless the kernel does so itself
+  const std::byte* ahead;   // what to fetch meanwhile,
+  int64_t ahead_lines;      // so many cache lines with every group
   int64_t groups;
   float* sums;  // [rows, kPanelWidth]
   bool starts_at_zero;
@@ -120,7 +122,9 @@ struct GroupedSums {
   __m512 group[kRows][kVectors];
 
   explicit GroupedSums(const GroupedRun& run) {
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 6
       for (int v = 0; v < kVectors; ++v) {
         sums[r][v] = run.starts_at_zero ? _mm512_setzero_ps()
                                         : _mm512_loadu_ps(run.sums + r * kPanelWidth + v * kLanes);
@@ -129,7 +133,9 @@ struct GroupedSums {
   }
 
   void StartGroup(const float* starts) {
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 6
       for (int v = 0; v < kVectors; ++v) {
         group[r][v] = Code::kNeedsSums ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
       }
@@ -137,14 +143,17 @@ struct GroupedSums {
   }
 
   void Add(int vector, const uint32_t* x, __m512bh weights) {
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
       group[r][vector] = _mm512_dpbf16_ps(group[r][vector], BroadcastPair(x[r]), weights);
     }
   }
 
   void EndGroup(const std::byte* scales) {
+#pragma GCC unroll 6
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = LoadScales(scales + v * kLanes * 2);
+#pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         sums[r][v] = _mm512_fmadd_ps(scale, group[r][v], sums[r][v]);
       }
@@ -152,7 +161,9 @@ struct GroupedSums {
   }
 
   void Store(float* to) const {
+#pragma GCC unroll 6
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 6
       for (int v = 0; v < kVectors; ++v) {
         _mm512_storeu_ps(to + r * kPanelWidth + v * kLanes, sums[r][v]);
       }
@@ -166,13 +177,18 @@ void AddUnpacked(const GroupedRun& run) {
   GroupedSums<Code, kRows, kVectors> tile(run);
   const uint32_t* x = run.x.pairs;
   const std::byte* stream = run.stream;
+  const std::byte* ahead = run.ahead;
   for (int64_t g = 0; g < run.groups; ++g) {
+    for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
     tile.StartGroup(run.x.sums + g * run.x.step);
     for (int64_t pair = 0; pair < kGroupPairs; ++pair, x += run.x.step, stream += kVectors * 64) {
       __m512bh weights[kVectors];
+#pragma GCC unroll 6
       for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(stream + v * 64);
+#pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         const __m512bh activation = BroadcastPair(x[r]);
+#pragma GCC unroll 6
         for (int v = 0; v < kVectors; ++v) {
           tile.group[r][v] = _mm512_dpbf16_ps(tile.group[r][v], activation, weights[v]);
         }
@@ -199,6 +215,7 @@ void AddPacked(const GroupedRun& run) {
     for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += 64) {
       __m512i vectors[Code::kVectorsOfChunk];
       code.Unpack(w, vectors);
+#pragma GCC unroll 6
       for (int i = 0; i < Code::kVectorsOfChunk; ++i) {
         tile.Add(i % kVectors, x + i / kVectors * run.x.step, Pairs(vectors[i]));
       }
@@ -234,6 +251,7 @@ void AddUnpackedTile(const GroupedRun& run) {
     part.x.pairs += row;
     part.x.sums += row;
     part.sums += row * kPanelWidth;
+    if (row > 0) part.ahead_lines = 0;
     AddUnpackedRows<Code, kVectors>(Least(part_rows, rows - row), part);
   }
 }
@@ -264,22 +282,30 @@ void MultiplyGroupedPanel(const SliceRun& run) {
     AddPackedRows<Code, kVectors>(run.rows, {.x = TileOf(run, 0, 0),
                                              .w = run.w,
                                              .stream = nullptr,
+                                             .ahead = nullptr,
+                                             .ahead_lines = 0,
                                              .groups = groups,
                                              .sums = run.sums,
                                              .starts_at_zero = true});
     return;
   }
   constexpr int64_t kStep = kUnpackedBytes / (kGroupPairs * kVectors * 64);
+  // Memory brings the next groups while these are multiplied: each tile asks for as many.
+  const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
+  const int64_t lines = (kBytes + num_tiles * 64 - 1) / (num_tiles * 64);
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
     UnpackGroups<Code, kVectors>(run.w + first * kBytes, count, run.unpacked);
-    for (int64_t row = 0; row < run.rows; row += run.tile_rows) {
-      AddUnpackedTile<Code, kVectors>({.x = TileOf(run, row / run.tile_rows, first * kGroupPairs),
-                                       .w = run.w + first * kBytes,
-                                       .stream = run.unpacked,
-                                       .groups = count,
-                                       .sums = run.sums + row * kPanelWidth,
-                                       .starts_at_zero = first == 0});
+    for (int64_t tile = 0; tile < num_tiles; ++tile) {
+      AddUnpackedTile<Code, kVectors>(
+          {.x = TileOf(run, tile, first * kGroupPairs),
+           .w = run.w + first * kBytes,
+           .stream = run.unpacked,
+           .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
+           .ahead_lines = lines,
+           .groups = count,
+           .sums = run.sums + tile * run.tile_rows * kPanelWidth,
+           .starts_at_zero = first == 0});
     }
   }
 }
