@@ -34,7 +34,8 @@ struct QuantizeResult {
 //
 // Errors of LoadModelConfig and WeightSource::Open for the model; INVALID_ARGUMENT where it is
 // quantised already; ALREADY_EXISTS where `out` holds anything or "<out>.partial" is there;
-// RESOURCE_EXHAUSTED where the disk is too small; CANCELLED; else what the system says of a file.
+// NOT_FOUND where the folder around it is missing; RESOURCE_EXHAUSTED where the disk is too small;
+// CANCELLED; else what the system says of a file.
 absl::StatusOr<QuantizeResult> QuantizeModel(const QuantizeOptions& options, Progress* progress);
 
 }  // namespace sluice
