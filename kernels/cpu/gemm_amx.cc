@@ -1,22 +1,13 @@
+#include "kernels/cpu/amx_tile_config.h"
 #include "kernels/cpu/gemm_amx-inl.h"
 
 namespace sluice {
 namespace {
 
-// The operand of ldtilecfg: eight tiles of 16 rows of 64 bytes.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-
 // In assembler, because GCC 12's intrinsics want tile numbers as literals, not as constants.
 struct AmxTiles {
   static void Begin() {
-    const TileConfig config;
+    const AmxTileConfig config;
     asm volatile("ldtilecfg %0" : : "m"(config));
   }
   static void End() { asm volatile("tilerelease"); }

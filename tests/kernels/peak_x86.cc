@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/cpu/amx_tile_config.h"
+
 namespace sluice::testing {
 namespace {
 
@@ -40,20 +42,10 @@ __attribute__((target("avx512f,avx512vnni"))) double Avx512Int8(int64_t rounds, 
   return 2.0 * 64 * kChains * static_cast<double>(rounds);
 }
 
-// Eight tiles of 16 rows of 64 bytes, as LDTILECFG reads it.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-
 // Two tiles of each operand and four of sums, as a kernel would hold them: tiles 0 to 3 are sums.
 // A macro because the tiles are part of the instruction.
 #define SLUICE_AMX_LOOP(multiply)                      \
-  const TileConfig config;                             \
+  const AmxTileConfig config;                          \
   alignas(64) static const uint8_t operand[1024] = {}; \
   _tile_loadconfig(&config);                           \
   _tile_zero(0);                                       \
