@@ -1,8 +1,10 @@
 #include "services/sampler/distribution.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -28,18 +30,35 @@ int32_t IndexOfLargest(absl::Span<const float> logits) {
   return static_cast<int32_t>(index);
 }
 
-// The k-th largest logit.
-float KthLargest(absl::Span<const float> logits, int k) {
-  std::vector<float> copy(logits.begin(), logits.end());
-  std::nth_element(copy.begin(), copy.begin() + (k - 1), copy.end(), std::greater<>());
-  return copy[k - 1];
+// The k-th largest logit. While k is small, hardly any of a row is above the k largest so far, and
+// the rest is passed over by one comparison each.
+float KthLargest(absl::Span<const float> logits, size_t k) {
+  constexpr size_t kMostInHeap = 256;
+  const std::greater<> larger;
+  if (k > kMostInHeap) {
+    std::vector<float> copy(logits.begin(), logits.end());
+    std::nth_element(copy.begin(), copy.begin() + static_cast<ptrdiff_t>(k - 1), copy.end(),
+                     larger);
+    return copy[k - 1];
+  }
+  std::vector<float> largest(logits.begin(), logits.begin() + static_cast<ptrdiff_t>(k));
+  std::make_heap(largest.begin(), largest.end(), larger);  // the least of them in front
+  for (const float logit : logits.subspan(k)) {
+    if (logit > largest.front()) [[unlikely]] {
+      std::pop_heap(largest.begin(), largest.end(), larger);
+      largest.back() = logit;
+      std::push_heap(largest.begin(), largest.end(), larger);
+    }
+  }
+  return largest.front();
 }
 
 // The tokens that pass top-k, by ascending id; `probability` holds logit / temperature. Division is
 // monotone and keeps distinct floats distinct as doubles, so the raw logits decide.
 void KeepTopK(absl::Span<const float> logits, const SamplingOptions& options, Tokens& kept) {
   const bool limited = options.top_k > 0 && options.top_k < static_cast<int>(logits.size());
-  const float least = limited ? KthLargest(logits, options.top_k) : -HUGE_VALF;
+  const auto k = static_cast<size_t>(options.top_k);
+  const float least = limited ? KthLargest(logits, k) : -HUGE_VALF;
   const double temperature = options.temperature;
   kept.clear();
   for (size_t id = 0; id < logits.size(); ++id) {
@@ -65,28 +84,43 @@ bool MoreProbable(const TokenProbability& a, const TokenProbability& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.id < b.id;
 }
 
-// How many of the most probable tokens have less than `top_p` before them. Leaves those first, in
-// falling order. Sorts in growing pieces, because the nucleus of a peaked distribution is a small
-// part of a large vocabulary.
-size_t SortNucleus(Tokens& tokens, double top_p) {
-  double before = 0;
-  size_t count = 0;
-  for (size_t sorted = 0, piece = 64; sorted < tokens.size(); piece *= 4) {
-    const size_t end = std::min(sorted + piece, tokens.size());
-    std::partial_sort(tokens.begin() + static_cast<ptrdiff_t>(sorted),
-                      tokens.begin() + static_cast<ptrdiff_t>(end), tokens.end(), MoreProbable);
-    for (sorted = end; count < sorted; ++count) {
-      if (before >= top_p) return count;
-      before += tokens[count].probability;
-    }
+// Probabilities by size, four sizes to a power of two, the largest first.
+constexpr size_t kSizes = 4096;
+size_t SizeOf(double probability) {
+  constexpr int kOtherBits = 50;
+  constexpr auto kOne = std::bit_cast<uint64_t>(1.0) >> kOtherBits;
+  return kOne - std::min(kOne, std::bit_cast<uint64_t>(probability) >> kOtherBits);
+}
+
+// The last token, by falling probability, that has less than `top_p` < 1 before it. Vocabularies
+// are large and a nucleus may be, but only tokens of one size have to be sorted.
+TokenProbability LastOfNucleus(const Tokens& tokens, double top_p) {
+  std::vector<double> masses(kSizes);
+  for (const TokenProbability& token : tokens) {
+    masses[SizeOf(token.probability)] += token.probability;
   }
-  return count;
+  double before = 0;
+  size_t size = 0;
+  while (size + 1 < kSizes && before + masses[size] < top_p) before += masses[size++];
+  Tokens of_size;
+  for (const TokenProbability& token : tokens) {
+    if (SizeOf(token.probability) == size) of_size.push_back(token);
+  }
+  // Probabilities add up to 1, from which a float below 1 is further away than rounding errors.
+  SLUICE_CHECK(!of_size.empty());
+  std::sort(of_size.begin(), of_size.end(), MoreProbable);
+  size_t last = 0;
+  for (; last + 1 < of_size.size(); ++last) {
+    before += of_size[last].probability;
+    if (before >= top_p) break;
+  }
+  return of_size[last];
 }
 
 void KeepTopP(double top_p, Tokens& tokens) {
-  tokens.resize(SortNucleus(tokens, top_p));
-  std::sort(tokens.begin(), tokens.end(),
-            [](const TokenProbability& a, const TokenProbability& b) { return a.id < b.id; });
+  const TokenProbability last = LastOfNucleus(tokens, top_p);
+  std::erase_if(tokens,
+                [&last](const TokenProbability& token) { return MoreProbable(last, token); });
   Normalise(tokens);
 }
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -171,6 +173,54 @@ TEST(DistributionTest, NucleusOfTheTextbook) {
     EXPECT_EQ(kept[i].id, ids[i]);
     // The weights' logarithms are floats here.
     EXPECT_NEAR(kept[i].probability, example.at("expected").at("distribution")[ids[i]], 1e-6);
+  }
+}
+
+// The ids of the nucleus, found by sorting everything.
+std::vector<int32_t> SortedNucleus(std::vector<TokenProbability> all, double top_p) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.probability > b.probability; });
+  std::vector<int32_t> ids;
+  double before = 0;
+  for (const TokenProbability& token : all) {
+    if (before >= top_p) break;
+    ids.push_back(token.id);
+    before += token.probability;
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+TEST(DistributionTest, NucleusOfALargeVocabularyIsThatOfSortingIt) {
+  std::mt19937 random(1);
+  for (const float spread : {0.0F, 0.01F, 1.0F, 3.0F, 30.0F}) {
+    std::normal_distribution<float> normal(0, spread + 1e-20F);
+    std::vector<float> logits(20000);
+    // Many ties.
+    for (float& logit : logits) logit = std::round(normal(random) * 50) / 50;
+    const std::vector<TokenProbability> all = Distribution(logits, {});
+    for (const float top_p : {1e-6F, 0.1F, 0.5F, 0.9F, 0.999F, std::nextafter(1.0F, 0.0F)}) {
+      std::vector<int32_t> ids;
+      for (const auto& token : Distribution(logits, {.top_p = top_p})) ids.push_back(token.id);
+      EXPECT_EQ(ids, SortedNucleus(all, top_p)) << "spread " << spread << ", top_p " << top_p;
+    }
+  }
+}
+
+TEST(DistributionTest, TopKOfALargeVocabularyIsThatOfSortingIt) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(5000);
+  for (float& logit : logits) logit = normal(random);
+  for (const bool ascending : {false, true}) {
+    if (ascending) std::sort(logits.begin(), logits.end());
+    for (const int k : {1, 2, 40, 255, 256, 257, 4999}) {
+      std::vector<float> sorted = logits;
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const auto kept = Distribution(logits, {.top_k = k});
+      EXPECT_EQ(kept.size(), static_cast<size_t>(k));
+      for (const auto& token : kept) EXPECT_GE(logits[token.id], sorted[k - 1]);
+    }
   }
 }
 
