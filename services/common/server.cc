@@ -1,7 +1,5 @@
 #include "services/common/server.h"
 
-#include <google/protobuf/stubs/logging.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_builder.h>
 
@@ -9,20 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "services/common/grpc_runtime.h"
 
 namespace sluice {
 namespace {
-
-void PrepareLibraries() {
-  [[maybe_unused]] static const bool once = [] {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    // Protocol Buffers would print a line for every text that is not UTF-8: any client could fill
-    // the log. The client is told.
-    [[maybe_unused]] static const auto* const silencer = new google::protobuf::LogSilencer;
-    return true;
-  }();
-}
 
 // "127.0.0.1:0" with port 41234 becomes "127.0.0.1:41234".
 std::string WithPort(absl::string_view address, int port) {
@@ -32,7 +20,7 @@ std::string WithPort(absl::string_view address, int port) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options) {
-  PrepareLibraries();
+  PrepareGrpc();
   grpc::ServerBuilder builder;
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);

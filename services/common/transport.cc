@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "services/common/grpc_runtime.h"
 
 namespace sluice {
 namespace {
@@ -109,6 +110,7 @@ void Dialer::RegisterInProcess(absl::string_view name, grpc::Server* server) {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view address) {
   if (address.empty()) return absl::InvalidArgumentError("empty address");
+  PrepareGrpc();
   const grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
   if (absl::string_view name = address; absl::ConsumePrefix(&name, kInProcess)) {
     absl::MutexLock lock(&mutex_);

@@ -317,5 +317,25 @@ TEST(RunStream, EndsWithAnErrorWhereTheProtocolIsBroken) {
   EXPECT_TRUE(service.session->steps.empty());
 }
 
+// gRPC's threads end with the last channel, and one of them can't wait for itself to end.
+TEST(Streams, MayBeTheLastToHoldTheirChannel) {
+  for (int i = 0; i < 3; ++i) {
+    absl::Notification dropped, done;
+    auto stub = v1::ActivationsService::NewStub(*Dialer().Dial("unix:/nowhere/at/all"));
+    ClientEnd::Start([&](auto* context, auto* end) { stub->async()->Push(context, end); },
+                     {.on_response = [](const v1::PushResponse&) {},
+                      .on_done =
+                          [&](const absl::Status&) {
+                            dropped.WaitForNotification();
+                            done.Notify();
+                          }});
+    stub.reset();
+    dropped.Notify();
+    done.WaitForNotification();
+    // The thread that called on_done goes on to look for work.
+    absl::SleepFor(absl::Milliseconds(300));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
