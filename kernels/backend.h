@@ -141,8 +141,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Kind of device, and where that leaves a choice, what computes its products: "cpu/avx512_bf16".
-  // Two backends of one name give the same bits on processors of one kind.
+  // Kind of device, where that leaves a choice what computes its products, and which version of its
+  // operations: "cpu/avx512_bf16 v2". Two backends of one name give the same bits on processors of
+  // one kind.
   virtual std::string_view name() const = 0;
   // Element type of every activation: F32 on CPU.
   virtual DType activation_dtype() const = 0;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
@@ -20,6 +21,10 @@
 
 namespace sluice {
 namespace {
+
+// Raised whenever an operation gives other bits than before, so that processes built before and
+// after do not pass for the same.
+constexpr int kBitsVersion = 2;
 
 class CpuBackend final : public Backend {
  public:
@@ -128,7 +133,8 @@ class CpuBackend final : public Backend {
 
  private:
   CpuContext context_;
-  const std::string name_ = "cpu/" + std::string(Name(context_.instructions));
+  const std::string name_ =
+      absl::StrCat("cpu/", std::string(Name(context_.instructions)), " v", kBitsVersion);
   HostArena arena_;  // of packed matrices
 };
 
