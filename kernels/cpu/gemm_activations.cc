@@ -66,6 +66,27 @@ void SumGroups(const float* row, int64_t count, int64_t step, float* sums) {
   }
 }
 
+// Puts neighbouring elements of `bits`, which has what counts in the upper halves, side by side:
+// `count` pairs, `step` apart.
+void StorePairs(const uint32_t* bits, int64_t count, int64_t step, uint32_t* pairs) {
+  const hn::RebindToUnsigned<FloatTag> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN uint32_t packed[kMaxFloatLanes];
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::Vec<decltype(d)> left, right;
+    hn::LoadInterleaved2(d, bits + 2 * i, left, right);
+    const auto both = hn::Or(hn::ShiftRight<16>(left), right);
+    if (step == 1) {
+      hn::StoreU(both, d, pairs + i);
+      continue;
+    }
+    hn::Store(both, d, packed);
+    for (int64_t lane = 0; lane < lanes; ++lane) pairs[(i + lane) * step] = packed[lane];
+  }
+  for (; i < count; ++i) pairs[i * step] = bits[2 * i] >> 16 | bits[2 * i + 1];
+}
+
 // One row of a tile of `step` rows. `rounded` holds a padded slice.
 void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, float* rounded,
                  uint32_t* pairs, float* sums) {
@@ -73,9 +94,8 @@ void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, flo
   const auto* bits = reinterpret_cast<const uint32_t*>(rounded);
   for (int64_t slice = 0; slice < tiles.num_slices; ++slice) {
     RoundRow(x + slice * tiles.depth, tiles.depth, rounded);
-    for (int64_t k = 0; k < tiles.padded_depth; k += 2, pairs += step) {
-      *pairs = bits[k] >> 16 | bits[k + 1];
-    }
+    StorePairs(bits, tiles.padded_depth / 2, step, pairs);
+    pairs += tiles.padded_depth / 2 * step;
     if (sums == nullptr) continue;
     SumGroups(rounded, tiles.padded_depth, step, sums);
     sums += tiles.padded_depth / kWeightGroup * step;
