@@ -19,6 +19,7 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kLanes = 16;
+constexpr int64_t kVectorBytes = 64;
 constexpr int64_t kGroupPairs = kWeightGroup / 2;
 
 constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -31,12 +31,12 @@ void AddStream(const StreamRun& run) {
   const std::byte* ahead = run.ahead;
   for (int64_t pair = 0; pair < run.pairs; ++pair, x += run.x.step) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kFetched; ++v) _mm_prefetch(ahead + v * 64, _MM_HINT_T1);
+    for (int v = 0; v < kFetched; ++v) _mm_prefetch(ahead + v * kVectorBytes, _MM_HINT_T1);
     __m512bh weights[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(w + v * 64);
-    w += kVectors * 64;
-    ahead += kVectors * 64;
+    for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(w + v * kVectorBytes);
+    w += kVectors * kVectorBytes;
+    ahead += kVectors * kVectorBytes;
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       const __m512bh activation = BroadcastPair(x[r]);
@@ -65,10 +65,10 @@ void AddStreamRows(int64_t rows, const StreamRun& run) {
 template <int kVectors>
 void AddStreamTile(int64_t tile, int64_t num_tiles, StreamRun run) {
   const bool shared = kVectors > 1 && num_tiles > 1;
-  if (run.x.step <= 2 || tile >= (shared ? kVectors : 1)) {
+  if (run.x.step <= 2 || tile >= Least(kVectors, num_tiles)) {
     AddStreamRows<kVectors, 0>(run.x.step, run);
   } else if (shared) {
-    run.ahead += tile * 64;
+    run.ahead += tile * kVectorBytes;
     AddStreamRows<kVectors, 1>(run.x.step, run);
   } else {
     AddStreamRows<kVectors, kVectors>(run.x.step, run);
@@ -82,10 +82,10 @@ void MultiplyBf16Panel(const SliceRun& run) {
   constexpr int64_t kResidentBytes = 16384;
   const int64_t pairs = run.depth / 2;
   const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
-  const int64_t step = num_tiles == 1 ? pairs : kResidentBytes / (kVectors * 64);
+  const int64_t step = num_tiles == 1 ? pairs : kResidentBytes / (kVectors * kVectorBytes);
   for (int64_t first = 0; first < pairs; first += step) {
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
-      const std::byte* w = run.w + first * kVectors * 64;
+      const std::byte* w = run.w + first * kVectors * kVectorBytes;
       AddStreamTile<kVectors>(tile, num_tiles,
                               {.x = TileOf(run, tile, first),
                                .w = w,

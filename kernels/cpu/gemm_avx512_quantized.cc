@@ -181,10 +181,11 @@ void AddUnpacked(const GroupedRun& run) {
   for (int64_t g = 0; g < run.groups; ++g) {
     for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
     tile.StartGroup(run.x.sums + g * run.x.step);
-    for (int64_t pair = 0; pair < kGroupPairs; ++pair, x += run.x.step, stream += kVectors * 64) {
+    for (int64_t pair = 0; pair < kGroupPairs;
+         ++pair, x += run.x.step, stream += kVectors * kVectorBytes) {
       __m512bh weights[kVectors];
 #pragma GCC unroll 6
-      for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(stream + v * 64);
+      for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(stream + v * kVectorBytes);
 #pragma GCC unroll 6
       for (int r = 0; r < kRows; ++r) {
         const __m512bh activation = BroadcastPair(x[r]);
