@@ -53,7 +53,7 @@ void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
              absl::Span<const AttentionSegment> segments, int layer, CpuKvPool& pool) {
   const KvPoolSpec& spec = pool.spec();
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers);
-  SLUICE_CHECK(keys.cols == spec.num_kv_heads * spec.head_dim && values.cols == keys.cols);
+  SLUICE_CHECK(keys.cols == int64_t{spec.num_kv_heads} * spec.head_dim && values.cols == keys.cols);
   const auto store = spec.dtype == DType::kF32 ? StoreHead<float> : StoreHead<uint16_t>;
   // By head: neighbouring positions of one head share cache lines.
   const int64_t elements_per_head = 8 * keys.rows * spec.head_dim;

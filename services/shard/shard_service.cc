@@ -38,7 +38,7 @@ absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
 
 absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
   const ShardPlacement& placement = options_.plan.placement;
-  const std::string name = open.communicator_name();
+  const std::string& name = open.communicator_name();
   const int rank = placement.rank;
   const int size = placement.num_ranks;
   if (size == 1) return [](absl::Time) { return MakeLocalCommunicator(); };
