@@ -220,8 +220,9 @@ class Backend {
   // Causal attention of every row over positions 0..p of its own sequence, p being the row's
   // position, or over the newest `window` of them (Beltagy et al. 2020), all stored before:
   // out[t] = softmax(scale * q k^T) v per head; query head h reads KV head h / (Nq / Nkv). One
-  // contract for decode (num_rows 1) and prefill chunks. Online softmax over blocks in order of
-  // position (Milakov and Gimelshein 2018; Kwon et al. 2023). q, out [T, Nq * D]. window >= 0.
+  // contract for decode (num_rows 1) and prefill chunks. Online softmax over runs of blocks in
+  // order of position (Milakov and Gimelshein 2018; Kwon et al. 2023). q, out [T, Nq * D].
+  // window >= 0.
   virtual void PagedAttention(MatrixView q, const KvPool& pool, int layer,
                               absl::Span<const AttentionSegment> segments,
                               const AttentionOptions& options, MatrixView out) = 0;

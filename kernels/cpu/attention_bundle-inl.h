@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_task.h"
 #include "kernels/cpu/kv_pool.h"
@@ -59,6 +58,11 @@ struct BlockRuns {
   BlockRun<T> next;
 };
 
+// Into the second-level cache: the first has no room for a run beside the one in hand.
+HWY_INLINE void FetchForNextRun(const void* line) {
+  __builtin_prefetch(line, /*rw=*/0, /*locality=*/2);
+}
+
 // The positions [begin, end) of a block, counted from its first, that a query sees.
 struct Seen {
   int64_t begin;
@@ -97,7 +101,7 @@ void Scores(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, int64
       V keys[kBlocks];
 #pragma GCC unroll 8
       for (int b = 0; b < kBlocks; ++b) {
-        __builtin_prefetch(runs.next.keys[block + b] + at, 0, 2);
+        FetchForNextRun(runs.next.keys[block + b] + at);
         keys[b] = LoadWide(d, runs.now.keys[block + b] + at);
       }
 #pragma GCC unroll 8
@@ -187,7 +191,7 @@ void AddColumns(const Bundle& bundle, int64_t first, const BlockRuns<T>& runs, i
     V values[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      __builtin_prefetch(runs.next.values[block] + at + v * lanes, 0, 2);
+      FetchForNextRun(runs.next.values[block] + at + v * lanes);
       values[v] = LoadWide(d, runs.now.values[block] + at + v * lanes);
     }
 #pragma GCC unroll 8

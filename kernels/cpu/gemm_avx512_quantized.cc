@@ -108,11 +108,11 @@ struct GroupedRun {
   TileRows x;
   const std::byte* w;       // groups of the panel
   const std::byte* stream;  // their weights unpacked, unless the kernel does so itself
-  const std::byte* ahead;   // what to fetch meanwhile,
-  int64_t ahead_lines;      // so many cache lines with every group
   int64_t groups;
   float* sums;  // [rows, kPanelWidth]
   bool starts_at_zero;
+  const std::byte* ahead = nullptr;  // what to fetch meanwhile,
+  int64_t ahead_lines = 0;           // so many cache lines with every group
 };
 
 // The sums of a tile, and those of one group of it.
@@ -283,8 +283,6 @@ void MultiplyGroupedPanel(const SliceRun& run) {
     AddPackedRows<Code, kVectors>(run.rows, {.x = TileOf(run, 0, 0),
                                              .w = run.w,
                                              .stream = nullptr,
-                                             .ahead = nullptr,
-                                             .ahead_lines = 0,
                                              .groups = groups,
                                              .sums = run.sums,
                                              .starts_at_zero = true});
@@ -302,11 +300,11 @@ void MultiplyGroupedPanel(const SliceRun& run) {
           {.x = TileOf(run, tile, first * kGroupPairs),
            .w = run.w + first * kBytes,
            .stream = run.unpacked,
-           .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
-           .ahead_lines = lines,
            .groups = count,
            .sums = run.sums + tile * run.tile_rows * kPanelWidth,
-           .starts_at_zero = first == 0});
+           .starts_at_zero = first == 0,
+           .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
+           .ahead_lines = lines});
     }
   }
 }

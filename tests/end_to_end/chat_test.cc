@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/end_to_end/started_pipeline.h"
+#include "tests/services/model/model_folder.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice::testing {
@@ -15,19 +15,17 @@ namespace {
 // The storyteller with a chat template of its own.
 class ChatFolder {
  public:
-  ChatFolder() : path_(::testing::TempDir() + "with_template.XXXXXX") {
-    EXPECT_NE(mkdtemp(path_.data()), nullptr);
-    std::filesystem::copy(ProjectPath("models/storyteller"), path_,
+  ChatFolder() {
+    std::filesystem::copy(ProjectPath("models/storyteller"), path(),
                           std::filesystem::copy_options::recursive);
-    std::ofstream(path_ + "/chat_template.jinja")
-        << "{% for message in messages %}{{ message.role }}: {{ message.content }}<|endoftext|>\n"
-           "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+    folder_.Write("chat_template.jinja",
+                  "{% for message in messages %}{{ message.role }}: {{ message.content }}"
+                  "<|endoftext|>\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}");
   }
-  ~ChatFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  TempFolder folder_;
 };
 
 TEST(Chat, TalksByTheModelsChatTemplate) {
