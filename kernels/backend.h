@@ -109,6 +109,12 @@ struct KvPoolSpec {
   DType dtype = DType::kF32;  // F32 or BF16
 };
 
+// The keys and values of one block are to become those of another as well. Both in [0, num_blocks).
+struct KvBlockCopy {
+  int32_t source = 0;
+  int32_t destination = 0;
+};
+
 // The rows of one sequence in a step: rows [first_row, first_row + num_rows) of the activations are
 // its positions first_position, first_position + 1, ...; position p lives in slot p % block_size of
 // block_table[p / block_size].
@@ -216,6 +222,10 @@ class Backend {
   // Writes keys and values [T, Nkv * D] of the segments' positions into their slots of `layer`.
   virtual void StoreKv(MatrixView keys, MatrixView values,
                        absl::Span<const AttentionSegment> segments, int layer, KvPool& pool) = 0;
+
+  // Copies whole blocks, of all layers, one copy after another: the source of one may be the
+  // destination of one before it. What a block holds in slots never stored to is copied too.
+  virtual void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) = 0;
 
   // Causal attention of every row over positions 0..p of its own sequence, p being the row's
   // position, or over the newest `window` of them (Beltagy et al. 2020), all stored before:

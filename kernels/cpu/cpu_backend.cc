@@ -104,6 +104,10 @@ class CpuBackend final : public Backend {
     sluice::StoreKv(context_, keys, values, segments, layer, static_cast<CpuKvPool&>(pool));
   }
 
+  void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
+    sluice::CopyBlocks(context_, copies, static_cast<CpuKvPool&>(pool));
+  }
+
   void PagedAttention(MatrixView q, const KvPool& pool, int layer,
                       absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                       MatrixView out) override {

@@ -1,6 +1,7 @@
 #include "kernels/cpu/kv_pool.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace sluice {
 namespace {
@@ -65,6 +66,20 @@ void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
       }
     }
   });
+}
+
+void CopyBlocks(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuKvPool& pool) {
+  const auto floats = static_cast<int64_t>(pool.block_bytes() / sizeof(float));
+  // By layer: within one, the order of the copies matters.
+  ForRowRuns(context, pool.spec().num_layers, floats * std::ssize(copies),
+             [&](int64_t begin, int64_t end) {
+               for (auto layer = static_cast<int>(begin); layer < end; ++layer) {
+                 for (const KvBlockCopy& copy : copies) {
+                   std::memmove(pool.Block(layer, copy.destination), pool.Block(layer, copy.source),
+                                pool.block_bytes());
+                 }
+               }
+             });
 }
 
 }  // namespace sluice

@@ -29,6 +29,8 @@ class CpuKvPool final : public KvPool {
 
   size_t size_bytes() const override { return memory_.size_bytes(); }
   const KvPoolSpec& spec() const { return spec_; }
+  // Bytes of one block in one layer, keys and values of all heads side by side.
+  size_t block_bytes() const { return spec_.num_kv_heads * HeadElements() * SizeOf(spec_.dtype); }
   int64_t position_stride() const { return Padded(spec_.block_size); }
   int64_t value_stride() const { return Padded(spec_.head_dim); }
 
@@ -39,6 +41,14 @@ class CpuKvPool final : public KvPool {
     const int32_t block = segment.block_table[index];
     SLUICE_CHECK(0 <= block && block < spec_.num_blocks);
     return block;
+  }
+
+  // The block_bytes() of `block` in `layer`.
+  std::byte* Block(int layer, int32_t block) const {
+    SLUICE_CHECK(0 <= layer && layer < spec_.num_layers);
+    SLUICE_CHECK(0 <= block && block < spec_.num_blocks);
+    return reinterpret_cast<std::byte*>(memory_.data()) +
+           (size_t{1} * layer * spec_.num_blocks + block) * block_bytes();
   }
 
   // [D, position_stride] and [block_size, value_stride]. T is float or, for BF16, uint16_t.
@@ -67,5 +77,8 @@ class CpuKvPool final : public KvPool {
 // Backend::StoreKv.
 void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
              absl::Span<const AttentionSegment> segments, int layer, CpuKvPool& pool);
+
+// Backend::CopyBlocks.
+void CopyBlocks(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuKvPool& pool);
 
 }  // namespace sluice

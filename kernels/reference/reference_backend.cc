@@ -216,6 +216,10 @@ class ReferenceBackend final : public Backend {
     ReferenceStoreKv(keys, values, segments, layer, static_cast<ReferenceKvPool&>(pool));
   }
 
+  void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
+    for (const KvBlockCopy& copy : copies) static_cast<ReferenceKvPool&>(pool).CopyBlock(copy);
+  }
+
   void PagedAttention(MatrixView q, const KvPool& pool, int layer,
                       absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
                       MatrixView out) override {

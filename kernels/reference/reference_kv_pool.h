@@ -2,6 +2,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,17 @@ class ReferenceKvPool final : public KvPool {
   }
   size_t ValueIndex(const AttentionSegment& segment, int64_t position, int layer, int head) const {
     return KeyIndex(segment, position, layer, head) + elements_.size() / 2;
+  }
+
+  // Keys and values of all layers.
+  void CopyBlock(const KvBlockCopy& copy) {
+    SLUICE_CHECK(0 <= copy.source && copy.source < spec_.num_blocks);
+    SLUICE_CHECK(0 <= copy.destination && copy.destination < spec_.num_blocks);
+    for (int part = 0; part < 2 * spec_.num_layers; ++part) {  // keys by layer, values by layer
+      const size_t first = size_t{1} * part * spec_.num_blocks;
+      const float* source = At((first + copy.source) * BlockElements());
+      std::copy(source, source + BlockElements(), At((first + copy.destination) * BlockElements()));
+    }
   }
 
   float* At(size_t index) { return elements_.data() + index; }

@@ -38,6 +38,11 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
   v1::ShardExecute& execute = *request.mutable_execute();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
+  for (const BlockCopy& copy : step.copies) {
+    v1::BlockCopy& message = *execute.add_block_copies();
+    message.set_source(copy.source);
+    message.set_destination(copy.destination);
+  }
   int32_t first_row = 0;
   for (const Segment& segment : step.segments) {
     v1::Segment& message = *execute.add_segments();

@@ -39,9 +39,18 @@ struct Segment {
   std::vector<Row> rows;             // by offset; empty for a chunk inside a prompt
 };
 
+// The keys and values of one block are to be those of another as well.
+struct BlockCopy {
+  BlockId source = 0;
+  BlockId destination = 0;
+};
+
 // One pass through the pipeline. A sequence has at most one segment in it.
 struct Step {
   StepId id = 0;
+  // Made in this order before the segments are computed: the source of one may be the destination
+  // of one before it.
+  std::vector<BlockCopy> copies;
   std::vector<Segment> segments;  // at least one
 
   int32_t num_tokens() const;  // over all segments

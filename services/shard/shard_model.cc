@@ -156,6 +156,15 @@ absl::Status ShardModel::Check(absl::Span<const ShardSegment> segments, int64_t 
   return CheckStep(segments, rows, limits_);
 }
 
+absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
+  if (copies.empty()) return absl::OkStatus();
+  if (absl::Status checked = CheckCopies(copies, limits_.num_blocks); !checked.ok()) {
+    return checked;
+  }
+  backend_.CopyBlocks(copies, *kv_pool_);
+  return absl::OkStatus();
+}
+
 absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
                                  Communicator* communicator, MatrixView hidden) {
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;

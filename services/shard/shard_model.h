@@ -61,6 +61,10 @@ class ShardModel {
   // Whether Forward accepts the step; errors as CheckStep. Every rank of a stage answers alike.
   absl::Status Check(absl::Span<const ShardSegment> segments, int64_t rows) const;
 
+  // Copies keys and values from block to block, in order; Backend::CopyBlocks. INVALID_ARGUMENT,
+  // before anything is copied, where a block is outside the pool.
+  absl::Status CopyBlocks(absl::Span<const KvBlockCopy> copies);
+
   // Runs the layers over a step: hidden [T, H], memory of the backend, the rows of the segments one
   // after another, goes in as the residual stream before the first layer and comes out as the one
   // after the last. Keys and values of the step's positions are stored in their blocks; those of

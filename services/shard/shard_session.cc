@@ -62,7 +62,12 @@ absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardEx
                          .block_table = segment.block_table(),
                          .sequence_length = segment.sequence_length()});
   }
-  const absl::Status status = parts_.model.Forward(segments_, &communicator, rows_.view());
+  copies_.clear();
+  for (const v1::BlockCopy& copy : plan.block_copies()) {
+    copies_.push_back({.source = copy.source(), .destination = copy.destination()});
+  }
+  absl::Status status = parts_.model.CopyBlocks(copies_);
+  if (status.ok()) status = parts_.model.Forward(segments_, &communicator, rows_.view());
   if (status.ok()) parts_.on_step();
   return status;
 }

@@ -55,7 +55,7 @@ class ShardSession : public StageSession {
   // Serves steps until one fails, or until closed.
   virtual absl::Status Serve(Communicator& communicator) = 0;
 
-  // Runs this rank's layers over the step in rows().
+  // Makes the step's block copies and runs this rank's layers over the step in rows().
   absl::Status Forward(Communicator& communicator, const v1::ShardExecute& plan);
   void SendOpened();
 
@@ -72,6 +72,7 @@ class ShardSession : public StageSession {
   const std::shared_ptr<Stream> stream_;
   StepRows rows_;
   std::vector<ShardSegment> segments_;
+  std::vector<KvBlockCopy> copies_;
 
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

@@ -59,4 +59,15 @@ absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
   return absl::OkStatus();
 }
 
+absl::Status CheckCopies(absl::Span<const KvBlockCopy> copies, int num_blocks) {
+  for (size_t index = 0; index < copies.size(); ++index) {
+    for (const int32_t block : {copies[index].source, copies[index].destination}) {
+      if (block >= 0 && block < num_blocks) continue;
+      return absl::InvalidArgumentError(absl::StrCat("block copy ", index, ": block ", block,
+                                                     " is outside a pool of ", num_blocks));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/backend.h"
 
 namespace sluice {
 
@@ -38,5 +39,8 @@ struct StepLimits {
 // segments together don't have exactly `rows` rows, at most max_rows.
 absl::Status CheckStep(absl::Span<const ShardSegment> segments, int64_t rows,
                        const StepLimits& limits);
+
+// INVALID_ARGUMENT naming the copy and the block, where one is outside a pool of `num_blocks`.
+absl::Status CheckCopies(absl::Span<const KvBlockCopy> copies, int num_blocks);
 
 }  // namespace sluice

@@ -368,6 +368,12 @@ void FakeStages::RunIfComplete(uint64_t step_id) {
 
 FakeStep FakeStages::Write(const Pending& step) {
   FakeStep written{.epoch = step.shard.epoch(), .step_id = step.shard.step_id(), .sequences = {}};
+  for (const v1::BlockCopy& copy : step.shard.block_copies()) {
+    for (int slot = 0; slot < options_.block_size; ++slot) {
+      memory_.at(static_cast<size_t>(copy.destination()) * options_.block_size + slot) =
+          memory_.at(static_cast<size_t>(copy.source()) * options_.block_size + slot);
+    }
+  }
   int next_token = 0;
   for (const v1::Segment& segment : step.shard.segments()) {
     const auto slot = [&](int position) -> int32_t& {

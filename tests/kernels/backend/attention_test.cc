@@ -67,6 +67,11 @@ Sequence RandomSequence(Random& random, const Shape& shape, int64_t length, int 
           RandomMatrix(random, length, kv_width), RandomMatrix(random, length, kv_width), blocks};
 }
 
+// `rows` in the blocks of `place`.
+Sequence Tail(const Sequence& rows, const Sequence& place) {
+  return {rows.q, rows.k, rows.v, place.block_table};
+}
+
 TEST_P(AttentionTest, AgreesWithReference) {
   Random random(1);
   for (const Shape& shape : kShapes) {
@@ -114,6 +119,44 @@ TEST_P(AttentionTest, BlocksMayLieAnywhere) {
     EXPECT_TRUE(
         SameBits(AttendChunk(backend(), *other, 1, sequence, 0, 40, shape.Options()), expected))
         << shape;
+  }
+}
+
+// A sequence whose blocks were copied, through blocks of others in part, attends alike in all
+// layers, and goes on in the copies without touching what they were copied from.
+TEST_P(AttentionTest, CopiedBlocksHoldTheSame) {
+  Random random(8);
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(::testing::Message() << shape);
+    const int half = 30;
+    Sequence sequence = RandomSequence(random, shape, 40, 60);
+    const auto pool = NewKvPool(backend(), shape.Pool(121));
+    for (const int layer : {0, 1}) {
+      AttendChunk(backend(), *pool, layer, sequence, 0, half, shape.Options());
+    }
+    Sequence copied = sequence;
+    std::vector<KvBlockCopy> copies;
+    for (int32_t& block : copied.block_table) {
+      const int32_t destination = 60 + block;
+      copies.push_back({.source = block, .destination = 120});
+      copies.push_back({.source = 120, .destination = destination});
+      block = destination;
+    }
+    backend().CopyBlocks(copies, *pool);
+    // Other keys in the copies' free slots: the two go different ways from here.
+    copied.k = RandomMatrix(random, copied.k.rows, copied.k.cols);
+    for (const int layer : {0, 1}) {
+      const auto alone = NewKvPool(backend(), shape.Pool(121));
+      AttendChunk(backend(), *alone, layer, sequence, 0, half, shape.Options());
+      const HostMatrix original =
+          AttendChunk(backend(), *alone, layer, sequence, half, 10, shape.Options());
+      const HostMatrix other =
+          AttendChunk(backend(), *alone, layer, Tail(copied, sequence), half, 10, shape.Options());
+      EXPECT_TRUE(
+          SameBits(AttendChunk(backend(), *pool, layer, copied, half, 10, shape.Options()), other));
+      EXPECT_TRUE(SameBits(
+          AttendChunk(backend(), *pool, layer, sequence, half, 10, shape.Options()), original));
+    }
   }
 }
 

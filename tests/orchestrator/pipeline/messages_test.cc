@@ -60,6 +60,17 @@ TEST(StepMessages, GiveTheEmbeddingTokensWithTheirPositions) {
   EXPECT_THAT(execute.positions(), ElementsAre(20, 4, 5, 6));
 }
 
+TEST(StepMessages, GiveShardsBlockCopiesInOrder) {
+  Step step = TwoSegments();
+  step.copies = {{.source = 4, .destination = 2}, {.source = 2, .destination = 6}};
+  const v1::ShardExecute execute = ShardMessage(6, step).execute();
+  ASSERT_EQ(execute.block_copies_size(), 2);
+  EXPECT_EQ(execute.block_copies(0).source(), 4);
+  EXPECT_EQ(execute.block_copies(0).destination(), 2);
+  EXPECT_EQ(execute.block_copies(1).source(), 2);
+  EXPECT_EQ(execute.block_copies(1).destination(), 6);
+}
+
 TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
   const v1::ShardExecute execute = ShardMessage(6, TwoSegments()).execute();
   EXPECT_EQ(execute.epoch(), 6u);

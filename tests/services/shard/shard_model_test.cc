@@ -151,6 +151,36 @@ TEST_F(ShardModelTest, RefusedStepsTouchNothing) {
   EXPECT_NE(rows[0], 0.5F);
 }
 
+// A sequence that goes on from copies of another's blocks has that one's bits.
+TEST_F(ShardModelTest, CopiedBlocksContinueTheSame) {
+  const auto model = Load({});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<int32_t> original = {0, 1}, copied = {0, 5};
+  const auto forward = [&](const std::vector<int32_t>& table, int32_t first, int32_t count) {
+    std::vector<float> rows(size_t{1} * count * 16);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(0.1F * static_cast<float>(i));
+    const ShardSegment segment{first, count, table};
+    const absl::Status status =
+        (*model)->Forward({&segment, 1}, nullptr, {rows.data(), DType::kF32, count, 16, 16});
+    EXPECT_TRUE(status.ok()) << status;
+    return rows;
+  };
+  forward(original, 0, 20);
+  const std::vector<KvBlockCopy> copies = {{.source = 1, .destination = 5}};
+  ASSERT_TRUE((*model)->CopyBlocks(copies).ok());
+  const std::vector<float> expected = forward(original, 20, 3);
+  forward(original, 16, 4);  // the original's keys become others
+  EXPECT_NE(forward(original, 20, 3), expected);
+  EXPECT_EQ(forward(copied, 20, 3), expected);
+}
+
+TEST_F(ShardModelTest, RefusesCopiesOutsideThePool) {
+  const auto model = Load({});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<KvBlockCopy> copies = {{.source = (*model)->num_kv_blocks()}};
+  EXPECT_EQ((*model)->CopyBlocks(copies).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(ShardModelTest, AnEmptyStepIsNoWork) {
   const auto model = Load({});
   ASSERT_TRUE(model.ok()) << model.status();

@@ -38,6 +38,20 @@ TEST(StepCheckTest, RefusesBlocksOutsideThePool) {
   ExpectRefused({{0, 1, below}}, 1, "segment 0: block -1 is outside a pool of 4");
 }
 
+TEST(StepCheckTest, RefusesCopiesOutsideThePool) {
+  const std::vector<KvBlockCopy> fitting = {{0, 3}, {3, 3}};
+  EXPECT_TRUE(CheckCopies({}, 4).ok());
+  EXPECT_TRUE(CheckCopies(fitting, 4).ok());
+  const auto expect_refused = [](const KvBlockCopy& copy, const std::string& message) {
+    const std::vector<KvBlockCopy> copies = {{0, 1}, copy};
+    const absl::Status status = CheckCopies(copies, 4);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+  };
+  expect_refused({4, 0}, "block copy 1: block 4 is outside a pool of 4");
+  expect_refused({0, -1}, "block copy 1: block -1 is outside a pool of 4");
+}
+
 TEST(StepCheckTest, RefusesShortBlockTables) {
   ExpectRefused(
       {{0, 17, absl::MakeSpan(kTable).first(1)}}, 17,
