@@ -1,0 +1,52 @@
+# What `cmake --install` puts where: a tree that works from any prefix, for /usr as the Debian package has it and for a
+# folder of one's own alike.
+
+include(GNUInstallDirs)
+
+install(TARGETS sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+# Where the program looks for the model that comes with it: beside its own folder.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/models)
+
+# Clients in other languages are made from these.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/protos/sluice
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/protos FILES_MATCHING PATTERN "*.proto")
+
+set(package ${PROJECT_SOURCE_DIR}/deploy/package)
+install(FILES ${package}/completions/sluice.bash
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME sluice)
+install(FILES ${package}/completions/_sluice DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES ${package}/completions/sluice.fish
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+foreach(unit sluice.service sluice@.service)
+  configure_file(${package}/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${unit} @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/systemd/${unit} DESTINATION lib/systemd/system)
+endforeach()
+
+# Manual pages say what --help says, so they are made from it, by the programs just built.
+set(man_pages ${PROJECT_BINARY_DIR}/man)
+install(CODE "execute_process(
+  COMMAND sh ${package}/man_pages.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${man_pages} ${PROJECT_VERSION}
+  COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY ${man_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+# `./dev package`.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME sluice)
+set(CPACK_PACKAGE_CONTACT "The Sluice developers <sluice@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "serves language models as a pipeline of services over gRPC")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
+    "Sluice serves decoder language models as a pipeline of services (tokenizer, embedding, tensor-parallel shards,\
+ sampler, orchestrator) that exchange protobuf streams over gRPC. The package has the programs, a small model to begin\
+ with, systemd units, manual pages, completions, and the protos that clients are made from.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
+include(CPack)
