@@ -13,11 +13,37 @@ ABSL_FLAG(std::string, sampler, "", "address of the sampler");
 ABSL_FLAG(std::string, rank_transport, "shm",
           "how the ranks of a stage talk: shm (one host) or tcp (several hosts)");
 ABSL_FLAG(std::string, weights, "auto", "what the stages were started with; shown by GetModel");
+ABSL_FLAG(std::string, public_tls_cert, "",
+          "PEM file of the certificate that clients see; default: --tls_cert");
+ABSL_FLAG(std::string, public_tls_key, "", "PEM file of its private key");
+ABSL_FLAG(std::string, public_tls_ca, "",
+          "PEM file of the authority that clients' certificates come from; default: --tls_ca, and "
+          "the name client.DOMAIN in them");
+ABSL_FLAG(std::string, tokens, "",
+          "file of the bearer tokens that clients may show, on each line the SHA-256 of one, its "
+          "tenant and, optionally, classes; read again when it changes");
+ABSL_FLAG(bool, insecure_public, false,
+          "serve clients on other hosts in plaintext, or without asking who they are");
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
 
 namespace {
+
+// Clients see certificates of their own where there are some, else those of the private plane.
+sluice::PublicListener ListenerFromFlags(const sluice::TlsFiles& pipeline) {
+  sluice::PublicListener listener;
+  listener.tls = {.certificate = absl::GetFlag(FLAGS_public_tls_cert),
+                  .key = absl::GetFlag(FLAGS_public_tls_key),
+                  .authority = absl::GetFlag(FLAGS_public_tls_ca),
+                  .domain = pipeline.domain};
+  listener.insecure = absl::GetFlag(FLAGS_insecure_public);
+  if (listener.tls.empty()) {
+    listener.tls = pipeline;
+    listener.clients_by_role = true;
+  }
+  return listener;
+}
 
 absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
     const sluice::ProcessOptions& process) {
@@ -25,7 +51,8 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.model = process.model;
   options.overrides = {process.rope_scaling};
   options.address = process.listen;
-  options.tls = process.tls;
+  options.listener = ListenerFromFlags(process.tls);
+  options.tokens = absl::GetFlag(FLAGS_tokens);
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
   options.topology.embedding = absl::GetFlag(FLAGS_embedding);
   options.topology.sampler = absl::GetFlag(FLAGS_sampler);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "services/common/log.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 
@@ -40,6 +41,33 @@ std::string WeightsName(WeightType weights, const std::string& folder, const Mod
   return format.ok() ? TypeName(*format) : "as stored";
 }
 
+PublicListener ListenerOf(const OrchestratorServerOptions& options) {
+  PublicListener listener = options.listener;
+  listener.tokens = !options.tokens.empty();
+  return listener;
+}
+
+// Null where callers need prove nothing: on this host, or where that was asked for.
+absl::StatusOr<std::unique_ptr<Authenticator>> MakeAuthenticator(
+    const OrchestratorServerOptions& options) {
+  const PublicListener& listener = options.listener;
+  AuthenticatorOptions authenticator;
+  if (!options.tokens.empty()) {
+    absl::StatusOr<std::unique_ptr<TokenFile>> tokens =
+        TokenFile::Open(options.tokens, [](const absl::Status& fault) {
+          Log(LogLevel::kError, "orchestrator", "tokens-not-read", {{"cause", fault.ToString()}});
+        });
+    if (!tokens.ok()) return tokens.status();
+    authenticator.tokens = *std::move(tokens);
+  }
+  authenticator.certificates = !listener.tls.authority.empty();
+  if (listener.clients_by_role) authenticator.client_domain = listener.tls.domain;
+  const bool proof = authenticator.tokens != nullptr ||
+                     (authenticator.certificates && !IsOwnersAddress(options.address));
+  if (!proof) return std::unique_ptr<Authenticator>();
+  return std::make_unique<Authenticator>(std::move(authenticator));
+}
+
 }  // namespace
 
 struct OrchestratorServer::Health {
@@ -61,6 +89,11 @@ struct OrchestratorServer::Health {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
     const OrchestratorServerOptions& options, Dialer* dialer) {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      PublicServerCredentials(options.address, ListenerOf(options));
+  if (!credentials.ok()) return credentials.status();
+  absl::StatusOr<std::unique_ptr<Authenticator>> authenticator = MakeAuthenticator(options);
+  if (!authenticator.ok()) return authenticator.status();
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
@@ -93,12 +126,14 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport},
                                dialer, result->text_.get());
+  result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
-      result->engine_.get(), result->tokenizer_.get(), options.tokenizer);
+      result->engine_.get(), result->tokenizer_.get(), options.tokenizer,
+      result->authenticator_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
-                     .tls = options.tls,
+                     .credentials = *credentials,
                      .services = {result->service_.get()},
                      .max_receive_bytes = kMaxReceiveBytes});
   if (!server.ok()) return server.status();

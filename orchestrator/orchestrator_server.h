@@ -14,6 +14,8 @@
 #include "services/common/process.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
+#include "services/security/authenticator.h"
+#include "services/security/credentials.h"
 
 namespace sluice {
 
@@ -21,7 +23,8 @@ struct OrchestratorServerOptions {
   std::string model;  // folder; of its files only the configuration is read
   ModelOverrides overrides;
   std::string address;
-  TlsFiles tls;
+  PublicListener listener;
+  std::string tokens;     // file of bearer tokens (services/security/token_file.h); none: empty
   std::string tokenizer;  // address
   Topology topology;
   RankTransport rank_transport = RankTransport::kSharedMemory;
@@ -52,6 +55,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TextStreams> text_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<Server> server_;
 };

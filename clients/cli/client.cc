@@ -20,8 +20,9 @@ constexpr absl::Duration kQuickCall = absl::Seconds(10);
 // The context of one call: its deadline, and its end when the interrupt is requested.
 class CallContext {
  public:
-  CallContext(absl::Duration timeout, Interrupt& interrupt)
+  CallContext(absl::Duration timeout, Interrupt& interrupt, const std::string& token)
       : cancel_(interrupt, [this] { context_.TryCancel(); }) {
+    if (!token.empty()) context_.AddMetadata("authorization", absl::StrCat("Bearer ", token));
     if (timeout < absl::InfiniteDuration()) {
       context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     }
@@ -55,10 +56,12 @@ struct Client::Impl {
   }
 };
 
-Client::Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt)
+Client::Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt,
+               std::string token)
     : name_(std::move(name)),
       impl_(new Impl{.pipeline = nullptr, .channel = std::move(channel)}),
-      interrupt_(interrupt) {}
+      interrupt_(interrupt),
+      token_(std::move(token)) {}
 
 Client::Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt)
     : impl_([&pipeline] {
@@ -73,7 +76,7 @@ absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
   const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
   if (impl_->channel->WaitForConnected(deadline)) return absl::OkStatus();
   // A call that does not wait tells why.
-  CallContext context(absl::Seconds(1), interrupt_);
+  CallContext context(absl::Seconds(1), interrupt_, token_);
   v1::GetModelResponse response;
   const grpc::Status status =
       impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
@@ -87,7 +90,7 @@ absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                               const std::function<void(const v1::GenerateResponse&)>& on_event) {
-  CallContext context(timeout, interrupt_);
+  CallContext context(timeout, interrupt_, token_);
   const auto reader = impl_->stub->Generate(context.get(), request);
   v1::GenerateResponse event;
   bool finished = false;
@@ -104,7 +107,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration
 
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 absl::Duration timeout) {
-  CallContext context(timeout, interrupt_);
+  CallContext context(timeout, interrupt_, token_);
   v1::ScoreResponse response;
   const grpc::Status status = impl_->stub->Score(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -113,7 +116,7 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       absl::Duration timeout) {
-  CallContext context(timeout, interrupt_);
+  CallContext context(timeout, interrupt_, token_);
   v1::TokenizeResponse response;
   const grpc::Status status = impl_->stub->Tokenize(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -122,7 +125,7 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
                                                           absl::Duration timeout) {
-  CallContext context(timeout, interrupt_);
+  CallContext context(timeout, interrupt_, token_);
   v1::DetokenizeResponse response;
   const grpc::Status status = impl_->stub->Detokenize(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -130,7 +133,7 @@ absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRe
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
-  CallContext context(kQuickCall, interrupt_);
+  CallContext context(kQuickCall, interrupt_, token_);
   v1::GetModelResponse response;
   const grpc::Status status =
       impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
@@ -139,7 +142,7 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
-  CallContext context(kQuickCall, interrupt_);
+  CallContext context(kQuickCall, interrupt_, token_);
   v1::GetStatusResponse response;
   const grpc::Status status =
       impl_->stub->GetStatus(context.get(), v1::GetStatusRequest(), &response);

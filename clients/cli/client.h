@@ -22,8 +22,10 @@ class InProcessPipeline;
 
 class Client {
  public:
-  // `name` says in messages where the calls go; empty for the pipeline of this process.
-  Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt);
+  // `name` says in messages where the calls go; empty for the pipeline of this process. `token` is
+  // shown with every call; none: empty.
+  Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt,
+         std::string token = "");
   // Calls a pipeline in this process and owns it.
   Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt);
   Client(const Client&) = delete;
@@ -54,6 +56,7 @@ class Client {
   const std::string name_;
   const std::unique_ptr<Impl> impl_;
   Interrupt& interrupt_;
+  const std::string token_;
 };
 
 }  // namespace sluice

@@ -1,5 +1,8 @@
 #include "clients/cli/connection.h"
 
+#include <fstream>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "clients/cli/in_process.h"
 #include "services/common/cpu_list.h"
@@ -13,21 +16,49 @@ void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointF
             &into->endpoint);
   flags.Add("connect_timeout", "SECONDS", "How long to wait for it to come up. Default 5.",
             &into->connect_timeout);
-  flags.Add("tls_cert", "FILE", "Certificate of this client (PEM); needed beyond loopback.",
-            &into->tls_cert);
-  flags.Add("tls_key", "FILE", "Its key (PEM).", &into->tls_key);
   flags.Add("tls_ca", "FILE", "Authority that signed the server's certificate (PEM).",
             &into->tls_ca);
+  flags.Add("tls_cert", "FILE", "Certificate of this client (PEM), where the server asks for one.",
+            &into->tls_cert);
+  flags.Add("tls_key", "FILE", "Its key (PEM).", &into->tls_key);
+  flags.AddSwitch("tls", "TLS by the authorities that this system trusts.", &into->tls);
+  flags.Add("token_file", "FILE",
+            "Bearer token to show, in a file: the command line is seen by others. Default: the "
+            "environment's SLUICE_TOKEN.",
+            &into->token_file);
+  flags.AddSwitch("insecure", "Plaintext also to another host.", &into->insecure);
 }
+
+ClientSecurity EndpointFlags::security() const {
+  return {.tls = {.certificate = tls_cert, .key = tls_key, .authority = tls_ca},
+          .use_tls = tls,
+          .insecure = insecure};
+}
+
+namespace {
+
+absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment) {
+  if (endpoint.token_file.empty()) return environment.token;
+  std::ifstream file(endpoint.token_file);
+  std::string token;
+  if (!std::getline(file, token) || token.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("--token_file: cannot read a token from ", endpoint.token_file));
+  }
+  return token;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment) {
   const std::string address = endpoint.endpoint.value_or(kDefaultEndpoint);
-  Dialer dialer(
-      {.certificate = endpoint.tls_cert, .key = endpoint.tls_key, .authority = endpoint.tls_ca});
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  absl::StatusOr<std::string> token = TokenOf(endpoint, environment);
+  if (!token.ok()) return token.status();
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, endpoint.security());
   if (!channel.ok()) return channel.status();
-  auto client = std::make_unique<Client>(address, *std::move(channel), environment.interrupt);
+  auto client = std::make_unique<Client>(address, *std::move(channel), environment.interrupt,
+                                         *std::move(token));
   const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout);
   if (!reached.ok()) return reached;
   return client;

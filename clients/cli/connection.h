@@ -12,6 +12,7 @@
 #include "clients/cli/environment.h"
 #include "clients/cli/flags.h"
 #include "clients/cli/model_flags.h"
+#include "services/security/credentials.h"
 
 namespace sluice {
 
@@ -22,14 +23,20 @@ struct EndpointFlags {
   std::optional<std::string> endpoint;
   absl::Duration connect_timeout = absl::Seconds(5);
   std::string tls_cert, tls_key, tls_ca;  // paths of PEM files
+  bool tls = false;
+  bool insecure = false;
+  std::string token_file;
+
+  ClientSecurity security() const;
 };
 
-// --endpoint, --connect_timeout, --tls_cert, --tls_key, --tls_ca. `default_text` says in the help
-// what happens without --endpoint.
+// --endpoint, --connect_timeout, --tls_cert, --tls_key, --tls_ca, --tls, --insecure, --token_file.
+// `default_text` says in the help what happens without --endpoint.
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into);
 
 // Reaches the endpoint asked for, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
-// does not come up in time; errors of Dialer.
+// does not come up in time; errors of DialPublic, NOT_FOUND for a file of the token that can't be
+// read.
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment);
 

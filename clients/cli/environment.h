@@ -26,6 +26,8 @@ struct Environment {
   bool err_is_terminal = false;
   // Path of this program: the services' binaries and the embedded model are found from it.
   std::string executable;
+  // Bearer token from the environment; may be empty.
+  std::string token;
   // StartInProcess of in_process.h.
   std::function<absl::StatusOr<std::unique_ptr<InProcessPipeline>>(const InProcessOptions&)>
       start_in_process;

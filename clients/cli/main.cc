@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -32,6 +33,11 @@ void WatchSignals(sluice::Interrupt& interrupt) {
   }).detach();
 }
 
+std::string EnvironmentVariable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,6 +54,7 @@ int main(int argc, char** argv) {
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
       .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
+      .token = EnvironmentVariable("SLUICE_TOKEN"),
       .start_in_process = sluice::StartInProcess,
   };
   const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -136,10 +136,12 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   const Arguments products = planner.Products();
   head.insert(head.end(), products.begin(), products.end());
   processes.push_back(planner.Internal("sampler", "sampler", head));
-  processes.push_back(planner.Orchestrator(
-      {"--weights", Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
-       "--embedding", planner.SocketOf("embedding"), "--shards", planner.ShardAddresses(shards),
-       "--sampler", planner.SocketOf("sampler")}));
+  Arguments orchestrator = {
+      "--weights",   Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
+      "--embedding", planner.SocketOf("embedding"),  "--shards",    planner.ShardAddresses(shards),
+      "--sampler",   planner.SocketOf("sampler")};
+  orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
+  processes.push_back(planner.Orchestrator(orchestrator));
   return processes;
 }
 

@@ -16,7 +16,8 @@ struct PipelineSpec {
   std::string bin_folder;     // holds sluice-tokenizer and the other services' programs
   std::string socket_folder;  // for the internal listeners
   std::string model_folder;
-  std::string listen;  // the orchestrator's address for clients
+  std::string listen;                 // the orchestrator's address for clients
+  std::vector<std::string> listener;  // its flags about who may come
   ModelFlags flags;
 };
 

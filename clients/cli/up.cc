@@ -12,8 +12,8 @@
 #include "clients/cli/process_plan.h"
 #include "clients/cli/socket_folder.h"
 #include "services/common/log.h"
-#include "services/common/transport.h"
 #include "services/model/weights.h"
+#include "services/security/credentials.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +24,9 @@ struct UpFlags {
   ModelFlags model;
   std::string host = "127.0.0.1";
   int32_t port = 8700;
+  PublicListener listener;
+  std::string tokens;
+  std::string health_listen;
 };
 
 std::string AddressOf(const std::string& host, int port) {
@@ -31,21 +34,62 @@ std::string AddressOf(const std::string& host, int port) {
   return is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
+PublicListener ListenerOf(const UpFlags& flags) {
+  PublicListener listener = flags.listener;
+  listener.tokens = !flags.tokens.empty();
+  return listener;
+}
+
 absl::Status CheckFlags(const UpFlags& flags) {
   if (flags.port < 0 || flags.port > 65535) {
     return absl::InvalidArgumentError(
         absl::StrCat("--port: ", flags.port, " is not from 0 to 65535"));
   }
-  if (IsLocalAddress(AddressOf(flags.host, flags.port))) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--host: \"", flags.host,
-                   "\" is not a loopback address (127.0.0.1, ::1, localhost), and beyond loopback "
-                   "Sluice speaks mutual TLS only: start sluice-orchestrator with certificates"));
+  return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();
+}
+
+// What the orchestrator is told of its public listener.
+std::vector<std::string> ListenerArguments(const UpFlags& flags, const std::string& health_socket) {
+  std::vector<std::string> arguments = {
+      "--health_listen",
+      absl::StrCat(health_socket, flags.health_listen.empty() ? "" : ",", flags.health_listen)};
+  const TlsFiles& tls = flags.listener.tls;
+  for (const auto& [name, value] :
+       {std::pair("--public_tls_cert", tls.certificate), std::pair("--public_tls_key", tls.key),
+        std::pair("--public_tls_ca", tls.authority), std::pair("--tokens", flags.tokens)}) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  }
+  if (flags.listener.insecure) arguments.emplace_back("--insecure_public");
+  return arguments;
+}
+
+void AddListenerFlags(FlagSet& flags, UpFlags* into) {
+  flags.Add("port", "PORT", "Where clients reach it; 0: a free port. Default 8700.", &into->port);
+  flags.Add("host", "HOST",
+            "An address of this host; beyond loopback it needs TLS, and tokens or certificates of "
+            "the clients. Default 127.0.0.1.",
+            &into->host);
+  flags.Add("tls_cert", "FILE", "Certificate that clients see (PEM); read again when it changes.",
+            &into->listener.tls.certificate);
+  flags.Add("tls_key", "FILE", "Its key (PEM).", &into->listener.tls.key);
+  flags.Add("tls_ca", "FILE", "Authority of clients' certificates (PEM).",
+            &into->listener.tls.authority);
+  flags.Add("tokens", "FILE",
+            "Bearer tokens of clients: on each line the SHA-256 of one, its tenant and, "
+            "optionally, classes. Read again when it changes.",
+            &into->tokens);
+  flags.AddSwitch("insecure_public",
+                  "Serve clients on other hosts in plaintext, or without asking who they are.",
+                  &into->listener.insecure);
+  flags.Add("health_listen", "HOST:PORT",
+            "Answer grpc.health.v1, and nothing else, in plaintext here too: for probes.",
+            &into->health_listen);
 }
 
 struct Plan {
   std::unique_ptr<SocketFolder> sockets;
   std::string address;
+  std::string health;  // the orchestrator's own, which no other process can have
   std::vector<ProcessSpec> processes;
 };
 
@@ -65,10 +109,12 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
   if (!sockets.ok()) return sockets.status();
 
   Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
+  plan.health = absl::StrCat("unix:", plan.sockets->path(), "/health");
   plan.processes = PlanProcesses({.bin_folder = fs::path(executable).parent_path().string(),
                                   .socket_folder = plan.sockets->path(),
                                   .model_folder = *std::move(folder),
                                   .listen = plan.address,
+                                  .listener = ListenerArguments(flags, plan.health),
                                   .flags = flags.model},
                                  *config, *shards);
   return plan;
@@ -77,7 +123,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
 int Serve(const Plan& plan, Environment& environment) {
   EventFd stop;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
-  const HealthProbe health(plan.address);
+  const HealthProbe health(plan.health);
   const absl::Status status = Supervise({
       .processes = plan.processes,
       .stop_fd = stop.fd(),
@@ -109,9 +155,7 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
                 "\"ready HOST:PORT\" once it serves, starts again what ends, stops everything on "
                 "Ctrl-C or SIGTERM.");
   flags.Section("Server");
-  flags.Add("port", "PORT", "Where clients reach it; 0: a free port. Default 8700.",
-            &up_flags.port);
-  flags.Add("host", "HOST", "A loopback address. Default 127.0.0.1.", &up_flags.host);
+  AddListenerFlags(flags, &up_flags);
   AddModelFlags(flags, &up_flags.model);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   if (const absl::Status usage = CheckFlags(up_flags); !usage.ok()) {

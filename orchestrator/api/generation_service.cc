@@ -37,14 +37,29 @@ TokenizerClient::Callback<Response> Forward(grpc::ServerUnaryReactor* call, Resp
   };
 }
 
+// The request of a caller who was admitted; nothing of another's is looked at.
+template <class Request>
+absl::StatusOr<Request> ParseAdmitted(const absl::Status& admitted, const grpc::ByteBuffer& bytes) {
+  if (!admitted.ok()) return admitted;
+  return ParseMessage<Request>(bytes);
+}
+
+grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* call = context.DefaultReactor();
+  call->Finish(ToGrpc(status));
+  return call;
+}
+
 }  // namespace
 
 GenerationService::GenerationService(ModelDescription model, Engine* engine,
-                                     TokenizerClient* tokenizer, std::string tokenizer_address)
+                                     TokenizerClient* tokenizer, std::string tokenizer_address,
+                                     const Authenticator* authenticator)
     : model_(std::move(model)),
       engine_(engine),
       tokenizer_(tokenizer),
       tokenizer_address_(std::move(tokenizer_address)),
+      authenticator_(authenticator),
       started_(absl::Now()),
       facts_(tokenizer),
       prompts_(&model_, tokenizer, &facts_) {}
@@ -52,13 +67,15 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return GenerateCall::Start({.model = model_, .prompts = prompts_, .engine = *engine_},
-                             ParseMessage<v1::GenerateRequest>(*request), DeadlineOf(*context));
+                             ParseAdmitted<v1::GenerateRequest>(Admit(*context), *request),
+                             DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  return new ScoreCall(prompts_, *engine_, ParseMessage<v1::ScoreRequest>(*request), *response,
+  return new ScoreCall(prompts_, *engine_,
+                       ParseAdmitted<v1::ScoreRequest>(Admit(*context), *request), *response,
                        DeadlineOf(*context));
 }
 
@@ -66,7 +83,9 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
+  absl::Status status = Admit(*context);
+  if (status.ok()) status = CheckKnownFields(*request);
+  if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
     tokenizer_->Tokenize(*request, TokenizerDeadline(*context), Forward(call, response));
@@ -78,7 +97,9 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
+  absl::Status status = Admit(*context);
+  if (status.ok()) status = CheckKnownFields(*request);
+  if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
     tokenizer_->Detokenize(*request, TokenizerDeadline(*context), Forward(call, response));
@@ -89,6 +110,7 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
                                                       const v1::GetModelRequest*,
                                                       v1::GetModelResponse* response) {
+  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   response->set_name(model_.name);
   response->set_architecture(model_.architecture);
   response->set_vocabulary_size(model_.vocabulary_size);
@@ -107,6 +129,11 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
                call->Finish(ToGrpc(info.status()));
              });
   return call;
+}
+
+absl::Status GenerationService::Admit(const grpc::CallbackServerContext& context) const {
+  if (authenticator_ == nullptr) return absl::OkStatus();
+  return authenticator_->Admit(context).status();
 }
 
 void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
@@ -145,6 +172,7 @@ void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
 grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerContext* context,
                                                        const v1::GetStatusRequest*,
                                                        v1::GetStatusResponse* response) {
+  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   // The tokenizer is asked each time: nothing else tells that it is there.
   tokenizer_->GetInfo(

@@ -10,6 +10,7 @@
 #include "orchestrator/api/tokenizer_facts.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
 namespace sluice {
@@ -26,9 +27,10 @@ using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCa
 
 class GenerationService final : public internal::GenerationServiceBase {
  public:
-  // Borrows engine and tokenizer. `tokenizer_address` is for GetStatus.
+  // Borrows engine, tokenizer and authenticator; without the last, everybody may call.
+  // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
-                    std::string tokenizer_address);
+                    std::string tokenizer_address, const Authenticator* authenticator = nullptr);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -49,12 +51,15 @@ class GenerationService final : public internal::GenerationServiceBase {
                                       v1::GetStatusResponse* response) override;
 
  private:
+  // Whether the caller is one who may call at all.
+  absl::Status Admit(const grpc::CallbackServerContext& context) const;
   void FillStatus(v1::GetStatusResponse& response) const;
 
   const ModelDescription model_;
   Engine* const engine_;
   TokenizerClient* const tokenizer_;
   const std::string tokenizer_address_;
+  const Authenticator* const authenticator_;
   const absl::Time started_;
   TokenizerFacts facts_;
   const PromptResolver prompts_;

@@ -18,7 +18,7 @@ ABSL_FLAG(std::string, rope_scaling, "",
           "how rotary positions are stretched, instead of what config.json says, such as "
           "yarn,factor=4; the same for every process of a replica");
 ABSL_FLAG(std::string, listen, "127.0.0.1:0",
-          "address to serve on: unix:/path, or host:port (port 0: any free one)");
+          "address to serve on: unix:/path, or host:port with certificates (port 0: any free one)");
 ABSL_FLAG(
     std::string, cpus, "",
     "CPUs that this process keeps to, such as 0-3,8, its threads for arithmetic each to one of "
@@ -26,6 +26,12 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
+ABSL_FLAG(std::string, tls_domain, sluice::kDefaultTlsDomain,
+          "domain of the names by which certificates say what a process is, such as "
+          "shard.sluice.internal");
+ABSL_FLAG(std::vector<std::string>, health_listen, {},
+          "further addresses, by comma, that answer grpc.health.v1 in plaintext and nothing else: "
+          "for probes that have no certificate");
 
 namespace sluice {
 namespace {
@@ -75,7 +81,8 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
                                   .listen = absl::GetFlag(FLAGS_listen),
                                   .tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
                                           .key = absl::GetFlag(FLAGS_tls_key),
-                                          .authority = absl::GetFlag(FLAGS_tls_ca)}};
+                                          .authority = absl::GetFlag(FLAGS_tls_ca),
+                                          .domain = absl::GetFlag(FLAGS_tls_domain)}};
   if (options.model.empty()) {
     std::fprintf(stderr, "%s: --model is required: the folder of the model\n", argv[0]);
     return 2;
@@ -83,6 +90,12 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
   if (!service.ok()) {
     std::fprintf(stderr, "%s: %s\n", argv[0], service.status().ToString().c_str());
+    return 1;
+  }
+  const absl::Status health =
+      (*service)->server().ServeHealthOn(absl::GetFlag(FLAGS_health_listen));
+  if (!health.ok()) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], health.ToString().c_str());
     return 1;
   }
   Log(LogLevel::kInfo, std::filesystem::path(argv[0]).filename().string(), "listening",

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// --model, --rope_scaling, --cpus, --listen and --tls_*.
+// --model, --rope_scaling, --cpus, --listen and --tls_*; RunProcess sees to --health_listen itself.
 struct ProcessOptions {
   std::string model;
   std::string rope_scaling;  // the model's own where empty

@@ -5,9 +5,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "services/common/grpc_runtime.h"
+#include "services/security/local_address.h"
 
 namespace sluice {
 namespace {
@@ -34,10 +36,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   int port = 0;
   const bool in_process = absl::StartsWith(address, "inproc:");
   if (!in_process) {
-    absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
-        ServerCredentialsFor(address, options.tls);
-    if (!credentials.ok()) return credentials.status();
-    builder.AddListeningPort(address, *credentials, &port);
+    if (options.credentials == nullptr && !IsLocalAddress(address)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(address, " is neither a unix socket nor a loopback address: it needs TLS"));
+    }
+    builder.AddListeningPort(
+        address,
+        options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
+        &port);
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(address, "unix:");
@@ -56,14 +62,47 @@ Server::Server(std::string address, std::unique_ptr<grpc::Server> server)
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
+absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
+  if (addresses.empty()) return absl::OkStatus();
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  std::vector<int> ports(addresses.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen for health on ", absl::StrJoin(addresses, ",")));
+  }
+  absl::MutexLock lock(&health_mutex_);
+  health_server_ = std::move(server);
+  TellHealth();
+  return absl::OkStatus();
+}
+
 void Server::SetServing(bool serving) {
-  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  if (health != nullptr) health->SetServingStatus("", serving);
+  absl::MutexLock lock(&health_mutex_);
+  serving_ = serving;
+  TellHealth();
+}
+
+void Server::TellHealth() {
+  for (grpc::Server* server : {server_.get(), health_server_.get()}) {
+    if (server == nullptr) continue;
+    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+    if (health != nullptr) health->SetServingStatus("", serving_);
+  }
 }
 
 void Server::Shutdown(absl::Duration grace) {
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
+  absl::MutexLock lock(&health_mutex_);
+  if (health_server_ == nullptr) return;
+  // Last: a probe should hear "not serving" for as long as there is something to wait for.
+  health_server_->Shutdown(absl::ToChronoTime(absl::Now()));
+  health_server_->Wait();
 }
 
 }  // namespace sluice

@@ -2,22 +2,25 @@
 #pragma once
 
 #include <grpcpp/impl/service_type.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "services/common/transport.h"
 
 namespace sluice {
 
 struct ServerOptions {
   // "127.0.0.1:0" picks a free port. "inproc:NAME" listens nowhere and is reached through a Dialer.
   std::string address;
-  TlsFiles tls;
+  // Made by services/security; none: plaintext, which a local address alone may have.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
   // Borrowed; must outlive the server.
   std::vector<grpc::Service*> services;
   // Largest message accepted, in bytes; -1: no limit, for the streams between stages.
@@ -27,8 +30,8 @@ struct ServerOptions {
 // Thread-safe.
 class Server {
  public:
-  // UNAVAILABLE where the address is in use or can't be bound; credential errors of
-  // ServerCredentialsFor.
+  // UNAVAILABLE where the address is in use or can't be bound, FAILED_PRECONDITION for one that is
+  // not local without credentials.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options);
   // Shuts down.
   ~Server();
@@ -36,6 +39,10 @@ class Server {
   // Where clients reach it: the address asked for, with the port that was bound.
   const std::string& address() const { return address_; }
   grpc::Server* grpc_server() { return server_.get(); }
+
+  // Answers grpc.health.v1, and nothing else of worth, on further addresses: in plaintext, as the
+  // probes of supervisors come. UNAVAILABLE where one can't be bound. REQUIRES: called once.
+  absl::Status ServeHealthOn(const std::vector<std::string>& addresses);
 
   // What grpc.health.v1 answers, for the process ("") as a whole. A new server answers NOT_SERVING.
   void SetServing(bool serving);
@@ -45,9 +52,13 @@ class Server {
 
  private:
   Server(std::string address, std::unique_ptr<grpc::Server> server);
+  void TellHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_);
 
   const std::string address_;
   const std::unique_ptr<grpc::Server> server_;
+  absl::Mutex health_mutex_;
+  std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
+  bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
 };
 
 }  // namespace sluice

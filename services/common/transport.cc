@@ -1,14 +1,8 @@
 #include "services/common/transport.h"
 
-#include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
-#include <netinet/in.h>
 
-#include <fstream>
-#include <sstream>
-
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -18,39 +12,6 @@ namespace sluice {
 namespace {
 
 constexpr char kInProcess[] = "inproc:";
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream contents;
-  contents << file.rdbuf();
-  // The second fails where nothing came: an empty file, or a folder, which opens like one.
-  if (!file || !contents) {
-    return absl::NotFoundError(absl::StrCat("cannot read TLS file ", path, ", or it is empty"));
-  }
-  return contents.str();
-}
-
-struct Pem {
-  std::string certificate, key, authority;
-};
-
-absl::StatusOr<Pem> ReadPem(absl::string_view address, const TlsFiles& tls) {
-  if (tls.certificate.empty() || tls.key.empty() || tls.authority.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        address,
-        " is neither a unix socket nor a loopback address: it needs mutual TLS, set all of "
-        "--tls_cert, --tls_key and --tls_ca"));
-  }
-  Pem pem;
-  for (auto [path, into] :
-       {std::pair(&tls.certificate, &pem.certificate), std::pair(&tls.key, &pem.key),
-        std::pair(&tls.authority, &pem.authority)}) {
-    absl::StatusOr<std::string> text = ReadFile(*path);
-    if (!text.ok()) return text.status();
-    *into = *std::move(text);
-  }
-  return pem;
-}
 
 grpc::ChannelArguments ChannelArgumentsForPeers() {
   grpc::ChannelArguments arguments;
@@ -78,29 +39,14 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
 
 }  // namespace
 
-bool IsLocalAddress(absl::string_view address) {
-  const absl::string_view host = address.substr(0, address.find(':'));
-  in_addr ip;
-  // Parsed, not compared by its beginning: 127.example.org is anywhere.
-  const bool is_loopback =
-      inet_pton(AF_INET, std::string(host).c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127;
-  return is_loopback || absl::StartsWith(address, "unix:") ||
-         absl::StartsWith(address, kInProcess) || absl::StartsWith(address, "localhost:") ||
-         absl::StartsWith(address, "[::1]:");
-}
-
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
-    absl::string_view address, const TlsFiles& tls) {
-  if (IsLocalAddress(address) && (tls.empty() || absl::StartsWith(address, "unix:"))) {
-    return grpc::InsecureServerCredentials();
-  }
-  absl::StatusOr<Pem> pem = ReadPem(address, tls);
-  if (!pem.ok()) return pem.status();
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = pem->authority;
-  options.pem_key_cert_pairs.push_back({pem->key, pem->certificate});
-  return grpc::SslServerCredentials(options);
+absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view address,
+                                                          const ClientSecurity& security) {
+  if (address.empty()) return absl::InvalidArgumentError("empty address");
+  PrepareGrpc();
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
+      ClientChannelCredentials(address, security);
+  if (!credentials.ok()) return credentials.status();
+  return grpc::CreateCustomChannel(std::string(address), *credentials, ChannelArgumentsForPeers());
 }
 
 void Dialer::RegisterInProcess(absl::string_view name, grpc::Server* server) {
@@ -120,14 +66,22 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view ad
     }
     return server->second->InProcessChannel(arguments);
   }
-  if (IsLocalAddress(address) && (tls_.empty() || absl::StartsWith(address, "unix:"))) {
-    return grpc::CreateCustomChannel(std::string(address), grpc::InsecureChannelCredentials(),
-                                     arguments);
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = CredentialsFor(address);
+  if (!credentials.ok()) return credentials.status();
+  return grpc::CreateCustomChannel(std::string(address), *credentials, arguments);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Dialer::CredentialsFor(
+    absl::string_view address) {
+  if (IsOwnersAddress(address)) return grpc::InsecureChannelCredentials();
+  absl::MutexLock lock(&mutex_);
+  if (mutual_tls_ == nullptr) {
+    absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> made =
+        PipelineChannelCredentials(address, tls_);
+    if (!made.ok()) return made.status();
+    mutual_tls_ = *std::move(made);
   }
-  absl::StatusOr<Pem> pem = ReadPem(address, tls_);
-  if (!pem.ok()) return pem.status();
-  const grpc::SslCredentialsOptions options{pem->authority, pem->key, pem->certificate};
-  return grpc::CreateCustomChannel(std::string(address), grpc::SslCredentials(options), arguments);
+  return mutual_tls_;
 }
 
 }  // namespace sluice

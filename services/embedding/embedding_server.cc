@@ -11,6 +11,9 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
     const EmbeddingServerOptions& options, Dialer* dialer) {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      PipelineServerCredentials(options.address, options.tls, Role::kEmbedding);
+  if (!credentials.ok()) return credentials.status();
   absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
@@ -31,8 +34,10 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   result->service_ = std::make_unique<EmbeddingService>(
       EmbeddingService::Model{identity->name, identity->fingerprint}, result->table_.get(),
       result->backend_.get(), dialer);
-  absl::StatusOr<std::unique_ptr<Server>> server = Server::Start(
-      {.address = options.address, .tls = options.tls, .services = {result->service_.get()}});
+  absl::StatusOr<std::unique_ptr<Server>> server =
+      Server::Start({.address = options.address,
+                     .credentials = *credentials,
+                     .services = {result->service_.get()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

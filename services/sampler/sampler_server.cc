@@ -11,6 +11,9 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
     const SamplerServerOptions& options) {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      PipelineServerCredentials(options.address, options.tls, Role::kSampler, {Role::kShard});
+  if (!credentials.ok()) return credentials.status();
   absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
@@ -33,7 +36,7 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
                                        result->sampler_.get(), result->backend_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
-                     .tls = options.tls,
+                     .credentials = *credentials,
                      .services = {result->service_.get(), result->service_->activations()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);

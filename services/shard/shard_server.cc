@@ -11,6 +11,11 @@ namespace sluice {
 
 absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServerOptions& options,
                                                                 Dialer* dialer) {
+  // The stage before: the embedding, or shards.
+  const RoleSet pushers = {options.placement.stage == 0 ? Role::kEmbedding : Role::kShard};
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      PipelineServerCredentials(options.address, options.tls, Role::kShard, pushers);
+  if (!credentials.ok()) return credentials.status();
   absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
@@ -41,7 +46,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
       result->model_.get(), result->backend_.get(), dialer);
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
-                     .tls = options.tls,
+                     .credentials = *credentials,
                      .services = {result->service_.get(), result->service_->activations()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);

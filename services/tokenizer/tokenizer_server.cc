@@ -15,6 +15,9 @@ constexpr int kMaxReceiveBytes = 64 << 20;
 
 absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
     const TokenizerServerOptions& options) {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      PipelineServerCredentials(options.address, options.tls, Role::kTokenizer);
+  if (!credentials.ok()) return credentials.status();
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model);
   if (!identity.ok()) return identity.status();
   auto result = std::unique_ptr<TokenizerServer>(new TokenizerServer());
@@ -30,7 +33,7 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
   result->service_ = std::make_unique<TokenizerService>(identity->name, result->tokenizer_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
-                     .tls = options.tls,
+                     .credentials = *credentials,
                      .services = {result->service_.get()},
                      .max_receive_bytes = kMaxReceiveBytes});
   if (!server.ok()) return server.status();

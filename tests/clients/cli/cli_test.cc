@@ -30,19 +30,23 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                             "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
     const Names model = {"model",   "tp",   "pp",           "weights",      "kv_dtype",
                          "threads", "cpus", "instructions", "kv_cache_mib", "rope_scaling"};
-    const Names server = {"endpoint", "connect_timeout", "tls_cert", "tls_key", "tls_ca"};
+    const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
+                          "tls",      "insecure",        "token_file"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
     const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests",
                         "seed",          "json",       "phases",      "rounds"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
-        {"up", Names{"port", "host"} + model},
+        {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
+                     "health_listen"} +
+                   model},
         {"generate", prompt + sampling + server},
         {"chat", sampling + model + server},
         {"score", score + model + server},
         {"bench", load + model + server},
         {"quantize", Names{"weights", "threads"}},
         {"status", Names{"json"} + server},
+        {"health", Names{"service", "timeout"} + server},
         {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
   }();
@@ -98,10 +102,10 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     FakeEnvironment fake;
     EXPECT_EQ(fake.Run(arguments), 2);
     EXPECT_THAT(fake.out.str(), IsEmpty());
-    EXPECT_EQ(
-        fake.err.str(),
-        "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-        "chat-template, score, tokenize, detokenize, quantize, bench, status, help, version\n");
+    EXPECT_EQ(fake.err.str(),
+              "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
+              "chat-template, score, tokenize, detokenize, quantize, bench, status, health, help, "
+              "version\n");
   }
 }
 
@@ -158,7 +162,7 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"bench", "--requests", "0"}, "--requests: 0 is less than 1"},
       {{"bench", "--concurrency", "5000"}, "--concurrency: 5000 is more than 4096"},
       {{"up", "--port", "65536"}, "--port: 65536 is not from 0 to 65535"},
-      {{"up", "--host", "0.0.0.0"}, "--host: \"0.0.0.0\" is not a loopback address"},
+      {{"up", "--host", "0.0.0.0"}, "0.0.0.0:8700 is neither a unix socket nor a loopback address"},
   };
   for (const auto& [arguments, message] : cases) {
     FakeEnvironment fake;

@@ -127,6 +127,11 @@ const std::string& FakePipeline::endpoint() const { return impl_->server->addres
 
 void FakePipeline::SetServing(bool serving) { impl_->server->SetServing(serving); }
 
+void FakePipeline::ServeHealthOn(const std::string& address) {
+  const absl::Status status = impl_->server->ServeHealthOn({address});
+  if (!status.ok()) std::abort();
+}
+
 std::unique_ptr<InProcessPipeline> FakePipeline::InProcess() {
   return std::make_unique<BorrowedPipeline>(*impl_->server);
 }

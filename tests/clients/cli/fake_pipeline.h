@@ -41,6 +41,7 @@ class FakePipeline {
 
   const std::string& endpoint() const;
   void SetServing(bool serving);
+  void ServeHealthOn(const std::string& address);
   // The same service as `sluice run` would start it. This object must outlive it.
   std::unique_ptr<InProcessPipeline> InProcess();
   // Of all Generate calls so far, in the order of their arrival.

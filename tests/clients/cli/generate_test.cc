@@ -227,7 +227,7 @@ TEST(GenerateTest, AsksForCertificatesBeyondLoopback) {
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"generate", "--endpoint", "192.0.2.1:8700", "Once"}), 1);
   EXPECT_THAT(fake.err.str(), HasSubstr("192.0.2.1:8700"));
-  EXPECT_THAT(fake.err.str(), HasSubstr("--tls_cert, --tls_key and --tls_ca"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("set --tls_ca to the authority of its certificate"));
 }
 
 TEST(GenerateTest, CtrlCEndsTheCallAndExits130) {

@@ -97,6 +97,7 @@ TEST_F(UpTest, SaysReadyOnceTheServerServesAndStopsOnRequest) {
 
   std::string ready;
   std::string address;
+  std::string health;
   std::string sockets;
   std::thread other([&] {
     std::string line;
@@ -105,6 +106,7 @@ TEST_F(UpTest, SaysReadyOnceTheServerServesAndStopsOnRequest) {
     const std::vector<std::string> arguments = absl::StrSplit(line, ' ');
     for (size_t i = 0; i + 1 < arguments.size(); ++i) {
       if (arguments[i] == "--listen") address = arguments[i + 1];
+      if (arguments[i] == "--health_listen") health = arguments[i + 1];
       if (arguments[i] == "--sampler") sockets = arguments[i + 1].substr(5);
     }
     sockets = std::filesystem::path(sockets).parent_path().string();
@@ -113,6 +115,7 @@ TEST_F(UpTest, SaysReadyOnceTheServerServesAndStopsOnRequest) {
     EXPECT_EQ(stat(sockets.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0700u);
     FakePipeline server(DefaultAnswers(), address);
+    server.ServeHealthOn(health);
     server.SetServing(true);
     ready = out.WaitForLine();
     EXPECT_TRUE(fake_.interrupt.Request(130));

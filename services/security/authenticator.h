@@ -1,0 +1,37 @@
+// For whom a call of the public API is made. Thread-safe.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/security/token_file.h"
+
+namespace sluice {
+
+struct AuthenticatorOptions {
+  std::unique_ptr<TokenFile> tokens;  // null: none are accepted
+  bool certificates = false;          // a verified certificate of the connection is accepted
+  // Certificates must name the role `client` under this domain; empty: any will do.
+  std::string client_domain;
+};
+
+class Authenticator {
+ public:
+  explicit Authenticator(AuthenticatorOptions options) : options_(std::move(options)) {}
+
+  // The caller that the call's metadata `authorization: Bearer TOKEN` names, else its certificate's
+  // holder: the tenant is then the certificate's common name. UNAUTHENTICATED says what was
+  // expected.
+  absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context) const;
+
+ private:
+  absl::StatusOr<Caller> HolderOfCertificate(const grpc::AuthContext& context) const;
+  std::string Expected() const;
+
+  const AuthenticatorOptions options_;
+};
+
+}  // namespace sluice

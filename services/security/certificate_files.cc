@@ -1,0 +1,111 @@
+#include "services/security/certificate_files.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <ctime>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using Bio = std::unique_ptr<BIO, decltype(&BIO_free)>;
+using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
+using Key = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+Bio Open(const std::string& pem) {
+  return {BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free};
+}
+
+// The first certificate of the file, which in a chain is the holder's own.
+absl::Status ReadCertificate(const std::string& path, Certificate* into) {
+  std::string pem;
+  if (const absl::Status read = ReadSecurityFile(path, &pem); !read.ok()) return read;
+  into->reset(PEM_read_bio_X509(Open(pem).get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  if (*into != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, " holds no certificate in PEM"));
+}
+
+absl::Status ReadKey(const std::string& path, Key* into) {
+  std::string pem;
+  if (const absl::Status read = ReadSecurityFile(path, &pem); !read.ok()) return read;
+  // Asks nobody for a passphrase.
+  const auto no_passphrase = [](char*, int, int, void*) { return 0; };
+  into->reset(PEM_read_bio_PrivateKey(Open(pem).get(), nullptr, no_passphrase, nullptr));
+  ERR_clear_error();
+  if (*into != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " holds no private key in PEM without a passphrase"));
+}
+
+std::string TextOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return "an unreadable date";
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromTM(parts, absl::UTCTimeZone()),
+                          absl::UTCTimeZone());
+}
+
+absl::Status CheckDates(const std::string& path, const X509& certificate, absl::Time now) {
+  std::time_t seconds = absl::ToTimeT(now);
+  if (X509_cmp_time(X509_get0_notAfter(&certificate), &seconds) < 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " expired on ", TextOf(X509_get0_notAfter(&certificate))));
+  }
+  if (X509_cmp_time(X509_get0_notBefore(&certificate), &seconds) > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " holds from ", TextOf(X509_get0_notBefore(&certificate)), " on, not yet"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIdentity(const TlsFiles& tls, absl::Time now) {
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError(tls.key.empty()
+                                          ? absl::StrCat(tls.certificate, " comes without its key")
+                                          : absl::StrCat(tls.key, " comes without a certificate"));
+  }
+  if (tls.certificate.empty()) return absl::OkStatus();
+  Certificate certificate(nullptr, &X509_free);
+  Key key(nullptr, &EVP_PKEY_free);
+  if (const absl::Status read = ReadCertificate(tls.certificate, &certificate); !read.ok()) {
+    return read;
+  }
+  if (const absl::Status read = ReadKey(tls.key, &key); !read.ok()) return read;
+  const bool fits = X509_check_private_key(certificate.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the key ", tls.key, " is not that of the certificate ", tls.certificate));
+  }
+  return CheckDates(tls.certificate, *certificate, now);
+}
+
+}  // namespace
+
+absl::Status ReadSecurityFile(const std::string& path, std::string* into) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream contents;
+  contents << file.rdbuf();
+  // The second fails where nothing came: an empty file, or a folder, which opens like one.
+  if (!file || !contents) {
+    return absl::NotFoundError(absl::StrCat("cannot read TLS file ", path, ", or it is empty"));
+  }
+  *into = contents.str();
+  return absl::OkStatus();
+}
+
+absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now) {
+  if (const absl::Status identity = CheckIdentity(tls, now); !identity.ok()) return identity;
+  if (tls.authority.empty()) return absl::OkStatus();
+  Certificate authority(nullptr, &X509_free);
+  return ReadCertificate(tls.authority, &authority);
+}
+
+}  // namespace sluice

@@ -1,0 +1,21 @@
+// The PEM files of a process, looked at before gRPC, which says little about what is wrong with
+// them. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "services/security/tls_files.h"
+
+namespace sluice {
+
+// Reads every file that is named. NOT_FOUND where one can't be read, INVALID_ARGUMENT where it
+// holds no PEM of its kind or the key is not the certificate's, FAILED_PRECONDITION where the
+// certificate has expired by `now` or begins to hold later.
+absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now);
+
+// The whole of a file. NOT_FOUND where it can't be read or is empty.
+absl::Status ReadSecurityFile(const std::string& path, std::string* into);
+
+}  // namespace sluice
