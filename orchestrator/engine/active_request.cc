@@ -50,7 +50,6 @@ SequenceSpec ActiveRequest::SpecOf(int index, RequestId id, int32_t max_new_toke
   spec.max_new_tokens = max_new_tokens;
   spec.stop_tokens = request_.stop_tokens;
   spec.priority = request_.priority;
-  spec.deadline = request_.deadline;
   spec.score_prompt = request_.score;
   if (index > 0) spec.prompt_of = ids_.front();
   return spec;

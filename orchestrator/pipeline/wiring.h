@@ -71,7 +71,6 @@ class Wiring {
     int num_opened ABSL_GUARDED_BY(mutex) = 0;
     absl::Status lost ABSL_GUARDED_BY(mutex);
     Handler handler ABSL_GUARDED_BY(mutex);
-    bool reported ABSL_GUARDED_BY(mutex) = false;
 
     void Opened();
     void Executed(const v1::SamplerExecuted& executed);

@@ -169,44 +169,12 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   }
 }
 
-absl::StatusOr<std::vector<SequenceId>> Scheduler::FailStep(StepId step) {
-  const auto it = FindInFlight(step);
-  if (it == in_flight_.end()) return NotInFlight(step);
-  const PlannedStep planned = std::move(*it);
-  in_flight_.erase(it);
-  std::vector<SequenceId> thrown_back;
-  for (const PlannedSegment& segment : planned.segments) {
-    SequenceState* sequence = Find(segment.sequence);
-    if (sequence == nullptr || sequence->in_flight != step) continue;
-    ++sequence->usage.failures;
-    ThrowBack(*sequence);
-    thrown_back.push_back(segment.sequence);
-  }
-  return thrown_back;
-}
-
 absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason reason) {
   SequenceState* sequence = Find(id);
   if (sequence == nullptr) {
     return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
   }
   return End(*sequence, reason);
-}
-
-std::vector<FinishedSequence> Scheduler::ExpireDeadlines(absl::Time now) {
-  std::vector<SequenceState*> expired;
-  for (auto& [id, sequence] : sequences_) {
-    if (sequence.spec.deadline.has_value() && *sequence.spec.deadline <= now) {
-      expired.push_back(&sequence);
-    }
-  }
-  std::sort(expired.begin(), expired.end(), [](auto* a, auto* b) { return a->rank < b->rank; });
-  std::vector<FinishedSequence> finished;
-  finished.reserve(expired.size());
-  for (SequenceState* sequence : expired) {
-    finished.push_back(End(*sequence, FinishReason::kDeadline));
-  }
-  return finished;
 }
 
 FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
@@ -223,6 +191,11 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
 void Scheduler::Reset() {
   in_flight_.clear();
   while (!running_.empty()) ThrowBack(*running_.begin()->second);
+}
+
+void Scheduler::AbandonSteps() {
+  in_flight_.clear();
+  for (const auto& [rank, sequence] : running_) sequence->in_flight = 0;
 }
 
 absl::StatusOr<SequenceUsage> Scheduler::Usage(SequenceId id) const {
@@ -252,7 +225,7 @@ absl::Status Scheduler::NotInFlight(StepId step) const {
   return absl::NotFoundError(
       step == 0 || step > last_step_
           ? absl::StrCat("step ", step, " was never planned; the latest is ", last_step_)
-          : absl::StrCat("step ", step, " is over: committed, failed or forgotten by a reset"));
+          : absl::StrCat("step ", step, " is over: committed or forgotten by a reset"));
 }
 
 SequenceState* Scheduler::Find(SequenceId id) {

@@ -1,11 +1,11 @@
 // Decides what each step computes: continuous batching with chunked prefill over a paged KV cache.
-// A pure state machine: Plan gives a step, Commit or FailStep takes its end; no clock, thread or
-// I/O. The same calls give the same steps.
+// A pure state machine: Plan gives a step, Commit takes its end; no clock, thread or I/O. The same
+// calls give the same steps.
 //
 // A sequence is waiting (holds no blocks) or running (holds blocks), and is part of at most one
-// step in flight. Whatever throws it back to waiting (preemption, a failed step, Reset, a length
-// from which on its keys are others) keeps its tokens; its positions are computed again. README.md
-// states the policy and why every sequence that Add accepts can finish.
+// step in flight. Whatever throws it back to waiting (preemption, Reset, a length from which on its
+// keys are others) keeps its tokens; its positions are computed again. README.md states the policy
+// and why every sequence that Add accepts can finish.
 //
 // Blocks of a sequence that ends or is thrown back are free at once, even while it is in flight.
 // That is safe because every stage executes steps in the order of their ids: an abandoned step's
@@ -24,7 +24,6 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "orchestrator/kv_cache/kv_cache.h"
 #include "orchestrator/scheduler/sequence.h"
@@ -86,21 +85,17 @@ class Scheduler {
   //   INVALID_ARGUMENT    not one token per row.
   absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens);
 
-  // Takes back a step, the oldest or not, that failed on a stage which goes on executing later
-  // steps. Its sequences wait again, each with one failure more, and are returned, so that the
-  // caller can Finish those that fail again and again. NOT_FOUND as for Commit.
-  absl::StatusOr<std::vector<SequenceId>> FailStep(StepId step);
-
   // Ends a sequence from outside, in flight or not. The rows it still has in flight are dropped.
   // NOT_FOUND when no such sequence is alive.
   absl::StatusOr<FinishedSequence> Finish(SequenceId sequence, FinishReason reason);
 
-  // Ends every sequence whose deadline is `now` or earlier and returns them in line order.
-  std::vector<FinishedSequence> ExpireDeadlines(absl::Time now);
-
   // The replica was lost and its KV cache with it: forgets the steps in flight and lets every
-  // running sequence wait again in its old place. Counts neither as preemption nor as failure.
+  // running sequence wait again in its old place. Does not count as preemption.
   void Reset();
+
+  // The steps in flight were lost and the replica's KV cache was not: forgets the steps. Sequences
+  // keep their blocks; what a lost step was to compute is computed again into the same slots.
+  void AbandonSteps();
 
   // What a living sequence has used; NOT_FOUND when it is not alive.
   absl::StatusOr<SequenceUsage> Usage(SequenceId sequence) const;

@@ -21,8 +21,6 @@ const char* FinishReasonName(FinishReason reason) {
       return "length";
     case FinishReason::kCancelled:
       return "cancelled";
-    case FinishReason::kDeadline:
-      return "deadline";
     case FinishReason::kFailed:
       return "failed";
   }

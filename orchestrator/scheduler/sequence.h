@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "orchestrator/kv_cache/types.h"
 
 namespace sluice {
@@ -32,7 +31,6 @@ struct SequenceSpec {
   std::vector<TokenId> stop_tokens;
 
   int32_t priority = 0;  // higher goes first; first come, first served within one
-  std::optional<absl::Time> deadline;
 
   // Every prompt position but the last yields a kScore row for the prompt token after it, once.
   bool score_prompt = false;
@@ -47,8 +45,7 @@ enum class FinishReason {
   kStop,       // a stop token, or what the caller holds for one (a stop string)
   kLength,     // max_new_tokens
   kCancelled,  // the client went away or took it back
-  kDeadline,
-  kFailed,  // steps with it kept failing
+  kFailed,     // it can't go on: its deadline has passed, or what computes it fails
 };
 
 const char* FinishReasonName(FinishReason reason);  // "stop", "length", ...
@@ -60,7 +57,6 @@ struct SequenceUsage {
   int64_t computed_positions = 0;  // by committed steps; recomputed positions count again
   int64_t shared_positions = 0;    // taken from another sequence instead of computed
   int32_t preemptions = 0;         // times it gave its blocks to another sequence
-  int32_t failures = 0;            // failed steps it was part of
 };
 
 struct FinishedSequence {

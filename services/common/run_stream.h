@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// Serves `oneof request {open, execute, release}` of Request. `open` makes the session of a stream
+// Serves `oneof request {open, execute}` of Request. `open` makes the session of a stream
 // or says why not; `Session` has AddPlan(execute) and Close(status).
 template <class Session, class Request, class Response, class Open>
 ServerStream<Request, Response>* ServeRunStream(Open open) {
@@ -34,9 +34,8 @@ ServerStream<Request, Response>* ServeRunStream(Open open) {
                  return stream.Close(absl::FailedPreconditionError("Execute before Open"));
                }
                (*session)->AddPlan(std::move(*request.mutable_execute()));
-             } else if (!request.has_release()) {
-               stream.Close(
-                   absl::InvalidArgumentError("a request without open, execute or release"));
+             } else {
+               stream.Close(absl::InvalidArgumentError("a request without open or execute"));
              }
            },
        .on_requests_end =

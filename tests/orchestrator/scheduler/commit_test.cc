@@ -34,7 +34,6 @@ TEST_F(CommitTest, RefusesUnknownAndOlderSteps) {
   PlanAndCommit();
   EXPECT_THAT(scheduler().Commit(1, {7}).status(), StatusIs(kNotFound, "step 1 is over"));
   EXPECT_THAT(scheduler().Commit(0, {7}).status(), StatusIs(kNotFound, "never planned"));
-  EXPECT_THAT(scheduler().FailStep(1).status(), StatusIs(kNotFound, "step 1 is over"));
 }
 
 TEST_F(CommitTest, RefusesAWrongNumberOfRowsAndTakesTheRightOneAfterwards) {
@@ -91,18 +90,6 @@ TEST_F(CommitTest, GivesANewSequenceNothingOfAnEndedOneWithItsId) {
   EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 0, 3}));
 }
 
-TEST_F(CommitTest, BlamesANewSequenceForNoFailureOfAnEndedOneWithItsId) {
-  Add(Spec(1, 3, 5));
-  const Step step = Plan();
-  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
-  Add(Spec(1, 3, 5));
-  const absl::StatusOr<std::vector<SequenceId>> thrown_back = scheduler().FailStep(step.id);
-  ASSERT_TRUE(thrown_back.ok());
-  EXPECT_THAT(*thrown_back, IsEmpty());
-  EXPECT_EQ(Usage(1).failures, 0);
-  CheckIntegrity();
-}
-
 TEST_F(CommitTest, FinishesOnlyWhatIsAlive) {
   EXPECT_THAT(scheduler().Finish(1, FinishReason::kStop).status(),
               StatusIs(absl::StatusCode::kNotFound, "sequence 1 is not alive"));
@@ -110,25 +97,6 @@ TEST_F(CommitTest, FinishesOnlyWhatIsAlive) {
   EXPECT_TRUE(scheduler().Finish(1, FinishReason::kStop).ok());
   EXPECT_TRUE(PlansNothing());
   EXPECT_FALSE(scheduler().Finish(1, FinishReason::kStop).ok());
-}
-
-TEST_F(CommitTest, EndsThoseWhoseDeadlineHasCome) {
-  const absl::Time start = absl::UnixEpoch();
-  for (SequenceId id = 1; id <= 4; ++id) {
-    SequenceSpec spec = Spec(id, 3, 5);
-    if (id != 3) spec.deadline = start + absl::Seconds(10 - static_cast<int>(id));
-    Add(spec);
-  }
-  const Step step = Plan();
-  EXPECT_THAT(scheduler().ExpireDeadlines(start + absl::Seconds(5)), IsEmpty());
-  const std::vector<FinishedSequence> expired =
-      scheduler().ExpireDeadlines(start + absl::Seconds(8));
-  CheckIntegrity();
-  ASSERT_THAT(expired, SizeIs(2));
-  EXPECT_EQ(expired[0].sequence, 2u);
-  EXPECT_EQ(expired[1].sequence, 4u);
-  EXPECT_EQ(expired[1].reason, FinishReason::kDeadline);
-  EXPECT_THAT(Commit(step).rows, SizeIs(2));
 }
 
 TEST_F(CommitTest, ResetComputesEverythingAgainWithTheTokensKept) {
@@ -149,41 +117,36 @@ TEST_F(CommitTest, ResetComputesEverythingAgainWithTheTokensKept) {
   EXPECT_THAT(Parts(again), ElementsAre(Part{1, 0, 4}, Part{2, 0, 5}));
   EXPECT_THAT(again.segments[0].tokens, ElementsAre(100, 101, 102, 41));
   EXPECT_EQ(Usage(1).preemptions, 0);
-  EXPECT_EQ(Usage(1).failures, 0);
 }
 
-TEST_F(CommitTest, CountsAFailureForEverySequenceOfAFailedStep) {
+TEST_F(CommitTest, AbandonedStepsAreComputedAgainIntoTheSameBlocks) {
   options_.max_inflight_steps = 2;
   options_.max_sequences_per_step = 2;
   for (SequenceId id = 1; id <= 3; ++id) Add(Spec(id, 3, 5));
   const Step first = Plan();
   const Step second = Plan();
-  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
-  const absl::StatusOr<std::vector<SequenceId>> thrown_back = scheduler().FailStep(first.id);
-  ASSERT_TRUE(thrown_back.ok());
-  CheckIntegrity();
-  EXPECT_THAT(*thrown_back, ElementsAre(2));
-  EXPECT_EQ(Usage(2).failures, 1);
-  EXPECT_EQ(Usage(3).failures, 0);
-  EXPECT_THAT(Commit(second).rows, SizeIs(1));
-  const Step again = Plan();
-  EXPECT_THAT(Parts(again), ElementsAre(Part{3, 3, 1}, Part{2, 0, 3}));
-  ASSERT_TRUE(scheduler().FailStep(again.id).ok());
-  EXPECT_EQ(Usage(2).failures, 2);
-  EXPECT_EQ(Usage(3).failures, 1);
-}
-
-TEST_F(CommitTest, TakesAFailedStepOutOfTheMiddle) {
-  options_.max_inflight_steps = 3;
-  options_.max_sequences_per_step = 1;
-  for (SequenceId id = 1; id <= 3; ++id) Add(Spec(id, 3, 5));
-  const Step first = Plan();
-  const Step second = Plan();
-  const Step third = Plan();
-  ASSERT_TRUE(scheduler().FailStep(second.id).ok());
-  CheckIntegrity();
   Commit(first);
-  EXPECT_THAT(Commit(third).rows, SizeIs(1));
+  const Step third = Plan();
+  scheduler().AbandonSteps();
+  CheckIntegrity();
+  EXPECT_EQ(scheduler().statistics().inflight_steps, 0);
+  EXPECT_EQ(scheduler().statistics().running_sequences, 3);
+  EXPECT_THAT(scheduler().Commit(second.id, {7}).status(),
+              StatusIs(absl::StatusCode::kNotFound, "is over"));
+  const Step again = Plan();
+  EXPECT_GT(again.id, third.id);
+  for (const Segment& segment : again.segments) {
+    const bool is_prompt = segment.sequence == 3;
+    EXPECT_EQ(segment.first_position, is_prompt ? 0 : 3);
+    for (const Step* lost : {&second, &third}) {
+      for (const Segment& before : lost->segments) {
+        if (before.sequence == segment.sequence) {
+          EXPECT_EQ(before.block_table, segment.block_table);
+          EXPECT_EQ(before.tokens, segment.tokens);
+        }
+      }
+    }
+  }
 }
 
 TEST_F(CommitTest, ReportsWhatItIsBusyWith) {

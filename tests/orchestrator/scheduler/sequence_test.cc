@@ -175,7 +175,6 @@ TEST(FinishReason, HasAName) {
   EXPECT_STREQ(FinishReasonName(FinishReason::kStop), "stop");
   EXPECT_STREQ(FinishReasonName(FinishReason::kLength), "length");
   EXPECT_STREQ(FinishReasonName(FinishReason::kCancelled), "cancelled");
-  EXPECT_STREQ(FinishReasonName(FinishReason::kDeadline), "deadline");
   EXPECT_STREQ(FinishReasonName(FinishReason::kFailed), "failed");
 }
 
