@@ -40,6 +40,8 @@ class BlockPool {
   absl::Status CheckIntegrity() const;
 
  private:
+  friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
+
   std::vector<int32_t> references_;  // by block
   std::vector<BlockId> free_;        // a stack: the next block is at the back
 };

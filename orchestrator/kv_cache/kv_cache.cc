@@ -1,6 +1,7 @@
 #include "orchestrator/kv_cache/kv_cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
@@ -19,58 +20,245 @@ absl::Status Validate(const KvCacheOptions& options) {
   return absl::OkStatus();
 }
 
-KvCache::KvCache(const KvCacheOptions& options) : options_(options), pool_(options.num_blocks) {
+KvCache::KvCache(const KvCacheOptions& options)
+    : options_(options),
+      pool_(options.num_blocks),
+      index_(options.num_blocks, options.block_size),
+      given_back_(options.num_blocks) {
   SLUICE_CHECK(Validate(options).ok());
 }
 
-absl::Status KvCache::Reserve(SequenceId sequence, int32_t num_positions) {
-  const auto held = static_cast<int32_t>(BlockTable(sequence).size());
-  const int32_t missing = BlocksFor(num_positions) - held;
-  if (missing <= 0) return absl::OkStatus();
-  if (missing > num_free_blocks()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("sequence ", sequence, " needs ", missing, " more blocks for ", num_positions,
-                     " positions; ", num_free_blocks(), " of ", num_total_blocks(), " are free"));
+// ---- Blocks ----
+
+void KvCache::Hold(BlockId block) {
+  if (index_.Contains(block) && index_.IsIdle(block)) index_.MakeUsed(block);
+  pool_.AddReference(block);
+  if (NumHolders(block) == 2) ++num_shared_;
+}
+
+void KvCache::LetGo(BlockId block) {
+  const int32_t holders = NumHolders(block) - 1;
+  pool_.Release(block);
+  if (holders == 1) --num_shared_;
+  if (holders == 0 && index_.Contains(block)) index_.MakeIdle(block);
+}
+
+BlockId KvCache::TakeBlock(Reservation& reservation) {
+  if (pool_.num_free() == 0) {
+    pool_.Release(index_.Evict());
+    ++reservation.evicted_blocks;
+    ++evicted_blocks_;
   }
-  std::vector<BlockId>& table = tables_[sequence];
-  for (int32_t i = 0; i < missing; ++i) table.push_back(*pool_.Allocate());
-  return absl::OkStatus();
+  return *pool_.Allocate();
+}
+
+// ---- Tables ----
+
+PrefixIndex::Place KvCache::EndOfKnown(const Table& table) const {
+  return table.num_known == 0 ? table.root : index_.PlaceOf(table.blocks[table.num_known - 1]);
+}
+
+int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
+                       absl::Span<const TokenId> tokens, int32_t most) {
+  SLUICE_CHECK(!tables_.contains(sequence) && 0 <= most && most <= std::ssize(tokens));
+  Table table;
+  table.root = index_.AcquireRoot(domain);
+  const int32_t size = options_.block_size;
+  int32_t found = 0;
+  while (found < most && found + size <= std::ssize(tokens)) {
+    const std::optional<BlockId> block =
+        index_.Find(EndOfKnown(table), tokens.subspan(found, size));
+    if (!block.has_value()) break;
+    Hold(*block);
+    table.blocks.push_back(*block);
+    ++table.num_known;
+    found += size;
+  }
+  if (found > most) {  // it goes on inside the last block
+    found = most;
+    --table.num_known;
+    const auto known = int64_t{table.num_known} * size;
+    table.tail.assign(tokens.begin() + known, tokens.begin() + most);
+  } else if (found < most) {
+    found += BeginWithTail(table, tokens.subspan(found), most - found);
+  }
+  hit_positions_ += found;
+  tables_.emplace(sequence, std::move(table));
+  return found;
+}
+
+// Goes on with the block that another sequence is filling, as far as that one's tokens are those of
+// `rest`. Returns the positions.
+int32_t KvCache::BeginWithTail(Table& table, absl::Span<const TokenId> rest, int32_t most) {
+  const auto owner = tails_.find(EndOfKnown(table));
+  if (owner == tails_.end()) return 0;
+  const Table& other = tables_.at(owner->second);
+  const auto limit = std::min<ptrdiff_t>(most, std::ssize(other.tail));
+  const auto end = std::mismatch(rest.begin(), rest.begin() + limit, other.tail.begin()).first;
+  const auto found = static_cast<int32_t>(end - rest.begin());
+  if (found == 0) return 0;
+  const BlockId block = other.blocks[other.num_known];
+  Hold(block);
+  table.blocks.push_back(block);
+  table.tail.assign(rest.begin(), end);
+  return found;
+}
+
+void KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
+  SLUICE_CHECK(!tables_.contains(to) && num_positions >= 0);
+  const auto it = tables_.find(from);
+  if (it == tables_.end()) return SLUICE_CHECK(num_positions == 0);
+  const Table& parent = it->second;
+  const int32_t num_blocks = BlocksFor(num_positions);
+  SLUICE_CHECK(num_blocks <= std::ssize(parent.blocks));
+  Table table;
+  table.blocks.assign(parent.blocks.begin(), parent.blocks.begin() + num_blocks);
+  for (const BlockId block : table.blocks) Hold(block);
+  table.root = parent.root;
+  if (table.root != 0) index_.HoldRoot(table.root);
+  table.num_known = std::min(parent.num_known, num_positions / options_.block_size);
+  tables_.emplace(to, std::move(table));
+}
+
+std::optional<size_t> KvCache::BlockToCopy(const Table& table, int32_t first,
+                                           bool only_if_held) const {
+  const auto index = static_cast<size_t>(first / options_.block_size);
+  if (index >= table.blocks.size()) return std::nullopt;
+  const BlockId block = table.blocks[index];
+  const bool others = NumHolders(block) > 1 || (!only_if_held && index_.Contains(block));
+  return others ? std::optional<size_t>(index) : std::nullopt;
+}
+
+int32_t KvCache::BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const {
+  const auto it = tables_.find(sequence);
+  if (it == tables_.end()) return BlocksFor(num_positions);
+  const auto held = static_cast<int32_t>(it->second.blocks.size());
+  const bool copies = first < num_positions && BlockToCopy(it->second, first, true).has_value();
+  return std::max(BlocksFor(num_positions) - held, 0) + (copies ? 1 : 0);
+}
+
+absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
+                                             int32_t num_positions) {
+  const int32_t missing = BlocksMissing(sequence, first, num_positions);
+  if (missing > num_available_blocks()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "sequence ", sequence, " needs ", missing, " more blocks for ", num_positions,
+        " positions; ", num_available_blocks(), " of ", num_total_blocks(), " are available"));
+  }
+  Reservation reservation;
+  if (num_positions == 0) return reservation;
+  Table& table = tables_[sequence];
+  SLUICE_CHECK(0 <= first && first <= num_positions &&
+               BlocksFor(first) <= std::ssize(table.blocks));
+  const auto held = static_cast<int32_t>(table.blocks.size());
+  for (int32_t i = held; i < BlocksFor(num_positions); ++i) {
+    table.blocks.push_back(TakeBlock(reservation));
+  }
+  const auto shared = BlockToCopy(table, first, false);
+  if (!shared.has_value() || first == num_positions) return reservation;
+  BlockId& block = table.blocks[*shared];
+  if (NumHolders(block) == 1 && num_available_blocks() == 0) {
+    index_.Remove(block);  // nobody else has it, and there is no block to copy it to
+    pool_.Release(block);
+    return reservation;
+  }
+  reservation.copy = {.source = block, .destination = TakeBlock(reservation)};
+  LetGo(block);
+  block = reservation.copy->destination;
+  ++copied_blocks_;
+  return reservation;
+}
+
+void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens) {
+  const auto it = tables_.find(sequence);
+  SLUICE_CHECK(it != tables_.end());
+  Table& table = it->second;
+  if (table.root == 0) return;
+  const auto num_full = static_cast<int32_t>(std::ssize(tokens) / options_.block_size);
+  const bool advances = table.num_known < num_full;
+  const bool had_tail = !table.tail.empty();
+  if (advances) WithdrawTail(sequence, table);
+  while (table.num_known < num_full) {
+    const auto first = static_cast<size_t>(table.num_known) * options_.block_size;
+    LearnNextBlock(table, tokens.subspan(first, options_.block_size));
+  }
+  const auto known = static_cast<size_t>(table.num_known) * options_.block_size;
+  table.tail.assign(tokens.begin() + static_cast<ptrdiff_t>(known), tokens.end());
+  if (!table.tail.empty() && (advances || !had_tail))
+    tails_.try_emplace(EndOfKnown(table), sequence);
+}
+
+void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
+  BlockId& block = table.blocks[table.num_known];
+  const PrefixIndex::Place parent = EndOfKnown(table);
+  const std::optional<BlockId> known = index_.Find(parent, tokens);
+  if (!known.has_value()) {
+    index_.Insert(block, parent, tokens);
+    pool_.AddReference(block);
+  } else if (*known != block) {
+    Hold(*known);
+    LetGo(block);
+    block = *known;
+  }
+  ++table.num_known;
+}
+
+void KvCache::WithdrawTail(SequenceId sequence, const Table& table) {
+  if (table.root == 0) return;
+  const auto it = tails_.find(EndOfKnown(table));
+  if (it != tails_.end() && it->second == sequence) tails_.erase(it);
 }
 
 void KvCache::Release(SequenceId sequence) {
   const auto it = tables_.find(sequence);
   if (it == tables_.end()) return;
-  // Backwards, so that the free list hands the blocks out again in position order.
-  for (auto block = it->second.rbegin(); block != it->second.rend(); ++block) pool_.Release(*block);
+  const Table table = std::move(it->second);
+  WithdrawTail(sequence, table);
   tables_.erase(it);
+  // Backwards: the last block of a path becomes idle, and is evicted, before those it follows; and
+  // free blocks are handed out again in position order.
+  for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) LetGo(*block);
+  if (table.root != 0) index_.ReleaseRoot(table.root);
 }
 
-int32_t KvCache::SharePrefix(SequenceId from, SequenceId to, int32_t num_positions) {
-  SLUICE_CHECK(!tables_.contains(to) && num_positions >= 0);
-  const absl::Span<const BlockId> table = BlockTable(from);
-  const auto whole = static_cast<size_t>(num_positions / options_.block_size);
-  const absl::Span<const BlockId> prefix = table.first(std::min(whole, table.size()));
-  if (prefix.empty()) return 0;
-  std::vector<BlockId> shared(prefix.begin(), prefix.end());
-  for (const BlockId block : shared) pool_.AddReference(block);
-  const auto num_blocks = static_cast<int32_t>(shared.size());
-  tables_.emplace(to, std::move(shared));
-  return num_blocks * options_.block_size;
+void KvCache::ForgetContents() {
+  SLUICE_CHECK(tables_.empty());
+  while (index_.num_idle() > 0) pool_.Release(index_.Evict());
 }
+
+// ---- What there is ----
 
 absl::Span<const BlockId> KvCache::BlockTable(SequenceId sequence) const {
   const auto it = tables_.find(sequence);
   if (it == tables_.end()) return {};
-  return it->second;
+  return it->second.blocks;
 }
 
-int32_t KvCache::BlocksFreedBy(absl::Span<const SequenceId> sequences) const {
-  std::vector<int32_t> given_back(pool_.num_total(), 0);  // by block
+SequenceBlocks KvCache::BlocksOf(SequenceId sequence) const {
+  SequenceBlocks result;
+  for (const BlockId block : BlockTable(sequence)) {
+    ++result.held;
+    result.shared += NumHolders(block) > 1;
+  }
+  return result;
+}
+
+int32_t KvCache::BlocksFreedBy(absl::Span<const SequenceId> sequences, SequenceId writer,
+                               int32_t first) const {
   int32_t freed = 0;
   for (const SequenceId sequence : sequences) {
     for (const BlockId block : BlockTable(sequence)) {
-      if (++given_back[block] == pool_.references(block)) ++freed;
+      if (++given_back_[block] == NumHolders(block)) ++freed;
     }
+  }
+  const absl::Span<const BlockId> own = BlockTable(writer);
+  const auto place = static_cast<size_t>(first / options_.block_size);
+  if (place < own.size() && given_back_[own[place]] > 0 &&
+      given_back_[own[place]] + 1 == NumHolders(own[place])) {
+    ++freed;
+  }
+  for (const SequenceId sequence : sequences) {
+    for (const BlockId block : BlockTable(sequence)) given_back_[block] = 0;
   }
   return freed;
 }
@@ -82,36 +270,16 @@ int32_t KvCache::BlocksFor(int32_t num_positions) const {
 }
 
 KvCacheStatistics KvCache::statistics() const {
-  KvCacheStatistics result = {.block_size = options_.block_size,
-                              .total_blocks = pool_.num_total(),
-                              .used_blocks = pool_.num_used(),
-                              .free_blocks = pool_.num_free(),
-                              .num_sequences = static_cast<int32_t>(tables_.size())};
-  for (BlockId block = 0; block < pool_.num_total(); ++block) {
-    result.shared_blocks += pool_.references(block) > 1;
-  }
-  return result;
-}
-
-absl::Status KvCache::CheckIntegrity() const {
-  if (absl::Status status = pool_.CheckIntegrity(); !status.ok()) return status;
-  std::vector<int32_t> named(pool_.num_total(), 0);
-  for (const auto& [sequence, table] : tables_) {
-    std::vector<BlockId> sorted = table;
-    std::sort(sorted.begin(), sorted.end());
-    if (table.empty() || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-      return absl::InternalError(
-          absl::StrCat("the table of sequence ", sequence, " is empty or has a block twice"));
-    }
-    for (const BlockId block : table) ++named[block];
-  }
-  for (BlockId block = 0; block < pool_.num_total(); ++block) {
-    if (named[block] != pool_.references(block)) {
-      return absl::InternalError(absl::StrCat("block ", block, " has ", pool_.references(block),
-                                              " references and is in ", named[block], " tables"));
-    }
-  }
-  return absl::OkStatus();
+  return {.block_size = options_.block_size,
+          .total_blocks = pool_.num_total(),
+          .used_blocks = pool_.num_used() - index_.num_idle(),
+          .cached_blocks = index_.num_idle(),
+          .free_blocks = pool_.num_free(),
+          .shared_blocks = num_shared_,
+          .num_sequences = static_cast<int32_t>(tables_.size()),
+          .hit_positions = hit_positions_,
+          .copied_blocks = copied_blocks_,
+          .evicted_blocks = evicted_blocks_};
 }
 
 }  // namespace sluice

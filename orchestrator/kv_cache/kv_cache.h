@@ -2,25 +2,35 @@
 // Position p of a sequence lives in slot p % block_size of block BlockTable(sequence)[p /
 // block_size]. Shards obey these tables; nothing here touches memory or arithmetic.
 //
-// Sharing is by whole blocks and blocks are never written through two tables: a sequence that
-// starts with another's prefix recomputes what its last shared block does not cover. Those
-// positions come out with the same bits, so the shards need no copy operation.
+// A block may be in several tables: after Fork, and where sequences begin with the same tokens
+// (Kwon et al. 2023). It is written through one table only: Reserve gives a sequence a block of its
+// own before it writes into a shared one, and names the copy that the shards have to make. Since
+// keys and values are a function of the tokens before them, whoever comes to a block by its tokens
+// finds the bits that it would have computed.
 //
-// The cache knows which slots are reserved, not which are written; the caller shares only what has
-// been computed. A released block may be handed out at once, even while a step that writes it is
-// under way: every stage executes steps in the order they were planned, so that the old writes come
-// before the new owner's.
+// Full blocks stay known by their tokens (prefix_index.h), also when no sequence has them any more:
+// they are cached until their place is needed, the least recently used first. Cached blocks count
+// as available, like free ones.
 //
-// Not thread-safe.
+// What is shared must have been computed: the caller says so with MarkComputed, when the step that
+// computes it has ended. A released block may be handed out at once, even while a step that writes
+// it is under way: every stage executes steps in the order they were planned, so that the old
+// writes come before the new owner's.
+//
+// Operations take time in the number of blocks they add, drop or look up, not in the size of the
+// pool. Not thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "orchestrator/kv_cache/block_pool.h"
+#include "orchestrator/kv_cache/prefix_index.h"
 #include "orchestrator/kv_cache/types.h"
 
 namespace sluice {
@@ -35,11 +45,27 @@ absl::Status Validate(const KvCacheOptions& options);
 
 struct KvCacheStatistics {
   int32_t block_size = 0;
-  int32_t total_blocks = 0;
-  int32_t used_blocks = 0;    // each counted once, however many tables name it
-  int32_t free_blocks = 0;    // total - used
-  int32_t shared_blocks = 0;  // those of used_blocks that several tables name
-  int32_t num_sequences = 0;  // sequences that hold blocks
+  int32_t total_blocks = 0;    // used + cached + free
+  int32_t used_blocks = 0;     // in tables, each counted once
+  int32_t cached_blocks = 0;   // in no table, known by their tokens
+  int32_t free_blocks = 0;     // hold nothing of use
+  int32_t shared_blocks = 0;   // those of used_blocks that several tables have
+  int32_t num_sequences = 0;   // sequences that hold blocks
+  uint64_t hit_positions = 0;  // found by their tokens instead of computed, ever
+  uint64_t copied_blocks = 0;
+  uint64_t evicted_blocks = 0;
+};
+
+// What Reserve did.
+struct Reservation {
+  std::optional<BlockCopy> copy;  // to be made before anything is written
+  int32_t evicted_blocks = 0;     // cached blocks that gave way
+};
+
+// The blocks of one sequence, as its ledger shows them.
+struct SequenceBlocks {
+  int32_t held = 0;
+  int32_t shared = 0;  // of them, those that other sequences have too
 };
 
 class KvCache {
@@ -47,41 +73,107 @@ class KvCache {
   // REQUIRES: Validate(options).ok().
   explicit KvCache(const KvCacheOptions& options);
 
+  // Begins the table of `sequence` with blocks that hold the first of `tokens`, computed earlier in
+  // `domain`; MarkComputed will make its own known there. Returns how many positions it found, at
+  // most `most`; the sequence goes on writing after them. The last of its blocks may be one that
+  // another sequence is still filling. Never lacks blocks.
+  // REQUIRES: `sequence` holds no blocks; 0 <= most <= tokens.size().
+  int32_t Begin(SequenceId sequence, const PrefixDomain& domain, absl::Span<const TokenId> tokens,
+                int32_t most);
+
+  // Lets `to` have the positions [0, num_positions) of `from`: all blocks that hold them, the last
+  // one in part where num_positions ends inside it. Never lacks blocks.
+  // REQUIRES: `to` holds no blocks; `from` has computed them.
+  void Fork(SequenceId from, SequenceId to, int32_t num_positions);
+
   // Makes slots for positions [0, num_positions) of `sequence`, keeping those it has; never
-  // shrinks. All or nothing: RESOURCE_EXHAUSTED, with nothing changed, when the pool lacks blocks.
-  absl::Status Reserve(SequenceId sequence, int32_t num_positions);
+  // shrinks. Those from `first` on may then be written. All or nothing: RESOURCE_EXHAUSTED, with
+  // nothing changed, when fewer than BlocksMissing blocks are available.
+  // REQUIRES: 0 <= first <= num_positions, and [0, first) lie in blocks that it has.
+  absl::StatusOr<Reservation> Reserve(SequenceId sequence, int32_t first, int32_t num_positions);
+
+  // The blocks that Reserve takes from those available.
+  int32_t BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const;
+
+  // Positions [0, tokens.size()) of `sequence` hold the keys and values of these tokens. The full
+  // blocks among them become known, and where another block is known by the same tokens, the
+  // sequence goes on with that one. Nothing happens to a sequence without a domain.
+  // REQUIRES: `sequence` holds blocks for them; tokens begin as in the call before.
+  void MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens);
 
   // Gives back every block of `sequence`; nothing happens when it holds none.
   void Release(SequenceId sequence);
 
-  // Lets `to` start with those blocks of `from` that lie wholly below position `num_positions`.
-  // Returns the number of positions shared, a multiple of the block size, 0 when `from` holds
-  // nothing. Never lacks blocks. REQUIRES: `to` holds no blocks; `from` has computed them.
-  int32_t SharePrefix(SequenceId from, SequenceId to, int32_t num_positions);
+  // The contents of all blocks are lost: nothing is known by its tokens any more.
+  // REQUIRES: no sequence holds blocks.
+  void ForgetContents();
 
   // The blocks of `sequence` in position order, empty when it holds none. Valid until the next
   // change to that sequence or the next new sequence.
   absl::Span<const BlockId> BlockTable(SequenceId sequence) const;
 
-  // Blocks that would become free if all of `sequences` (no duplicates) were released together.
-  int32_t BlocksFreedBy(absl::Span<const SequenceId> sequences) const;
+  // O(blocks of the sequence).
+  SequenceBlocks BlocksOf(SequenceId sequence) const;
+
+  // By how many blocks Reserve of positions from `first` on of `writer` would come closer to what
+  // it lacks if all of `sequences` (no duplicates, `writer` not among them) were released together:
+  // those that become available, and the copy that it could do without.
+  int32_t BlocksFreedBy(absl::Span<const SequenceId> sequences, SequenceId writer,
+                        int32_t first) const;
 
   // Blocks that hold `num_positions` >= 0 positions.
   int32_t BlocksFor(int32_t num_positions) const;
 
   int32_t block_size() const { return options_.block_size; }
-  int32_t num_free_blocks() const { return pool_.num_free(); }
+  // Free and cached ones.
+  int32_t num_available_blocks() const { return pool_.num_free() + index_.num_idle(); }
   int32_t num_total_blocks() const { return pool_.num_total(); }
   KvCacheStatistics statistics() const;
 
-  // OK, or INTERNAL describing the first disagreement: within the pool, a table with a block that
-  // is free or twice in it, or a reference count that is not the number of tables with the block.
+  // OK, or INTERNAL describing the first disagreement: within pool and index, a table with a block
+  // that is free or twice in it or whose known blocks are no path, or a block that is neither free,
+  // cached nor accounted for by the tables that have it. O(B).
   absl::Status CheckIntegrity() const;
 
  private:
+  friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
+
+  struct Table {
+    std::vector<BlockId> blocks;
+    PrefixIndex::Place root = 0;  // of its domain; 0: it shares nothing by its tokens
+    int32_t num_known = 0;        // leading blocks that are a path in the index
+    // The computed positions after the known blocks, fewer than a block has.
+    std::vector<TokenId> tail;
+  };
+
+  // Where the block after the known ones of a table stands.
+  PrefixIndex::Place EndOfKnown(const Table& table) const;
+  // Tables that have `block`.
+  int32_t NumHolders(BlockId block) const {
+    return pool_.references(block) - (index_.Contains(block) ? 1 : 0);
+  }
+  void Hold(BlockId block);
+  void LetGo(BlockId block);
+  BlockId TakeBlock(Reservation& reservation);
+  // The block that `first` lies in and that others, or the index, have too.
+  std::optional<size_t> BlockToCopy(const Table& table, int32_t first, bool only_if_held) const;
+  int32_t BeginWithTail(Table& table, absl::Span<const TokenId> rest, int32_t most);
+  void LearnNextBlock(Table& table, absl::Span<const TokenId> tokens);
+  void WithdrawTail(SequenceId sequence, const Table& table);
+  absl::Status CheckTable(SequenceId sequence, const Table& table) const;
+
   KvCacheOptions options_;
-  BlockPool pool_;
-  absl::flat_hash_map<SequenceId, std::vector<BlockId>> tables_;
+  BlockPool pool_;     // the index has a reference to each of its blocks
+  PrefixIndex index_;  // idle: in no table
+  absl::flat_hash_map<SequenceId, Table> tables_;
+  // By the place after which it comes, a sequence whose block there is computed in part.
+  absl::flat_hash_map<PrefixIndex::Place, SequenceId> tails_;
+  int32_t num_shared_ = 0;  // blocks with several holders
+  uint64_t hit_positions_ = 0;
+  uint64_t copied_blocks_ = 0;
+  uint64_t evicted_blocks_ = 0;
+  // Of BlocksFreedBy: by block, zero between calls.
+  mutable std::vector<int32_t> given_back_;
 };
 
 }  // namespace sluice

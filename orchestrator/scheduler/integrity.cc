@@ -40,8 +40,8 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks,
 absl::Status Scheduler::CheckIntegrity() const {
   if (absl::Status status = kv_cache_.CheckIntegrity(); !status.ok()) return status;
   for (const Line* line : {&waiting_, &running_}) {
-    for (const auto& [rank, sequence] : *line) {
-      if (Find(sequence->spec.id) != sequence || sequence->rank != rank ||
+    for (const auto& [place, sequence] : *line) {
+      if (Find(sequence->spec.id) != sequence || sequence->place != place ||
           sequence->running != (line == &running_)) {
         return Broken(*sequence, "stands in the wrong line or place");
       }

@@ -37,17 +37,21 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
     return absl::ResourceExhaustedError(absl::StrCat(
         waiting_.size(), " sequences are waiting; the limit is ", options_.max_queued_sequences));
   }
-  std::optional<uint64_t> sibling_arrival;
+  std::optional<uint64_t> sibling_serial;
   if (spec.prompt_of.has_value() && !spec.score_prompt) {
     if (const SequenceState* sibling = Find(*spec.prompt_of)) {
-      sibling_arrival = sibling->rank.arrival;
+      sibling_serial = sibling->place.serial;
     }
   }
   const SequenceId id = spec.id;
-  const auto [it, added] = sequences_.try_emplace(id, std::move(spec), num_added_++);
+  const PlaceInLine place = {.negated_priority = -static_cast<int64_t>(spec.priority),
+                             .arrival = num_added_,
+                             .serial = num_added_};
+  ++num_added_;
+  const auto [it, added] = sequences_.try_emplace(id, std::move(spec), place);
   SLUICE_CHECK(added);
-  it->second.sibling_arrival = sibling_arrival;
-  waiting_.emplace(it->second.rank, &it->second);
+  it->second.sibling_serial = sibling_serial;
+  waiting_.emplace(place, &it->second);
   return absl::OkStatus();
 }
 
@@ -137,13 +141,38 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   return outcome;
 }
 
+namespace {
+
+// Positions [first, end) have been computed: counts those that had been before.
+void CountAgain(SequenceState& sequence, int32_t first, int32_t end) {
+  const int64_t again = std::max(std::min(end, sequence.num_once_computed) - first, 0);
+  RecomputedPositions& recomputed = sequence.usage.recomputed;
+  switch (sequence.thrown_back_by) {
+    case ThrownBackBy::kNobody:
+      break;
+    case ThrownBackBy::kPreemption:
+      recomputed.after_preemption += again;
+      break;
+    case ThrownBackBy::kLoss:
+      recomputed.after_loss += again;
+      break;
+    case ThrownBackBy::kGrowth:
+      recomputed.after_growth += again;
+      break;
+  }
+}
+
+}  // namespace
+
 void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                               absl::Span<const TokenId> tokens, int32_t first_row,
                               StepOutcome& outcome) {
   const int32_t end = segment.first_position + segment.num_positions;
   const int32_t num_tokens_before = sequence.num_tokens();
+  CountAgain(sequence, segment.first_position, end);
   sequence.in_flight = 0;
   sequence.num_computed = end;
+  kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
   sequence.num_scored = std::max(sequence.num_scored, end);
   sequence.usage.computed_positions += segment.num_positions;
   int32_t index = first_row;
@@ -165,7 +194,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   if (const auto reason = sequence.ReasonToEnd()) {
     outcome.finished.push_back(End(sequence, *reason));
   } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {
-    ThrowBack(sequence);
+    ThrowBack(sequence, ThrownBackBy::kGrowth);
   }
 }
 
@@ -177,25 +206,73 @@ absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason r
   return End(*sequence, reason);
 }
 
+absl::Status Scheduler::Fork(const ForkSpec& fork) {
+  SequenceState* from = Find(fork.from);
+  if (from == nullptr) {
+    return absl::NotFoundError(absl::StrCat("sequence ", fork.from, " is not alive"));
+  }
+  if (fork.num_tokens < from->num_prompt() || fork.num_tokens > from->num_tokens()) {
+    return absl::InvalidArgumentError(absl::StrCat("num_tokens is ", fork.num_tokens,
+                                                   "; accepted for sequence ", fork.from, ": ",
+                                                   from->num_prompt(), " to ", from->num_tokens()));
+  }
+  SequenceSpec spec = from->spec;
+  spec.id = fork.to;
+  spec.prompt_of.reset();
+  spec.score_prompt = false;
+  const auto prompt_end = from->tokens.begin() + from->num_prompt();
+  spec.prompt.assign(from->tokens.begin(), prompt_end);
+  spec.resumed_tokens.assign(prompt_end, from->tokens.begin() + fork.num_tokens);
+  spec.resumed_tokens.insert(spec.resumed_tokens.end(), fork.continuation.begin(),
+                             fork.continuation.end());
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  PlaceInLine place = from->place;
+  place.serial = num_added_++;
+  SequenceState& to = sequences_.try_emplace(fork.to, std::move(spec), place).first->second;
+  to.last_step = from->last_step;  // its turn comes when that of `from` does
+  // Its last position is computed in any case, because it chooses the next token.
+  const int32_t shared = std::min({from->num_computed, fork.num_tokens, to.num_tokens() - 1});
+  if (shared > 0 && std::ssize(running_) < MaxRunning() &&
+      AreAlike(from->num_tokens(), to.num_tokens())) {
+    kv_cache_.Fork(fork.from, fork.to, shared);
+    to.num_computed = shared;
+    to.usage.shared_positions = shared;
+    to.copied_in = from->copied_in;
+    to.running = true;
+  }
+  (to.running ? running_ : waiting_).emplace(place, &to);
+  return absl::OkStatus();
+}
+
 FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
   const FinishedSequence finished = {.sequence = sequence.spec.id,
                                      .request = sequence.spec.request,
                                      .reason = reason,
                                      .usage = sequence.usage};
   kv_cache_.Release(finished.sequence);
-  (sequence.running ? running_ : waiting_).erase(sequence.rank);
+  (sequence.running ? running_ : waiting_).erase(sequence.place);
   sequences_.erase(finished.sequence);
   return finished;
 }
 
 void Scheduler::Reset() {
   in_flight_.clear();
-  while (!running_.empty()) ThrowBack(*running_.begin()->second);
+  copies_.clear();
+  while (!running_.empty()) ThrowBack(*running_.begin()->second, ThrownBackBy::kLoss);
+  kv_cache_.ForgetContents();
 }
 
 void Scheduler::AbandonSteps() {
+  if (in_flight_.empty()) return;
+  const StepId first_lost = in_flight_.front().id;
   in_flight_.clear();
-  for (const auto& [rank, sequence] : running_) sequence->in_flight = 0;
+  copies_.clear();
+  std::vector<SequenceState*> without_copy;
+  for (const auto& [place, sequence] : running_) {
+    sequence->in_flight = 0;
+    if (sequence->copied_in >= first_lost) without_copy.push_back(sequence);
+  }
+  for (SequenceState* sequence : without_copy) ThrowBack(*sequence, ThrownBackBy::kLoss);
 }
 
 absl::StatusOr<SequenceUsage> Scheduler::Usage(SequenceId id) const {
@@ -211,8 +288,8 @@ SchedulerStatistics Scheduler::statistics() const {
                                 .running_sequences = static_cast<int32_t>(running_.size()),
                                 .inflight_steps = static_cast<int32_t>(in_flight_.size()),
                                 .kv_cache = kv_cache_.statistics()};
-  for (const auto& [rank, sequence] : waiting_) result.waiting_positions += sequence->num_tokens();
-  for (const auto& [rank, sequence] : running_) result.running_positions += sequence->num_tokens();
+  for (const auto& [place, sequence] : waiting_) result.waiting_positions += sequence->num_tokens();
+  for (const auto& [place, sequence] : running_) result.running_positions += sequence->num_tokens();
   return result;
 }
 

@@ -7,6 +7,9 @@
 // keys are others) keeps its tokens; its positions are computed again. README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
+// What others have computed is not computed again: a sequence begins with the blocks that hold its
+// first tokens, if the KV cache still knows them, or with those of the sequence it is forked off.
+//
 // Blocks of a sequence that ends or is thrown back are free at once, even while it is in flight.
 // That is safe because every stage executes steps in the order of their ids: an abandoned step's
 // writes come before those of the blocks' next owner.
@@ -85,6 +88,15 @@ class Scheduler {
   //   INVALID_ARGUMENT    not one token per row.
   absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens);
 
+  // Lets a second sequence go on from where `from` was, sharing the blocks that are computed; it
+  // runs at once where `from` does and there is a place for it, and has the next place in line.
+  // Nothing has changed unless OK.
+  //   NOT_FOUND         `from` is not alive.
+  //   ALREADY_EXISTS    `to` is alive.
+  //   INVALID_ARGUMENT  num_tokens is not between the prompt and all tokens, or the tokens and the
+  //                     continuation end the sequence or exceed what its spec allows.
+  absl::Status Fork(const ForkSpec& fork);
+
   // Ends a sequence from outside, in flight or not. The rows it still has in flight are dropped.
   // NOT_FOUND when no such sequence is alive.
   absl::StatusOr<FinishedSequence> Finish(SequenceId sequence, FinishReason reason);
@@ -94,7 +106,8 @@ class Scheduler {
   void Reset();
 
   // The steps in flight were lost and the replica's KV cache was not: forgets the steps. Sequences
-  // keep their blocks; what a lost step was to compute is computed again into the same slots.
+  // keep their blocks; what a lost step was to compute is computed again into the same slots. Those
+  // for which it was to copy a block begin again.
   void AbandonSteps();
 
   // What a living sequence has used; NOT_FOUND when it is not alive.
@@ -110,7 +123,7 @@ class Scheduler {
 
  private:
   // Line order: the first key goes first.
-  using Line = absl::btree_map<Rank, SequenceState*>;
+  using Line = absl::btree_map<PlaceInLine, SequenceState*>;
 
   struct PlannedSegment {
     SequenceId sequence = 0;
@@ -128,21 +141,42 @@ class Scheduler {
     int32_t segments = 0;
   };
 
+  // What a sequence needs to write positions [first, end).
+  struct Need {
+    SequenceId sequence = 0;
+    int32_t first = 0;
+    int32_t end = 0;
+    int32_t places = 0;  // 1 for one that is to run
+  };
+
+  // What a sequence need not compute.
+  struct Beginning {
+    int32_t num_positions = 0;
+    bool from_sibling = false;
+  };
+
   // Plan, in its order (plan.cc).
   void AdmitUrgent();
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
+  std::vector<SequenceState*> PrefillsUnderWay() const;
   static PlannedStep Remember(const Step& step);
 
-  // Who holds blocks (plan.cc).
+  // Who holds blocks (room.cc).
   bool Admit(SequenceState& sequence);
+  bool MayFindRoom(const SequenceState& sequence) const;
+  Beginning BeginWithOthers(SequenceState& sequence);
+  static void CountBeginning(SequenceState& sequence, const Beginning& beginning);
   bool HeldBack(const SequenceState& sequence) const;
   const SequenceState* SharesWith(const SequenceState& sequence) const;
-  bool MakeRoom(int32_t num_blocks, int32_t num_places, Rank below);
+  bool Equip(SequenceState& sequence, int32_t num_positions);
+  void Reserve(SequenceState& sequence, int32_t num_positions);
+  bool MakeRoom(const Need& need, const PlaceInLine& below);
   int64_t MaxRunning() const;
   bool AreAlike(int32_t length, int32_t other_length) const;
-  void ThrowBack(SequenceState& sequence);
+  PrefixDomain DomainOf(const SequenceState& sequence) const;
+  void ThrowBack(SequenceState& sequence, ThrownBackBy cause);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
@@ -164,6 +198,7 @@ class Scheduler {
   Line running_;
   std::deque<PlannedStep> in_flight_;  // oldest first
   StepId last_step_ = 0;
+  std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;
 };
 

@@ -35,9 +35,10 @@ std::optional<FinishReason> AlreadyFinished(const SequenceSpec& spec) {
   return std::nullopt;
 }
 
-SequenceState::SequenceState(SequenceSpec given, uint64_t arrival)
+SequenceState::SequenceState(SequenceSpec given, const PlaceInLine& place)
     : spec(std::move(given)),
-      rank{.negated_priority = -static_cast<int64_t>(spec.priority), .arrival = arrival} {
+      place(place),
+      stop_tokens(spec.stop_tokens.begin(), spec.stop_tokens.end()) {
   usage.prompt_tokens = static_cast<int32_t>(spec.prompt.size());
   usage.generated_tokens = static_cast<int32_t>(spec.resumed_tokens.size());
   tokens = std::move(spec.prompt);
@@ -61,7 +62,7 @@ std::vector<Row> SequenceState::RowsFor(int32_t first, int32_t num_positions) co
 }
 
 std::optional<FinishReason> SequenceState::ReasonToEnd() const {
-  if (usage.generated_tokens > 0 && Contains(spec.stop_tokens, tokens.back())) {
+  if (usage.generated_tokens > 0 && stop_tokens.contains(tokens.back())) {
     return FinishReason::kStop;
   }
   if (usage.generated_tokens >= spec.max_new_tokens && num_computed >= num_prompt()) {

@@ -3,13 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "orchestrator/kv_cache/types.h"
 
 namespace sluice {
-
-using TokenId = int32_t;
 
 // One Generate call. The scheduler only carries it.
 using RequestId = uint64_t;
@@ -32,12 +31,19 @@ struct SequenceSpec {
 
   int32_t priority = 0;  // higher goes first; first come, first served within one
 
+  // Keys and values are shared only with sequences that have the same salt.
+  std::string cache_salt;
+
+  // False: it neither starts from what others have computed nor leaves its own to them; siblings
+  // of its own request share all the same.
+  bool use_prefix_cache = true;
+
   // Every prompt position but the last yields a kScore row for the prompt token after it, once.
   bool score_prompt = false;
 
-  // A sequence with the same prompt, to start from its blocks (n > 1). This one is held back until
-  // that one has computed the prompt. If that one is gone or comes later in line, or if this one
-  // scores its prompt and thus needs every position's row, it computes the prompt itself.
+  // A sequence with the same prompt, to be forked off once it is computed (n > 1). This one is held
+  // back until that one has computed the prompt. If that one is gone or comes later in line, or if
+  // this one scores its prompt and thus needs every position's row, it computes the prompt itself.
   std::optional<SequenceId> prompt_of;
 };
 
@@ -50,13 +56,34 @@ enum class FinishReason {
 
 const char* FinishReasonName(FinishReason reason);  // "stop", "length", ...
 
+// A sequence that goes on from where another was. Everything that the spec of `from` says holds for
+// it too, but that it scores nothing.
+struct ForkSpec {
+  SequenceId from = 0;
+  SequenceId to = 0;
+  int32_t num_tokens = 0;             // of `from`: at least its prompt, at most all it has
+  std::vector<TokenId> continuation;  // what comes after them instead; counts as generated
+};
+
+// Why positions are computed again.
+struct RecomputedPositions {
+  int64_t after_preemption = 0;  // another sequence needed the blocks
+  int64_t after_loss = 0;        // the replica lost its blocks
+  int64_t after_growth = 0;      // from its length on all keys are turned otherwise
+};
+
 // What a sequence has used so far.
 struct SequenceUsage {
   int32_t prompt_tokens = 0;
-  int32_t generated_tokens = 0;    // resumed ones included
-  int64_t computed_positions = 0;  // by committed steps; recomputed positions count again
-  int64_t shared_positions = 0;    // taken from another sequence instead of computed
-  int32_t preemptions = 0;         // times it gave its blocks to another sequence
+  int32_t generated_tokens = 0;      // resumed ones included
+  int64_t computed_positions = 0;    // by committed steps; recomputed positions count again
+  int64_t shared_positions = 0;      // taken over where it was forked off
+  int64_t cached_positions = 0;      // found by their tokens instead of computed
+  int32_t cached_prompt_tokens = 0;  // of its prompt, found when it first began
+  RecomputedPositions recomputed;
+  int32_t copied_blocks = 0;   // because others go on with the original
+  int32_t evicted_blocks = 0;  // cached ones that gave way to it
+  int32_t preemptions = 0;     // times it gave its blocks to another sequence
 };
 
 struct FinishedSequence {

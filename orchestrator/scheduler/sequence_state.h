@@ -6,22 +6,27 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "orchestrator/scheduler/sequence.h"
 #include "orchestrator/scheduler/step.h"
 
 namespace sluice {
 
 // A sequence's place in line, kept from Add to the end. The smaller one goes first.
-struct Rank {
+struct PlaceInLine {
   int64_t negated_priority = 0;
-  uint64_t arrival = 0;
+  uint64_t arrival = 0;  // forks have that of the sequence they come from
+  uint64_t serial = 0;   // no two sequences ever have the same
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
-  friend auto operator<=>(const Rank&, const Rank&) = default;
+  friend auto operator<=>(const PlaceInLine&, const PlaceInLine&) = default;
 };
 
+// Why a sequence had to begin again.
+enum class ThrownBackBy { kNobody, kPreemption, kLoss, kGrowth };
+
 struct SequenceState {
-  SequenceState(SequenceSpec spec, uint64_t arrival);
+  SequenceState(SequenceSpec spec, const PlaceInLine& place);
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_prompt() const { return usage.prompt_tokens; }
@@ -35,16 +40,22 @@ struct SequenceState {
   std::optional<FinishReason> ReasonToEnd() const;
 
   SequenceSpec spec;  // its token vectors have moved into `tokens`
-  const Rank rank;
-  // The arrival of the sequence that spec.prompt_of named, to tell it from a later one with its
+  const PlaceInLine place;
+  const absl::flat_hash_set<TokenId> stop_tokens;
+  // The serial of the sequence that spec.prompt_of named, to tell it from a later one with its
   // id; empty where blocks are not shared.
-  std::optional<uint64_t> sibling_arrival;
-  std::vector<TokenId> tokens;  // prompt, then generated
-  int32_t num_computed = 0;     // positions [0, num_computed) are in the KV cache
-  int32_t num_scored = 0;       // prompt positions whose score row has been accepted
+  std::optional<uint64_t> sibling_serial;
+  std::vector<TokenId> tokens;    // prompt, then generated
+  int32_t num_computed = 0;       // positions [0, num_computed) are in the KV cache
+  int32_t num_scored = 0;         // prompt positions whose score row has been accepted
+  int32_t num_once_computed = 0;  // the largest num_computed it was thrown back from
+  ThrownBackBy thrown_back_by = ThrownBackBy::kNobody;
+  // Blocks that were available when it was last refused admission; fewer won't do.
+  int32_t refused_with_blocks = -1;
   bool running = false;
   StepId in_flight = 0;  // the step it is part of; 0: none
   StepId last_step = 0;  // the latest step it was ever part of
+  StepId copied_in = 0;  // the latest step that copies a block for it
   SequenceUsage usage;
 };
 

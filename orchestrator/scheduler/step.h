@@ -39,12 +39,6 @@ struct Segment {
   std::vector<Row> rows;             // by offset; empty for a chunk inside a prompt
 };
 
-// The keys and values of one block are to be those of another as well.
-struct BlockCopy {
-  BlockId source = 0;
-  BlockId destination = 0;
-};
-
 // One pass through the pipeline. A sequence has at most one segment in it.
 struct Step {
   StepId id = 0;

@@ -109,7 +109,7 @@ TEST_F(CommitTest, ResetComputesEverythingAgainWithTheTokensKept) {
   CheckIntegrity();
   EXPECT_EQ(scheduler().statistics().inflight_steps, 0);
   EXPECT_EQ(scheduler().statistics().waiting_sequences, 2);
-  EXPECT_EQ(scheduler().kv_cache().num_free_blocks(), 100);
+  EXPECT_EQ(scheduler().kv_cache().num_available_blocks(), 100);
   EXPECT_THAT(scheduler().Commit(lost.id, {7}).status(),
               StatusIs(absl::StatusCode::kNotFound, "forgotten by a reset"));
   const Step again = Plan();

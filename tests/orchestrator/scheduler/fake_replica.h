@@ -79,6 +79,9 @@ class FakeReplica {
     while (!queue_.empty() && queue_.front().step.id <= step) {
       const Submitted submitted = std::move(queue_.front());
       queue_.pop_front();
+      for (const BlockCopy& copy : submitted.step.copies) {
+        Copy(copy, submitted.spoiled);
+      }
       std::vector<TokenId>& rows = results_[submitted.step.id];
       for (size_t i = 0; i < submitted.step.segments.size(); ++i) {
         const absl::Status status = ExecuteSegment(submitted, i, rows);
@@ -108,6 +111,13 @@ class FakeReplica {
     return memory_.at(static_cast<size_t>(segment.block_table.at(position / block_size_)) *
                           block_size_ +
                       position % block_size_);
+  }
+
+  void Copy(const BlockCopy& copy, bool spoiled) {
+    for (int32_t slot = 0; slot < block_size_; ++slot) {
+      memory_.at(static_cast<size_t>(copy.destination) * block_size_ + slot) =
+          spoiled ? kGarbage : memory_.at(static_cast<size_t>(copy.source) * block_size_ + slot);
+    }
   }
 
   absl::Status ExecuteSegment(const Submitted& submitted, size_t index,

@@ -1,4 +1,4 @@
-// Thousands of random operations on small, tight schedulers, with a fake replica behind them:
+// A million random operations on small, tight schedulers, with a fake replica behind them:
 // whatever is added, cancelled, failed, preempted, shared or lost meanwhile, every sequence ends
 // with the tokens of its solo run, and every block comes back.
 #include <gtest/gtest.h>
@@ -23,9 +23,12 @@ struct SoloRun {
   FinishReason reason = FinishReason::kLength;
 };
 
+// Goes on after the resumed tokens.
 SoloRun RunAlone(const SequenceSpec& spec, const LongestLike& longest_like) {
   SoloRun run = {.tokens = spec.prompt};
-  for (int32_t i = 0; i < spec.max_new_tokens; ++i) {
+  run.tokens.insert(run.tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
+  const auto resumed = static_cast<int32_t>(spec.resumed_tokens.size());
+  for (int32_t i = resumed; i < spec.max_new_tokens; ++i) {
     const TokenId token = NextToken(HashChain(run.tokens, longest_like).back());
     run.tokens.push_back(token);
     if (std::count(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) > 0) {
@@ -42,6 +45,10 @@ struct Coverage {
   int64_t finished = 0;
   int64_t preemptions = 0;
   int64_t shared_positions = 0;
+  int64_t cached_positions = 0;
+  int64_t copied_blocks = 0;
+  int64_t evicted_blocks = 0;
+  int64_t forks = 0;
   int64_t abandoned = 0;
   int64_t resets = 0;
   int64_t ended_in_flight = 0;
@@ -112,8 +119,10 @@ class RandomSchedule {
       CommitOldest();
     } else if (dice <= 90) {
       CommitWrongly();
-    } else if (dice <= 94) {
+    } else if (dice <= 92) {
       FinishOne();
+    } else if (dice <= 95) {
+      ASSERT_NO_FATAL_FAILURE(ForkOne());
     } else if (dice <= 98) {
       ASSERT_NO_FATAL_FAILURE(Abandon());
     } else {
@@ -138,6 +147,8 @@ class RandomSchedule {
     spec.max_new_tokens = spec.score_prompt && Chance(50) ? 0 : Pick(1, 20);
     spec.stop_tokens = {Pick(0, kFakeVocabulary - 1)};
     if (Chance(30)) spec.priority = Pick(-1, 1);
+    spec.use_prefix_cache = Chance(80);
+    if (Chance(20)) spec.cache_salt = "salt";
     return spec;
   }
 
@@ -165,6 +176,32 @@ class RandomSchedule {
       coverage_.resumed += !client.spec.resumed_tokens.empty();
       clients_.emplace(client.spec.id, client);
     }
+  }
+
+  void ForkOne() {
+    if (clients_.empty()) return;
+    const Client& parent = RandomClient();
+    const auto num_prompt = std::ssize(parent.spec.prompt);
+    const ForkSpec fork = {
+        .from = parent.spec.id,
+        .to = next_id_++,
+        .num_tokens = Pick(static_cast<int>(num_prompt), static_cast<int>(parent.tokens.size())),
+        .continuation = std::vector<TokenId>(Pick(0, 2), Pick(0, kFakeVocabulary - 1))};
+    Client child = {.serial = next_serial_++, .spec = parent.spec};
+    child.spec.id = fork.to;
+    child.spec.score_prompt = false;
+    child.tokens.assign(parent.tokens.begin(), parent.tokens.begin() + fork.num_tokens);
+    child.tokens.insert(child.tokens.end(), fork.continuation.begin(), fork.continuation.end());
+    child.spec.resumed_tokens.assign(child.tokens.begin() + num_prompt, child.tokens.end());
+    const absl::Status status = scheduler_.Fork(fork);
+    if (AlreadyFinished(child.spec).has_value() || child.spec.max_new_tokens == 0) {
+      ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      return;
+    }
+    ASSERT_TRUE(status.ok()) << status;
+    child.solo = RunAlone(child.spec, options_.longest_like);
+    clients_.emplace(fork.to, std::move(child));
+    ++coverage_.forks;
   }
 
   void PlanStep() {
@@ -249,7 +286,9 @@ class RandomSchedule {
     ASSERT_EQ(finished.usage.prompt_tokens, num_prompt);
     ASSERT_EQ(finished.usage.generated_tokens, std::ssize(client.tokens) - num_prompt);
     const int64_t positions = std::ssize(client.tokens) - (client.spec.max_new_tokens > 0 ? 1 : 0);
-    ASSERT_GE(finished.usage.computed_positions + finished.usage.shared_positions, positions);
+    const SequenceUsage& usage = finished.usage;
+    ASSERT_GE(usage.computed_positions + usage.shared_positions + usage.cached_positions,
+              positions);
     ++coverage_.finished;
     Forget(finished);
   }
@@ -257,6 +296,9 @@ class RandomSchedule {
   void Forget(const FinishedSequence& finished) {
     coverage_.preemptions += finished.usage.preemptions;
     coverage_.shared_positions += finished.usage.shared_positions;
+    coverage_.cached_positions += finished.usage.cached_positions;
+    coverage_.copied_blocks += finished.usage.copied_blocks;
+    coverage_.evicted_blocks += finished.usage.evicted_blocks;
     clients_.erase(finished.sequence);
   }
 
@@ -326,7 +368,7 @@ class RandomSchedule {
       }
     }
     while (!in_flight_.empty()) ASSERT_NO_FATAL_FAILURE(CommitOldest());
-    ASSERT_EQ(scheduler_.kv_cache().num_free_blocks(), kv_cache_.num_blocks);
+    ASSERT_EQ(scheduler_.kv_cache().num_available_blocks(), kv_cache_.num_blocks);
     ASSERT_EQ(scheduler_.statistics().running_sequences, 0);
     ASSERT_EQ(scheduler_.statistics().waiting_sequences, 0);
     ASSERT_TRUE(scheduler_.CheckIntegrity().ok());
@@ -351,9 +393,9 @@ class RandomSchedule {
 
 TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   Coverage coverage;
-  for (uint32_t seed = 1; seed <= 1000; ++seed) {
+  for (uint32_t seed = 1; seed <= 2500; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    RandomSchedule(seed, coverage).Run(300);
+    RandomSchedule(seed, coverage).Run(400);
     if (::testing::Test::HasFatalFailure()) return;
   }
   // The schedules prove something only if they went everywhere.
@@ -368,6 +410,10 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("abandoned", coverage.abandoned, 2'000);
   went("resets", coverage.resets, 1'000);
   went("ended_in_flight", coverage.ended_in_flight, 1'000);
+  went("forks", coverage.forks, 10'000);
+  went("cached_positions", coverage.cached_positions, 50'000);
+  went("copied_blocks", coverage.copied_blocks, 5'000);
+  went("evicted_blocks", coverage.evicted_blocks, 10'000);
   went("resumed", coverage.resumed, 1'000);
   went("scored_rows", coverage.scored_rows, 20'000);
   went("early_commits_refused", coverage.early_commits_refused, 1'000);

@@ -49,9 +49,9 @@ TEST_F(SequenceTest, AcceptsExactlyWhatThePoolHoldsAndFinishesIt) {
               StatusIs(kInvalid, "need 9 positions of KV cache; the whole pool holds 8"));
   Add(Spec(1, 4, 5));
   for (int i = 0; i < 4; ++i) PlanAndCommit();
-  EXPECT_EQ(scheduler().kv_cache().num_free_blocks(), 0);
+  EXPECT_EQ(scheduler().kv_cache().num_available_blocks(), 0);
   EXPECT_THAT(Commit(Plan()).finished, SizeIs(1));
-  EXPECT_EQ(scheduler().kv_cache().num_free_blocks(), 2);
+  EXPECT_EQ(scheduler().kv_cache().num_available_blocks(), 2);
 }
 
 TEST_F(SequenceTest, RefusesAnIdThatIsAlive) {

@@ -16,22 +16,23 @@ class SharingTest : public SchedulerTest {
   }
 };
 
-TEST_F(SharingTest, HoldsASiblingBackUntilThePromptIsComputedAndSharesWholeBlocks) {
+TEST_F(SharingTest, HoldsASiblingBackUntilThePromptIsComputedAndForksItOff) {
   options_.max_tokens_per_step = 8;
   Add(Spec(1, 10, 5));
   Add(Sibling(2, 1, 10, 5));
   EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 0, 8}));
   EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 8, 2}));
   const Step step = Plan();
-  EXPECT_THAT(Parts(step), ElementsAre(Part{1, 10, 1}, Part{2, 8, 2}));
+  EXPECT_THAT(Parts(step), ElementsAre(Part{1, 10, 1}, Part{2, 9, 1}));
   const std::vector<BlockId>& first = step.segments[0].block_table;
   const std::vector<BlockId>& second = step.segments[1].block_table;
   ASSERT_THAT(first, SizeIs(3));
   ASSERT_THAT(second, SizeIs(3));
   EXPECT_EQ(first[0], second[0]);
   EXPECT_EQ(first[1], second[1]);
-  EXPECT_NE(first[2], second[2]);
-  EXPECT_EQ(Usage(2).shared_positions, 8);
+  EXPECT_THAT(step.copies, ElementsAre(BlockCopy{.source = first[2], .destination = second[2]}));
+  EXPECT_EQ(Usage(2).shared_positions, 9);
+  EXPECT_EQ(Usage(2).copied_blocks, 1);
   EXPECT_EQ(scheduler().statistics().kv_cache.shared_blocks, 2);
 }
 
@@ -39,7 +40,7 @@ TEST_F(SharingTest, ComputesTheLastPositionOfAPromptThatFillsItsBlocks) {
   Add(Spec(1, 8, 5));
   Add(Sibling(2, 1, 8, 5));
   PlanAndCommit();
-  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 8, 1}, Part{2, 4, 4}));
+  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 8, 1}, Part{2, 7, 1}));
 }
 
 TEST_F(SharingTest, LetsOthersPassASiblingThatIsHeldBack) {
@@ -57,7 +58,7 @@ TEST_F(SharingTest, WaitsForCommittedPositionsOnly) {
   const Step step = Plan();
   EXPECT_TRUE(PlansNothing());
   Commit(step);
-  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 8, 1}, Part{2, 4, 4}));
+  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 8, 1}, Part{2, 7, 1}));
 }
 
 TEST_F(SharingTest, ComputesThePromptItselfWhenTheSiblingIsGone) {
@@ -117,7 +118,7 @@ TEST_F(SharingTest, SharesAgainAfterAReset) {
   scheduler().Reset();
   CheckIntegrity();
   EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 0, 10}));
-  EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 10, 1}, Part{2, 4, 5}));
+  EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 10, 1}, Part{2, 8, 1}));
 }
 
 }  // namespace

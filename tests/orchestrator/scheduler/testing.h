@@ -20,11 +20,15 @@ inline std::vector<TokenId> Prompt(int num_tokens) {
   return tokens;
 }
 
+// One that has nothing to do with others, though their prompts begin alike.
 inline SequenceSpec Spec(SequenceId id, int num_prompt, int max_new_tokens) {
-  return {.id = id,
-          .request = id + 1000,
-          .prompt = Prompt(num_prompt),
-          .max_new_tokens = max_new_tokens};
+  SequenceSpec spec;
+  spec.id = id;
+  spec.request = id + 1000;
+  spec.prompt = Prompt(num_prompt);
+  spec.max_new_tokens = max_new_tokens;
+  spec.use_prefix_cache = false;
+  return spec;
 }
 
 // A scheduler whose every change is followed by an integrity check.

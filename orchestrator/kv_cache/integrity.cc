@@ -1,0 +1,72 @@
+// What CheckIntegrity of the KV cache proves.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "orchestrator/kv_cache/kv_cache.h"
+
+namespace sluice {
+
+absl::Status KvCache::CheckTable(SequenceId sequence, const Table& table) const {
+  const auto broken = [sequence](auto... what) {
+    return absl::InternalError(absl::StrCat("the table of sequence ", sequence, " ", what...));
+  };
+  std::vector<BlockId> sorted = table.blocks;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return broken("has a block twice");
+  }
+  const auto num_blocks = static_cast<int32_t>(table.blocks.size());
+  const auto tail = static_cast<int32_t>(table.tail.size());
+  if (table.num_known > num_blocks || (table.root == 0 && table.num_known > 0) ||
+      (tail > 0 && table.num_known >= num_blocks) || tail >= options_.block_size) {
+    return broken("has ", num_blocks, " blocks, ", table.num_known, " of them known, and ", tail,
+                  " positions after them");
+  }
+  PrefixIndex::Place parent = table.root;
+  for (int32_t i = 0; i < table.num_known; ++i) {
+    const BlockId block = table.blocks[i];
+    if (!index_.Contains(block) || index_.ParentOf(block) != parent) {
+      return broken("has block ", block, " at ", i, ", which is known otherwise");
+    }
+    parent = index_.PlaceOf(block);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KvCache::CheckIntegrity() const {
+  if (absl::Status status = pool_.CheckIntegrity(); !status.ok()) return status;
+  if (absl::Status status = index_.CheckIntegrity(); !status.ok()) return status;
+  std::vector<int32_t> named(pool_.num_total(), 0);
+  for (const auto& [sequence, table] : tables_) {
+    if (absl::Status status = CheckTable(sequence, table); !status.ok()) return status;
+    for (const BlockId block : table.blocks) ++named[block];
+  }
+  int32_t num_shared = 0;
+  for (BlockId block = 0; block < pool_.num_total(); ++block) {
+    const bool known = index_.Contains(block);
+    if (named[block] + (known ? 1 : 0) != pool_.references(block)) {
+      return absl::InternalError(absl::StrCat(
+          "block ", block, " has ", pool_.references(block), " references, is in ", named[block],
+          " tables and is ", known ? "" : "not ", "known by its tokens"));
+    }
+    if (known && index_.IsIdle(block) != (named[block] == 0)) {
+      return absl::InternalError(absl::StrCat("block ", block, " is in ", named[block],
+                                              " tables and among the idle ones or not"));
+    }
+    num_shared += named[block] > 1;
+  }
+  if (num_shared != num_shared_) {
+    return absl::InternalError(
+        absl::StrCat(num_shared, " blocks are shared; counted as ", num_shared_));
+  }
+  for (const auto& [place, sequence] : tails_) {
+    const auto it = tables_.find(sequence);
+    if (it == tables_.end() || EndOfKnown(it->second) != place) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", sequence, " offers a tail where it has none"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,152 @@
+#include "orchestrator/kv_cache/prefix_index.h"
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+
+namespace sluice {
+
+PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size)
+    : block_size_(block_size),
+      nodes_(num_blocks),
+      tokens_(static_cast<size_t>(num_blocks) * block_size),
+      by_tokens_(0, Hash{this}, Equal{this}) {
+  SLUICE_CHECK(num_blocks >= 0 && block_size >= 1);
+}
+
+PrefixIndex::Place PrefixIndex::AcquireRoot(const PrefixDomain& domain) {
+  const auto [it, added] = roots_.try_emplace(domain);
+  if (added) {
+    it->second.place = ++last_place_;
+    domains_.emplace(it->second.place, &it->first);
+  }
+  ++it->second.holders;
+  return it->second.place;
+}
+
+void PrefixIndex::HoldRoot(Place root) { ++roots_.find(*domains_.at(root))->second.holders; }
+
+void PrefixIndex::ReleaseRoot(Place root) {
+  const auto domain = domains_.find(root);
+  SLUICE_CHECK(domain != domains_.end());
+  const auto it = roots_.find(*domain->second);
+  if (--it->second.holders > 0) return;
+  domains_.erase(domain);
+  roots_.erase(it);
+}
+
+PrefixIndex::Key PrefixIndex::MakeKey(Place parent, absl::Span<const TokenId> tokens) {
+  return {.parent = parent, .tokens = tokens, .hash = absl::HashOf(parent, tokens)};
+}
+
+absl::Span<const TokenId> PrefixIndex::TokensOf(BlockId block) const {
+  return absl::MakeConstSpan(tokens_).subspan(static_cast<size_t>(block) * block_size_,
+                                              block_size_);
+}
+
+std::optional<BlockId> PrefixIndex::Find(Place parent, absl::Span<const TokenId> tokens) const {
+  SLUICE_CHECK(std::ssize(tokens) == block_size_);
+  const auto it = by_tokens_.find(MakeKey(parent, tokens));
+  if (it == by_tokens_.end()) return std::nullopt;
+  return *it;
+}
+
+void PrefixIndex::Insert(BlockId block, Place parent, absl::Span<const TokenId> tokens) {
+  SLUICE_CHECK(!Contains(block) && !Find(parent, tokens).has_value());
+  if (domains_.contains(parent)) HoldRoot(parent);
+  std::copy(tokens.begin(), tokens.end(),
+            tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
+  nodes_[block] = {.place = ++last_place_, .parent = parent, .hash = MakeKey(parent, tokens).hash};
+  by_tokens_.insert(block);
+}
+
+void PrefixIndex::Remove(BlockId block) {
+  SLUICE_CHECK(Contains(block));
+  if (nodes_[block].idle) Unlink(block);
+  by_tokens_.erase(block);
+  const Place parent = nodes_[block].parent;
+  nodes_[block] = {};
+  if (domains_.contains(parent)) ReleaseRoot(parent);
+}
+
+PrefixIndex::Place PrefixIndex::PlaceOf(BlockId block) const {
+  SLUICE_CHECK(Contains(block));
+  return nodes_[block].place;
+}
+
+PrefixIndex::Place PrefixIndex::ParentOf(BlockId block) const {
+  SLUICE_CHECK(Contains(block));
+  return nodes_[block].parent;
+}
+
+void PrefixIndex::MakeIdle(BlockId block) {
+  Node& node = nodes_[block];
+  SLUICE_CHECK(Contains(block) && !node.idle);
+  node.idle = true;
+  node.before = newest_;
+  (newest_ == kNone ? oldest_ : nodes_[newest_].after) = block;
+  newest_ = block;
+  ++num_idle_;
+}
+
+void PrefixIndex::MakeUsed(BlockId block) {
+  SLUICE_CHECK(Contains(block) && nodes_[block].idle);
+  Unlink(block);
+}
+
+void PrefixIndex::Unlink(BlockId block) {
+  Node& node = nodes_[block];
+  (node.before == kNone ? oldest_ : nodes_[node.before].after) = node.after;
+  (node.after == kNone ? newest_ : nodes_[node.after].before) = node.before;
+  node.before = node.after = kNone;
+  node.idle = false;
+  --num_idle_;
+}
+
+BlockId PrefixIndex::Evict() {
+  SLUICE_CHECK(oldest_ != kNone);
+  const BlockId block = oldest_;
+  Remove(block);
+  return block;
+}
+
+absl::Status PrefixIndex::CheckIntegrity() const {
+  const auto broken = [](BlockId block, const char* what) {
+    return absl::InternalError(absl::StrCat("prefix index: block ", block, " ", what));
+  };
+  int32_t num_nodes = 0;
+  int32_t num_idle = 0;
+  for (BlockId block = 0; block < std::ssize(nodes_); ++block) {
+    const Node& node = nodes_[block];
+    if (!Contains(block)) {
+      if (node.idle) return broken(block, "is idle and no node");
+      continue;
+    }
+    ++num_nodes;
+    num_idle += node.idle;
+    if (node.place > last_place_ || node.parent >= node.place) {
+      return broken(block, "stands after a place that came later");
+    }
+    if (Find(node.parent, TokensOf(block)) != block) {
+      return broken(block, "is not found by its tokens");
+    }
+  }
+  if (num_nodes != this->num_nodes() || num_idle != num_idle_) {
+    return absl::InternalError(absl::StrCat("prefix index: ", num_nodes, " nodes, ", num_idle,
+                                            " idle; counted as ", this->num_nodes(), " and ",
+                                            num_idle_));
+  }
+  BlockId before = kNone;
+  for (BlockId block = oldest_; block != kNone; block = nodes_[block].after) {
+    if (!nodes_[block].idle || nodes_[block].before != before || --num_idle < 0) {
+      return broken(block, "stands wrongly in the list of idle ones");
+    }
+    before = block;
+  }
+  if (num_idle != 0 || newest_ != before) return broken(newest_, "does not end the idle ones");
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

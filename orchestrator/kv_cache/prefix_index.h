@@ -1,0 +1,148 @@
+// Which block holds the keys and values of which tokens: a tree of full blocks, each the child of
+// the block before it, found by a hash of its parent and its tokens.
+//
+// Safe against collisions: a node is found only where parent and tokens are equal, and a parent is
+// named by a number that is never used again, so that a path from the root is right in every token.
+// Roots belong to domains, which keep apart what may not be shared.
+//
+// A node is idle while no sequence uses its block. Idle nodes are kept in the order in which they
+// became idle, so that the least recently used is evicted first. Who lets a path go from its last
+// block to its first makes children idle before their parents; then eviction takes leaves.
+//
+// It knows ids and tokens only. Every operation takes time in the number of tokens it is given,
+// none in the number of blocks. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "orchestrator/kv_cache/types.h"
+
+namespace sluice {
+
+// What keys and values depend on besides the tokens, and who may share them. Sequences of unlike
+// domains never share a block that was found by its tokens.
+struct PrefixDomain {
+  std::string salt;         // the request's, to keep tenants apart
+  std::string adapter;      // which adapter's weights computed them; empty: the model's alone
+  int32_t length_like = 0;  // of models that turn keys by length: which lengths are like theirs
+
+  friend bool operator==(const PrefixDomain&, const PrefixDomain&) = default;
+  template <class H>
+  friend H AbslHashValue(H hash, const PrefixDomain& domain) {
+    return H::combine(std::move(hash), domain.salt, domain.adapter, domain.length_like);
+  }
+};
+
+class PrefixIndex {
+ public:
+  // A place in the tree, after which blocks are looked up: a root or a node.
+  using Place = uint64_t;
+
+  // REQUIRES: num_blocks >= 0, block_size >= 1.
+  PrefixIndex(int32_t num_blocks, int32_t block_size);
+
+  PrefixIndex(const PrefixIndex&) = delete;
+  PrefixIndex& operator=(const PrefixIndex&) = delete;
+
+  // The root of a domain, for as long as it is held: the matching ReleaseRoot, and the end of every
+  // node under it, let it go.
+  Place AcquireRoot(const PrefixDomain& domain);
+  // Once more. REQUIRES: it is held.
+  void HoldRoot(Place root);
+  void ReleaseRoot(Place root);
+
+  // The block that follows `parent` with these tokens. REQUIRES: tokens.size() == block_size.
+  std::optional<BlockId> Find(Place parent, absl::Span<const TokenId> tokens) const;
+
+  // Makes `block` a node after `parent`, in use. REQUIRES: it is none, and Find gives nothing.
+  void Insert(BlockId block, Place parent, absl::Span<const TokenId> tokens);
+
+  // `block` is a node no more. Nodes after it stay, out of reach, until they are evicted.
+  // REQUIRES: it is a node.
+  void Remove(BlockId block);
+
+  bool Contains(BlockId block) const { return nodes_[block].place != 0; }
+  // REQUIRES: Contains(block).
+  Place PlaceOf(BlockId block) const;
+  Place ParentOf(BlockId block) const;
+
+  // REQUIRES: it is a node, and in use or idle respectively.
+  void MakeIdle(BlockId block);
+  void MakeUsed(BlockId block);
+
+  // Removes the node that has been idle longest. REQUIRES: num_idle() > 0.
+  BlockId Evict();
+
+  bool IsIdle(BlockId block) const { return nodes_[block].idle; }
+  int32_t num_nodes() const { return static_cast<int32_t>(by_tokens_.size()); }
+  int32_t num_idle() const { return num_idle_; }
+
+  // OK, or INTERNAL naming the first node that is not found by its tokens, stands after a place of
+  // the future, or is missing in the list of idle ones. O(B).
+  absl::Status CheckIntegrity() const;
+
+ private:
+  friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
+
+  static constexpr BlockId kNone = -1;
+
+  struct Node {
+    Place place = 0;  // its own; 0: the block is no node
+    Place parent = 0;
+    size_t hash = 0;
+    bool idle = false;
+    BlockId before = kNone;  // in the list of idle nodes: became idle earlier
+    BlockId after = kNone;
+  };
+  struct Root {
+    Place place = 0;
+    int64_t holders = 0;
+  };
+  // What is looked up; a node looks like this as well.
+  struct Key {
+    Place parent;
+    absl::Span<const TokenId> tokens;
+    size_t hash;
+  };
+  struct Hash {
+    using is_transparent = void;
+    const PrefixIndex* index;
+    size_t operator()(BlockId block) const { return index->nodes_[block].hash; }
+    size_t operator()(const Key& key) const { return key.hash; }
+  };
+  struct Equal {
+    using is_transparent = void;
+    const PrefixIndex* index;
+    bool operator()(BlockId a, BlockId b) const { return a == b; }
+    bool operator()(BlockId block, const Key& key) const {
+      return index->nodes_[block].parent == key.parent && index->TokensOf(block) == key.tokens;
+    }
+    bool operator()(const Key& key, BlockId block) const { return (*this)(block, key); }
+  };
+
+  static Key MakeKey(Place parent, absl::Span<const TokenId> tokens);
+  absl::Span<const TokenId> TokensOf(BlockId block) const;
+  void Unlink(BlockId block);
+
+  const int32_t block_size_;
+  std::vector<Node> nodes_;      // by block
+  std::vector<TokenId> tokens_;  // [num_blocks, block_size]
+  absl::flat_hash_set<BlockId, Hash, Equal> by_tokens_;
+  absl::node_hash_map<PrefixDomain, Root> roots_;
+  absl::flat_hash_map<Place, const PrefixDomain*> domains_;  // by their root
+  Place last_place_ = 0;
+  BlockId oldest_ = kNone;  // idle
+  BlockId newest_ = kNone;
+  int32_t num_idle_ = 0;
+};
+
+}  // namespace sluice

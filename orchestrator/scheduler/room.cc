@@ -1,0 +1,164 @@
+// Who holds blocks, and who gives them up.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/check.h"
+#include "orchestrator/scheduler/scheduler.h"
+
+namespace sluice {
+
+// Only for a sibling ahead of it in line, because that one is sure to be computed without it.
+bool Scheduler::HeldBack(const SequenceState& sequence) const {
+  const SequenceState* sibling = SharesWith(sequence);
+  return sibling != nullptr && sibling->place < sequence.place &&
+         sibling->num_computed < sequence.num_prompt();
+}
+
+const SequenceState* Scheduler::SharesWith(const SequenceState& sequence) const {
+  if (!sequence.sibling_serial.has_value()) return nullptr;
+  const SequenceState* sibling = Find(*sequence.spec.prompt_of);
+  const bool same = sibling != nullptr && sibling->place.serial == *sequence.sibling_serial;
+  return same && AreAlike(sibling->num_tokens(), sequence.num_tokens()) ? sibling : nullptr;
+}
+
+bool Scheduler::AreAlike(int32_t length, int32_t other_length) const {
+  return !options_.longest_like ||
+         options_.longest_like(length) == options_.longest_like(other_length);
+}
+
+PrefixDomain Scheduler::DomainOf(const SequenceState& sequence) const {
+  PrefixDomain domain = {.salt = sequence.spec.cache_salt};
+  if (options_.longest_like) domain.length_like = options_.longest_like(sequence.num_tokens());
+  return domain;
+}
+
+// From waiting to running, with blocks for every token it has: a prompt under way never runs out
+// of blocks. Only sequences of lower priority make room for it.
+bool Scheduler::Admit(SequenceState& sequence) {
+  if (!MayFindRoom(sequence)) return false;
+  const SequenceId id = sequence.spec.id;
+  const Beginning beginning = BeginWithOthers(sequence);
+  const int32_t begin = beginning.num_positions;
+  const PlaceInLine last_of_its_priority = {.negated_priority = sequence.place.negated_priority,
+                                            .arrival = std::numeric_limits<uint64_t>::max(),
+                                            .serial = std::numeric_limits<uint64_t>::max()};
+  const Need need = {.sequence = id, .first = begin, .end = sequence.num_tokens(), .places = 1};
+  if (!MakeRoom(need, last_of_its_priority)) {
+    kv_cache_.Release(id);
+    sequence.refused_with_blocks = kv_cache_.num_available_blocks();
+    return false;
+  }
+  sequence.num_computed = begin;
+  // What others computed of its first block is in a copy, or in a block that was one.
+  if (begin % kv_cache_.block_size() != 0) sequence.copied_in = last_step_ + 1;
+  Reserve(sequence, sequence.num_tokens());
+  CountBeginning(sequence, beginning);
+  sequence.refused_with_blocks = -1;
+  sequence.running = true;
+  waiting_.erase(sequence.place);
+  running_.emplace(sequence.place, &sequence);
+  return true;
+}
+
+// Spares looking up its tokens again and again while nothing has become better.
+bool Scheduler::MayFindRoom(const SequenceState& sequence) const {
+  if (running_.empty()) return true;
+  if (running_.rbegin()->first.negated_priority > sequence.place.negated_priority) return true;
+  return std::ssize(running_) < MaxRunning() &&
+         kv_cache_.num_available_blocks() > sequence.refused_with_blocks;
+}
+
+// Gives a waiting sequence the blocks in which others have computed its first tokens.
+Scheduler::Beginning Scheduler::BeginWithOthers(SequenceState& sequence) {
+  const SequenceId id = sequence.spec.id;
+  // Its last position is computed in any case, because it chooses the next token.
+  int32_t most = sequence.num_tokens() - 1;
+  if (const SequenceState* sibling = SharesWith(sequence);
+      sibling != nullptr && sibling->num_computed >= sequence.num_prompt()) {
+    most = std::min(most, sequence.num_prompt());
+    kv_cache_.Fork(sibling->spec.id, id, most);
+    return {.num_positions = most, .from_sibling = true};
+  }
+  if (!sequence.spec.use_prefix_cache) return {};
+  // What has a row to score yet is computed.
+  if (sequence.spec.score_prompt && sequence.num_scored < sequence.num_prompt() - 1) {
+    most = std::min(most, sequence.num_scored);
+  }
+  return {.num_positions = kv_cache_.Begin(id, DomainOf(sequence), sequence.tokens, most)};
+}
+
+void Scheduler::CountBeginning(SequenceState& sequence, const Beginning& beginning) {
+  SequenceUsage& usage = sequence.usage;
+  if (beginning.from_sibling) {
+    usage.shared_positions += beginning.num_positions;
+    return;
+  }
+  usage.cached_positions += beginning.num_positions;
+  if (sequence.last_step != 0) return;
+  usage.cached_prompt_tokens = std::min(beginning.num_positions, sequence.num_prompt());
+}
+
+// Gives a running sequence blocks of its own to write its positions up to `num_positions` into.
+bool Scheduler::Equip(SequenceState& sequence, int32_t num_positions) {
+  const Need need = {
+      .sequence = sequence.spec.id, .first = sequence.num_computed, .end = num_positions};
+  if (!MakeRoom(need, sequence.place)) return false;
+  Reserve(sequence, num_positions);
+  return true;
+}
+
+// REQUIRES: there is room.
+void Scheduler::Reserve(SequenceState& sequence, int32_t num_positions) {
+  const absl::StatusOr<Reservation> reservation =
+      kv_cache_.Reserve(sequence.spec.id, sequence.num_computed, num_positions);
+  SLUICE_CHECK(reservation.ok());
+  sequence.usage.evicted_blocks += reservation->evicted_blocks;
+  if (!reservation->copy.has_value()) return;
+  copies_.push_back(*reservation->copy);
+  sequence.copied_in = last_step_ + 1;
+  ++sequence.usage.copied_blocks;
+}
+
+// True once there are blocks and places for `need`, if need be by preempting running sequences
+// behind `below` that are not in flight, the last in line first. Preempts nobody when all of them
+// would not do.
+bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
+  const auto enough = [&](int32_t freed_blocks, size_t freed_places) {
+    return kv_cache_.num_available_blocks() + freed_blocks >=
+               kv_cache_.BlocksMissing(need.sequence, need.first, need.end) &&
+           std::ssize(running_) + need.places <= MaxRunning() + static_cast<int64_t>(freed_places);
+  };
+  if (enough(0, 0)) return true;
+  std::vector<SequenceState*> victims;
+  std::vector<SequenceId> ids;
+  for (auto it = running_.rbegin(); it != running_.rend() && below < it->first; ++it) {
+    if (it->second->in_flight != 0) continue;
+    victims.push_back(it->second);
+    ids.push_back(it->second->spec.id);
+  }
+  const int32_t freed = kv_cache_.BlocksFreedBy(ids, need.sequence, need.first);
+  if (victims.empty() || !enough(freed, ids.size())) return false;
+  for (SequenceState* victim : victims) {
+    if (enough(0, 0)) break;
+    ++victim->usage.preemptions;
+    ThrowBack(*victim, ThrownBackBy::kPreemption);
+  }
+  return true;
+}
+
+int64_t Scheduler::MaxRunning() const {
+  return int64_t{options_.max_sequences_per_step} * options_.max_inflight_steps;
+}
+
+void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
+  kv_cache_.Release(sequence.spec.id);
+  sequence.num_once_computed = std::max(sequence.num_once_computed, sequence.num_computed);
+  sequence.thrown_back_by = cause;
+  sequence.num_computed = 0;
+  sequence.running = false;
+  sequence.in_flight = 0;
+  running_.erase(sequence.place);
+  waiting_.emplace(sequence.place, &sequence);
+}
+
+}  // namespace sluice
