@@ -66,7 +66,8 @@ class JsonPrinter : public EventPrinter {
     const v1::Usage& usage = finished.usage();
     event["usage"] = {{"prompt_tokens", usage.num_prompt_tokens()},
                       {"generated_tokens", usage.num_generated_tokens()},
-                      {"shared_prompt_tokens", usage.num_shared_prompt_tokens()}};
+                      {"shared_prompt_tokens", usage.num_shared_prompt_tokens()},
+                      {"cached_prompt_tokens", usage.num_cached_prompt_tokens()}};
     event["seed"] = finished.seed();
     event["request_id"] = finished.request_id();
     out_ << DumpLine(event) << std::endl;

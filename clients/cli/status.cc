@@ -60,7 +60,12 @@ std::string JsonText(const v1::GetStatusResponse& status) {
   json["kv_cache"] = {{"block_size", kv_cache.block_size()},
                       {"num_blocks", kv_cache.num_blocks()},
                       {"num_used_blocks", kv_cache.num_used_blocks()},
-                      {"num_free_blocks", kv_cache.num_free_blocks()}};
+                      {"num_shared_blocks", kv_cache.num_shared_blocks()},
+                      {"num_cached_blocks", kv_cache.num_cached_blocks()},
+                      {"num_free_blocks", kv_cache.num_free_blocks()},
+                      {"num_hit_positions", kv_cache.num_hit_positions()},
+                      {"num_copied_blocks", kv_cache.num_copied_blocks()},
+                      {"num_evicted_blocks", kv_cache.num_evicted_blocks()}};
   json["num_waiting_sequences"] = status.num_waiting_sequences();
   json["num_running_sequences"] = status.num_running_sequences();
   json["num_steps"] = status.num_steps();
@@ -96,16 +101,19 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
   const v1::KvCacheStatus& kv_cache = status.kv_cache();
   return absl::StrFormat(
       "%s is %s: model %s, stages %d, ranks %d, up %s\n\n%s\n"
-      "KV blocks   %d used, %d free, %d in all, of %d positions each\n"
+      "KV blocks   %d used, %d cached, %d free, %d in all, of %d positions each\n"
+      "Prefixes    %d positions found again, %d blocks copied, %d evicted\n"
       "Sequences   %d running, %d waiting\n"
       "Steps       %d, %d tokens generated\n"
       "Recoveries  %d, epoch %d\n",
       endpoint, status.serving() ? "serving" : "not serving", status.model_name(),
       status.num_stages(), status.num_ranks(),
       absl::FormatDuration(absl::Milliseconds(status.uptime_ms())), ProcessTable(status),
-      kv_cache.num_used_blocks(), kv_cache.num_free_blocks(), kv_cache.num_blocks(),
-      kv_cache.block_size(), status.num_running_sequences(), status.num_waiting_sequences(),
-      status.num_steps(), status.num_generated_tokens(), status.num_recoveries(), status.epoch());
+      kv_cache.num_used_blocks(), kv_cache.num_cached_blocks(), kv_cache.num_free_blocks(),
+      kv_cache.num_blocks(), kv_cache.block_size(), kv_cache.num_hit_positions(),
+      kv_cache.num_copied_blocks(), kv_cache.num_evicted_blocks(), status.num_running_sequences(),
+      status.num_waiting_sequences(), status.num_steps(), status.num_generated_tokens(),
+      status.num_recoveries(), status.epoch());
 }
 
 }  // namespace

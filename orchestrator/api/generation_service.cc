@@ -153,10 +153,16 @@ void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
     message.set_arithmetic(process.arithmetic);
   }
   const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
-  response.mutable_kv_cache()->set_block_size(kv_cache.block_size);
-  response.mutable_kv_cache()->set_num_blocks(kv_cache.total_blocks);
-  response.mutable_kv_cache()->set_num_used_blocks(kv_cache.used_blocks);
-  response.mutable_kv_cache()->set_num_free_blocks(kv_cache.free_blocks);
+  v1::KvCacheStatus& blocks = *response.mutable_kv_cache();
+  blocks.set_block_size(kv_cache.block_size);
+  blocks.set_num_blocks(kv_cache.total_blocks);
+  blocks.set_num_used_blocks(kv_cache.used_blocks);
+  blocks.set_num_free_blocks(kv_cache.free_blocks);
+  blocks.set_num_cached_blocks(kv_cache.cached_blocks);
+  blocks.set_num_shared_blocks(kv_cache.shared_blocks);
+  blocks.set_num_hit_positions(kv_cache.hit_positions);
+  blocks.set_num_copied_blocks(kv_cache.copied_blocks);
+  blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
   response.set_num_waiting_sequences(status.scheduler.waiting_sequences +
                                      status.num_unadmitted_requests);
   response.set_num_running_sequences(status.scheduler.running_sequences);

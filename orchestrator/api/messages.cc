@@ -59,6 +59,7 @@ v1::Finished ToProto(const RequestEnd& end) {
   usage.set_num_prompt_tokens(end.num_prompt_tokens);
   usage.set_num_generated_tokens(num_generated);
   usage.set_num_shared_prompt_tokens(end.num_shared_prompt_tokens);
+  usage.set_num_cached_prompt_tokens(end.num_cached_prompt_tokens);
   return finished;
 }
 

@@ -12,6 +12,7 @@ namespace sluice {
 namespace {
 
 constexpr int kMaxRequestIdBytes = 128;
+constexpr int kMaxCacheSaltBytes = 128;
 constexpr int kMaxSequences = 16;
 constexpr int kMaxLogprobs = 20;
 constexpr int kMaxStopStrings = 64;
@@ -95,6 +96,12 @@ absl::Status CheckRequestId(const std::string& id) {
                 absl::StrCat("up to ", kMaxRequestIdBytes, " bytes"));
 }
 
+absl::Status CheckCacheSalt(const std::string& salt) {
+  if (salt.size() <= kMaxCacheSaltBytes) return absl::OkStatus();
+  return Refuse("the length of cache_salt", salt.size(),
+                absl::StrCat("up to ", kMaxCacheSaltBytes, " bytes"));
+}
+
 }  // namespace
 
 absl::Status CheckKnownFields(const google::protobuf::Message& message) {
@@ -134,6 +141,7 @@ absl::Status CheckTokenIds(absl::Span<const int32_t> token_ids, const ModelDescr
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model) {
   absl::Status status = CheckKnownFields(request);
   if (status.ok()) status = CheckRequestId(request.request_id());
+  if (status.ok()) status = CheckCacheSalt(request.cache_salt());
   if (status.ok()) status = CheckPrompt(request, model);
   if (status.ok()) status = CheckSampling(request.sampling());
   if (status.ok()) status = CheckStop(request.stop(), model);
@@ -195,6 +203,8 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   result.include_stop_string = stop.include_stop_string();
   result.num_logprobs = request.logprobs();
   result.priority = request.priority();
+  result.cache_salt = request.cache_salt();
+  result.use_prefix_cache = !request.decline_prefix_cache();
   for (const v1::ResumedSequence& sequence : request.resume()) {
     result.resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
   }

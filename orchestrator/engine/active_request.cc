@@ -50,6 +50,8 @@ SequenceSpec ActiveRequest::SpecOf(int index, RequestId id, int32_t max_new_toke
   spec.max_new_tokens = max_new_tokens;
   spec.stop_tokens = request_.stop_tokens;
   spec.priority = request_.priority;
+  spec.cache_salt = request_.cache_salt;
+  spec.use_prefix_cache = request_.use_prefix_cache;
   spec.score_prompt = request_.score;
   if (index > 0) spec.prompt_of = ids_.front();
   return spec;
@@ -106,6 +108,7 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
 
 void ActiveRequest::CountUsage(const SequenceUsage& usage) {
   num_shared_ += static_cast<int32_t>(usage.shared_positions);
+  num_cached_ = std::max(num_cached_, usage.cached_prompt_tokens);
 }
 
 void ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
@@ -154,6 +157,7 @@ void ActiveRequest::End(int index, SequenceEnd end) {
   }
   result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   result.num_shared_prompt_tokens = num_shared_;
+  result.num_cached_prompt_tokens = num_cached_;
   over_ = true;
   sink_->OnFinished(std::move(result));
 }

@@ -77,6 +77,7 @@ class ActiveRequest {
   TextStreams* const text_;
   std::vector<Output> outputs_;
   int32_t num_shared_ = 0;
+  int32_t num_cached_ = 0;
   bool over_ = false;
 };
 

@@ -33,6 +33,8 @@ struct EngineRequest {
   bool wants_text = true;    // false where there is no tokenizer
   int32_t num_logprobs = 0;  // alternatives per token
   int32_t priority = 0;
+  std::string cache_salt;        // keys and values are shared with requests of the same one
+  bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   std::optional<absl::Time> deadline;
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
   std::vector<std::vector<TokenId>> resumed;
@@ -64,6 +66,7 @@ struct RequestEnd {
   std::vector<SequenceEnd> sequences;
   int32_t num_prompt_tokens = 0;
   int32_t num_shared_prompt_tokens = 0;
+  int32_t num_cached_prompt_tokens = 0;
 };
 
 // Where a request's events go. Called from one thread; must not block. OnFinished or OnFailed comes

@@ -157,7 +157,12 @@ FakeAnswers WithStatus(bool serving) {
   status.mutable_kv_cache()->set_block_size(16);
   status.mutable_kv_cache()->set_num_blocks(100);
   status.mutable_kv_cache()->set_num_used_blocks(25);
-  status.mutable_kv_cache()->set_num_free_blocks(75);
+  status.mutable_kv_cache()->set_num_shared_blocks(5);
+  status.mutable_kv_cache()->set_num_cached_blocks(15);
+  status.mutable_kv_cache()->set_num_free_blocks(60);
+  status.mutable_kv_cache()->set_num_hit_positions(640);
+  status.mutable_kv_cache()->set_num_copied_blocks(2);
+  status.mutable_kv_cache()->set_num_evicted_blocks(3);
   status.set_num_waiting_sequences(4);
   status.set_num_running_sequences(5);
   return answers;
@@ -173,7 +178,10 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
   EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready         3.0 MiB    0.5 MiB  "
                              "unix:/tmp/s/shard-0-1  cpu/portable, weights BF16\n"));
   EXPECT_THAT(out, HasSubstr("\nsampler         -     -  unspecified          -          -  "));
-  EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 75 free, 100 in all, of 16 positions each\n"));
+  EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 15 cached, 60 free, 100 in all, of 16 "
+                             "positions each\n"
+                             "Prefixes    640 positions found again, 2 blocks copied, 3 "
+                             "evicted\n"));
   EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting\n"));
   EXPECT_THAT(out, HasSubstr("Recoveries  2, epoch 3\n"));
 }
@@ -196,7 +204,10 @@ TEST(StatusTest, PrintsOneJsonObject) {
                              "\"kv_bytes\":524288,\"stage\":0,\"rank\":1,"
                              "\"arithmetic\":\"cpu/portable, weights BF16\"}"));
   EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
-                             "\"num_used_blocks\":25,\"num_free_blocks\":75}"));
+                             "\"num_used_blocks\":25,\"num_shared_blocks\":5,"
+                             "\"num_cached_blocks\":15,\"num_free_blocks\":60,"
+                             "\"num_hit_positions\":640,\"num_copied_blocks\":2,"
+                             "\"num_evicted_blocks\":3}"));
 }
 
 TEST(StatusTest, Exits1WhereNobodyListens) {

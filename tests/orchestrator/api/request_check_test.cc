@@ -94,6 +94,16 @@ TEST(CheckGenerate, AsksForOneResumedSequencePerN) {
               HasSubstr("resume.token_ids[0] is 100"));
 }
 
+TEST(CheckGenerate, LimitsTheCacheSalt) {
+  v1::GenerateRequest request;
+  request.set_text("a");
+  request.set_cache_salt(std::string(128, 'x'));
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.set_cache_salt(std::string(129, 'x'));
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the length of cache_salt is 129; accepted: up to 128 bytes"));
+}
+
 TEST(EngineRequestFrom, TakesFromTheModelWhatIsLeftOut) {
   const EngineRequest request = EngineRequestFrom(v1::GenerateRequest(), Model(), {4, 5}, 77);
   EXPECT_THAT(request.prompt, ElementsAre(4, 5));
