@@ -84,8 +84,9 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
         (waiting == waiting_.end() || (*running)->place < waiting->first)) {
       SequenceState& sequence = **running++;
       const int32_t count = std::min(sequence.num_pending(), budget.tokens);
-      // Unless it gave its blocks to one before it.
-      if (sequence.running && Equip(sequence, sequence.num_computed + count)) {
+      // Unless it gave its blocks to one before it, or has even come back since.
+      const bool ready = sequence.running && sequence.in_flight == 0;
+      if (ready && Equip(sequence, sequence.num_computed + count)) {
         AppendSegment(sequence, count, step, budget);
       }
     } else if (waiting != waiting_.end()) {

@@ -45,7 +45,9 @@ bool Scheduler::Admit(SequenceState& sequence) {
   const Need need = {.sequence = id, .first = begin, .end = sequence.num_tokens(), .places = 1};
   if (!MakeRoom(need, last_of_its_priority)) {
     kv_cache_.Release(id);
-    sequence.refused_with_blocks = kv_cache_.num_available_blocks();
+    // What was lacking may have been a place.
+    const bool had_place = std::ssize(running_) < MaxRunning();
+    sequence.refused_with_blocks = had_place ? kv_cache_.num_available_blocks() : -1;
     return false;
   }
   sequence.num_computed = begin;
