@@ -116,7 +116,6 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->health_ = std::make_shared<Health>();
   result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
-  result->text_ = std::make_unique<TextStreams>(*tokenizer);
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.on_serving_changed = [health = result->health_](bool serving) { health->Set(serving); };
@@ -125,7 +124,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                ReplicaOptions{.topology = options.topology,
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport},
-                               dialer, result->text_.get());
+                               dialer, *tokenizer);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
@@ -144,8 +143,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 
 OrchestratorServer::~OrchestratorServer() {
   if (health_ != nullptr) health_->SetServer(nullptr);
-  // Calls end before what they use: the server first, then the engine, which may still tell calls
-  // and text streams.
+  // Calls end before what they use: the server first, then the engine, which may still tell calls.
   server_.reset();
   engine_.reset();
 }

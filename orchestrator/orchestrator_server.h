@@ -9,9 +9,8 @@
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/pipeline/topology.h"
-#include "orchestrator/text/text_streams.h"
 #include "orchestrator/text/tokenizer_client.h"
-#include "services/common/process.h"
+#include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
 #include "services/security/authenticator.h"
@@ -53,7 +52,6 @@ class OrchestratorServer final : public RunningService {
 
   std::shared_ptr<Health> health_;
   std::unique_ptr<TokenizerClient> tokenizer_;
-  std::unique_ptr<TextStreams> text_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;

@@ -62,7 +62,7 @@ void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt->tokens), RandomNumber());
   request.wants_text = prompt->has_tokenizer;
-  if (deadline_ != absl::InfiniteFuture()) request.deadline = deadline_;
+  if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return;

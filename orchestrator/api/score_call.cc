@@ -46,7 +46,7 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
     request.wants_text = false;
     request.num_logprobs = top_;
     request.priority = priority_;
-    if (deadline_ != absl::InfiniteFuture()) request.deadline = deadline_;
+    if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
     absl::MutexLock lock(&mutex_);
     if (call_ != nullptr) submitted_ = engine_.Submit(std::move(request), shared_from_this());
   }

@@ -11,10 +11,10 @@ constexpr size_t kContextTokens = 8;
 
 }  // namespace
 
-ActiveRequest::ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
-                             std::shared_ptr<RequestSink> sink, TextStreams* text,
-                             const std::function<void(int, absl::StatusOr<TextPiece>)>& on_piece)
-    : request_(std::move(request)),
+ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
+                             std::shared_ptr<RequestSink> sink, TextStreams* text)
+    : id_(id),
+      request_(std::move(request)),
       ids_(std::move(ids)),
       sink_(std::move(sink)),
       text_(text),
@@ -28,11 +28,7 @@ ActiveRequest::ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
                                   request_.prompt.end());
     if (!request_.resumed.empty()) options.resumed_tokens = request_.resumed[index];
     outputs_[index].num_delivered = static_cast<int32_t>(options.resumed_tokens.size());
-    if (text_ == nullptr) continue;
-    text_->Open(ids_[index], options,
-                [on_piece, index = static_cast<int>(index)](absl::StatusOr<TextPiece> piece) {
-                  on_piece(index, std::move(piece));
-                });
+    if (text_ != nullptr) text_->Open(ids_[index], options);
   }
 }
 
@@ -41,10 +37,10 @@ ActiveRequest::~ActiveRequest() {
   for (SequenceId id : ids_) text_->Drop(id);
 }
 
-SequenceSpec ActiveRequest::SpecOf(int index, RequestId id, int32_t max_new_tokens) const {
+SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   SequenceSpec spec;
   spec.id = ids_[index];
-  spec.request = id;
+  spec.request = id_;
   spec.prompt = request_.prompt;
   if (!request_.resumed.empty()) spec.resumed_tokens = request_.resumed[index];
   spec.max_new_tokens = max_new_tokens;

@@ -1,5 +1,5 @@
 // A request that the engine is working on: which of its tokens have come, which the client has
-// seen, how its sequences end. Lives on the engine's thread.
+// seen, how its sequences end. Lives on the engine's loop.
 //
 // A token is delivered together with the text it made certain: it waits here while the tokenizer
 // looks at it.
@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,19 +21,19 @@ namespace sluice {
 
 class ActiveRequest {
  public:
-  // `ids` names the sequences in the scheduler. `text` is null where the request wants none;
-  // `on_piece` is called from other threads with a sequence's index.
-  ActiveRequest(EngineRequest request, std::vector<SequenceId> ids,
-                std::shared_ptr<RequestSink> sink, TextStreams* text,
-                const std::function<void(int, absl::StatusOr<TextPiece>)>& on_piece);
+  // `ids` names the sequences in the scheduler and in `text`, which is borrowed and null where the
+  // request wants none.
+  ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
+                std::shared_ptr<RequestSink> sink, TextStreams* text);
   // Drops what text is still being made.
   ~ActiveRequest();
 
+  RequestId id() const { return id_; }
   const EngineRequest& request() const { return request_; }
   const std::vector<SequenceId>& ids() const { return ids_; }
 
   // What the scheduler is to know of sequence `index`.
-  SequenceSpec SpecOf(int index, RequestId id, int32_t max_new_tokens) const;
+  SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
   // What is asked of the sampler for a row of sequence `index`.
   RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
 
@@ -71,6 +70,7 @@ class ActiveRequest {
   void Deliver(int index, std::string text, size_t count);
   void End(int index, SequenceEnd end);
 
+  const RequestId id_;
   const EngineRequest request_;
   const std::vector<SequenceId> ids_;
   const std::shared_ptr<RequestSink> sink_;

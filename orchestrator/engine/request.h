@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/sequence.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
 
@@ -35,7 +35,7 @@ struct EngineRequest {
   int32_t priority = 0;
   std::string cache_salt;        // keys and values are shared with requests of the same one
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
-  std::optional<absl::Time> deadline;
+  std::optional<SteadyTime> deadline;
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
   std::vector<std::vector<TokenId>> resumed;
 };

@@ -1,34 +1,23 @@
-// Keeps a replica wired: waits for its processes with growing pauses, checks that they fit
-// together, opens them under a new epoch, and does so again whenever told that the wiring was lost.
+// What the engine sees of a replica: a machine that executes steps in order, is lost now and then,
+// and comes back by itself under a larger epoch. ConnectedReplica is the real one.
 //
-// Thread-safe. Works on a thread of its own; callbacks come from there or from gRPC and must not
-// block.
+// Lives on one event loop. It never calls back: what has happened is taken as events.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
+#include <variant>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "orchestrator/pipeline/rows.h"
 #include "orchestrator/pipeline/topology.h"
-#include "orchestrator/pipeline/wiring.h"
-#include "services/common/transport.h"
+#include "orchestrator/scheduler/step.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
-
-struct ReplicaOptions {
-  Topology topology;
-  // Of the model folder that the orchestrator describes to its clients; processes with another one
-  // are not wired.
-  std::string model_fingerprint;
-  RankTransport rank_transport = RankTransport::kSharedMemory;
-};
 
 // What the shards agree on.
 struct KvGeometry {
@@ -50,62 +39,47 @@ struct ReplicaProcess {
   std::string arithmetic;  // what its bits depend on besides the model; shards and sampler
 };
 
+// The replica is wired: steps may be sent. Its blocks are empty.
+struct ReplicaReady {
+  uint64_t epoch = 0;
+  KvGeometry geometry;
+};
+
+// Steps come in the order in which they were sent.
+struct StepExecuted {
+  StepId step = 0;
+  std::vector<RowResult> rows;  // in plan order
+};
+
+// Steps that have not been executed never will be. ReplicaReady follows once it is mended.
+struct ReplicaLost {
+  absl::Status status;
+};
+
+using ReplicaEvent = std::variant<ReplicaReady, StepExecuted, ReplicaLost>;
+
 class Replica {
  public:
-  struct Handler {
-    // The replica is wired under `epoch`. Its blocks are empty.
-    std::function<void(uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry geometry)>
-        on_ready;
-    std::function<void(uint64_t epoch, StepId step, std::vector<RowResult> rows)> on_executed;
-    // Wiring is lost; Connect() mends it. May come before the epoch's on_ready, from another
-    // thread, where the loss is that quick.
-    std::function<void(uint64_t epoch, absl::Status status)> on_lost;
-  };
+  virtual ~Replica() = default;
 
-  Replica(ReplicaOptions options, Dialer* dialer, Handler handler);
-  // Stops. REQUIRES: every wiring handed over is gone.
-  ~Replica();
+  // Works on what has come and what is due.
+  virtual void Advance(SteadyTime now) = 0;
+  // When Advance() has something to do even if nothing comes.
+  virtual SteadyTime NextWake() const = 0;
 
-  // Stops trying and waits for the thread: on_ready is not called any more.
-  void Stop();
+  // What has happened since the last call, in order.
+  virtual std::vector<ReplicaEvent> TakeEvents() = 0;
 
-  // Tries until it succeeds: on_ready follows.
-  void Connect();
+  // Sends a step on its way, unless the replica is lost meanwhile. `rows` in the order of the
+  // step's segments and their rows.
+  virtual void Execute(const Step& step, absl::Span<const RowRequest> rows) = 0;
 
-  std::vector<ReplicaProcess> processes() const;
-  const Topology& topology() const { return options_.topology; }
+  // It does not do what it should: it counts as lost, with this status, at the next Advance().
+  virtual void GiveUp(const absl::Status& status) = 0;
 
- private:
-  void Loop();
-  // One attempt. Afterwards processes() says what is missing.
-  absl::Status TryConnect();
-  absl::Status Probe(KvGeometry& geometry);
-  // Fill in the sizes of the process.
-  template <class Service, class Request, class Response>
-  absl::Status ProbeEnd(ReplicaProcess& process) const;
-  absl::Status ProbeShard(ReplicaProcess& process, KvGeometry& geometry) const;
-  // Whether the bits of process `index` will be those of its former incarnations and of the other
-  // shards.
-  absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index) const;
-  absl::Status CheckFingerprint(const ReplicaProcess& process,
-                                const std::string& fingerprint) const;
-  bool WaitForWork(absl::Duration pause);
-
-  const ReplicaOptions options_;
-  Dialer* const dialer_;
-  const Handler handler_;
-
-  // Touched by the thread alone.
-  uint64_t epoch_ = 0;
-  KvGeometry geometry_;  // of the first success; later incarnations must offer as much
-  // By process, of the first success: with another, open streams would go on with other bits.
-  std::vector<std::string> arithmetic_;
-
-  mutable absl::Mutex mutex_;
-  bool connecting_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<ReplicaProcess> processes_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  virtual const Topology& topology() const = 0;
+  // Replaced when something in it changes; may be kept and read by other threads.
+  virtual std::shared_ptr<const std::vector<ReplicaProcess>> processes() const = 0;
 };
 
 }  // namespace sluice

@@ -15,6 +15,8 @@ struct Topology {
   std::string sampler;
 
   int num_stages() const { return static_cast<int>(shards.size()); }
+  // Embedding and sampler included.
+  int num_processes() const { return 2 + num_stages() * num_ranks(); }
   int num_ranks() const { return shards.empty() ? 0 : static_cast<int>(shards.front().size()); }
 };
 

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "services/common/log.h"
-#include "services/common/status.h"
 
 namespace sluice {
 namespace {
@@ -17,30 +15,11 @@ constexpr int kMaxLosses = 5;
 
 }  // namespace
 
-TextStreams::TextStreams(std::shared_ptr<grpc::Channel> channel)
-    : stub_(v1::TokenizerService::NewStub(std::move(channel))), link_(std::make_shared<Link>()) {
-  absl::MutexLock lock(&link_->mutex);
-  link_->owner = this;
-}
+TextStreams::TextStreams(OpenDetokenizeStream open) : open_(std::move(open)) {}
 
-TextStreams::~TextStreams() {
-  {
-    absl::MutexLock lock(&link_->mutex);
-    link_->owner = nullptr;
-  }
-  absl::MutexLock lock(&mutex_);
-  if (stream_ != nullptr) stream_->Cancel();
-}
+TextStreams::~TextStreams() = default;
 
-void TextStreams::Tell(const std::shared_ptr<Link>& link,
-                       const std::function<void(TextStreams&)>& method) {
-  // Held during the call, so that the destructor waits for a callback that is under way.
-  absl::MutexLock lock(&link->mutex);
-  if (link->owner != nullptr) method(*link->owner);
-}
-
-void TextStreams::Open(uint64_t id, const TextOptions& options, OnPiece on_piece) {
-  absl::MutexLock lock(&mutex_);
+void TextStreams::Open(uint64_t id, const TextOptions& options) {
   Sequence& sequence = sequences_[id];
   sequence.open.set_skip_special_tokens(options.skip_special_tokens);
   sequence.open.set_include_stop_string(options.include_stop_string);
@@ -48,9 +27,8 @@ void TextStreams::Open(uint64_t id, const TextOptions& options, OnPiece on_piece
   sequence.open.mutable_context_token_ids()->Add(options.context_tokens.begin(),
                                                  options.context_tokens.end());
   sequence.resumed = options.resumed_tokens;
-  sequence.on_piece = std::move(on_piece);
   if (stream_ == nullptr) {
-    Connect();  // opens this sequence too
+    if (reconnect_at_ == SteadyTime::InfiniteFuture()) Connect();  // opens this sequence too
   } else {
     sequence.live = true;
     SendOpen(id, sequence);
@@ -58,7 +36,6 @@ void TextStreams::Open(uint64_t id, const TextOptions& options, OnPiece on_piece
 }
 
 void TextStreams::Append(uint64_t id, absl::Span<const int32_t> token_ids) {
-  absl::MutexLock lock(&mutex_);
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   found->second.tokens.insert(found->second.tokens.end(), token_ids.begin(), token_ids.end());
@@ -66,7 +43,6 @@ void TextStreams::Append(uint64_t id, absl::Span<const int32_t> token_ids) {
 }
 
 void TextStreams::Finish(uint64_t id) {
-  absl::MutexLock lock(&mutex_);
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   found->second.finish = true;
@@ -74,8 +50,7 @@ void TextStreams::Finish(uint64_t id) {
 }
 
 void TextStreams::Drop(uint64_t id) {
-  absl::MutexLock callbacks(&link_->mutex);  // waits for one that is under way
-  absl::MutexLock lock(&mutex_);
+  std::erase_if(answers_, [id](const Answer& answer) { return answer.sequence == id; });
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
   // Lets the tokenizer forget it; nobody hears the answer.
@@ -110,22 +85,9 @@ void TextStreams::SendFinish(uint64_t id, Sequence& sequence) {
 }
 
 void TextStreams::Connect() {
-  const uint64_t generation = ++generation_;
-  stream_ = Stream::Start(
-      [this](grpc::ClientContext* context, Stream* stream) {
-        context->set_wait_for_ready(true);
-        stub_->async()->DetokenizeStream(context, stream);
-      },
-      {.on_response =
-           [link = link_, generation](v1::DetokenizeStreamResponse response) {
-             Tell(link, [&](TextStreams& streams) {
-               streams.OnResponse(generation, std::move(response));
-             });
-           },
-       .on_done =
-           [link = link_, generation](const absl::Status& status) {
-             Tell(link, [&](TextStreams& streams) { streams.OnStreamDone(generation, status); });
-           }});
+  reconnect_at_ = SteadyTime::InfiniteFuture();
+  stream_ = open_({.on_response = [this](const auto& response) { OnResponse(response); },
+                   .on_done = [this](const absl::Status& status) { ended_ = status; }});
   to_replay_.clear();
   for (const auto& [id, sequence] : sequences_) to_replay_.push_back(id);
   ReplayNext();
@@ -174,60 +136,46 @@ std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
   return piece;
 }
 
-void TextStreams::OnResponse(uint64_t generation, v1::DetokenizeStreamResponse response) {
-  const uint64_t id = response.sequence_id();
-  std::optional<absl::StatusOr<TextPiece>> piece;
-  OnPiece on_piece;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = sequences_.find(id);
-    if (generation != generation_ || found == sequences_.end()) return;
-    piece = PieceOf(found->second, response);
-    if (piece.has_value()) {
-      on_piece = found->second.on_piece;
-      const bool over =
-          !piece->ok() || (*piece)->finished || (*piece)->stop_string_index.has_value();
-      if (over) sequences_.erase(found);
-    }
-    ReplayNext();
+void TextStreams::OnResponse(const v1::DetokenizeStreamResponse& response) {
+  const auto found = sequences_.find(response.sequence_id());
+  if (found == sequences_.end()) return;
+  std::optional<absl::StatusOr<TextPiece>> piece = PieceOf(found->second, response);
+  if (piece.has_value()) {
+    const bool over = !piece->ok() || (*piece)->finished || (*piece)->stop_string_index.has_value();
+    if (over) sequences_.erase(found);
+    answers_.push_back({response.sequence_id(), *std::move(piece)});
   }
-  if (piece.has_value()) on_piece(*std::move(piece));
+  ReplayNext();
 }
 
-void TextStreams::OnStreamDone(uint64_t generation, const absl::Status& status) {
-  std::vector<OnPiece> given_up;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (generation != generation_) return;
-    stream_ = nullptr;
-    to_replay_.clear();
-    for (auto it = sequences_.begin(); it != sequences_.end();) {
-      Sequence& sequence = it->second;
-      sequence.live = false;
-      sequence.num_replaying = 0;
-      const bool suspect = std::exchange(sequence.num_unanswered, 0) > 0;
-      if (suspect && ++sequence.num_losses > kMaxLosses) {
-        given_up.push_back(std::move(sequence.on_piece));
-        it = sequences_.erase(it);
-      } else {
-        ++it;
-      }
-    }
-    Log(LogLevel::kWarning, "orchestrator", "tokenizer-lost",
-        {{"status", status.ToString()}, {"sequences", sequences_.size()}});
-    retry_ = std::make_unique<grpc::Alarm>();
-    retry_->Set(absl::ToChronoTime(absl::Now() + kReconnectPause), [link = link_](bool ok) {
-      if (ok) Tell(link, [](TextStreams& streams) { streams.Reconnect(); });
-    });
-  }
-  for (const OnPiece& on_piece : given_up) {
-    on_piece(absl::InternalError("the tokenizer was lost again and again over this text"));
-  }
+std::vector<TextStreams::Answer> TextStreams::TakeAnswers() { return std::exchange(answers_, {}); }
+
+void TextStreams::Advance(SteadyTime now) {
+  if (ended_.has_value()) Lose(*std::exchange(ended_, std::nullopt), now);
+  if (now < reconnect_at_) return;
+  reconnect_at_ = SteadyTime::InfiniteFuture();
+  if (!sequences_.empty()) Connect();
 }
 
-void TextStreams::Reconnect() {
-  absl::MutexLock lock(&mutex_);
-  if (stream_ == nullptr && !sequences_.empty()) Connect();
+void TextStreams::Lose(const absl::Status& status, SteadyTime now) {
+  stream_ = nullptr;
+  to_replay_.clear();
+  for (auto it = sequences_.begin(); it != sequences_.end();) {
+    Sequence& sequence = it->second;
+    sequence.live = false;
+    sequence.num_replaying = 0;
+    const bool suspect = std::exchange(sequence.num_unanswered, 0) > 0;
+    if (suspect && ++sequence.num_losses > kMaxLosses) {
+      answers_.push_back({it->first, absl::InternalError("the tokenizer was lost again and again "
+                                                         "over this text")});
+      it = sequences_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  Log(LogLevel::kWarning, "orchestrator", "tokenizer-lost",
+      {{"status", status.ToString()}, {"sequences", sequences_.size()}});
+  reconnect_at_ = now + kReconnectPause;
 }
 
 }  // namespace sluice

@@ -3,11 +3,8 @@
 // replays every sequence's tokens and leaves out what has been delivered, so that callers see a
 // pause and never a lost or repeated character.
 //
-// Thread-safe. Callbacks come from gRPC's threads, in order for each sequence, and must not block.
+// Lives on one event loop. It never calls back: pieces are taken.
 #pragma once
-
-#include <grpcpp/alarm.h>
-#include <grpcpp/channel.h>
 
 #include <cstdint>
 #include <deque>
@@ -18,14 +15,21 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "services/common/client_stream.h"
-#include "sluice/v1/tokenizer.grpc.pb.h"
+#include "services/common/message_stream.h"
+#include "services/common/steady_time.h"
+#include "sluice/v1/tokenizer.pb.h"
 
 namespace sluice {
+
+using DetokenizeStream = MessageStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
+
+// Opens a stream to the tokenizer, which need not be there yet. No call of the handler comes from
+// within the call.
+using OpenDetokenizeStream =
+    std::function<std::unique_ptr<DetokenizeStream>(DetokenizeStream::Handler handler)>;
 
 struct TextOptions {
   bool skip_special_tokens = true;
@@ -49,30 +53,36 @@ struct TextPiece {
 class TextStreams {
  public:
   // A status in place of a piece ends the sequence.
-  using OnPiece = std::function<void(absl::StatusOr<TextPiece>)>;
+  struct Answer {
+    uint64_t sequence = 0;
+    absl::StatusOr<TextPiece> piece;
+  };
 
-  explicit TextStreams(std::shared_ptr<grpc::Channel> channel);
-  // No callback follows.
+  explicit TextStreams(OpenDetokenizeStream open);
   ~TextStreams();
 
   // `sequence` is the caller's name for it, unique among those open. Every Append and Finish is
   // answered by a piece, though a piece may answer several of them.
-  void Open(uint64_t sequence, const TextOptions& options, OnPiece on_piece);
+  void Open(uint64_t sequence, const TextOptions& options);
   void Append(uint64_t sequence, absl::Span<const int32_t> token_ids);
   void Finish(uint64_t sequence);
-  // The caller is no longer interested: no callback follows; one under way is waited for, so that a
-  // callback must not call this.
+  // The caller is no longer interested: no answer follows.
   void Drop(uint64_t sequence);
 
- private:
-  using Stream = ClientStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
+  // Works on what has come and what is due.
+  void Advance(SteadyTime now);
+  // When Advance() has something to do even if nothing comes.
+  SteadyTime NextWake() const { return reconnect_at_; }
 
+  // What has come since the last call, in order for each sequence.
+  std::vector<Answer> TakeAnswers();
+
+ private:
   struct Sequence {
     v1::DetokenizeOpen open;
     std::vector<int32_t> resumed;
     std::vector<int32_t> tokens;  // everything appended since
     bool finish = false;
-    OnPiece on_piece;
     bool live = false;             // its requests go to the stream; else they wait for its replay
     int num_unanswered = 0;        // requests on the stream that owe an answer
     int num_replaying = 0;         // those of its replay
@@ -82,41 +92,28 @@ class TextStreams {
     int num_losses = 0;            // of the stream over its requests, since all were answered
   };
 
-  // What stream callbacks share with the object; `owner` is cleared when it dies.
-  struct Link {
-    absl::Mutex mutex;
-    TextStreams* owner ABSL_GUARDED_BY(mutex);
-  };
-
-  // Calls `method` of the object unless it is gone.
-  static void Tell(const std::shared_ptr<Link>& link,
-                   const std::function<void(TextStreams&)>& method);
-
-  void Connect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Connect();
   // Replays sequences one at a time, each once the one before has been answered: what the tokenizer
   // is lost over is then known to be that one's.
-  void ReplayNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Replay(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnResponse(uint64_t generation, v1::DetokenizeStreamResponse response);
-  void OnStreamDone(uint64_t generation, const absl::Status& status);
-  void Reconnect();
-  void SendOpen(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendAppend(uint64_t id, Sequence& sequence, absl::Span<const int32_t> tokens)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendFinish(uint64_t id, Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReplayNext();
+  void Replay(uint64_t id, Sequence& sequence);
+  void OnResponse(const v1::DetokenizeStreamResponse& response);
+  void Lose(const absl::Status& status, SteadyTime now);
+  void SendOpen(uint64_t id, Sequence& sequence);
+  void SendAppend(uint64_t id, Sequence& sequence, absl::Span<const int32_t> tokens);
+  void SendFinish(uint64_t id, Sequence& sequence);
   // The piece that a response means for its sequence; nothing where there is nothing to tell.
   static std::optional<absl::StatusOr<TextPiece>> PieceOf(
       Sequence& sequence, const v1::DetokenizeStreamResponse& response);
 
-  const std::unique_ptr<v1::TokenizerService::Stub> stub_;
-  const std::shared_ptr<Link> link_;
+  const OpenDetokenizeStream open_;
 
-  absl::Mutex mutex_;
-  std::map<uint64_t, Sequence> sequences_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
-  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // of stream_; answers of older ones are stale
-  std::deque<uint64_t> to_replay_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<grpc::Alarm> retry_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Sequence> sequences_;
+  std::unique_ptr<DetokenizeStream> stream_;
+  std::optional<absl::Status> ended_;  // the stream has, for Advance() to see
+  SteadyTime reconnect_at_ = SteadyTime::InfiniteFuture();
+  std::deque<uint64_t> to_replay_;
+  std::vector<Answer> answers_;
 };
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/common/server.h"
+#include "services/common/running_service.h"
 #include "services/common/transport.h"
 
 namespace sluice {
@@ -19,13 +19,6 @@ struct ProcessOptions {
   std::vector<int> cpus;     // the process keeps to them already; empty: to none in particular
   std::string listen;
   TlsFiles tls;
-};
-
-// A service that is up.
-class RunningService {
- public:
-  virtual ~RunningService() = default;
-  virtual Server& server() = 0;
 };
 
 using StartService =

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "services/common/process.h"
+#include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
 #include "services/sampler/sampler.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "services/common/process.h"
+#include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/tokenizer/tokenizer.h"
 #include "services/tokenizer/tokenizer_service.h"

@@ -32,8 +32,8 @@ struct Made {
 
 Made Make(EngineRequest request, std::vector<SequenceId> ids) {
   Made made;
-  made.request = std::make_unique<ActiveRequest>(std::move(request), std::move(ids), made.sink,
-                                                 nullptr, nullptr);
+  made.request =
+      std::make_unique<ActiveRequest>(3, std::move(request), std::move(ids), made.sink, nullptr);
   return made;
 }
 
@@ -48,7 +48,7 @@ TEST(ActiveRequest, DescribesItsSequencesToTheScheduler) {
   EngineRequest asked = Request(2);
   asked.resumed = {{8}, {}};
   const Made made = Make(asked, {70, 71});
-  const SequenceSpec first = made.request->SpecOf(0, 3, 20);
+  const SequenceSpec first = made.request->SpecOf(0, 20);
   EXPECT_EQ(first.id, 70u);
   EXPECT_EQ(first.request, 3u);
   EXPECT_EQ(first.prompt, (std::vector<TokenId>{5, 6, 7}));
@@ -57,7 +57,7 @@ TEST(ActiveRequest, DescribesItsSequencesToTheScheduler) {
   EXPECT_EQ(first.stop_tokens, std::vector<TokenId>{2});
   EXPECT_EQ(first.priority, 4);
   EXPECT_EQ(first.prompt_of, std::nullopt);
-  const SequenceSpec second = made.request->SpecOf(1, 3, 20);
+  const SequenceSpec second = made.request->SpecOf(1, 20);
   EXPECT_EQ(second.prompt_of, 70u);
   EXPECT_TRUE(second.resumed_tokens.empty());
 }

@@ -109,7 +109,7 @@ TEST(Engine, RefusesMoreRequestsThanMayWaitForTheReplica) {
 TEST(Engine, EndsARequestThatWaitsForTheReplicaAtItsDeadline) {
   Served served;
   EngineRequest request = Request({1}, 2);
-  request.deadline = absl::Now();
+  request.deadline = SteadyTime::Now();
   EXPECT_EQ(served.Submit(std::move(request))->Wait().code(), absl::StatusCode::kDeadlineExceeded);
 }
 

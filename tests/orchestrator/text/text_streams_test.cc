@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -12,6 +14,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "orchestrator/text/grpc_detokenize.h"
+#include "services/common/event_loop.h"
 #include "services/common/server.h"
 #include "services/common/transport.h"
 #include "tests/testing/fake_tokenizer.h"
@@ -26,7 +32,7 @@ using ::testing::HasSubstr;
 // What one sequence hears.
 class Recording {
  public:
-  TextStreams::OnPiece OnPiece() {
+  std::function<void(absl::StatusOr<TextPiece>)> OnPiece() {
     return [this](absl::StatusOr<TextPiece> piece) {
       absl::MutexLock lock(&mutex_);
       over_ = !piece.ok() || piece->finished || piece->stop_string_index.has_value();
@@ -86,19 +92,71 @@ class Recording {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
+// TextStreams on a loop of their own, for tests that call and wait.
+class LoopedStreams final : private EventLoop::Task {
+ public:
+  using OnPiece = std::function<void(absl::StatusOr<TextPiece>)>;
+
+  explicit LoopedStreams(std::shared_ptr<grpc::Channel> channel)
+      : streams_(DetokenizeOver(std::move(channel), loop_.post())) {
+    loop_.Start(this);
+  }
+  ~LoopedStreams() override { loop_.Stop(); }
+
+  void Open(uint64_t id, const TextOptions& options, OnPiece on_piece) {
+    Do([&] {
+      on_piece_[id] = std::move(on_piece);
+      streams_.Open(id, options);
+    });
+  }
+  void Append(uint64_t id, const std::vector<int32_t>& tokens) {
+    Do([&] { streams_.Append(id, tokens); });
+  }
+  void Finish(uint64_t id) {
+    Do([&] { streams_.Finish(id); });
+  }
+  void Drop(uint64_t id) {
+    Do([&] {
+      streams_.Drop(id);
+      on_piece_.erase(id);
+    });
+  }
+
+ private:
+  void Do(const std::function<void()>& work) {
+    absl::Notification done;
+    loop_.post()([&] {
+      work();
+      done.Notify();
+    });
+    done.WaitForNotification();
+  }
+  SteadyTime Advance(SteadyTime now) override {
+    streams_.Advance(now);
+    for (TextStreams::Answer& answer : streams_.TakeAnswers()) {
+      on_piece_.at(answer.sequence)(std::move(answer.piece));
+    }
+    return streams_.NextWake();
+  }
+
+  EventLoop loop_;
+  TextStreams streams_;
+  std::map<uint64_t, OnPiece> on_piece_;
+};
+
 class TextStreamsTest : public ::testing::Test {
  protected:
   TextStreamsTest()
       : server_(*Server::Start({.address = "inproc:tokenizer", .services = {&tokenizer_}})) {
     dialer_.RegisterInProcess("tokenizer", server_->grpc_server());
-    streams_ = std::make_unique<TextStreams>(*dialer_.Dial("inproc:tokenizer"));
+    streams_ = std::make_unique<LoopedStreams>(*dialer_.Dial("inproc:tokenizer"));
   }
   ~TextStreamsTest() override { streams_.reset(); }
 
   FakeTokenizer tokenizer_;
   std::unique_ptr<Server> server_;
   Dialer dialer_;
-  std::unique_ptr<TextStreams> streams_;
+  std::unique_ptr<LoopedStreams> streams_;
 };
 
 TEST_F(TextStreamsTest, AnswersEveryAppendAndFinishInOrder) {

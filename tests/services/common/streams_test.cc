@@ -279,7 +279,7 @@ class RunService final : public v1::EmbeddingService::CallbackService {
   const std::shared_ptr<FakeSession> session = std::make_shared<FakeSession>();
 };
 
-enum class Part { kOpen, kOpenRefused, kExecute, kRelease, kNothing };
+enum class Part { kOpen, kOpenRefused, kExecute, kNothing };
 
 // Sends the parts and gives the status that the stream ends with; half-closes after them.
 absl::Status Talk(RunService& service, const std::vector<Part>& parts) {
@@ -292,7 +292,6 @@ absl::Status Talk(RunService& service, const std::vector<Part>& parts) {
     if (part == Part::kOpen) request.mutable_open()->set_epoch(1);
     if (part == Part::kOpenRefused) request.mutable_open();
     if (part == Part::kExecute) request.mutable_execute()->set_step_id(8);
-    if (part == Part::kRelease) request.mutable_release();
     if (!stream->Write(request)) break;
   }
   stream->WritesDone();
@@ -301,7 +300,7 @@ absl::Status Talk(RunService& service, const std::vector<Part>& parts) {
 
 TEST(RunStream, FeedsItsSessionAndClosesItAtTheEnd) {
   RunService service;
-  EXPECT_EQ(Talk(service, {Part::kOpen, Part::kExecute, Part::kRelease, Part::kExecute}).code(),
+  EXPECT_EQ(Talk(service, {Part::kOpen, Part::kExecute, Part::kExecute}).code(),
             absl::StatusCode::kCancelled);
   EXPECT_EQ(service.session->steps, (std::vector<uint64_t>{8, 8}));
   EXPECT_EQ(service.session->closed.code(), absl::StatusCode::kCancelled);

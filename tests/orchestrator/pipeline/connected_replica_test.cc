@@ -1,5 +1,5 @@
 // Wiring a replica of fake stages: what is waited for, what is refused, what a loss leads to.
-#include "orchestrator/pipeline/replica.h"
+#include "orchestrator/pipeline/connected_replica.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,13 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "orchestrator/pipeline/grpc_stage_network.h"
+#include "services/common/event_loop.h"
 #include "tests/testing/fake_stages.h"
 
 namespace sluice {
@@ -30,8 +34,8 @@ bool Await(const std::function<bool()>& done) {
   return true;
 }
 
-// A replica over fakes, and what it has said.
-class Wired {
+// A replica over fakes on a loop of its own, and what it has said.
+class Wired final : private EventLoop::Task {
  public:
   struct Loss {
     uint64_t epoch = 0;
@@ -40,39 +44,21 @@ class Wired {
 
   explicit Wired(const FakeStagesOptions& options = {.num_stages = 2, .num_ranks = 2})
       : stages(options, &dialer_),
-        replica({.topology = stages.topology(), .model_fingerprint = options.fingerprint}, &dialer_,
-                {.on_ready =
-                     [this](uint64_t epoch, std::unique_ptr<Wiring> wiring, KvGeometry geometry) {
-                       absl::MutexLock lock(&mutex_);
-                       epochs_.push_back(epoch);
-                       wirings_.push_back(std::move(wiring));
-                       geometry_ = geometry;
-                     },
-                 .on_executed =
-                     [this](uint64_t epoch, StepId step, std::vector<RowResult> rows) {
-                       absl::MutexLock lock(&mutex_);
-                       executed_.push_back(step);
-                       num_rows_ += rows.size();
-                     },
-                 .on_lost =
-                     [this](uint64_t epoch, absl::Status status) {
-                       absl::MutexLock lock(&mutex_);
-                       losses_.push_back({epoch, std::move(status)});
-                     }}) {}
-  ~Wired() {
-    replica.Stop();
-    DropWirings();
-  }
+        network_(&dialer_, loop_.post()),
+        replica_({.topology = stages.topology(), .model_fingerprint = options.fingerprint},
+                 &network_),
+        processes_(replica_.processes()) {}
+  ~Wired() override { Stop(); }
 
-  void DropWirings() {
-    std::vector<std::unique_ptr<Wiring>> wirings;
-    absl::ReleasableMutexLock lock(&mutex_);
-    wirings = std::exchange(wirings_, {});
-    lock.Release();
-  }
+  // Begins to connect.
+  void Start() { loop_.Start(this); }
+  void Stop() { loop_.Stop(); }
+
   void Execute(const Step& step, const std::vector<RowRequest>& rows) {
-    absl::MutexLock lock(&mutex_);
-    wirings_.back()->Execute(step, rows);
+    loop_.post()([this, step, rows] { replica_.Execute(step, rows); });
+  }
+  void GiveUp(const absl::Status& status) {
+    loop_.post()([this, status] { replica_.GiveUp(status); });
   }
   std::vector<uint64_t> epochs() const {
     absl::MutexLock lock(&mutex_);
@@ -90,11 +76,15 @@ class Wired {
     absl::MutexLock lock(&mutex_);
     return executed_;
   }
+  std::vector<ReplicaProcess> processes() const {
+    absl::MutexLock lock(&mutex_);
+    return *processes_;
+  }
   // What is wrong with the one process that is not ready; "" while there is another number of them,
   // or one has not been asked yet.
   std::string OnlyFault() const {
     std::string fault;
-    for (const ReplicaProcess& process : replica.processes()) {
+    for (const ReplicaProcess& process : processes()) {
       if (process.ready) continue;
       if (!fault.empty() || process.detail == "not reached yet") return "";
       fault = process.address + ": " + process.detail;
@@ -103,27 +93,48 @@ class Wired {
   }
 
  private:
+  SteadyTime Advance(SteadyTime now) override {
+    replica_.Advance(now);
+    absl::MutexLock lock(&mutex_);
+    processes_ = replica_.processes();
+    for (const ReplicaEvent& event : replica_.TakeEvents()) {
+      if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
+        epochs_.push_back(ready->epoch);
+        geometry_ = ready->geometry;
+      } else if (const auto* executed = std::get_if<StepExecuted>(&event)) {
+        executed_.push_back(executed->step);
+      } else {
+        losses_.push_back({epochs_.back(), std::get<ReplicaLost>(event).status});
+      }
+    }
+    return replica_.NextWake();
+  }
+
   Dialer dialer_;
-  mutable absl::Mutex mutex_;
-  std::vector<uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Wiring>> wirings_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
-  std::vector<StepId> executed_ ABSL_GUARDED_BY(mutex_);
-  size_t num_rows_ ABSL_GUARDED_BY(mutex_) = 0;
-  KvGeometry geometry_ ABSL_GUARDED_BY(mutex_);
+  EventLoop loop_;
 
  public:
   FakeStages stages;
-  Replica replica;
+
+ private:
+  GrpcStageNetwork network_;
+  ConnectedReplica replica_;
+
+  mutable absl::Mutex mutex_;
+  std::vector<uint64_t> epochs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StepId> executed_ ABSL_GUARDED_BY(mutex_);
+  KvGeometry geometry_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes_ ABSL_GUARDED_BY(mutex_);
 };
 
-TEST(Replica, WaitsForEveryStageAndSaysWhichIsMissing) {
+TEST(ConnectedReplica, WaitsForEveryStageAndSaysWhichIsMissing) {
   Wired wired;
-  for (const ReplicaProcess& process : wired.replica.processes()) {
+  for (const ReplicaProcess& process : wired.processes()) {
     EXPECT_FALSE(process.ready);
     EXPECT_EQ(process.detail, "not reached yet");
   }
-  wired.replica.Connect();
+  wired.Start();
   for (const std::string& name : wired.stages.names()) {
     if (name != "shard-1-0") wired.stages.BringUp(name);
   }
@@ -132,7 +143,7 @@ TEST(Replica, WaitsForEveryStageAndSaysWhichIsMissing) {
   EXPECT_TRUE(wired.epochs().empty());
   wired.stages.BringUp("shard-1-0");
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
-  for (const ReplicaProcess& process : wired.replica.processes()) {
+  for (const ReplicaProcess& process : wired.processes()) {
     EXPECT_TRUE(process.ready) << process.address << ": " << process.detail;
   }
   for (const std::string& name : wired.stages.names()) {
@@ -140,11 +151,11 @@ TEST(Replica, WaitsForEveryStageAndSaysWhichIsMissing) {
   }
 }
 
-TEST(Replica, TellsEachShardItsPlaceInTheWiring) {
+TEST(ConnectedReplica, TellsEachShardItsPlaceInTheWiring) {
   Wired wired;
   wired.stages.ChangeInfo("shard-0-1", [](auto& info) { info.set_num_kv_blocks(40); });
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   EXPECT_EQ(wired.geometry().num_blocks, 40);  // the smallest budget
   EXPECT_EQ(wired.geometry().block_size, 4);
@@ -177,7 +188,7 @@ TEST_P(MisfitTest, IsNamedAndNotWiredUntilItFits) {
     GetParam().change(info);
   });
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
   EXPECT_THAT(wired.OnlyFault(), HasSubstr("inproc:" + GetParam().process + ": "));
   EXPECT_THAT(wired.OnlyFault(), HasSubstr(GetParam().message));
@@ -208,10 +219,10 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return info.param.name; });
 
-TEST(Replica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
+TEST(ConnectedReplica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
   Wired wired;
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   size_t round = 0;
   for (const std::string& name : wired.stages.names()) {
     ++round;
@@ -221,13 +232,10 @@ TEST(Replica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
     wired.stages.End(name, absl::DataLossError("again"));
     ASSERT_TRUE(Await([&] { return wired.losses().size() == round; }));
     const Wired::Loss loss = wired.losses().back();
-    EXPECT_EQ(loss.epoch, wired.epochs().back());
+    EXPECT_EQ(loss.epoch, wired.epochs()[round - 1]);
     EXPECT_EQ(loss.status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(loss.status.message()), HasSubstr("inproc:" + name));
     EXPECT_THAT(std::string(loss.status.message()), HasSubstr("memory went bad"));
-    EXPECT_EQ(wired.epochs().size(), round);  // nobody has asked for another
-    wired.DropWirings();
-    wired.replica.Connect();
   }
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == round + 1; }));
   EXPECT_EQ(wired.losses().size(), round);
@@ -235,11 +243,11 @@ TEST(Replica, IsLostOnceWithAnyStageAndWiredAnewUnderALargerEpoch) {
   for (size_t i = 1; i < epochs.size(); ++i) EXPECT_GT(epochs[i], epochs[i - 1]);
 }
 
-TEST(Replica, TriesAgainWhereAStageRefusesToOpen) {
+TEST(ConnectedReplica, TriesAgainWhereAStageRefusesToOpen) {
   Wired wired;
   wired.stages.RefuseOpen("shard-1-1", absl::ResourceExhaustedError("no memory for blocks"));
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   // Opened from the sampler backwards: these are reached, the embedding is not.
   ASSERT_TRUE(Await([&] { return wired.stages.epochs("sampler").size() >= 2; }));
   EXPECT_TRUE(wired.stages.epochs("embedding").empty());
@@ -249,38 +257,34 @@ TEST(Replica, TriesAgainWhereAStageRefusesToOpen) {
   EXPECT_TRUE(wired.losses().empty());
 }
 
-TEST(Replica, RefusesFewerBlocksThanItBeganWith) {
+TEST(ConnectedReplica, RefusesFewerBlocksThanItBeganWith) {
   Wired wired;
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(63); });
   wired.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
-  wired.DropWirings();
   const size_t num_opens = wired.stages.epochs("sampler").size();
   const int num_probes = wired.stages.num_probes("sampler");
-  wired.replica.Connect();
   // The second probe comes after an attempt that went no further than the first.
   ASSERT_TRUE(Await([&] { return wired.stages.num_probes("sampler") >= num_probes + 2; }));
-  wired.replica.Stop();
+  wired.Stop();
   EXPECT_EQ(wired.stages.epochs("sampler").size(), num_opens);
   EXPECT_EQ(wired.epochs().size(), 1u);
 }
 
 // The bits of open streams would change.
-TEST(Replica, RefusesAProcessThatComesBackWithOtherArithmetic) {
+TEST(ConnectedReplica, RefusesAProcessThatComesBackWithOtherArithmetic) {
   for (const std::string name : {"shard-0-0", "sampler"}) {
     SCOPED_TRACE(name);
     Wired wired({.num_stages = 1});
     wired.stages.BringUpAll();
-    wired.replica.Connect();
+    wired.Start();
     ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
     wired.stages.ChangeInfo(name, [](auto& info) { info.set_arithmetic("cpu/portable"); });
     wired.stages.End(name, absl::UnavailableError("restarting"));
     ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
-    wired.DropWirings();
-    wired.replica.Connect();
     ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
     EXPECT_EQ(wired.OnlyFault(),
               "inproc:" + name +
@@ -291,27 +295,25 @@ TEST(Replica, RefusesAProcessThatComesBackWithOtherArithmetic) {
   }
 }
 
-TEST(Replica, TakesMoreBlocksThanItBeganWithAndKeepsToItsPlan) {
+TEST(ConnectedReplica, TakesMoreBlocksThanItBeganWithAndKeepsToItsPlan) {
   Wired wired;
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   for (const std::string& name : wired.stages.names()) {
     wired.stages.ChangeInfo(name, [](auto& info) { info.set_num_kv_blocks(100); });
   }
   wired.stages.End("sampler", absl::UnavailableError("restarting"));
   ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
-  wired.DropWirings();
-  wired.replica.Connect();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
   EXPECT_EQ(wired.geometry().num_blocks, 64);
   EXPECT_EQ(wired.stages.last_open("shard-1-1").num_kv_blocks(), 64);
 }
 
-TEST(Replica, BringsBackTheResultsOfSteps) {
+TEST(ConnectedReplica, BringsBackTheResultsOfSteps) {
   Wired wired;
   wired.stages.BringUpAll();
-  wired.replica.Connect();
+  wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   for (StepId id = 1; id <= 3; ++id) {
     Step step;
@@ -327,6 +329,27 @@ TEST(Replica, BringsBackTheResultsOfSteps) {
   }
   ASSERT_TRUE(Await([&] { return wired.executed().size() == 3; }));
   EXPECT_EQ(wired.executed(), (std::vector<StepId>{1, 2, 3}));
+}
+
+TEST(ConnectedReplica, CountsAsLostOnceItIsGivenUp) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  wired.GiveUp(absl::DeadlineExceededError("it hangs"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  ASSERT_EQ(wired.losses().size(), 1u);
+  EXPECT_EQ(wired.losses()[0].status, absl::DeadlineExceededError("it hangs"));
+}
+
+// Such as those that a former orchestrator gave.
+TEST(ConnectedReplica, GoesOnFromTheNewestEpochThatAStageKnows) {
+  Wired wired;
+  wired.stages.ChangeInfo("shard-1-0", [](auto& info) { info.set_epoch(41); });
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_EQ(wired.epochs()[0], 42u);
 }
 
 }  // namespace

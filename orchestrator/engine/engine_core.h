@@ -1,0 +1,89 @@
+// The loop's work in which scheduling meets I/O: takes requests, asks the scheduler for steps,
+// sends them through the replica, applies what comes back, and hands tokens to clients. When the
+// replica is lost it waits for the next incarnation and replays: prompt, tokens so far and seed are
+// a sequence's whole state, so that it continues with the same bits.
+//
+// Lives on one event loop and is told the time: Engine drives it by the clock, tests and the
+// simulator in virtual time. After anything has come, to it or to its replica and text streams,
+// Advance() is due.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "orchestrator/engine/request.h"
+#include "orchestrator/engine/request_table.h"
+#include "orchestrator/engine/step_driver.h"
+#include "orchestrator/pipeline/replica.h"
+#include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/text/text_streams.h"
+#include "services/common/steady_time.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  // max_inflight_steps is set by the engine: as many as the replica has stages.
+  SchedulerOptions scheduler;
+  // A step that takes longer means that the replica hangs: it is wired anew.
+  absl::Duration step_timeout = absl::Seconds(60);
+  // A request during whose steps the replica was lost more often than this is ended with INTERNAL:
+  // it may be the cause.
+  int max_losses = 3;
+  // Called when steps can complete again or no longer can, on the loop.
+  std::function<void(bool serving)> on_serving_changed;
+};
+
+struct EngineStatus {
+  bool serving = false;
+  uint64_t epoch = 0;
+  SchedulerStatistics scheduler;
+  int32_t num_unadmitted_requests = 0;  // waiting for the replica's first incarnation
+  uint64_t num_steps = 0;
+  uint64_t num_generated_tokens = 0;
+  uint64_t num_recoveries = 0;
+};
+
+class EngineCore {
+ public:
+  // `replica` and `text` (null for a model without a tokenizer) are borrowed.
+  EngineCore(EngineOptions options, Replica* replica, TextStreams* text);
+
+  // As Engine's; `id` is new.
+  void Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
+  void Cancel(RequestId id);
+
+  // Does what has come due. Returns when to be called again even if nothing comes.
+  SteadyTime Advance(SteadyTime now);
+
+  // Ends every request with UNAVAILABLE.
+  void Shutdown();
+
+  EngineStatus status() const;
+  // Null before the first incarnation of the replica says how many blocks there are.
+  const Scheduler* scheduler() const { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
+
+ private:
+  void On(const ReplicaReady& ready);
+  void On(StepExecuted& executed);
+  void On(const ReplicaLost& lost);
+  void GiveUp(const absl::Status& status);
+  void SendSteps(SteadyTime now);
+  void SetServing(bool serving);
+
+  const EngineOptions options_;
+  Replica* const replica_;
+  TextStreams* const text_;
+  RequestTable requests_;
+  StepDriver steps_;
+  std::optional<Scheduler> scheduler_;
+  bool serving_ = false;
+  bool given_up_ = false;  // until the replica's loss has come
+  uint64_t epoch_ = 0;
+  uint64_t num_recoveries_ = 0;
+};
+
+}  // namespace sluice

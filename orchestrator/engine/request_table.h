@@ -1,0 +1,99 @@
+// Who is being served: the requests, which sequence of the scheduler is whose, and when each must
+// have ended. Admits requests to the scheduler, tells them what came of their sequences, and takes
+// them out when they are over.
+//
+// Lives on one event loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "orchestrator/engine/active_request.h"
+#include "orchestrator/engine/request.h"
+#include "orchestrator/pipeline/rows.h"
+#include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/text/text_streams.h"
+#include "services/common/steady_time.h"
+
+namespace sluice {
+
+class RequestTable {
+ public:
+  // At most `max_waiting` requests wait for a scheduler. `text` is borrowed; null for a model
+  // without a tokenizer.
+  RequestTable(int32_t max_waiting, TextStreams* text);
+
+  // Takes a request up, or refuses it by telling its sink. While there is no scheduler it waits.
+  void Add(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
+  // Its client has gone: nothing is told any more.
+  void Cancel(RequestId id);
+  // Ends a request with a status; does nothing where there is none.
+  void Fail(RequestId id, const absl::Status& status);
+  void FailAll(const absl::Status& status);
+
+  // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
+  void UseScheduler(Scheduler* scheduler);
+
+  // Fails every request whose deadline is `now` or earlier.
+  void ExpireDeadlines(SteadyTime now);
+  SteadyTime NextDeadline() const;
+
+  // Tells requests what a step brought. `rows` are its results; they are moved from.
+  void Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
+  // Tells a request what its text end said of one of its sequences.
+  void OnText(TextStreams::Answer answer);
+
+  // What is asked of the sampler for a row of a sequence that is alive.
+  RowRequest RowFor(const Segment& segment, const Row& row) const;
+  // The request that a sequence of the scheduler belongs to; null where it has ended.
+  ActiveRequest* OwnerOf(SequenceId sequence);
+  ActiveRequest* Find(RequestId id);
+
+  size_t size() const { return requests_.size(); }
+  int32_t num_waiting() const { return static_cast<int32_t>(waiting_.size()); }
+  uint64_t num_generated_tokens() const { return num_generated_tokens_; }
+
+ private:
+  struct Place {
+    ActiveRequest* request = nullptr;
+    int index = 0;
+    bool scheduled = false;  // alive in the scheduler
+  };
+  // A request that came before the replica was ever wired.
+  struct Waiting {
+    EngineRequest request;
+    std::shared_ptr<RequestSink> sink;
+  };
+
+  void Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
+  void Activate(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
+  absl::Status AddSequences(ActiveRequest& request);
+  int32_t MaxNewTokens(const EngineRequest& request) const;
+  // Takes a sequence out of the scheduler, if it is there: what it has used.
+  void EndSequence(Place& place, SequenceId sequence, FinishReason reason);
+  // Takes a request out, its sequences too.
+  void Remove(RequestId id, FinishReason reason);
+  void RemoveIfOver(const ActiveRequest& request);
+  void ForgetDeadline(RequestId id, const EngineRequest& request);
+
+  const int32_t max_waiting_;
+  TextStreams* const text_;
+  Scheduler* scheduler_ = nullptr;
+
+  SequenceId next_sequence_ = 1;
+  std::map<RequestId, std::unique_ptr<ActiveRequest>> requests_;
+  std::unordered_map<SequenceId, Place> places_;  // of all sequences of requests_
+  std::map<RequestId, Waiting> waiting_;          // in order of arrival
+  std::set<std::pair<SteadyTime, RequestId>> deadlines_;
+  uint64_t num_generated_tokens_ = 0;
+};
+
+}  // namespace sluice

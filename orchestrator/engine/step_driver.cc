@@ -1,0 +1,91 @@
+#include "orchestrator/engine/step_driver.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+
+StepDriver::StepDriver(absl::Duration step_timeout, Replica* replica, RequestTable* requests)
+    : step_timeout_(step_timeout), replica_(replica), requests_(requests) {}
+
+void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
+  while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
+}
+
+void StepDriver::Send(const Step& step, SteadyTime now) {
+  StepInFlight& sent = in_flight_.emplace_back();
+  sent.id = step.id;
+  sent.sent = now;
+  std::vector<RowRequest> rows;
+  rows.reserve(step.num_rows());
+  for (const Segment& segment : step.segments) {
+    sent.sequences.push_back(segment.sequence);
+    for (const Row& row : segment.rows) {
+      rows.push_back(requests_->RowFor(segment, row));
+      sent.row_sequences.push_back(segment.sequence);
+    }
+  }
+  replica_->Execute(step, rows);
+}
+
+absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed) {
+  std::vector<RowResult>& rows = executed.rows;
+  if (in_flight_.empty() || in_flight_.front().id != executed.step ||
+      in_flight_.front().row_sequences.size() != rows.size()) {
+    return absl::InternalError(absl::StrCat("the sampler answered step ", executed.step, " with ",
+                                            rows.size(), " rows, out of turn"));
+  }
+  const StepInFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  FailBrokenRows(step, rows);
+  std::vector<TokenId> tokens;
+  tokens.reserve(rows.size());
+  for (const RowResult& row : rows) tokens.push_back(row.token);
+  absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
+  if (!outcome.ok()) return outcome.status();
+  ++num_steps_;
+  committed_.push_back({*std::move(outcome), std::move(rows)});
+  return absl::OkStatus();
+}
+
+void StepDriver::FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].error.empty()) continue;
+    const ActiveRequest* owner = requests_->OwnerOf(step.row_sequences[i]);
+    if (owner != nullptr) requests_->Fail(owner->id(), absl::InternalError(rows[i].error));
+  }
+}
+
+void StepDriver::TellRequests() {
+  for (Committed& step : std::exchange(committed_, {})) requests_->Apply(step.outcome, step.rows);
+}
+
+std::vector<RequestId> StepDriver::Lose() {
+  std::vector<RequestId> owners;
+  for (const StepInFlight& step : std::exchange(in_flight_, {})) {
+    for (SequenceId sequence : step.sequences) {
+      const ActiveRequest* owner = requests_->OwnerOf(sequence);
+      if (owner != nullptr) owners.push_back(owner->id());
+    }
+  }
+  std::sort(owners.begin(), owners.end());
+  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+  return owners;
+}
+
+SteadyTime StepDriver::NextTimeout() const {
+  return in_flight_.empty() ? SteadyTime::InfiniteFuture()
+                            : in_flight_.front().sent + step_timeout_;
+}
+
+absl::Status StepDriver::CheckTimeout(SteadyTime now) const {
+  if (now < NextTimeout()) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat("step ", in_flight_.front().id,
+                                                  " did not complete within ",
+                                                  absl::FormatDuration(step_timeout_)));
+}
+
+}  // namespace sluice

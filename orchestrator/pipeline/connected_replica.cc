@@ -1,0 +1,224 @@
+#include "orchestrator/pipeline/connected_replica.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "orchestrator/pipeline/process_check.h"
+#include "services/common/log.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+constexpr absl::Duration kAskTimeout = absl::Seconds(2);
+// How long all stages together may take to answer Open.
+constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+
+std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
+  std::vector<ReplicaProcess> processes;
+  processes.push_back({.service = "embedding", .address = topology.embedding});
+  for (int stage = 0; stage < topology.num_stages(); ++stage) {
+    for (int rank = 0; rank < topology.num_ranks(); ++rank) {
+      processes.push_back({.service = "shard",
+                           .address = topology.shards[stage][rank],
+                           .stage = stage,
+                           .rank = rank});
+    }
+  }
+  processes.push_back({.service = "sampler", .address = topology.sampler});
+  for (ReplicaProcess& process : processes) process.detail = "not reached yet";
+  return processes;
+}
+
+}  // namespace
+
+ConnectedReplica::ConnectedReplica(ReplicaOptions options, StageNetwork* network)
+    : options_(std::move(options)),
+      network_(network),
+      processes_(std::make_shared<std::vector<ReplicaProcess>>(ProcessesOf(options_.topology))) {}
+
+ConnectedReplica::~ConnectedReplica() = default;
+
+void ConnectedReplica::Advance(SteadyTime now) {
+  while (Proceed(now)) {
+  }
+}
+
+SteadyTime ConnectedReplica::NextWake() const {
+  if (phase_ != Phase::kWired) return wake_;
+  return given_up_.ok() ? SteadyTime::InfiniteFuture() : SteadyTime();
+}
+
+std::vector<ReplicaEvent> ConnectedReplica::TakeEvents() { return std::exchange(events_, {}); }
+
+bool ConnectedReplica::Proceed(SteadyTime now) {
+  switch (phase_) {
+    case Phase::kPausing:
+      if (now < wake_) return false;
+      Ask(now);
+      return true;
+    case Phase::kAsking: {
+      if (round_->num_unanswered > 0 && now < wake_) return false;
+      KvGeometry geometry;
+      const absl::Status status = Conclude(*round_, geometry);
+      processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
+      epoch_ = std::max(epoch_, round_->newest_epoch);
+      round_.reset();
+      if (status.ok()) {
+        Open(geometry, now);
+      } else {
+        Pause(status, now);
+      }
+      return true;
+    }
+    case Phase::kOpening:
+      return AwaitOpened(now);
+    case Phase::kWired:
+      return Watch(now);
+  }
+  return false;
+}
+
+// ---- Asking ----
+
+void ConnectedReplica::Ask(SteadyTime now) {
+  phase_ = Phase::kAsking;
+  wake_ = now + kAskTimeout;
+  round_ = std::make_shared<Round>();
+  round_->processes = *processes_;
+  const size_t size = round_->processes.size();
+  round_->num_unanswered = static_cast<int>(size);
+  round_->fits.resize(size);
+  round_->shards.resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    const ReplicaProcess& process = round_->processes[i];
+    if (process.service == "embedding") {
+      network_->AskEmbedding(process.address, kAskTimeout, Answer<v1::GetEmbeddingInfoResponse>(i));
+    } else if (process.service == "sampler") {
+      network_->AskSampler(process.address, kAskTimeout, Answer<v1::GetSamplerInfoResponse>(i));
+    } else {
+      network_->AskShard(process.address, kAskTimeout, Answer<v1::GetShardInfoResponse>(i));
+    }
+  }
+}
+
+// Knows the round alone, which late answers keep alive.
+template <class Response>
+StageNetwork::InfoCallback<Response> ConnectedReplica::Answer(size_t index) {
+  return [round = round_, index,
+          fingerprint = options_.model_fingerprint](absl::StatusOr<Response> info) {
+    --round->num_unanswered;
+    if (index >= round->processes.size()) return;  // concluded without this answer
+    if (info.ok()) round->newest_epoch = std::max(round->newest_epoch, info->epoch());
+    round->fits[index] =
+        info.ok() ? TakeInfo(*info, fingerprint, round->processes[index]) : info.status();
+    if constexpr (std::is_same_v<Response, v1::GetShardInfoResponse>) {
+      if (info.ok()) round->shards[index] = *std::move(info);
+    }
+  };
+}
+
+absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) const {
+  absl::Status first_failure;
+  for (size_t i = 0; i < round.processes.size(); ++i) {
+    ReplicaProcess& process = round.processes[i];
+    absl::Status status = round.fits[i].value_or(absl::DeadlineExceededError(
+        absl::StrCat("no answer within ", absl::FormatDuration(kAskTimeout))));
+    if (status.ok() && process.service == "shard") {
+      status = TakePlace(round.shards[i], options_.topology, process, geometry);
+    }
+    if (status.ok()) status = CheckArithmetic(round.processes, i, arithmetic_);
+    process.ready = status.ok();
+    process.detail = std::string(status.message());
+    if (!status.ok() && first_failure.ok()) {
+      first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
+    }
+  }
+  return first_failure.ok() ? CheckGeometry(geometry) : first_failure;
+}
+
+absl::Status ConnectedReplica::CheckGeometry(KvGeometry& geometry) const {
+  if (geometry_.num_blocks == 0) return absl::OkStatus();
+  if (geometry.block_size != geometry_.block_size || geometry.num_blocks < geometry_.num_blocks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the shards came back with ", geometry.num_blocks, " blocks of ",
+                     geometry.block_size, " positions; the replica was planned for ",
+                     geometry_.num_blocks, " of ", geometry_.block_size));
+  }
+  geometry = geometry_;
+  return absl::OkStatus();
+}
+
+void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
+  if (reason.message() != last_failure_) {
+    last_failure_ = std::string(reason.message());
+    Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure_}});
+  }
+  wiring_.reset();
+  pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 1.6, kLongestPause);
+  phase_ = Phase::kPausing;
+  wake_ = now + pause_;
+}
+
+// ---- Opening ----
+
+void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
+  phase_ = Phase::kOpening;
+  wake_ = now + kOpenTimeout;
+  ++epoch_;
+  opening_geometry_ = geometry;
+  wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
+                                     WiringOptions{.epoch = epoch_,
+                                                   .num_kv_blocks = geometry.num_blocks,
+                                                   .model_fingerprint = options_.model_fingerprint,
+                                                   .rank_transport = options_.rank_transport});
+}
+
+bool ConnectedReplica::AwaitOpened(SteadyTime now) {
+  wiring_->Advance();
+  if (!wiring_->lost().ok()) {
+    Pause(wiring_->lost(), now);
+    return true;
+  }
+  if (!wiring_->opened()) {
+    if (now < wake_) return false;
+    Pause(absl::DeadlineExceededError("a stage did not answer Open in time"), now);
+    return true;
+  }
+  phase_ = Phase::kWired;
+  pause_ = absl::ZeroDuration();
+  last_failure_.clear();
+  given_up_ = absl::OkStatus();
+  geometry_ = opening_geometry_;
+  arithmetic_.clear();
+  for (const ReplicaProcess& process : *processes_) arithmetic_.push_back(process.arithmetic);
+  events_.emplace_back(ReplicaReady{epoch_, geometry_});
+  return true;
+}
+
+// ---- Wired ----
+
+bool ConnectedReplica::Watch(SteadyTime now) {
+  for (StepExecuted& executed : wiring_->TakeExecuted()) events_.emplace_back(std::move(executed));
+  const absl::Status lost = wiring_->lost().ok() ? given_up_ : wiring_->lost();
+  if (lost.ok()) return false;
+  events_.emplace_back(ReplicaLost{lost});
+  wiring_.reset();
+  phase_ = Phase::kPausing;
+  wake_ = now;
+  return true;
+}
+
+void ConnectedReplica::Execute(const Step& step, absl::Span<const RowRequest> rows) {
+  if (phase_ == Phase::kWired) wiring_->Execute(step, rows);
+}
+
+void ConnectedReplica::GiveUp(const absl::Status& status) {
+  if (phase_ == Phase::kWired) given_up_ = status;
+}
+
+}  // namespace sluice

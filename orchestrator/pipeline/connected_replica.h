@@ -1,0 +1,95 @@
+// Keeps a replica wired: waits for its processes with growing pauses, checks that they fit
+// together, opens them under a new epoch, and does so again whenever the wiring is lost.
+//
+//   pausing ─► asking ─► opening ─► wired        asking: every process for its GetInfo
+//      ▲          │         │         │          opening: a Wiring
+//      └──────────┴─────────┴─────────┘          whatever fails
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "orchestrator/pipeline/replica.h"
+#include "orchestrator/pipeline/stage_network.h"
+#include "orchestrator/pipeline/topology.h"
+#include "orchestrator/pipeline/wiring.h"
+
+namespace sluice {
+
+struct ReplicaOptions {
+  Topology topology;
+  // Of the model folder that the orchestrator describes to its clients; processes with another one
+  // are not wired.
+  std::string model_fingerprint;
+  RankTransport rank_transport = RankTransport::kSharedMemory;
+};
+
+class ConnectedReplica final : public Replica {
+ public:
+  // Borrows the network. The first Advance() begins to connect.
+  ConnectedReplica(ReplicaOptions options, StageNetwork* network);
+  ~ConnectedReplica() override;
+
+  void Advance(SteadyTime now) override;
+  SteadyTime NextWake() const override;
+  std::vector<ReplicaEvent> TakeEvents() override;
+  void Execute(const Step& step, absl::Span<const RowRequest> rows) override;
+  void GiveUp(const absl::Status& status) override;
+  const Topology& topology() const override { return options_.topology; }
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
+    return processes_;
+  }
+
+ private:
+  enum class Phase { kPausing, kAsking, kOpening, kWired };
+
+  // One round of questions: what each process has answered.
+  struct Round {
+    int num_unanswered = 0;
+    uint64_t newest_epoch = 0;  // that a process has heard of
+    std::vector<ReplicaProcess> processes;
+    std::vector<std::optional<absl::Status>> fits;
+    std::vector<v1::GetShardInfoResponse> shards;  // by process; unused for the others
+  };
+
+  // Does what the phase does next; false where that is to wait.
+  bool Proceed(SteadyTime now);
+  void Ask(SteadyTime now);
+  template <class Response>
+  StageNetwork::InfoCallback<Response> Answer(size_t index);
+  // Publishes what the round found, and says what the replica lacks.
+  absl::Status Conclude(Round& round, KvGeometry& geometry) const;
+  absl::Status CheckGeometry(KvGeometry& geometry) const;
+  void Open(const KvGeometry& geometry, SteadyTime now);
+  bool AwaitOpened(SteadyTime now);
+  void Pause(const absl::Status& reason, SteadyTime now);
+  bool Watch(SteadyTime now);
+
+  const ReplicaOptions options_;
+  StageNetwork* const network_;
+
+  Phase phase_ = Phase::kPausing;
+  SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
+  absl::Duration pause_;
+  std::string last_failure_;        // logged once
+  std::shared_ptr<Round> round_;    // in kAsking; answers to others are late
+  std::unique_ptr<Wiring> wiring_;  // in kOpening and kWired
+  absl::Status given_up_;           // in kWired
+  std::vector<ReplicaEvent> events_;
+
+  uint64_t epoch_ = 0;  // the newest known; the next is larger
+  KvGeometry opening_geometry_;
+  KvGeometry geometry_;  // of the first success; later incarnations must offer as much
+  // By process, of the first success: with another, open streams would go on with other bits.
+  std::vector<std::string> arithmetic_;
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,96 @@
+#include "orchestrator/pipeline/grpc_stage_network.h"
+
+#include <grpcpp/client_context.h>
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "services/common/status.h"
+#include "sluice/v1/embedding.grpc.pb.h"
+#include "sluice/v1/sampler.grpc.pb.h"
+#include "sluice/v1/shard.grpc.pb.h"
+
+namespace sluice {
+namespace {
+
+template <class Service, class Request, class Response>
+void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Duration timeout,
+         StageNetwork::InfoCallback<Response> callback) {
+  const auto answer = [post, callback = std::move(callback)](absl::StatusOr<Response> info) {
+    post([callback, info = std::move(info)]() mutable { callback(std::move(info)); });
+  };
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  if (!channel.ok()) return answer(channel.status());
+  struct Call {
+    std::unique_ptr<typename Service::Stub> stub;
+    grpc::ClientContext context;
+    Request request;
+    Response response;
+  };
+  auto call = std::make_shared<Call>();
+  call->stub = Service::NewStub(*channel);
+  call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  call->stub->async()->GetInfo(&call->context, &call->request, &call->response,
+                               [call, answer](const grpc::Status& status) {
+                                 if (status.ok()) {
+                                   answer(std::move(call->response));
+                                 } else {
+                                   answer(FromGrpc(status));
+                                 }
+                               });
+}
+
+template <class Service, class Request, class Response>
+absl::StatusOr<std::unique_ptr<MessageStream<Request, Response>>> Run(
+    Dialer& dialer, const Post& post, const std::string& address,
+    typename MessageStream<Request, Response>::Handler handler) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  if (!channel.ok()) return channel.status();
+  const auto stub = Service::NewStub(*channel);
+  return std::make_unique<PostedStream<Request, Response>>(
+      post, [&stub](auto* context, auto* stream) { stub->async()->Run(context, stream); },
+      std::move(handler));
+}
+
+}  // namespace
+
+GrpcStageNetwork::GrpcStageNetwork(Dialer* dialer, Post post)
+    : dialer_(dialer), post_(std::move(post)) {}
+
+void GrpcStageNetwork::AskEmbedding(const std::string& address, absl::Duration timeout,
+                                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) {
+  Ask<v1::EmbeddingService, v1::GetEmbeddingInfoRequest>(*dialer_, post_, address, timeout,
+                                                         std::move(callback));
+}
+
+void GrpcStageNetwork::AskShard(const std::string& address, absl::Duration timeout,
+                                InfoCallback<v1::GetShardInfoResponse> callback) {
+  Ask<v1::ShardService, v1::GetShardInfoRequest>(*dialer_, post_, address, timeout,
+                                                 std::move(callback));
+}
+
+void GrpcStageNetwork::AskSampler(const std::string& address, absl::Duration timeout,
+                                  InfoCallback<v1::GetSamplerInfoResponse> callback) {
+  Ask<v1::SamplerService, v1::GetSamplerInfoRequest>(*dialer_, post_, address, timeout,
+                                                     std::move(callback));
+}
+
+absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> GrpcStageNetwork::RunEmbedding(
+    const std::string& address, EmbeddingStream::Handler handler) {
+  return Run<v1::EmbeddingService, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
+      *dialer_, post_, address, std::move(handler));
+}
+
+absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> GrpcStageNetwork::RunShard(
+    const std::string& address, ShardStream::Handler handler) {
+  return Run<v1::ShardService, v1::ShardRunRequest, v1::ShardRunResponse>(*dialer_, post_, address,
+                                                                          std::move(handler));
+}
+
+absl::StatusOr<std::unique_ptr<StageNetwork::SamplerStream>> GrpcStageNetwork::RunSampler(
+    const std::string& address, SamplerStream::Handler handler) {
+  return Run<v1::SamplerService, v1::SamplerRunRequest, v1::SamplerRunResponse>(
+      *dialer_, post_, address, std::move(handler));
+}
+
+}  // namespace sluice

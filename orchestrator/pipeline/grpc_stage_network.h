@@ -1,0 +1,35 @@
+// StageNetwork over gRPC. Callbacks are posted to the loop.
+#pragma once
+
+#include <string>
+
+#include "orchestrator/pipeline/stage_network.h"
+#include "services/common/event_loop.h"
+#include "services/common/transport.h"
+
+namespace sluice {
+
+class GrpcStageNetwork final : public StageNetwork {
+ public:
+  // Borrows the dialer.
+  GrpcStageNetwork(Dialer* dialer, Post post);
+
+  void AskEmbedding(const std::string& address, absl::Duration timeout,
+                    InfoCallback<v1::GetEmbeddingInfoResponse> callback) override;
+  void AskShard(const std::string& address, absl::Duration timeout,
+                InfoCallback<v1::GetShardInfoResponse> callback) override;
+  void AskSampler(const std::string& address, absl::Duration timeout,
+                  InfoCallback<v1::GetSamplerInfoResponse> callback) override;
+  absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
+      const std::string& address, EmbeddingStream::Handler handler) override;
+  absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string& address,
+                                                        ShardStream::Handler handler) override;
+  absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
+      const std::string& address, SamplerStream::Handler handler) override;
+
+ private:
+  Dialer* const dialer_;
+  const Post post_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// Whether the processes of a replica fit together, by what they say of themselves. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "orchestrator/pipeline/replica.h"
+#include "orchestrator/pipeline/topology.h"
+#include "sluice/v1/embedding.pb.h"
+#include "sluice/v1/sampler.pb.h"
+#include "sluice/v1/shard.pb.h"
+
+namespace sluice {
+
+// Takes over what the process told of itself. FAILED_PRECONDITION where it serves another model
+// than `fingerprint` names.
+absl::Status TakeInfo(const v1::GetEmbeddingInfoResponse& info, const std::string& fingerprint,
+                      ReplicaProcess& process);
+absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string& fingerprint,
+                      ReplicaProcess& process);
+absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& fingerprint,
+                      ReplicaProcess& process);
+
+// FAILED_PRECONDITION where the shard stands elsewhere than `process` in `topology`, or its blocks
+// are of another size than `geometry` says (0: of any); the smallest number of blocks is kept.
+absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,
+                       const ReplicaProcess& process, KvGeometry& geometry);
+
+// FAILED_PRECONDITION where process `index` computes with other bits than it did before, if
+// `former` is not empty, or than the shards before it that are ready.
+absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index,
+                             absl::Span<const std::string> former);
+
+}  // namespace sluice
