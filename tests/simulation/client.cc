@@ -1,0 +1,168 @@
+#include "tests/simulation/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/simulation/fake_model.h"
+#include "tests/simulation/simulated_services.h"
+
+namespace sluice::simulation {
+namespace {
+
+SoloSequence RunAlone(const EngineRequest& request, int index, int num_stages, int num_ranks) {
+  SoloModel model(num_stages, num_ranks);
+  SoloSequence solo;
+  uint64_t row = 0;
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    if (request.score && i > 0) {
+      solo.tokens.push_back(request.prompt[i]);
+      solo.logprobs.push_back(LogprobOf(row, request.prompt[i]));
+    }
+    row = model.Append(request.prompt[i]);
+  }
+  if (request.score) {
+    solo.reason = EndReason::kScored;
+    return solo;
+  }
+  for (int i = 0; i < *request.max_new_tokens; ++i) {
+    const TokenId token = ChosenToken(row, request.sampling.seed, index);
+    solo.tokens.push_back(token);
+    solo.logprobs.push_back(LogprobOf(row, token));
+    if (std::count(request.stop_tokens.begin(), request.stop_tokens.end(), token) > 0) {
+      solo.reason = EndReason::kStopToken;
+      return solo;
+    }
+    if (std::count(request.stop_strings.begin(), request.stop_strings.end(), TextOf(token)) > 0) {
+      solo.reason = EndReason::kStopString;
+      return solo;
+    }
+    solo.text += TextOf(token);
+    row = model.Append(token);
+  }
+  return solo;
+}
+
+}  // namespace
+
+// Only its own connection's events count.
+class Client::ConnectionSink final : public RequestSink {
+ public:
+  explicit ConnectionSink(std::shared_ptr<Client> client)
+      : client_(std::move(client)), connection_(client_->connection_) {}
+
+  void OnChunk(ChunkEvent chunk) override {
+    if (current()) client_->OnChunk(std::move(chunk));
+  }
+  void OnFinished(RequestEnd end) override {
+    if (current()) client_->OnFinished(std::move(end));
+  }
+  void OnFailed(absl::Status status) override {
+    if (current()) client_->OnFailed(std::move(status));
+  }
+
+ private:
+  bool current() const { return client_->connection_ == connection_; }
+
+  const std::shared_ptr<Client> client_;
+  const int connection_;
+};
+
+EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
+  EngineRequest request;
+  const int longest = max_positions / 2;  // of the prompt, and of what follows
+  const int length = chance.Pick(1, chance.Percent(20) ? longest : std::min(longest, 12));
+  for (int i = 0; i < length; ++i) request.prompt.push_back(chance.Pick(0, kVocabulary - 1));
+  request.score = chance.Percent(10);
+  request.sampling.seed = chance.Number();
+  request.num_sequences = !request.score && chance.Percent(20) ? chance.Pick(2, 3) : 1;
+  request.max_new_tokens = request.score ? 0 : chance.Pick(1, std::min(longest, 20));
+  if (chance.Percent(50)) request.stop_tokens.push_back(chance.Pick(0, kVocabulary - 1));
+  request.wants_text = !request.score && chance.Percent(70);
+  if (request.wants_text && chance.Percent(30)) {
+    request.stop_strings.push_back(TextOf(chance.Pick(0, kVocabulary - 1)));
+  }
+  if (chance.Percent(15)) request.priority = chance.Pick(-1, 1);
+  return request;
+}
+
+Client::Client(EngineRequest request, int num_stages, int num_ranks)
+    : request_(std::move(request)), outputs_(request_.num_sequences) {
+  for (int index = 0; index < request_.num_sequences; ++index) {
+    solo_.push_back(RunAlone(request_, index, num_stages, num_ranks));
+  }
+}
+
+// A score is asked again from the start: it keeps no tokens.
+EngineRequest Client::Resumed() const {
+  EngineRequest request = request_;
+  if (request.score) return request;
+  for (const Output& output : outputs_) request.resumed.push_back(output.tokens);
+  return request;
+}
+
+std::shared_ptr<RequestSink> Client::Sink() {
+  ++connection_;
+  if (request_.score) outputs_.assign(1, {});
+  return std::make_shared<ConnectionSink>(shared_from_this());
+}
+
+void Client::OnChunk(ChunkEvent chunk) {
+  if (over()) ++num_late_;
+  Output& output = outputs_.at(chunk.sequence_index);
+  for (const TokenEvent& token : chunk.tokens) {
+    output.tokens.push_back(token.token);
+    output.logprobs.push_back(token.logprob);
+  }
+  output.text += chunk.text;
+}
+
+void Client::OnFinished(RequestEnd end) {
+  if (over()) ++num_late_;
+  ++num_ends_;
+  end_ = std::move(end);
+}
+
+void Client::OnFailed(absl::Status status) {
+  if (over()) ++num_late_;
+  ++num_ends_;
+  failure_ = std::move(status);
+}
+
+std::string Client::FaultOf(int index) const {
+  const Output& output = outputs_[index];
+  const SoloSequence& solo = solo_[index];
+  const std::vector<TokenId>& expected = solo.tokens;
+  if (output.tokens.size() > expected.size() ||
+      !std::equal(output.tokens.begin(), output.tokens.end(), expected.begin())) {
+    return absl::StrCat("got tokens ", absl::StrJoin(output.tokens, ","), " instead of ",
+                        absl::StrJoin(expected, ","));
+  }
+  if (!std::equal(output.logprobs.begin(), output.logprobs.end(), solo.logprobs.begin())) {
+    return "got other log-probabilities";
+  }
+  if (request_.wants_text && solo.text.compare(0, output.text.size(), output.text) != 0) {
+    return absl::StrCat("got text ", output.text, " instead of ", solo.text);
+  }
+  if (!end_.has_value()) return "";
+  if (output.tokens.size() != expected.size()) {
+    return absl::StrCat("finished after ", output.tokens.size(), " of ", expected.size(),
+                        " tokens");
+  }
+  if (request_.wants_text && output.text != solo.text) return "finished without all its text";
+  if (end_->sequences.at(index).reason != solo.reason) return "finished for another reason";
+  return "";
+}
+
+std::string Client::Fault() const {
+  if (num_ends_ > 1) return absl::StrCat("ended ", num_ends_, " times");
+  if (num_late_ > 0) return "heard something after its end";
+  for (int index = 0; index < request_.num_sequences; ++index) {
+    const std::string fault = FaultOf(index);
+    if (!fault.empty()) return absl::StrCat("sequence ", index, " ", fault);
+  }
+  return "";
+}
+
+}  // namespace sluice::simulation

@@ -1,0 +1,100 @@
+// sluice-simulate: runs seeds of the simulation, and shows what happened in one that fails.
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "services/common/log.h"
+#include "tests/simulation/simulation.h"
+
+ABSL_FLAG(uint64_t, seeds, 10'000, "how many seeds to run");
+ABSL_FLAG(uint64_t, first_seed, 1, "the first of them");
+ABSL_FLAG(uint64_t, seed, 0, "run this seed alone and print its history");
+ABSL_FLAG(int, threads, static_cast<int>(std::thread::hardware_concurrency()),
+          "seeds that run at a time");
+
+namespace {
+
+using sluice::simulation::Simulate;
+using sluice::simulation::SimulationResult;
+
+// Runs the seed again, with its history. Returns the exit code.
+int Replay(uint64_t seed) {
+  const SimulationResult result = Simulate({.seed = seed, .history = true});
+  for (const std::string& line : result.history) std::printf("%s\n", line.c_str());
+  if (result.fault.empty()) {
+    std::printf("seed %llu: fine\n", static_cast<unsigned long long>(seed));
+    return 0;
+  }
+  std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), result.fault.c_str());
+  return 1;
+}
+
+struct Totals {
+  absl::Mutex mutex;
+  SimulationResult sums ABSL_GUARDED_BY(mutex);
+  uint64_t failing_seed ABSL_GUARDED_BY(mutex) = 0;
+
+  void Add(uint64_t seed, const SimulationResult& result) {
+    absl::MutexLock lock(&mutex);
+    sums.num_requests += result.num_requests;
+    sums.num_faults += result.num_faults;
+    sums.num_steps += result.num_steps;
+    sums.num_recoveries += result.num_recoveries;
+    sums.num_kept += result.num_kept;
+    sums.healed_after = std::max(sums.healed_after, result.healed_after);
+    const bool first = failing_seed == 0 || seed < failing_seed;
+    if (!result.fault.empty() && first) failing_seed = seed;
+  }
+  uint64_t failed() {
+    absl::MutexLock lock(&mutex);
+    return failing_seed;
+  }
+};
+
+int RunSeeds(uint64_t first, uint64_t count, int num_threads) {
+  Totals totals;
+  std::atomic<uint64_t> next = first;
+  std::vector<std::thread> threads;
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < num_threads; ++i) {
+    threads.emplace_back([&] {
+      for (uint64_t seed = next++; seed < first + count && totals.failed() == 0; seed = next++) {
+        totals.Add(seed, Simulate({.seed = seed}));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (totals.failed() != 0) return Replay(totals.failed());
+  absl::MutexLock lock(&totals.mutex);
+  std::printf(
+      "%llu seeds fine in %s: %lld requests, %lld faults, %lld steps, %lld recoveries, %lld of "
+      "them with all blocks; healed at most %s after the last fault\n",
+      static_cast<unsigned long long>(count), absl::FormatDuration(absl::Now() - start).c_str(),
+      static_cast<long long>(totals.sums.num_requests),
+      static_cast<long long>(totals.sums.num_faults), static_cast<long long>(totals.sums.num_steps),
+      static_cast<long long>(totals.sums.num_recoveries),
+      static_cast<long long>(totals.sums.num_kept),
+      absl::FormatDuration(totals.sums.healed_after).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Runs the orchestrator against a simulated network and simulated processes that crash, hang "
+      "and come back, each seed another run. Exits with 1 at the first seed that fails, after "
+      "printing its history.");
+  absl::ParseCommandLine(argc, argv);
+  sluice::SetMinimumLogLevel(sluice::LogLevel::kError);
+  if (absl::GetFlag(FLAGS_seed) != 0) return Replay(absl::GetFlag(FLAGS_seed));
+  return RunSeeds(absl::GetFlag(FLAGS_first_seed), absl::GetFlag(FLAGS_seeds),
+                  absl::GetFlag(FLAGS_threads));
+}

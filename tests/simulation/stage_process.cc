@@ -1,0 +1,338 @@
+#include "tests/simulation/stage_process.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "tests/simulation/fake_model.h"
+
+namespace sluice::simulation {
+namespace {
+
+constexpr absl::Duration kJoinTimeout = absl::Seconds(5);
+
+std::string ShardAddress(int stage, int rank) { return absl::StrCat("shard-", stage, "-", rank); }
+
+}  // namespace
+
+StageProcess::StageProcess(StageWorld* world, Kind kind, std::string address, int stage, int rank)
+    : world_(*world),
+      kind_(kind),
+      address_(std::move(address)),
+      host_(world->host(address_)),
+      stage_(stage),
+      rank_(rank) {
+  if (kind_ != Kind::kShard) return;
+  memory_.resize(static_cast<size_t>(world_.options.num_blocks) * world_.options.block_size);
+  for (uint64_t& slot : memory_)
+    slot = world_.chance->Number();  // nobody may count on what is there
+}
+
+StageProcess::~StageProcess() = default;
+
+v1::GetShardInfoResponse StageProcess::ShardInfo() const {
+  v1::GetShardInfoResponse info;
+  info.set_model_fingerprint("fake");
+  info.set_stage(stage_);
+  info.set_num_stages(world_.options.num_stages);
+  info.set_rank(rank_);
+  info.set_num_ranks(world_.options.num_ranks);
+  info.set_block_size(world_.options.block_size);
+  info.set_num_kv_blocks(world_.options.num_blocks);
+  info.set_epoch(epoch_);
+  info.set_num_steps(num_steps_);
+  info.set_arithmetic("fake");
+  return info;
+}
+
+void StageProcess::SpoilSlot() {
+  if (!memory_.empty()) memory_[world_.chance->Number() % memory_.size()] ^= 1;
+}
+
+void StageProcess::Later(absl::Duration delay, const std::shared_ptr<Session>& session,
+                         std::function<void()> what) {
+  world_.timeline->After(delay, [this, alive = weak_from_this(), session, what = std::move(what)] {
+    if (alive.expired() || session->closed) return;
+    const SteadyTime hung = world_.network->hung_until(host_);
+    if (hung > world_.timeline->now()) {
+      return Later(hung - world_.timeline->now(), session, what);
+    }
+    what();
+  });
+}
+
+// ---- Sessions ----
+
+void StageProcess::Serve(const std::shared_ptr<EmbeddingRun>& run) {
+  run->on_request = [this, run = run.get(), session = std::shared_ptr<Session>()](
+                        v1::EmbeddingRunRequest request) mutable {
+    if (request.has_open()) {
+      OpenSession(run->shared_from_this(), request.open());
+      session = session_;
+    } else if (request.has_execute() && session != nullptr) {
+      AddPlan(session, {.step_id = request.execute().step_id(), .embedding = request.execute()});
+    }
+  };
+}
+
+void StageProcess::Serve(const std::shared_ptr<ShardRun>& run) {
+  run->on_request = [this, run = run.get(),
+                     session = std::shared_ptr<Session>()](v1::ShardRunRequest request) mutable {
+    if (request.has_open()) {
+      OpenSession(run->shared_from_this(), request.open());
+      session = session_;
+    } else if (request.has_execute() && session != nullptr) {
+      AddPlan(session, {.step_id = request.execute().step_id(), .shard = request.execute()});
+    }
+  };
+}
+
+void StageProcess::Serve(const std::shared_ptr<SamplerRun>& run) {
+  run->on_request = [this, run = run.get(),
+                     session = std::shared_ptr<Session>()](v1::SamplerRunRequest request) mutable {
+    if (request.has_open()) {
+      OpenSession(run->shared_from_this(), request.open());
+      session = session_;
+    } else if (request.has_execute() && session != nullptr) {
+      AddPlan(session, {.step_id = request.execute().step_id(), .sampler = request.execute()});
+    }
+  };
+}
+
+template <class Run, class Open>
+void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open) {
+  // The connection holds the session, so that the session must not hold the connection.
+  const auto close = [weak =
+                          std::weak_ptr<Connection>(run->connection)](const absl::Status& status) {
+    if (const auto connection = weak.lock()) connection->Close(Connection::kServer, status);
+  };
+  if (open.epoch() <= epoch_) {
+    return close(absl::AbortedError(absl::StrCat("epoch ", open.epoch(), " is not newer")));
+  }
+  epoch_ = open.epoch();
+  if (session_ != nullptr) CloseSession(session_, absl::AbortedError("replaced by a newer epoch"));
+  auto session = std::make_shared<Session>();
+  session_ = session;
+  session->epoch = open.epoch();
+  session->close = close;
+  const std::weak_ptr<Run> weak = run;
+  session->send_opened = [weak, epoch = open.epoch()] {
+    const std::shared_ptr<Run> run = weak.lock();
+    if (run == nullptr) return;
+    typename Run::ResponseType response;
+    response.mutable_opened()->set_epoch(epoch);
+    Run::SendResponse(run, std::move(response));
+  };
+  if constexpr (std::is_same_v<Run, SamplerRun>) {
+    session->answer = [weak](v1::SamplerRunResponse response) {
+      if (const auto run = weak.lock()) Run::SendResponse(run, std::move(response));
+    };
+  }
+  run->connection->on_end[Connection::kServer] = [this, session](const absl::Status&) {
+    CloseSession(session, absl::CancelledError("the orchestrator ended the stream"));
+  };
+  if constexpr (std::is_same_v<Run, ShardRun>) {
+    session->communicator = open.communicator_name();
+    Later(absl::Microseconds(50), session,
+          [this, session, next = open.next_stage()] { JoinRanks(session, next); });
+  } else if constexpr (std::is_same_v<Run, EmbeddingRun>) {
+    DialNext(session, open.next_stage());
+  } else {
+    Ready(session);
+  }
+}
+
+void StageProcess::CloseSession(const std::shared_ptr<Session>& session,
+                                const absl::Status& status) {
+  if (std::exchange(session->closed, true)) return;
+  session->close(status);
+  if (session->to_next != nullptr) {
+    session->to_next->connection->Close(Connection::kClient, status);
+  }
+}
+
+StageProcess* StageProcess::PeerOf(const Session& session, int rank) const {
+  StageProcess* peer = world_.find(ShardAddress(stage_, rank));
+  const bool joined = peer != nullptr && peer->session_ != nullptr && !peer->session_->closed &&
+                      peer->session_->communicator == session.communicator;
+  return joined ? peer : nullptr;
+}
+
+// Waits for the other ranks of the stage.
+void StageProcess::JoinRanks(const std::shared_ptr<Session>& session,
+                             const std::string& next_stage) {
+  const SteadyTime give_up = world_.timeline->now() + kJoinTimeout;
+  const auto try_once = [this, session, next_stage, give_up](const auto& again) -> void {
+    bool all = true;
+    for (int rank = 0; rank < world_.options.num_ranks; ++rank) {
+      all = all && PeerOf(*session, rank) != nullptr;
+    }
+    if (all && rank_ == 0) return DialNext(session, next_stage);
+    if (all) return Ready(session);
+    if (world_.timeline->now() >= give_up) {
+      return CloseSession(session, absl::DeadlineExceededError("joining the ranks of the stage"));
+    }
+    Later(absl::Milliseconds(1), session, [again] { again(again); });
+  };
+  try_once(try_once);
+}
+
+void StageProcess::DialNext(const std::shared_ptr<Session>& session,
+                            const std::string& next_stage) {
+  auto push = std::make_shared<PushStream>();
+  push->connection = world_.network->Connect(host_, world_.host(next_stage));
+  session->to_next = push;
+  const std::weak_ptr<Session> weak = session;
+  push->handler.on_response = [this, weak](const PushAccepted&) {
+    if (const auto session = weak.lock(); session != nullptr && !session->closed) Ready(session);
+  };
+  push->connection->on_end[Connection::kClient] = [this, weak](const absl::Status& status) {
+    const auto session = weak.lock();
+    if (session == nullptr) return;
+    CloseSession(session, absl::UnavailableError(
+                              absl::StrCat("next stage: ", std::string(status.message()))));
+  };
+  push->connection->Send(Connection::kServer, [find = world_.find, next_stage, push] {
+    StageProcess* next = find(next_stage);
+    if (next != nullptr) next->Serve(push);
+  });
+  PushStream::SendRequest(push, {.epoch = session->epoch});
+}
+
+void StageProcess::Ready(const std::shared_ptr<Session>& session) {
+  session->receiving = true;
+  session->send_opened();
+}
+
+// What the stage before sends.
+void StageProcess::Serve(const std::shared_ptr<PushStream>& push) {
+  const std::weak_ptr<PushStream> weak = push;
+  push->on_request = [this, weak](PushMessage message) {
+    const auto push = weak.lock();
+    const bool current = session_ != nullptr && !session_->closed && session_->receiving &&
+                         session_->epoch == message.epoch;
+    if (!current) {
+      return push->connection->Close(Connection::kServer,
+                                     absl::AbortedError("not wired into this epoch"));
+    }
+    if (message.step_id == 0) return PushStream::SendResponse(push, {});
+    session_->hidden[message.step_id] = std::move(message.rows);
+    ComputeNext(session_);
+  };
+}
+
+// ---- Steps ----
+
+void StageProcess::AddPlan(const std::shared_ptr<Session>& session, Plan plan) {
+  if (session->closed) return;
+  session->plans.push_back(std::move(plan));
+  ComputeNext(session);
+}
+
+void StageProcess::ComputeNext(const std::shared_ptr<Session>& session) {
+  if (session->closed || session->computing || session->plans.empty()) return;
+  Rows rows;
+  if (kind_ != Kind::kEmbedding) {
+    auto hidden = session->hidden.extract(session->plans.front().step_id);
+    if (hidden.empty()) return;
+    rows = std::move(hidden.mapped());
+  }
+  session->computing = true;
+  auto plan = std::make_shared<Plan>(std::move(session->plans.front()));
+  session->plans.pop_front();
+  if (kind_ == Kind::kEmbedding && world_.on_step != nullptr) world_.on_step(plan->embedding);
+  const absl::Duration time =
+      world_.chance->Between(absl::Microseconds(50), absl::Microseconds(800));
+  Later(time, session, [this, session, plan, rows = std::move(rows)] {
+    session->computing = false;
+    Compute(session, *plan, rows);
+    ComputeNext(session);
+  });
+}
+
+void StageProcess::Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows) {
+  if (kind_ == Kind::kSampler) return Sample(session, plan.sampler, rows);
+  if (kind_ == Kind::kEmbedding) {
+    rows = Embed(plan.embedding);
+  } else {
+    std::optional<Rows> computed = Forward(*session, plan.shard, rows);
+    if (!computed.has_value()) {
+      return CloseSession(session, absl::UnavailableError("a rank of the stage is lost"));
+    }
+    rows = *std::move(computed);
+  }
+  PushStream::SendRequest(
+      session->to_next,
+      {.epoch = session->epoch, .step_id = plan.step_id, .rows = std::move(rows)});
+}
+
+Rows StageProcess::Embed(const v1::EmbeddingExecute& plan) const {
+  Rows rows;
+  for (int i = 0; i < plan.token_ids_size(); ++i) {
+    rows.push_back(EmbeddedRow(plan.token_ids(i), plan.positions(i)));
+  }
+  return rows;
+}
+
+std::optional<Rows> StageProcess::Forward(const Session& session, const v1::ShardExecute& plan,
+                                          const Rows& rows) {
+  std::vector<StageProcess*> ranks;
+  for (int rank = 0; rank < world_.options.num_ranks; ++rank) {
+    ranks.push_back(PeerOf(session, rank));
+    if (ranks.back() == nullptr) return std::nullopt;
+  }
+  const int block_size = world_.options.block_size;
+  Rows result;
+  size_t next_row = 0;
+  for (const v1::Segment& segment : plan.segments()) {
+    const auto slot = [&](int position) {
+      return static_cast<size_t>(segment.block_table(position / block_size)) * block_size +
+             position % block_size;
+    };
+    std::vector<uint64_t> folds(ranks.size());
+    const auto fold = [&](int position) {
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        folds[rank] = Mix(folds[rank], ranks[rank]->memory_.at(slot(position)));
+      }
+    };
+    for (int position = 0; position < segment.first_position(); ++position) fold(position);
+    for (int i = 0; i < segment.num_positions(); ++i) {
+      const int position = segment.first_position() + i;
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        ranks[rank]->memory_.at(slot(position)) = SlotOf(rows.at(next_row), static_cast<int>(rank));
+      }
+      ++next_row;
+      fold(position);
+      result.push_back(StageRow(stage_, folds));
+    }
+  }
+  SLUICE_CHECK(next_row == rows.size());
+  for (StageProcess* rank : ranks) ++rank->num_steps_;
+  if (stage_ + 1 < world_.options.num_stages) return result;
+  Rows chosen;
+  for (const int32_t row : plan.output_rows()) chosen.push_back(result.at(row));
+  return chosen;
+}
+
+void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
+                          const Rows& rows) {
+  SLUICE_CHECK(plan.rows_size() == static_cast<int>(rows.size()));
+  v1::SamplerRunResponse response;
+  v1::SamplerExecuted& executed = *response.mutable_executed();
+  executed.set_epoch(session->epoch);
+  executed.set_step_id(plan.step_id());
+  for (int i = 0; i < plan.rows_size(); ++i) {
+    const v1::SamplerRow& asked = plan.rows(i);
+    const TokenId token = asked.has_score_token_id()
+                              ? asked.score_token_id()
+                              : ChosenToken(rows[i], asked.sample().seed(), asked.sequence_index());
+    v1::SampledRow& row = *executed.add_rows();
+    row.set_token_id(token);
+    row.set_logprob(LogprobOf(rows[i], token));
+  }
+  session->answer(std::move(response));
+}
+
+}  // namespace sluice::simulation

@@ -1,0 +1,135 @@
+// The processes of a replica as they behave behind gRPC: sessions under epochs, the chain of
+// streams from stage to stage, ranks that compute together, steps that take time. What they compute
+// is fake_model.h.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "sluice/v1/embedding.pb.h"
+#include "sluice/v1/sampler.pb.h"
+#include "sluice/v1/shard.pb.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/timeline.h"
+
+namespace sluice::simulation {
+
+using Rows = std::vector<uint64_t>;
+
+// What goes from a stage to the next: the epoch at first, then the rows of steps.
+struct PushMessage {
+  uint64_t epoch = 0;
+  uint64_t step_id = 0;  // 0: this opens the stream
+  Rows rows;
+};
+struct PushAccepted {};
+using PushStream = Duplex<PushMessage, PushAccepted>;
+
+using EmbeddingRun = Duplex<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
+using ShardRun = Duplex<v1::ShardRunRequest, v1::ShardRunResponse>;
+using SamplerRun = Duplex<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+
+struct StageOptions {
+  int num_stages = 1;
+  int num_ranks = 1;
+  int block_size = 4;
+  int num_blocks = 32;
+};
+
+class StageProcess;
+
+// What the stages need of the world around them.
+struct StageWorld {
+  Timeline* timeline = nullptr;
+  Chance* chance = nullptr;
+  Network* network = nullptr;
+  History* history = nullptr;
+  StageOptions options;
+  // The process at an address, unless it is down; and its host in any case.
+  std::function<StageProcess*(const std::string& address)> find;
+  std::function<HostId(const std::string& address)> host;
+  // Sees every step that the embedding computes; may be null.
+  std::function<void(const v1::EmbeddingExecute& step)> on_step;
+};
+
+// One incarnation of a process; a restart makes another.
+class StageProcess : public std::enable_shared_from_this<StageProcess> {
+ public:
+  enum class Kind { kEmbedding, kShard, kSampler };
+
+  StageProcess(StageWorld* world, Kind kind, std::string address, int stage, int rank);
+  ~StageProcess();
+
+  // Serve a new stream.
+  void Serve(const std::shared_ptr<EmbeddingRun>& run);
+  void Serve(const std::shared_ptr<ShardRun>& run);
+  void Serve(const std::shared_ptr<SamplerRun>& run);
+  void Serve(const std::shared_ptr<PushStream>& push);
+
+  uint64_t epoch() const { return epoch_; }
+  v1::GetShardInfoResponse ShardInfo() const;
+
+  // Plants a fault for the simulation to find: a slot changes by itself.
+  void SpoilSlot();
+
+ private:
+  // A step's plan; of one kind per process.
+  struct Plan {
+    uint64_t step_id = 0;
+    v1::EmbeddingExecute embedding;
+    v1::ShardExecute shard;
+    v1::SamplerExecute sampler;
+  };
+  struct Session {
+    uint64_t epoch = 0;
+    std::string communicator;
+    std::function<void(const absl::Status&)> close;  // the Run stream
+    std::function<void()> send_opened;
+    std::function<void(v1::SamplerRunResponse)> answer;
+    std::deque<Plan> plans;
+    std::map<uint64_t, Rows> hidden;
+    std::shared_ptr<PushStream> to_next;
+    bool receiving = false;
+    bool computing = false;
+    bool closed = false;
+  };
+
+  template <class Run, class Open>
+  void OpenSession(const std::shared_ptr<Run>& run, const Open& open);
+  void CloseSession(const std::shared_ptr<Session>& session, const absl::Status& status);
+  void JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage);
+  void DialNext(const std::shared_ptr<Session>& session, const std::string& next_stage);
+  void Ready(const std::shared_ptr<Session>& session);
+  void AddPlan(const std::shared_ptr<Session>& session, Plan plan);
+  void ComputeNext(const std::shared_ptr<Session>& session);
+  void Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows);
+  Rows Embed(const v1::EmbeddingExecute& plan) const;
+  // Runs the stage on every rank. Nothing where a rank does not take part.
+  std::optional<Rows> Forward(const Session& session, const v1::ShardExecute& plan,
+                              const Rows& rows);
+  void Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
+              const Rows& rows);
+  StageProcess* PeerOf(const Session& session, int rank) const;
+  void Later(absl::Duration delay, const std::shared_ptr<Session>& session,
+             std::function<void()> what);
+
+  StageWorld& world_;
+  const Kind kind_;
+  const std::string address_;
+  const HostId host_;
+  const int stage_, rank_;
+  uint64_t epoch_ = 0;
+  uint64_t num_steps_ = 0;
+  std::shared_ptr<Session> session_;  // the current one
+  std::vector<uint64_t> memory_;      // by slot
+};
+
+}  // namespace sluice::simulation

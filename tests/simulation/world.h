@@ -1,0 +1,97 @@
+// Everything in a simulated run: hosts, stage processes, the orchestrator, clients, and the faults
+// that befall them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/engine/engine_core.h"
+#include "orchestrator/pipeline/connected_replica.h"
+#include "orchestrator/text/text_streams.h"
+#include "tests/simulation/client.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/simulated_services.h"
+#include "tests/simulation/simulation.h"
+#include "tests/simulation/stage_process.h"
+#include "tests/simulation/timeline.h"
+
+namespace sluice::simulation {
+
+class World {
+ public:
+  explicit World(const SimulationOptions& options);
+
+  SimulationResult Run();
+
+ private:
+  // One incarnation of the orchestrator.
+  struct Orchestrator {
+    Orchestrator(StageWorld* world, HostId host, HostId tokenizer, const EngineOptions& options,
+                 ReplicaOptions replica);
+
+    SimulatedStageNetwork network;
+    ConnectedReplica replica;
+    TextStreams text;
+    EngineCore core;
+    RequestId next_request = 1;
+    uint64_t num_advances = 0;
+    bool advance_planned = false;
+    SteadyTime wake = SteadyTime::InfiniteFuture();
+  };
+
+  struct Served {
+    std::shared_ptr<Client> client;
+    std::optional<RequestId> id;  // at the current orchestrator
+  };
+
+  void AddProcesses();
+  void StartProcess(const std::string& address);
+  void CrashProcess(const std::string& address, absl::Duration downtime);
+
+  void StartOrchestrator();
+  void CrashOrchestrator(absl::Duration downtime);
+  void Count(const EngineStatus& status);
+  void OrchestratorHasNews();
+  void AdvanceOrchestrator(int incarnation);
+  void CheckIntegrity();
+
+  void PlanRequests();
+  void AddPoison(int index);
+  void Submit(size_t index);
+  void Leave(size_t index);
+  void PlanFaults();
+  void OneFault();
+  void Plant();
+
+  bool AllOver() const;
+  // What is wrong once everything is over, or "".
+  std::string FinalFault() const;
+
+  const SimulationOptions options_;
+  Timeline timeline_;
+  Chance chance_;
+  History history_;
+  Network network_;
+  StageWorld stages_;
+  int max_positions_ = 0;
+
+  HostId orchestrator_host_ = 0;
+  HostId tokenizer_host_ = 0;
+  std::map<std::string, HostId> hosts_;
+  std::map<std::string, std::shared_ptr<StageProcess>> processes_;
+  std::vector<std::string> addresses_;
+  std::unique_ptr<Orchestrator> orchestrator_;  // null while it is down
+  int incarnation_ = 0;
+
+  std::vector<Served> served_;
+  std::optional<int> poison_;  // index in served_
+  SteadyTime faults_end_;
+  std::string fault_;
+  SimulationResult result_;
+};
+
+}  // namespace sluice::simulation
