@@ -1,6 +1,7 @@
 // sluice-orchestrator: serves the public API over the processes of a replica.
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/process.h"
 
@@ -26,6 +27,9 @@ ABSL_FLAG(bool, insecure_public, false,
           "serve clients on other hosts in plaintext, or without asking who they are");
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
+ABSL_FLAG(absl::Duration, hang_timeout, absl::Seconds(2),
+          "a step that takes longer, and ten times as long as steps like it have taken, hangs: the "
+          "replica is wired anew");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
 
 namespace {
@@ -79,6 +83,12 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
   options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
+  options.hang_timeout = absl::GetFlag(FLAGS_hang_timeout);
+  if (options.hang_timeout <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("--hang_timeout is ",
+                                                   absl::FormatDuration(options.hang_timeout),
+                                                   "; it must be longer than 0s, such as 2s"));
+  }
   return options;
 }
 

@@ -118,6 +118,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
   EngineOptions engine;
   engine.scheduler = scheduler;
+  engine.hang_timeout = options.hang_timeout;
   engine.on_serving_changed = [health = result->health_](bool serving) { health->Set(serving); };
   result->engine_ =
       std::make_unique<Engine>(std::move(engine),

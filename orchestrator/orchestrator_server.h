@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/pipeline/topology.h"
@@ -31,6 +32,7 @@ struct OrchestratorServerOptions {
   int max_step_tokens = 512;
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
+  absl::Duration hang_timeout = absl::Seconds(2);  // EngineOptions::hang_timeout
 };
 
 class OrchestratorServer final : public RunningService {

@@ -52,9 +52,6 @@ class ActiveRequest {
   // Everything has been told to the sink.
   bool over() const { return over_; }
 
-  // Losses of the replica while one of its sequences was in a step, since its last token.
-  int num_losses = 0;
-
  private:
   struct Output {
     std::deque<TokenEvent> pending;  // accepted, not yet delivered

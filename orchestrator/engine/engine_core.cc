@@ -14,22 +14,24 @@ EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* tex
       replica_(replica),
       text_(text),
       requests_(options_.scheduler.max_queued_sequences, text),
-      steps_(options_.step_timeout, replica, &requests_) {}
+      steps_(options_.hang_timeout, replica, &requests_),
+      suspects_(options_.max_losses) {}
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
   requests_.Add(id, std::move(request), std::move(sink));
 }
 
-void EngineCore::Cancel(RequestId id) { requests_.Cancel(id); }
+void EngineCore::Cancel(RequestId id) {
+  requests_.Cancel(id);
+  suspects_.Clear(id);
+}
 
 SteadyTime EngineCore::Advance(SteadyTime now) {
   replica_->Advance(now);
-  for (ReplicaEvent& event : replica_->TakeEvents()) {
-    std::visit([this](auto& of_its_kind) { On(of_its_kind); }, event);
-  }
+  for (ReplicaEvent& event : replica_->TakeEvents()) OnEvent(event, now);
   // The stages first: they compute the next step while clients are told of the last.
   SendSteps(now);
-  steps_.TellRequests();
+  TellRequests();
   if (text_ != nullptr) {
     text_->Advance(now);
     for (TextStreams::Answer& answer : text_->TakeAnswers()) requests_.OnText(std::move(answer));
@@ -44,7 +46,24 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
 }
 
 void EngineCore::SendSteps(SteadyTime now) {
-  if (serving_ && !given_up_) steps_.SendSteps(*scheduler_, now);
+  while (serving_ && !given_up_ && AgreeOnWhoRuns()) {
+    steps_.SendSteps(*scheduler_, now);
+    if (!running_alone_.has_value() || !steps_.idle()) return;
+    suspects_.Excuse(*running_alone_);
+  }
+}
+
+bool EngineCore::AgreeOnWhoRuns() {
+  const std::optional<RequestId> on_trial = suspects_.on_trial();
+  if (on_trial == running_alone_) return true;
+  if (on_trial.has_value() && !steps_.idle()) return false;
+  running_alone_ = on_trial;
+  scheduler_->PlanOnly(on_trial);
+  return true;
+}
+
+void EngineCore::TellRequests() {
+  for (const RequestId id : steps_.TellRequests()) suspects_.Clear(id);
 }
 
 void EngineCore::SetServing(bool serving) {
@@ -65,17 +84,29 @@ EngineStatus EngineCore::status() const {
   status.num_steps = steps_.num_steps();
   status.num_generated_tokens = requests_.num_generated_tokens();
   status.num_recoveries = num_recoveries_;
+  status.num_recoveries_with_blocks = num_kept_;
   return status;
 }
 
 // ---- What becomes of the replica ----
+
+void EngineCore::OnEvent(ReplicaEvent& event, SteadyTime now) {
+  if (auto* executed = std::get_if<StepExecuted>(&event)) {
+    On(*executed, now);
+  } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
+    On(*ready);
+  } else {
+    On(std::get<ReplicaLost>(event));
+  }
+}
 
 void EngineCore::On(const ReplicaReady& ready) {
   const KvGeometry& geometry = ready.geometry;
   Log(LogLevel::kInfo, "orchestrator", "replica-ready",
       {{"epoch", ready.epoch},
        {"kv_blocks", geometry.num_blocks},
-       {"block_size", geometry.block_size}});
+       {"block_size", geometry.block_size},
+       {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
   if (!scheduler_.has_value()) {
     SchedulerOptions scheduler = options_.scheduler;
@@ -84,12 +115,20 @@ void EngineCore::On(const ReplicaReady& ready) {
                                                  .block_size = geometry.block_size});
     requests_.UseScheduler(&*scheduler_);
   }
+  // What was computed stays where no shard was lost, and is computed again where one was: the lost
+  // one's keys and values follow from what all stages before it compute.
+  if (ready.kept_blocks) {
+    scheduler_->AbandonSteps();
+  } else {
+    scheduler_->Reset();
+  }
+  num_kept_ += ready.kept_blocks ? 1 : 0;
   SetServing(true);
 }
 
-void EngineCore::On(StepExecuted& executed) {
+void EngineCore::On(StepExecuted& executed, SteadyTime now) {
   if (given_up_) return;
-  const absl::Status status = steps_.Commit(*scheduler_, std::move(executed));
+  const absl::Status status = steps_.Commit(*scheduler_, std::move(executed), now);
   if (!status.ok()) GiveUp(status);
 }
 
@@ -99,21 +138,21 @@ void EngineCore::GiveUp(const absl::Status& status) {
 }
 
 void EngineCore::On(const ReplicaLost& lost) {
-  steps_.TellRequests();  // what moved before the loss counts as moved
+  TellRequests();  // what moved before the loss counts as moved
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
       {{"epoch", epoch_}, {"status", lost.status.ToString()}, {"requests", requests_.size()}});
   given_up_ = false;
   ++num_recoveries_;
   SetServing(false);
-  const std::vector<RequestId> suspects = steps_.Lose();
-  scheduler_->Reset();
-  for (RequestId id : suspects) {
-    ActiveRequest* request = requests_.Find(id);
-    if (++request->num_losses <= options_.max_losses) continue;
-    requests_.Fail(id, absl::InternalError(absl::StrCat(
-                           "the model was lost ", request->num_losses,
-                           " times over this request, last by: ", lost.status.ToString())));
-  }
+  suspects_.KeepOnly([this](RequestId id) { return requests_.Find(id) != nullptr; });
+  const std::optional<RequestId> convicted = suspects_.OnLoss(steps_.Lose());
+  if (!convicted.has_value()) return;
+  requests_.Fail(
+      *convicted,
+      absl::InternalError(absl::StrCat(
+          "the model was lost ", suspects_.num_losses(*convicted),
+          " times over this request, at last with no other under way: ", lost.status.ToString())));
+  suspects_.Clear(*convicted);
 }
 
 }  // namespace sluice

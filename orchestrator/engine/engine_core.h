@@ -18,6 +18,7 @@
 #include "orchestrator/engine/request.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/step_driver.h"
+#include "orchestrator/engine/suspects.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/text/text_streams.h"
@@ -28,10 +29,11 @@ namespace sluice {
 struct EngineOptions {
   // max_inflight_steps is set by the engine: as many as the replica has stages.
   SchedulerOptions scheduler;
-  // A step that takes longer means that the replica hangs: it is wired anew.
-  absl::Duration step_timeout = absl::Seconds(60);
-  // A request during whose steps the replica was lost more often than this is ended with INTERNAL:
-  // it may be the cause.
+  // A step that takes longer, and several times what steps like it have taken, means that the
+  // replica hangs: it is wired anew.
+  absl::Duration hang_timeout = absl::Seconds(2);
+  // A request over which the replica was lost more often than this, in the end with no other under
+  // way, is ended with INTERNAL: it is the cause.
   int max_losses = 3;
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
@@ -45,6 +47,7 @@ struct EngineStatus {
   uint64_t num_steps = 0;
   uint64_t num_generated_tokens = 0;
   uint64_t num_recoveries = 0;
+  uint64_t num_recoveries_with_blocks = 0;  // of them: nothing had to be computed again
 };
 
 class EngineCore {
@@ -67,11 +70,15 @@ class EngineCore {
   const Scheduler* scheduler() const { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
 
  private:
+  void OnEvent(ReplicaEvent& event, SteadyTime now);
   void On(const ReplicaReady& ready);
-  void On(StepExecuted& executed);
+  void On(StepExecuted& executed, SteadyTime now);
   void On(const ReplicaLost& lost);
   void GiveUp(const absl::Status& status);
   void SendSteps(SteadyTime now);
+  // Lets the scheduler plan what suspicions allow. False: what is under way must end first.
+  bool AgreeOnWhoRuns();
+  void TellRequests();
   void SetServing(bool serving);
 
   const EngineOptions options_;
@@ -79,11 +86,14 @@ class EngineCore {
   TextStreams* const text_;
   RequestTable requests_;
   StepDriver steps_;
+  Suspects suspects_;
+  std::optional<RequestId> running_alone_;
   std::optional<Scheduler> scheduler_;
   bool serving_ = false;
   bool given_up_ = false;  // until the replica's loss has come
   uint64_t epoch_ = 0;
   uint64_t num_recoveries_ = 0;
+  uint64_t num_kept_ = 0;
 };
 
 }  // namespace sluice

@@ -104,14 +104,16 @@ void RequestTable::UseScheduler(Scheduler* scheduler) {
 
 // ---- Going on ----
 
-void RequestTable::Apply(const StepOutcome& outcome, std::vector<RowResult>& rows) {
+std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
+                                           std::vector<RowResult>& rows) {
+  std::vector<RequestId> moved;
   for (const AcceptedRow& accepted : outcome.rows) {
     const auto found = places_.find(accepted.sequence);
     if (found == places_.end() || !found->second.scheduled) continue;
     if (accepted.kind == RowKind::kSample) ++num_generated_tokens_;
     RowResult& row = rows[accepted.row];
     ActiveRequest& request = *found->second.request;
-    request.num_losses = 0;  // it moves: losses so far were not its doing
+    moved.push_back(request.id());
     request.OnToken(found->second.index, {accepted.token, row.logprob, std::move(row.top)});
   }
   for (const FinishedSequence& finished : outcome.finished) {
@@ -121,6 +123,7 @@ void RequestTable::Apply(const StepOutcome& outcome, std::vector<RowResult>& row
     request.OnSequenceFinished(found->second.index, finished);
     RemoveIfOver(request);
   }
+  return moved;
 }
 
 void RequestTable::OnText(TextStreams::Answer answer) {

@@ -46,8 +46,9 @@ class RequestTable {
   void ExpireDeadlines(SteadyTime now);
   SteadyTime NextDeadline() const;
 
-  // Tells requests what a step brought. `rows` are its results; they are moved from.
-  void Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
+  // Tells requests what a step brought. `rows` are its results; they are moved from. Returns the
+  // requests that have a new token, perhaps more than once.
+  std::vector<RequestId> Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
   // Tells a request what its text end said of one of its sequences.
   void OnText(TextStreams::Answer answer);
 

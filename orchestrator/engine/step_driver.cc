@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-StepDriver::StepDriver(absl::Duration step_timeout, Replica* replica, RequestTable* requests)
-    : step_timeout_(step_timeout), replica_(replica), requests_(requests) {}
+StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests)
+    : replica_(replica), requests_(requests), times_(hang_timeout) {}
 
 void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
   while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
@@ -19,6 +19,10 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   StepInFlight& sent = in_flight_.emplace_back();
   sent.id = step.id;
   sent.sent = now;
+  sent.num_positions = step.num_tokens();
+  int num_ahead = 0;
+  for (const StepInFlight& other : in_flight_) num_ahead += other.num_positions;
+  sent.bound = times_.Bound(num_ahead);
   std::vector<RowRequest> rows;
   rows.reserve(step.num_rows());
   for (const Segment& segment : step.segments) {
@@ -31,7 +35,7 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   replica_->Execute(step, rows);
 }
 
-absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed) {
+absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {
   std::vector<RowResult>& rows = executed.rows;
   if (in_flight_.empty() || in_flight_.front().id != executed.step ||
       in_flight_.front().row_sequences.size() != rows.size()) {
@@ -40,6 +44,7 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed) {
   }
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
+  times_.Completed(step.num_positions, now - step.sent);
   FailBrokenRows(step, rows);
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
@@ -59,8 +64,13 @@ void StepDriver::FailBrokenRows(const StepInFlight& step, const std::vector<RowR
   }
 }
 
-void StepDriver::TellRequests() {
-  for (Committed& step : std::exchange(committed_, {})) requests_->Apply(step.outcome, step.rows);
+std::vector<RequestId> StepDriver::TellRequests() {
+  std::vector<RequestId> moved;
+  for (Committed& step : std::exchange(committed_, {})) {
+    const std::vector<RequestId> by_this = requests_->Apply(step.outcome, step.rows);
+    moved.insert(moved.end(), by_this.begin(), by_this.end());
+  }
+  return moved;
 }
 
 std::vector<RequestId> StepDriver::Lose() {
@@ -78,14 +88,15 @@ std::vector<RequestId> StepDriver::Lose() {
 
 SteadyTime StepDriver::NextTimeout() const {
   return in_flight_.empty() ? SteadyTime::InfiniteFuture()
-                            : in_flight_.front().sent + step_timeout_;
+                            : in_flight_.front().sent + in_flight_.front().bound;
 }
 
-absl::Status StepDriver::CheckTimeout(SteadyTime now) const {
+absl::Status StepDriver::CheckTimeout(SteadyTime now) {
   if (now < NextTimeout()) return absl::OkStatus();
+  times_.GaveUp();
   return absl::DeadlineExceededError(absl::StrCat("step ", in_flight_.front().id,
                                                   " did not complete within ",
-                                                  absl::FormatDuration(step_timeout_)));
+                                                  absl::FormatDuration(in_flight_.front().bound)));
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "orchestrator/engine/request_table.h"
+#include "orchestrator/engine/step_times.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "services/common/steady_time.h"
@@ -19,32 +20,36 @@ namespace sluice {
 
 class StepDriver {
  public:
-  // Borrows both. A step that takes longer than `step_timeout` hangs.
-  StepDriver(absl::Duration step_timeout, Replica* replica, RequestTable* requests);
+  // Borrows both. A step hangs once it takes longer than `hang_timeout` and several times what
+  // steps like it have taken.
+  StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests);
 
   // Sends every step that the scheduler plans.
   void SendSteps(Scheduler& scheduler, SteadyTime now);
 
   // Commits a step that was executed; TellRequests() passes on what it brought. An error: the
   // replica did not answer as it should, and nothing it says counts any more.
-  absl::Status Commit(Scheduler& scheduler, StepExecuted executed);
+  absl::Status Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now);
 
-  // Tells requests what committed steps have brought.
-  void TellRequests();
+  // Tells requests what committed steps have brought. Returns those that have a new token.
+  std::vector<RequestId> TellRequests();
 
   // The steps under way are lost: the requests that had a part in them, each once.
   std::vector<RequestId> Lose();
 
   // OK, or DEADLINE_EXCEEDED naming the step that hangs.
-  absl::Status CheckTimeout(SteadyTime now) const;
+  absl::Status CheckTimeout(SteadyTime now);
   SteadyTime NextTimeout() const;
 
+  bool idle() const { return in_flight_.empty(); }
   uint64_t num_steps() const { return num_steps_; }
 
  private:
   struct StepInFlight {
     StepId id = 0;
+    int num_positions = 0;
     SteadyTime sent;
+    absl::Duration bound;                   // for it and those ahead of it
     std::vector<SequenceId> sequences;      // in the step
     std::vector<SequenceId> row_sequences;  // of each row
   };
@@ -57,9 +62,9 @@ class StepDriver {
   void Send(const Step& step, SteadyTime now);
   void FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows);
 
-  const absl::Duration step_timeout_;
   Replica* const replica_;
   RequestTable* const requests_;
+  StepTimes times_;
 
   std::deque<StepInFlight> in_flight_;  // oldest first
   std::vector<Committed> committed_;    // in order

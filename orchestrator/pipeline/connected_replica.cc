@@ -39,6 +39,7 @@ std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
 ConnectedReplica::ConnectedReplica(ReplicaOptions options, StageNetwork* network)
     : options_(std::move(options)),
       network_(network),
+      num_steps_(options_.topology.num_processes()),
       processes_(std::make_shared<std::vector<ReplicaProcess>>(ProcessesOf(options_.topology))) {}
 
 ConnectedReplica::~ConnectedReplica() = default;
@@ -65,6 +66,13 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
       if (round_->num_unanswered > 0 && now < wake_) return false;
       KvGeometry geometry;
       const absl::Status status = Conclude(*round_, geometry);
+      // Somebody else has opened a process, and may have computed.
+      if (round_->newest_epoch > epoch_) keeps_blocks_ = false;
+      for (size_t i = 0; status.ok() && i < round_->processes.size(); ++i) {
+        if (round_->processes[i].service != "shard") continue;
+        keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->shards[i], i);
+        num_steps_[i] = round_->shards[i].num_steps();
+      }
       processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
       epoch_ = std::max(epoch_, round_->newest_epoch);
       round_.reset();
@@ -77,6 +85,8 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
     }
     case Phase::kOpening:
       return AwaitOpened(now);
+    case Phase::kConfirming:
+      return AwaitConfirmed(now);
     case Phase::kWired:
       return Watch(now);
   }
@@ -154,6 +164,9 @@ absl::Status ConnectedReplica::CheckGeometry(KvGeometry& geometry) const {
 }
 
 void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
+  // A stage refused the epoch because somebody else has given it: by its number alone that one's
+  // work could not be told from ours.
+  if (absl::IsAborted(reason)) keeps_blocks_ = false;
   if (reason.message() != last_failure_) {
     last_failure_ = std::string(reason.message());
     Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure_}});
@@ -189,21 +202,75 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
     Pause(absl::DeadlineExceededError("a stage did not answer Open in time"), now);
     return true;
   }
+  if (keeps_blocks_) {
+    Confirm(now);
+  } else {
+    BeWired(false);
+  }
+  return true;
+}
+
+// ---- Confirming ----
+
+bool ConnectedReplica::HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const {
+  // Opened by nobody else meanwhile: epochs of ours that came to nothing have computed nothing.
+  const bool ours = info.epoch() >= wired_epoch_ && info.epoch() <= epoch_;
+  return ours && info.num_steps() >= num_steps_[index];
+}
+
+void ConnectedReplica::Confirm(SteadyTime now) {
+  phase_ = Phase::kConfirming;
+  wake_ = now + kAskTimeout;
+  round_ = std::make_shared<Round>();
+  round_->processes = *processes_;
+  round_->fits.resize(round_->processes.size());
+  round_->shards.resize(round_->processes.size());
+  for (size_t i = 0; i < round_->processes.size(); ++i) {
+    if (round_->processes[i].service != "shard") continue;
+    ++round_->num_unanswered;
+    network_->AskShard(round_->processes[i].address, kAskTimeout,
+                       Answer<v1::GetShardInfoResponse>(i));
+  }
+}
+
+bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {
+  if (!wiring_->lost().ok()) {
+    round_.reset();
+    Pause(wiring_->lost(), now);
+    return true;
+  }
+  if (round_->num_unanswered > 0 && now < wake_) return false;
+  bool kept = true;
+  for (size_t i = 0; i < round_->processes.size(); ++i) {
+    if (round_->processes[i].service != "shard") continue;
+    kept = kept && round_->fits[i].has_value() && round_->fits[i]->ok() &&
+           HasItsBlocks(round_->shards[i], i);
+  }
+  round_.reset();
+  BeWired(kept);
+  return true;
+}
+
+void ConnectedReplica::BeWired(bool kept_blocks) {
   phase_ = Phase::kWired;
+  keeps_blocks_ = true;
+  wired_epoch_ = epoch_;
   pause_ = absl::ZeroDuration();
   last_failure_.clear();
   given_up_ = absl::OkStatus();
   geometry_ = opening_geometry_;
   arithmetic_.clear();
   for (const ReplicaProcess& process : *processes_) arithmetic_.push_back(process.arithmetic);
-  events_.emplace_back(ReplicaReady{epoch_, geometry_});
-  return true;
+  events_.emplace_back(ReplicaReady{epoch_, geometry_, kept_blocks});
 }
 
 // ---- Wired ----
 
 bool ConnectedReplica::Watch(SteadyTime now) {
-  for (StepExecuted& executed : wiring_->TakeExecuted()) events_.emplace_back(std::move(executed));
+  for (StepExecuted& executed : wiring_->TakeExecuted()) {
+    for (uint64_t& num_steps : num_steps_) ++num_steps;
+    events_.emplace_back(std::move(executed));
+  }
   const absl::Status lost = wiring_->lost().ok() ? given_up_ : wiring_->lost();
   if (lost.ok()) return false;
   events_.emplace_back(ReplicaLost{lost});

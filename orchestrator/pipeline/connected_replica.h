@@ -1,9 +1,14 @@
 // Keeps a replica wired: waits for its processes with growing pauses, checks that they fit
 // together, opens them under a new epoch, and does so again whenever the wiring is lost.
 //
-//   pausing ─► asking ─► opening ─► wired        asking: every process for its GetInfo
-//      ▲          │         │         │          opening: a Wiring
-//      └──────────┴─────────┴─────────┘          whatever fails
+//   pausing ─► asking ─► opening ─► confirming ─► wired    asking: every process for its GetInfo
+//      ▲          │         │                       │      opening: a Wiring
+//      └──────────┴─────────┴───────────────────────┘      whatever fails
+//
+// Where the embedding or the sampler was lost, or a connection, the shards still have their keys
+// and values, and the wiring that follows says so. That a shard is the process it was is known by
+// the steps that it has executed: a new one begins to count at zero. It is asked before the shards
+// are opened and confirmed after, because a process may be replaced in between.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +53,7 @@ class ConnectedReplica final : public Replica {
   }
 
  private:
-  enum class Phase { kPausing, kAsking, kOpening, kWired };
+  enum class Phase { kPausing, kAsking, kOpening, kConfirming, kWired };
 
   // One round of questions: what each process has answered.
   struct Round {
@@ -67,8 +72,12 @@ class ConnectedReplica final : public Replica {
   // Publishes what the round found, and says what the replica lacks.
   absl::Status Conclude(Round& round, KvGeometry& geometry) const;
   absl::Status CheckGeometry(KvGeometry& geometry) const;
+  bool HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const;
   void Open(const KvGeometry& geometry, SteadyTime now);
   bool AwaitOpened(SteadyTime now);
+  void Confirm(SteadyTime now);
+  bool AwaitConfirmed(SteadyTime now);
+  void BeWired(bool kept_blocks);
   void Pause(const absl::Status& reason, SteadyTime now);
   bool Watch(SteadyTime now);
 
@@ -79,10 +88,16 @@ class ConnectedReplica final : public Replica {
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
   absl::Duration pause_;
   std::string last_failure_;        // logged once
-  std::shared_ptr<Round> round_;    // in kAsking; answers to others are late
-  std::unique_ptr<Wiring> wiring_;  // in kOpening and kWired
+  std::shared_ptr<Round> round_;    // in kAsking and kConfirming; answers to others are late
+  std::unique_ptr<Wiring> wiring_;  // from kOpening on
   absl::Status given_up_;           // in kWired
   std::vector<ReplicaEvent> events_;
+
+  // Whether the shards have the blocks of the last wiring, as far as is known; and by process, the
+  // steps that a shard must have executed to be the one that had a part in it.
+  bool keeps_blocks_ = false;
+  uint64_t wired_epoch_ = 0;
+  std::vector<uint64_t> num_steps_;
 
   uint64_t epoch_ = 0;  // the newest known; the next is larger
   KvGeometry opening_geometry_;

@@ -39,10 +39,13 @@ struct ReplicaProcess {
   std::string arithmetic;  // what its bits depend on besides the model; shards and sampler
 };
 
-// The replica is wired: steps may be sent. Its blocks are empty.
+// The replica is wired: steps may be sent.
 struct ReplicaReady {
   uint64_t epoch = 0;
   KvGeometry geometry;
+  // The blocks hold what every step that was executed has left there: no shard was lost. Otherwise
+  // they are empty.
+  bool kept_blocks = false;
 };
 
 // Steps come in the order in which they were sent.

@@ -35,7 +35,7 @@ void Scheduler::AdmitUrgent() {
       break;
     }
     last = sequence.place;
-    if (!HeldBack(sequence) && !Admit(sequence)) break;
+    if (MayRun(sequence) && !HeldBack(sequence) && !Admit(sequence)) break;
   }
 }
 
@@ -47,7 +47,7 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   std::vector<SequenceState*> decodes;
   bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
   for (const auto& [place, sequence] : running_) {
-    if (sequence->in_flight != 0) continue;
+    if (sequence->in_flight != 0 || !MayRun(*sequence)) continue;
     if (sequence->num_pending() == 1) {
       decodes.push_back(sequence);
     } else {
@@ -92,7 +92,7 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
     } else if (waiting != waiting_.end()) {
       SequenceState& sequence = *waiting->second;
       seen = sequence.place;
-      if (HeldBack(sequence)) continue;
+      if (!MayRun(sequence) || HeldBack(sequence)) continue;
       door_open = Admit(sequence);
       if (!door_open) continue;
       AppendSegment(sequence, std::min(sequence.num_pending(), budget.tokens), step, budget);
@@ -106,7 +106,8 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
 std::vector<SequenceState*> Scheduler::PrefillsUnderWay() const {
   std::vector<SequenceState*> result;
   for (const auto& [place, sequence] : running_) {
-    if (sequence->in_flight == 0 && sequence->num_pending() > 1) result.push_back(sequence);
+    const bool prefilling = sequence->in_flight == 0 && sequence->num_pending() > 1;
+    if (prefilling && MayRun(*sequence)) result.push_back(sequence);
   }
   return result;
 }

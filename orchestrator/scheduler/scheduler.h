@@ -80,6 +80,10 @@ class Scheduler {
   // on before one of them ends. Worth calling again after any other call that changes something.
   std::optional<Step> Plan();
 
+  // Plan() takes the sequences of this request alone from now on, or again of all. The others keep
+  // their places and their blocks, and may be preempted.
+  void PlanOnly(std::optional<RequestId> request) { only_ = request; }
+
   // Applies the results of the oldest step in flight. `tokens` has one entry per row of the step,
   // in the order of its segments and their rows: the token chosen, anything for a kScore row.
   // Nothing has changed unless OK.
@@ -163,6 +167,10 @@ class Scheduler {
   std::vector<SequenceState*> PrefillsUnderWay() const;
   static PlannedStep Remember(const Step& step);
 
+  bool MayRun(const SequenceState& sequence) const {
+    return !only_.has_value() || sequence.spec.request == *only_;
+  }
+
   // Who holds blocks (room.cc).
   bool Admit(SequenceState& sequence);
   bool MayFindRoom(const SequenceState& sequence) const;
@@ -197,6 +205,7 @@ class Scheduler {
   Line waiting_;
   Line running_;
   std::deque<PlannedStep> in_flight_;  // oldest first
+  std::optional<RequestId> only_;      // PlanOnly
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;

@@ -83,6 +83,10 @@ EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
   if (request.wants_text && chance.Percent(30)) {
     request.stop_strings.push_back(TextOf(chance.Pick(0, kVocabulary - 1)));
   }
+  // Prompts often begin alike, and some requests keep to themselves.
+  for (int i = 0; i < length && chance.Percent(80); ++i) request.prompt[i] = i % 3;
+  request.use_prefix_cache = !chance.Percent(10);
+  if (chance.Percent(10)) request.cache_salt = "salt";
   if (chance.Percent(15)) request.priority = chance.Pick(-1, 1);
   return request;
 }

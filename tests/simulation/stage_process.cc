@@ -284,6 +284,13 @@ std::optional<Rows> StageProcess::Forward(const Session& session, const v1::Shar
     if (ranks.back() == nullptr) return std::nullopt;
   }
   const int block_size = world_.options.block_size;
+  for (const v1::BlockCopy& copy : plan.block_copies()) {
+    for (StageProcess* rank : ranks) {
+      const auto source = rank->memory_.begin() + int64_t{copy.source()} * block_size;
+      std::copy_n(source, block_size,
+                  rank->memory_.begin() + int64_t{copy.destination()} * block_size);
+    }
+  }
   Rows result;
   size_t next_row = 0;
   for (const v1::Segment& segment : plan.segments()) {

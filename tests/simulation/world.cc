@@ -30,7 +30,8 @@ EngineOptions OptionsOfEngine(Chance& chance, int max_positions, bool with_poiso
 
 World::Orchestrator::Orchestrator(StageWorld* world, HostId host, HostId tokenizer,
                                   const EngineOptions& options, ReplicaOptions replica_options)
-    : network(world, host),
+    : host(host),
+      network(world, host),
       replica(std::move(replica_options), &network),
       text(DetokenizeFrom(world->network, host, tokenizer)),
       core(options, &replica, &text) {}
@@ -54,7 +55,8 @@ World::World(const SimulationOptions& options)
   };
   stages_.host = [this](const std::string& address) { return hosts_.at(address); };
   max_positions_ = std::min(48, stages_.options.num_blocks * stages_.options.block_size);
-  orchestrator_host_ = network_.AddHost("orchestrator", [this] { OrchestratorHasNews(); });
+  orchestrator_host_ = network_.AddHost("orchestrator", [this] { HasNews(orchestrator_); });
+  rival_host_ = network_.AddHost("rival", [this] { HasNews(rival_); });
   tokenizer_host_ = network_.AddHost("tokenizer");
   AddProcesses();
 }
@@ -98,7 +100,7 @@ void World::CrashProcess(const std::string& address, absl::Duration downtime) {
 
 // ---- The orchestrator ----
 
-void World::StartOrchestrator() {
+std::shared_ptr<World::Orchestrator> World::MakeOrchestrator(HostId host) {
   ReplicaOptions replica;
   replica.model_fingerprint = "fake";
   replica.topology = {.embedding = "embedding", .shards = {}, .sampler = "sampler"};
@@ -108,11 +110,34 @@ void World::StartOrchestrator() {
       replica.topology.shards.back().push_back(absl::StrCat("shard-", stage, "-", rank));
     }
   }
-  orchestrator_ = std::make_unique<Orchestrator>(
-      &stages_, orchestrator_host_, tokenizer_host_,
+  return std::make_shared<Orchestrator>(
+      &stages_, host, tokenizer_host_,
       OptionsOfEngine(chance_, max_positions_, poison_.has_value()), std::move(replica));
-  ++incarnation_;
-  OrchestratorHasNews();
+}
+
+void World::StartOrchestrator() {
+  orchestrator_ = MakeOrchestrator(orchestrator_host_);
+  HasNews(orchestrator_);
+}
+
+void World::StartRival(absl::Duration duration) {
+  if (rival_ != nullptr) return;
+  history_.Add(timeline_, "FAULT a rival appears for ", absl::FormatDuration(duration));
+  network_.Restart(rival_host_);
+  rival_ = MakeOrchestrator(rival_host_);
+  for (int i = 0; i < 3; ++i) {
+    EngineRequest request = Client::RandomRequest(chance_, max_positions_);
+    auto client = std::make_shared<Client>(std::move(request), stages_.options.num_stages,
+                                           stages_.options.num_ranks);
+    of_the_rival_.push_back(client);
+    rival_->core.Submit(rival_->next_request++, client->request(), client->Sink());
+  }
+  HasNews(rival_);
+  timeline_.After(duration, [this] {
+    network_.Crash(rival_host_);
+    rival_.reset();
+    for (const auto& client : of_the_rival_) client->NewConnection();
+  });
 }
 
 void World::CrashOrchestrator(absl::Duration downtime) {
@@ -141,36 +166,39 @@ void World::Count(const EngineStatus& status) {
   result_.num_kept += static_cast<int64_t>(status.num_recoveries_with_blocks);
 }
 
-void World::OrchestratorHasNews() {
-  if (orchestrator_ == nullptr || orchestrator_->advance_planned) return;
-  orchestrator_->advance_planned = true;
+void World::HasNews(const std::shared_ptr<Orchestrator>& orchestrator) {
+  if (orchestrator == nullptr || orchestrator->advance_planned) return;
+  orchestrator->advance_planned = true;
   // Now and then more comes before the loop gets to it.
   const absl::Duration delay = chance_.Percent(70)
                                    ? absl::ZeroDuration()
                                    : chance_.Between(absl::ZeroDuration(), absl::Milliseconds(1));
-  timeline_.After(delay, [this, incarnation = incarnation_] { AdvanceOrchestrator(incarnation); });
-}
-
-void World::AdvanceOrchestrator(int incarnation) {
-  if (orchestrator_ == nullptr || incarnation != incarnation_) return;
-  const SteadyTime hung = network_.hung_until(orchestrator_host_);
-  if (hung > timeline_.now()) {
-    return timeline_.At(hung, [this, incarnation] { AdvanceOrchestrator(incarnation); });
-  }
-  orchestrator_->advance_planned = false;
-  const SteadyTime wake = orchestrator_->core.Advance(timeline_.now());
-  CheckIntegrity();
-  if (wake == SteadyTime::InfiniteFuture()) return;
-  orchestrator_->wake = wake;
-  timeline_.At(wake, [this, incarnation, wake] {
-    const bool current = orchestrator_ != nullptr && incarnation == incarnation_;
-    if (current && orchestrator_->wake == wake) OrchestratorHasNews();
+  timeline_.After(delay, [this, weak = std::weak_ptr<Orchestrator>(orchestrator)] {
+    AdvanceOrchestrator(weak);
   });
 }
 
-void World::CheckIntegrity() {
-  const Scheduler* scheduler = orchestrator_->core.scheduler();
-  if (scheduler == nullptr || ++orchestrator_->num_advances % 4 != 0) return;
+void World::AdvanceOrchestrator(const std::weak_ptr<Orchestrator>& weak) {
+  const std::shared_ptr<Orchestrator> orchestrator = weak.lock();
+  if (orchestrator == nullptr) return;
+  const SteadyTime hung = network_.hung_until(orchestrator->host);
+  if (hung > timeline_.now()) {
+    return timeline_.At(hung, [this, weak] { AdvanceOrchestrator(weak); });
+  }
+  orchestrator->advance_planned = false;
+  const SteadyTime wake = orchestrator->core.Advance(timeline_.now());
+  CheckIntegrity(*orchestrator);
+  if (wake == SteadyTime::InfiniteFuture()) return;
+  orchestrator->wake = wake;
+  timeline_.At(wake, [this, weak, wake] {
+    const std::shared_ptr<Orchestrator> orchestrator = weak.lock();
+    if (orchestrator != nullptr && orchestrator->wake == wake) HasNews(orchestrator);
+  });
+}
+
+void World::CheckIntegrity(Orchestrator& orchestrator) {
+  const Scheduler* scheduler = orchestrator.core.scheduler();
+  if (scheduler == nullptr || ++orchestrator.num_advances % 4 != 0) return;
   const absl::Status status = scheduler->CheckIntegrity();
   if (!status.ok() && fault_.empty()) fault_ = status.ToString();
 }
@@ -224,7 +252,7 @@ void World::Submit(size_t index) {
   const std::shared_ptr<RequestSink> sink = served.client->Sink();
   orchestrator_->core.Submit(*served.id, served.client->Resumed(), sink);
   if (options_.planted == Planted::kTwoEnds) sink->OnFailed(absl::UnavailableError("planted"));
-  OrchestratorHasNews();
+  HasNews(orchestrator_);
 }
 
 void World::Leave(size_t index) {
@@ -234,7 +262,7 @@ void World::Leave(size_t index) {
   served.client->Leave();
   if (orchestrator_ == nullptr || !served.id.has_value()) return;
   orchestrator_->core.Cancel(*served.id);
-  OrchestratorHasNews();
+  HasNews(orchestrator_);
 }
 
 // ---- Faults ----
@@ -260,7 +288,7 @@ void World::OneFault() {
   const absl::Duration duration = chance_.Percent(50)
                                       ? chance_.Between(absl::ZeroDuration(), kLongestFault)
                                       : chance_.Between(absl::ZeroDuration(), kLongestFault / 20);
-  switch (chance_.Pick(0, 9)) {
+  switch (chance_.Pick(0, 10)) {
     case 0:
     case 1:
     case 2:
@@ -278,6 +306,8 @@ void World::OneFault() {
       return network_.SlowDown(host, chance_.Between(absl::ZeroDuration(), absl::Milliseconds(30)));
     case 8:
       return network_.Cut(orchestrator_host_, tokenizer_host_);
+    case 9:
+      return StartRival(duration / 4);
     default:
       return network_.Hang(tokenizer_host_, duration);
   }
@@ -338,6 +368,10 @@ std::string World::FinalFault() const {
     if (!client.failure().ok() && !expired && !is_poison) {
       return absl::StrCat(name, " failed: ", client.failure().ToString());
     }
+  }
+  for (const std::shared_ptr<Client>& client : of_the_rival_) {
+    const std::string fault = client->Fault();
+    if (!fault.empty()) return absl::StrCat("a request of the rival ", fault);
   }
   const SchedulerStatistics left = orchestrator_->core.status().scheduler;
   if (left.running_sequences + left.waiting_sequences + left.kv_cache.used_blocks > 0) {

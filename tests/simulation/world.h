@@ -33,6 +33,7 @@ class World {
     Orchestrator(StageWorld* world, HostId host, HostId tokenizer, const EngineOptions& options,
                  ReplicaOptions replica);
 
+    const HostId host;
     SimulatedStageNetwork network;
     ConnectedReplica replica;
     TextStreams text;
@@ -52,12 +53,15 @@ class World {
   void StartProcess(const std::string& address);
   void CrashProcess(const std::string& address, absl::Duration downtime);
 
+  std::shared_ptr<Orchestrator> MakeOrchestrator(HostId host);
   void StartOrchestrator();
   void CrashOrchestrator(absl::Duration downtime);
+  // Another orchestrator takes the same stages for its own for a while.
+  void StartRival(absl::Duration duration);
   void Count(const EngineStatus& status);
-  void OrchestratorHasNews();
-  void AdvanceOrchestrator(int incarnation);
-  void CheckIntegrity();
+  void HasNews(const std::shared_ptr<Orchestrator>& orchestrator);
+  void AdvanceOrchestrator(const std::weak_ptr<Orchestrator>& weak);
+  void CheckIntegrity(Orchestrator& orchestrator);
 
   void PlanRequests();
   void AddPoison(int index);
@@ -80,15 +84,17 @@ class World {
   int max_positions_ = 0;
 
   HostId orchestrator_host_ = 0;
+  HostId rival_host_ = 0;
   HostId tokenizer_host_ = 0;
   std::map<std::string, HostId> hosts_;
   std::map<std::string, std::shared_ptr<StageProcess>> processes_;
   std::vector<std::string> addresses_;
-  std::unique_ptr<Orchestrator> orchestrator_;  // null while it is down
-  int incarnation_ = 0;
+  std::shared_ptr<Orchestrator> orchestrator_;  // null while it is down
+  std::shared_ptr<Orchestrator> rival_;         // null mostly
 
   std::vector<Served> served_;
   std::optional<int> poison_;  // index in served_
+  std::vector<std::shared_ptr<Client>> of_the_rival_;
   SteadyTime faults_end_;
   std::string fault_;
   SimulationResult result_;

@@ -39,7 +39,7 @@ EngineOptions Options() {
   EngineOptions options;
   options.scheduler.max_positions = 64;
   options.scheduler.max_tokens_per_step = 16;
-  options.step_timeout = absl::InfiniteDuration();
+  options.hang_timeout = absl::InfiniteDuration();
   return options;
 }
 
@@ -195,7 +195,7 @@ TEST(Engine, RecoversWhenAStageEndsRightAfterOpening) {
 
 TEST(Engine, GivesUpAStepThatNeverCompletes) {
   EngineOptions options = Options();
-  options.step_timeout = absl::Milliseconds(100);
+  options.hang_timeout = absl::Milliseconds(100);
   Served served(options);
   auto num_ignored = std::make_shared<std::atomic<int>>(0);
   served.stages.SetJudge([num_ignored](const FakeStep& step) {
@@ -233,6 +233,35 @@ TEST(Engine, GivesUpARequestThatLosesTheReplicaEveryTime) {
   ASSERT_TRUE(after->Wait().ok()) << after->Wait();
   EXPECT_EQ(before->tokens(), FakeTokens({1, 2}, 1, 0, 9));
   EXPECT_EQ(after->tokens(), FakeTokens({4, 5}, 1, 0, 9));
+  EXPECT_EQ(num_losses->load(), 3);
+}
+
+// All are in one batch, where nobody can say whose fault it is; the seed of the poison is its
+// prompt.
+TEST(Engine, FindsTheRequestThatKillsAmongItsBatchMatesAndEndsItAlone) {
+  EngineOptions options = Options();
+  options.max_losses = 2;
+  Served served(options, {.num_stages = 2});
+  const auto num_losses = std::make_shared<std::atomic<int>>(0);
+  served.stages.SetJudge([num_losses](const FakeStep& step) {
+    for (const std::vector<int32_t>& tokens : step.sequences) {
+      if (tokens[0] != 13) continue;
+      num_losses->fetch_add(1);
+      return FakeStages::Verdict::kLose;
+    }
+    return FakeStages::Verdict::kAnswer;
+  });
+  std::vector<std::shared_ptr<RecordingSink>> mates;
+  for (int i = 0; i < 4; ++i) mates.push_back(served.Submit(Request({1, 2, i}, 9)));
+  const auto poison = served.Submit(Request({13, 5}, 9));
+  for (int i = 4; i < 8; ++i) mates.push_back(served.Submit(Request({1, 2, i}, 9)));
+  served.stages.BringUpAll();
+  EXPECT_EQ(poison->Wait().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(poison->Wait().message()), HasSubstr("with no other under way"));
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(mates[i]->Wait().ok()) << mates[i]->Wait();
+    EXPECT_EQ(mates[i]->tokens(), FakeTokens({1, 2, i}, 1, 0, 9));
+  }
   EXPECT_EQ(num_losses->load(), 3);
 }
 

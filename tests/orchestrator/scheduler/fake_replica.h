@@ -91,6 +91,9 @@ class FakeReplica {
     return results_.at(step);
   }
 
+  // What is under way is lost, and memory is not.
+  void Drop() { queue_.clear(); }
+
   // Everything in memory and under way is lost.
   void Lose() {
     queue_.clear();

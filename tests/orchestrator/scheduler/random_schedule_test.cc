@@ -334,9 +334,11 @@ class RandomSchedule {
       replica_.Spoil(step.id);
       ++coverage_.abandoned;
     }
-    if (!in_flight_.empty() && Chance(50)) {
-      ASSERT_TRUE(replica_.ExecuteThrough(in_flight_.back().id).ok());
+    if (!in_flight_.empty() && Chance(70)) {
+      const int last = Pick(0, static_cast<int>(in_flight_.size()) - 1);
+      ASSERT_TRUE(replica_.ExecuteThrough(in_flight_[last].id).ok());
     }
+    replica_.Drop();
     scheduler_.AbandonSteps();
     in_flight_.clear();
   }
