@@ -100,6 +100,8 @@ class KvPool {
   virtual size_t size_bytes() const = 0;
 };
 
+// A block takes 2 * num_layers * block_size * num_kv_heads * head_dim elements, and nothing
+// besides.
 struct KvPoolSpec {
   int num_layers = 0;
   int num_blocks = 0;
@@ -147,9 +149,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Kind of device, where that leaves a choice what computes its products, and which version of its
-  // operations: "cpu/avx512_bf16 v2". Two backends of one name give the same bits on processors of
-  // one kind.
+  // All that the bits of its operations depend on: kind of device, where that leaves a choice what
+  // computes its products, and a version: "cpu/avx512_bf16 v3". Two backends of one name give the
+  // same bits, whatever the processors.
   virtual std::string_view name() const = 0;
   // Element type of every activation: F32 on CPU.
   virtual DType activation_dtype() const = 0;

@@ -3,12 +3,12 @@
 #include <grpcpp/server.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/usable_cpus.h"
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
@@ -75,7 +75,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
 }
 
 absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = UsableCpus();
   const int threads = options.num_threads > 0 ? options.num_threads : cores;
   absl::StatusOr<std::unique_ptr<SamplerServer>> sampler = SamplerServer::Start(
       {.model = options.model,

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kernels/usable_cpus.h"
 #include "services/common/cpu_list.h"
 
 namespace sluice {
@@ -60,9 +60,7 @@ absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) 
 }  // namespace
 
 int ModelFlags::num_threads() const {
-  const int cores = cpus.empty()
-                        ? std::max(1, static_cast<int>(std::thread::hardware_concurrency()))
-                        : static_cast<int>(cpus.size());
+  const int cores = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   return threads.value_or(cores);
 }
 

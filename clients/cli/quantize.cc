@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/outcome.h"
+#include "kernels/usable_cpus.h"
 #include "services/model/storage_type.h"
 
 namespace sluice {
@@ -60,7 +60,7 @@ absl::StatusOr<QuantizeResult> Quantize(const QuantizeFlags& flags, Environment&
   std::atomic<bool> interrupted = false;
   const Interrupt::Handler handler(environment.interrupt, [&interrupted] { interrupted = true; });
   Progress progress(absl::StrCat("quantizing ", *flags.model));
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = UsableCpus();
   return QuantizeModel({.model = *flags.model,
                         .out = *flags.out,
                         .format = *flags.format,

@@ -13,8 +13,8 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "kernels/communicator/deadline.h"
 
 namespace sluice {
 
@@ -27,16 +27,16 @@ class Communicator {
 
   // `data` of `root` replaces `data` of everyone. An idle rank may wait with InfiniteFuture().
   // DEADLINE_EXCEEDED where a peer did not come in time, or the reason of Abort().
-  virtual absl::Status Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) = 0;
+  virtual absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) = 0;
 
   // `received` = the `sent` of rank 0, 1, ... in order: size() times as long.
   virtual absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                                 absl::Time deadline) = 0;
+                                 Deadline deadline) = 0;
 
   // Part r of `sent` goes to rank r; part r of `received` came from rank r. Both are size() equal
   // parts.
   virtual absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                                absl::Time deadline) = 0;
+                                Deadline deadline) = 0;
 
   // Wakes and fails this rank's current and later calls with `reason`; peers notice by their
   // deadline or sooner. Thread-safe.

@@ -28,8 +28,8 @@ using gloo::transport::UnboundBuffer;
 // Stands for an infinite deadline. Gloo adds timeouts to a clock, where the largest would overflow.
 constexpr absl::Duration kMaxTimeout = absl::Hours(24 * 365);
 
-std::chrono::milliseconds TimeoutUntil(absl::Time deadline) {
-  const absl::Duration left = std::min(deadline - absl::Now(), kMaxTimeout);
+std::chrono::milliseconds TimeoutUntil(Deadline deadline) {
+  const absl::Duration left = std::min(deadline.Left(), kMaxTimeout);
   // Rounded up, so that what Gloo reports as too late is too late by our clock as well.
   return absl::ToChronoMilliseconds(
       absl::Ceil(std::max(left, absl::ZeroDuration()), absl::Milliseconds(1)));
@@ -42,11 +42,11 @@ class GlooCommunicator final : public Communicator {
 
   int rank() const override { return mesh_.context->rank; }
   int size() const override { return mesh_.context->size; }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) override;
+  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
   absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         absl::Time deadline) override;
+                         Deadline deadline) override;
   absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        absl::Time deadline) override;
+                        Deadline deadline) override;
   void Abort(absl::Status reason) override;
 
  private:
@@ -54,8 +54,7 @@ class GlooCommunicator final : public Communicator {
   class Call;
 
   // Runs the transfers that `start` posts. `name` is the operation's, for messages.
-  absl::Status Run(absl::string_view name, absl::Time deadline,
-                   absl::FunctionRef<void(Call&)> start);
+  absl::Status Run(absl::string_view name, Deadline deadline, absl::FunctionRef<void(Call&)> start);
   absl::Status Failure();
   absl::Status Fail(const absl::Status& status);
 
@@ -93,7 +92,7 @@ class GlooCommunicator::Call {
   int peer() const { return peer_; }
 
   // False where Interrupt() ended it; throws what Gloo throws.
-  bool Wait(absl::Time deadline) {
+  bool Wait(Deadline deadline) {
     for (const Transfer& transfer : transfers_) {
       peer_ = transfer.peer;
       const std::chrono::milliseconds timeout = TimeoutUntil(deadline);
@@ -140,7 +139,7 @@ absl::Status GlooCommunicator::Failure() {
   return failure_;
 }
 
-absl::Status GlooCommunicator::Run(absl::string_view name, absl::Time deadline,
+absl::Status GlooCommunicator::Run(absl::string_view name, Deadline deadline,
                                    absl::FunctionRef<void(Call&)> start) {
   const SigpipeGuard guard;
   Call call(*this, next_tag_++);
@@ -159,10 +158,10 @@ absl::Status GlooCommunicator::Run(absl::string_view name, absl::Time deadline,
   }
   const std::string message =
       absl::StrCat("rank ", rank(), " of ", size(), " in '", group_, "', ", name, ": ",
-                   absl::Now() >= deadline ? "no answer in time from rank " : "lost rank ",
+                   deadline.HasPassed() ? "no answer in time from rank " : "lost rank ",
                    call.peer(), ": ", error);
-  return Fail(absl::Now() >= deadline ? absl::DeadlineExceededError(message)
-                                      : absl::UnavailableError(message));
+  return Fail(deadline.HasPassed() ? absl::DeadlineExceededError(message)
+                                   : absl::UnavailableError(message));
 }
 
 // Closing a pair makes the peer's end fail. Gloo allows it from any thread; done without the mutex
@@ -185,8 +184,7 @@ void GlooCommunicator::Abort(absl::Status reason) {
   Fail(reason).IgnoreError();
 }
 
-absl::Status GlooCommunicator::Broadcast(absl::Span<std::byte> data, int root,
-                                         absl::Time deadline) {
+absl::Status GlooCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
   SLUICE_CHECK(root >= 0 && root < size());
   if (size() == 1 || data.empty()) return Failure();
   return Run(absl::StrCat("Broadcast of ", data.size(), " bytes from rank ", root), deadline,
@@ -199,7 +197,7 @@ absl::Status GlooCommunicator::Broadcast(absl::Span<std::byte> data, int root,
 }
 
 absl::Status GlooCommunicator::AllGather(absl::Span<const std::byte> sent,
-                                         absl::Span<std::byte> received, absl::Time deadline) {
+                                         absl::Span<std::byte> received, Deadline deadline) {
   SLUICE_CHECK(received.size() == sent.size() * size());
   if (sent.empty()) return Failure();
   const std::size_t bytes = sent.size();
@@ -215,7 +213,7 @@ absl::Status GlooCommunicator::AllGather(absl::Span<const std::byte> sent,
 }
 
 absl::Status GlooCommunicator::AllToAll(absl::Span<const std::byte> sent,
-                                        absl::Span<std::byte> received, absl::Time deadline) {
+                                        absl::Span<std::byte> received, Deadline deadline) {
   SLUICE_CHECK(received.size() == sent.size() && sent.size() % size() == 0);
   if (sent.empty()) return Failure();
   const std::size_t part = sent.size() / size();
@@ -270,8 +268,7 @@ absl::Status Validate(const GlooOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinGloo(const GlooOptions& options,
-                                                       RendezvousStore& store,
-                                                       absl::Time deadline) {
+                                                       RendezvousStore& store, Deadline deadline) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   absl::StatusOr<GlooMesh> mesh = ConnectGlooMesh(options, store, deadline);
   if (!mesh.ok()) {

@@ -45,6 +45,6 @@ struct GlooOptions {
 //                       the rendezvous and its connections can delay this by up to 5 s more.
 //   UNAVAILABLE         the address can't be bound, a connection failed, or the store did
 absl::StatusOr<std::unique_ptr<Communicator>> JoinGloo(const GlooOptions& options,
-                                                       RendezvousStore& store, absl::Time deadline);
+                                                       RendezvousStore& store, Deadline deadline);
 
 }  // namespace sluice

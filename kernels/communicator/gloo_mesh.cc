@@ -53,7 +53,7 @@ absl::Status CheckBindable(const std::string& numeric_address) {
                                              "; an address of this host is needed"));
 }
 
-GlooMesh OpenMesh(const GlooOptions& options, absl::Time deadline) {
+GlooMesh OpenMesh(const GlooOptions& options, Deadline deadline) {
   gloo::transport::tcp::attr attributes(options.bind_address.c_str());
   if (!options.interface.empty()) {
     attributes.hostname.clear();
@@ -62,7 +62,7 @@ GlooMesh OpenMesh(const GlooOptions& options, absl::Time deadline) {
   GlooMesh mesh;
   mesh.device = gloo::transport::tcp::CreateDevice(attributes);
   mesh.context = mesh.device->createContext(options.rank, options.size);
-  const absl::Duration connect_time = std::min(deadline - absl::Now(), kMaxConnectTime);
+  const absl::Duration connect_time = std::min(deadline.Left(), kMaxConnectTime);
   mesh.context->setTimeout(std::max(std::chrono::milliseconds(1),
                                     absl::ToChronoMilliseconds(connect_time / kGlooConnectFactor)));
   return mesh;
@@ -87,7 +87,7 @@ std::string ListenForPeers(const GlooOptions& options, const GlooMesh& mesh) {
 }
 
 absl::Status ConnectPeers(const GlooOptions& options, const GlooMesh& mesh, RendezvousStore& store,
-                          absl::Time deadline) {
+                          Deadline deadline) {
   const std::string mine = ListenForPeers(options, mesh);
   if (absl::Status set = store.Set(Key(options, options.rank), mine); !set.ok()) return set;
   std::vector<std::string> theirs(options.size);
@@ -114,7 +114,7 @@ absl::Status ConnectPeers(const GlooOptions& options, const GlooMesh& mesh, Rend
 }  // namespace
 
 absl::StatusOr<GlooMesh> ConnectGlooMesh(const GlooOptions& options, RendezvousStore& store,
-                                         absl::Time deadline) {
+                                         Deadline deadline) {
   if (options.interface.empty()) {
     if (absl::Status bindable = CheckBindable(options.bind_address); !bindable.ok()) {
       return bindable;
@@ -131,8 +131,8 @@ absl::StatusOr<GlooMesh> ConnectGlooMesh(const GlooOptions& options, RendezvousS
     const std::string address =
         options.interface.empty() ? options.bind_address : options.interface;
     const std::string message = absl::StrCat("connecting from ", address, ": ", error.what());
-    return absl::Now() >= deadline ? absl::DeadlineExceededError(message)
-                                   : absl::UnavailableError(message);
+    return deadline.HasPassed() ? absl::DeadlineExceededError(message)
+                                : absl::UnavailableError(message);
   }
 }
 

@@ -23,6 +23,6 @@ struct GlooMesh {
 
 // `options` are valid. Statuses as of JoinGloo.
 absl::StatusOr<GlooMesh> ConnectGlooMesh(const GlooOptions& options, RendezvousStore& store,
-                                         absl::Time deadline);
+                                         Deadline deadline);
 
 }  // namespace sluice

@@ -14,19 +14,18 @@ class LocalCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
 
-  absl::Status Broadcast(absl::Span<std::byte> /*data*/, int root,
-                         absl::Time /*deadline*/) override {
+  absl::Status Broadcast(absl::Span<std::byte> /*data*/, int root, Deadline /*deadline*/) override {
     SLUICE_CHECK(root == 0);
     return Failure();
   }
 
   absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         absl::Time /*deadline*/) override {
+                         Deadline /*deadline*/) override {
     return Copy(sent, received);
   }
 
   absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        absl::Time /*deadline*/) override {
+                        Deadline /*deadline*/) override {
     return Copy(sent, received);
   }
 

@@ -15,11 +15,10 @@ absl::Status MemoryRendezvousStore::Set(const std::string& key, std::string byte
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> MemoryRendezvousStore::Get(const std::string& key,
-                                                       absl::Time deadline) {
+absl::StatusOr<std::string> MemoryRendezvousStore::Get(const std::string& key, Deadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto is_set = [&] { return values_.count(key) != 0; };
-  if (!changed_.wait_until(lock, absl::ToChronoTime(deadline), is_set)) {
+  if (!changed_.wait_until(lock, deadline.time(), is_set)) {
     return absl::DeadlineExceededError(
         absl::StrCat("rendezvous key '", key, "' was not set in time"));
   }

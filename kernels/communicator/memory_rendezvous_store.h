@@ -15,7 +15,7 @@ namespace sluice {
 class MemoryRendezvousStore final : public RendezvousStore {
  public:
   absl::Status Set(const std::string& key, std::string bytes) override;
-  absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override;
 
  private:
   std::mutex mutex_;

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "kernels/communicator/deadline.h"
 
 namespace sluice {
 
@@ -21,7 +21,7 @@ class RendezvousStore {
 
   // Waits until the key is set. DEADLINE_EXCEEDED, naming the key, where it is not by `deadline`;
   // UNAVAILABLE where the store cannot be reached.
-  virtual absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline) = 0;
+  virtual absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) = 0;
 };
 
 }  // namespace sluice

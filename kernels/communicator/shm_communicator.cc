@@ -48,25 +48,26 @@ class ShmCommunicator final : public Communicator {
   ~ShmCommunicator() override;
 
   // Announces this rank and waits for the others.
-  absl::Status Join(absl::Time deadline);
+  absl::Status Join(Deadline deadline);
 
   int rank() const override { return rank_; }
   int size() const override { return segment_->size(); }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) override;
+  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
   absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         absl::Time deadline) override;
+                         Deadline deadline) override;
   absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        absl::Time deadline) override;
+                        Deadline deadline) override;
   void Abort(absl::Status reason) override;
 
  private:
   // Runs the streams that were started until all are done.
-  absl::Status Complete(const ShmMessageHeader& call, absl::Time deadline);
+  absl::Status Complete(const ShmMessageHeader& call, Deadline deadline);
   bool Advance();
   bool Done() const;
   bool Awaits(int peer) const;
   std::uint32_t NewsToWakeFor(const ShmMessageHeader& call) const;
-  absl::Status Mismatch(const ShmMessageHeader& call) const;
+  // Not OK where a peer makes another call, or has written what cannot be.
+  absl::Status PeersFault() const;
 
   // The first failure of this rank, or that of the group; OK where neither has failed.
   absl::Status Failure();
@@ -106,7 +107,7 @@ std::string ShmCommunicator::Context(absl::string_view doing) const {
   return absl::StrCat("rank ", rank_, " of ", size(), " in '", name_, "', ", doing);
 }
 
-absl::Status ShmCommunicator::Join(absl::Time deadline) {
+absl::Status ShmCommunicator::Join(Deadline deadline) {
   const auto present = [this](int peer) {
     return segment_->rank(peer).state.Load() >= kRankJoined;
   };
@@ -157,7 +158,7 @@ void ShmCommunicator::Abort(absl::Status reason) {
   Fail(reason).IgnoreError();
 }
 
-absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, absl::Time deadline) {
+absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
   SLUICE_CHECK(root >= 0 && root < size());
   if (absl::Status failure = Failure(); !failure.ok()) return failure;
   if (size() == 1 || data.empty()) return absl::OkStatus();
@@ -171,7 +172,7 @@ absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, ab
 }
 
 absl::Status ShmCommunicator::AllGather(absl::Span<const std::byte> sent,
-                                        absl::Span<std::byte> received, absl::Time deadline) {
+                                        absl::Span<std::byte> received, Deadline deadline) {
   SLUICE_CHECK(received.size() == sent.size() * size());
   if (absl::Status failure = Failure(); !failure.ok()) return failure;
   if (sent.empty()) return absl::OkStatus();
@@ -188,7 +189,7 @@ absl::Status ShmCommunicator::AllGather(absl::Span<const std::byte> sent,
 
 // A rank's message holds its parts for all others, in order of rank; each takes its own part.
 absl::Status ShmCommunicator::AllToAll(absl::Span<const std::byte> sent,
-                                       absl::Span<std::byte> received, absl::Time deadline) {
+                                       absl::Span<std::byte> received, Deadline deadline) {
   SLUICE_CHECK(received.size() == sent.size() && sent.size() % size() == 0);
   if (absl::Status failure = Failure(); !failure.ok()) return failure;
   if (sent.empty()) return absl::OkStatus();
@@ -205,12 +206,12 @@ absl::Status ShmCommunicator::AllToAll(absl::Span<const std::byte> sent,
   return Complete(call, deadline);
 }
 
-absl::Status ShmCommunicator::Complete(const ShmMessageHeader& call, absl::Time deadline) {
+absl::Status ShmCommunicator::Complete(const ShmMessageHeader& call, Deadline deadline) {
   while (true) {
     while (Advance()) {
     }
-    if (absl::Status differs = Mismatch(call); !differs.ok()) {
-      return Fail(WithContext(differs, Context(Describe(call))));
+    if (absl::Status fault = PeersFault(); !fault.ok()) {
+      return Fail(WithContext(fault, Context(Describe(call))));
     }
     if (Done()) return absl::OkStatus();
     const auto advance = [this] { return Advance(); };
@@ -251,8 +252,14 @@ std::uint32_t ShmCommunicator::NewsToWakeFor(const ShmMessageHeader& call) const
   return kAwaitsAny;
 }
 
-absl::Status ShmCommunicator::Mismatch(const ShmMessageHeader& call) const {
+absl::Status ShmCommunicator::PeersFault() const {
+  const auto damaged = [](int peer) {
+    return absl::InternalError(
+        absl::StrCat("shared memory is damaged: rank ", peer, " counts what cannot be"));
+  };
+  if (sender_.damaged_reader() >= 0) return damaged(sender_.damaged_reader());
   for (int peer = 0; peer < size(); ++peer) {
+    if (receivers_[peer].damaged()) return damaged(peer);
     if (!receivers_[peer].mismatched()) continue;
     return absl::InternalError(absl::StrCat("rank ", peer, " makes a different call, ",
                                             Describe(receivers_[peer].received_header())));
@@ -291,7 +298,7 @@ absl::Status Validate(const ShmOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
-                                                      absl::Time deadline) {
+                                                      Deadline deadline) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   const std::string name = absl::StrCat("/", options.name);
   const ShmShape shape{options.size, static_cast<std::uint32_t>(std::bit_ceil(options.slot_bytes))};

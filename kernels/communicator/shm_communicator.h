@@ -44,7 +44,6 @@ struct ShmOptions {
 //   DEADLINE_EXCEEDED   a rank did not come in time; the message names it
 //   UNAVAILABLE         a rank gave up or died before all had joined
 //   RESOURCE_EXHAUSTED  /dev/shm has no room for size * slot_bytes
-absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
-                                                      absl::Time deadline);
+absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline);
 
 }  // namespace sluice

@@ -54,9 +54,9 @@ void ShmSender::Start(const ShmMessageHeader& header, absl::Span<const std::byte
 }
 
 bool ShmSender::Advance() {
-  if (done()) return false;
+  if (done() || damaged_reader_ >= 0) return false;
   const std::uint32_t count = RoomFor(total_ - sent_);
-  if (count == 0) return false;
+  if (count == 0) return damaged_reader_ >= 0;
   CopyIn(count);
   sent_ += count;
   position_ += count;
@@ -75,9 +75,13 @@ std::uint32_t ShmSender::RoomFor(std::uint64_t wanted) {
     std::uint32_t most_unread = 0;
     for (int r = 0; r < segment_.size(); ++r) {
       if (r == rank_) continue;
-      most_unread = std::max(most_unread, position_ - segment_.read_position(rank_, r).Load());
+      const std::uint32_t unread = position_ - segment_.read_position(rank_, r).Load();
+      if (unread > capacity) {
+        damaged_reader_ = r;
+        return 0;
+      }
+      most_unread = std::max(most_unread, unread);
     }
-    SLUICE_CHECK(most_unread <= capacity);
     slowest_reader_ = position_ - most_unread;
   }
   return std::min(piece, capacity - (position_ - slowest_reader_));
@@ -121,9 +125,12 @@ void ShmReceiver::Start(const ShmMessageHeader& header, std::uint64_t offset,
 }
 
 bool ShmReceiver::Advance() {
-  if (done() || mismatched_) return false;
+  if (done() || mismatched_ || damaged_) return false;
   const std::uint32_t unread = segment_.rank(writer_).written.Load() - position_;
-  SLUICE_CHECK(unread <= segment_.slot_bytes());
+  if (unread > segment_.slot_bytes()) {
+    damaged_ = true;
+    return true;
+  }
   const auto count =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(unread, total_ - received_));
   if (count == 0) return false;

@@ -8,6 +8,9 @@
 //
 // Both classes belong to one rank and its thread. They start at the
 // positions found in the segment, with nothing unread, and keep their place between messages.
+//
+// A peer's counters are its word alone: one that cannot be, further ahead or behind than a slot is
+// long, stops the stream for good (damaged()), and touches no byte outside the slot.
 #pragma once
 
 #include <array>
@@ -39,11 +42,14 @@ class ShmSender {
   // The body is `first` followed by `second`; both must live until done().
   void Start(const ShmMessageHeader& header, absl::Span<const std::byte> first,
              absl::Span<const std::byte> second);
-  // Copies what fits now; returns whether that was anything.
+  // Copies what fits now; returns whether that was anything. A reader's counter that cannot be is
+  // news too, after which nothing more is sent.
   bool Advance();
   bool done() const { return sent_ == total_; }
   // Whether that reader holds up the message.
   bool WaitsFor(int reader) const;
+  // The first reader whose counter cannot be, or -1.
+  int damaged_reader() const { return damaged_reader_; }
 
  private:
   std::uint32_t RoomFor(std::uint64_t wanted);
@@ -58,6 +64,7 @@ class ShmSender {
   std::array<absl::Span<const std::byte>, 3> pieces_;  // header, first, second
   std::uint64_t sent_ = 0;
   std::uint64_t total_ = 0;
+  int damaged_reader_ = -1;
 };
 
 class ShmReceiver {
@@ -68,11 +75,13 @@ class ShmReceiver {
   // fills `destination`.
   void Start(const ShmMessageHeader& header, std::uint64_t offset,
              absl::Span<std::byte> destination);
-  // Takes what is there now; returns whether that was anything. A mismatch is news too,
-  // after which nothing more is taken.
+  // Takes what is there now; returns whether that was anything. A mismatch, or a counter that
+  // cannot be, is news too, after which nothing more is taken.
   bool Advance();
   bool done() const { return received_ == total_; }
   bool mismatched() const { return mismatched_; }
+  // Whether the writer's counter cannot be.
+  bool damaged() const { return damaged_; }
   const ShmMessageHeader& received_header() const { return received_header_; }
 
  private:
@@ -90,6 +99,7 @@ class ShmReceiver {
   std::uint64_t received_ = 0;
   std::uint64_t total_ = 0;
   bool mismatched_ = false;
+  bool damaged_ = false;
 };
 
 }  // namespace sluice

@@ -1,52 +1,51 @@
 #include "kernels/communicator/shm_waiter.h"
 
-#include <sched.h>
-
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/spin_pause.h"
+#include "kernels/usable_cpus.h"
 
 namespace sluice {
 namespace {
 
+using Clock = Deadline::Clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
 // Longer than a decode step's ranks usually drift apart, yet little against the step.
-constexpr absl::Duration kMaxSpin = absl::Microseconds(50);
+constexpr Clock::duration kMaxSpin = microseconds(50);
 // With more ranks than cores, spinning holds up the very rank that is waited for.
-constexpr absl::Duration kMaxSpinWhenCrowded = absl::Microseconds(1);
-constexpr absl::Duration kMinSpin = absl::Nanoseconds(500);
+constexpr Clock::duration kMaxSpinWhenCrowded = microseconds(1);
+constexpr Clock::duration kMinSpin = nanoseconds(500);
 constexpr int kAttemptsPerClockReading = 16;
 
-constexpr absl::Duration kLookAtProcessesEvery = absl::Milliseconds(100);
-
-int UsableCores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
-// Tells the core that this is a spin, so that its sibling thread gets the execution units.
-void SpinPause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
+constexpr Clock::duration kLookAtProcessesEvery = milliseconds(100);
 
 }  // namespace
 
 ShmWaiter::ShmWaiter(const ShmSegment& segment, int rank)
     : segment_(segment),
       rank_(rank),
-      max_spin_(segment.size() <= UsableCores() ? kMaxSpin : kMaxSpinWhenCrowded),
+      max_spin_(segment.size() <= UsableCpus() ? kMaxSpin : kMaxSpinWhenCrowded),
       spin_(max_spin_) {}
 
 absl::Status ShmWaiter::GroupFailure() const {
   const std::uint32_t given_up_by = segment_.given_up_by().Load();
   if (given_up_by == 0) return absl::OkStatus();
+  if (given_up_by > static_cast<std::uint32_t>(segment_.size())) {
+    return absl::InternalError(
+        absl::StrCat("shared memory is damaged: rank ", given_up_by - 1, " gave up"));
+  }
   const int peer = static_cast<int>(given_up_by) - 1;
-  return absl::UnavailableError(
-      absl::StrCat("rank ", peer, " gave up: ", segment_.rank(peer).give_up_reason));
+  // Nobody else promises that the text ends.
+  char reason[sizeof(ShmRank::give_up_reason)];
+  std::memcpy(reason, segment_.rank(peer).give_up_reason, sizeof(reason));
+  reason[sizeof(reason) - 1] = '\0';
+  return absl::UnavailableError(absl::StrCat("rank ", peer, " gave up: ", reason));
 }
 
 absl::Status ShmWaiter::Await(const Wait& wait) {
@@ -59,13 +58,13 @@ absl::Status ShmWaiter::Await(const Wait& wait) {
 }
 
 bool ShmWaiter::Spin(const Wait& wait) {
-  const absl::Time end = absl::Now() + spin_;
+  const Clock::time_point end = Clock::now() + spin_;
   do {
     for (int i = 0; i < kAttemptsPerClockReading; ++i) {
       if (wait.advance()) return true;
       SpinPause();
     }
-  } while (absl::Now() < end);
+  } while (Clock::now() < end);
   return false;
 }
 
@@ -73,11 +72,11 @@ bool ShmWaiter::Spin(const Wait& wait) {
 // news and then a look at `parked`, so one of the two sees the other (see shm_word.h).
 absl::Status ShmWaiter::Sleep(const Wait& wait) {
   ShmWord& parked = segment_.rank(rank_).parked;
-  absl::Time next_look = absl::Now() + kLookAtProcessesEvery;
+  Clock::time_point next_look = Clock::now() + kLookAtProcessesEvery;
   absl::Status status;
   while (true) {
     parked.Exchange(wait.parked);
-    const absl::Time now = absl::Now();
+    const Clock::time_point now = Clock::now();
     const bool look = now >= next_look;
     if (look) next_look = now + kLookAtProcessesEvery;
     // A peer's last words count: its end is looked for before its bytes.
@@ -87,7 +86,7 @@ absl::Status ShmWaiter::Sleep(const Wait& wait) {
       break;
     }
     if (!status.ok()) break;
-    if (now >= wait.deadline) {
+    if (now >= wait.deadline.time()) {
       std::string peers;
       for (int r = 0; r < segment_.size(); ++r) {
         if (wait.awaits(r)) absl::StrAppend(&peers, peers.empty() ? "" : ", ", r);
@@ -95,7 +94,8 @@ absl::Status ShmWaiter::Sleep(const Wait& wait) {
       status = absl::DeadlineExceededError(absl::StrCat("no answer in time from rank ", peers));
       break;
     }
-    parked.WaitWhile(wait.parked, std::min(wait.deadline, next_look) - now);
+    parked.WaitWhile(wait.parked,
+                     absl::FromChrono(std::min(wait.deadline.time(), next_look) - now));
   }
   parked.Store(kAwake);
   return status;

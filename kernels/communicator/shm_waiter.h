@@ -6,7 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "kernels/communicator/deadline.h"
 #include "kernels/communicator/shm_segment.h"
 
 namespace sluice {
@@ -24,7 +24,7 @@ class ShmWaiter {
     absl::FunctionRef<bool(int peer)> awaits;
     // ShmRank::parked while asleep: which news end the sleep.
     std::uint32_t parked = kAwaitsAny;
-    absl::Time deadline;
+    Deadline deadline;
   };
 
   // Returns after advance() has returned true.
@@ -32,7 +32,8 @@ class ShmWaiter {
   //   DEADLINE_EXCEEDED  naming the awaited ranks
   absl::Status Await(const Wait& wait);
 
-  // The reason for which the group was given up; OK where it was not.
+  // The reason for which the group was given up; OK where it was not. What a peer wrote into the
+  // segment is not trusted: INTERNAL where it makes no sense.
   absl::Status GroupFailure() const;
 
  private:
@@ -42,8 +43,8 @@ class ShmWaiter {
 
   const ShmSegment& segment_;
   const int rank_;
-  const absl::Duration max_spin_;
-  absl::Duration spin_;
+  const Deadline::Clock::duration max_spin_;
+  Deadline::Clock::duration spin_;
 };
 
 }  // namespace sluice

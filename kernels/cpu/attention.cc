@@ -20,9 +20,10 @@
 namespace sluice {
 
 // Scratch memory of a bundle; a multiple of 16 floats, which keeps all of them aligned.
-inline int64_t BundleFloats(const CpuKvPool& pool) {
+inline int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
+inline int64_t BundleFloats(const KvPoolSpec& spec) {
   constexpr int64_t kQueryStates = 2 * 16;
-  return kBundle * (2 * pool.value_stride() + kBlocksPerRun * pool.position_stride()) +
+  return kBundle * (2 * Padded(spec.head_dim) + kBlocksPerRun * Padded(spec.block_size)) +
          kQueryStates;
 }
 
@@ -53,7 +54,7 @@ class AttentionWorker {
     Bundle bundles[kQueriesPerTask / kBundle];
     const int64_t num_bundles = (task.count + kBundle - 1) / kBundle;
     for (int64_t b = 0; b < num_bundles; ++b) {
-      bundles[b] = Start(task, b, scratch + b * BundleFloats(pool_));
+      bundles[b] = Start(task, b, scratch + b * BundleFloats(pool_.spec()));
     }
     const int64_t last = LastPosition(task);
     const int64_t positions_per_run = kBlocksPerRun * block_size_;
@@ -112,8 +113,10 @@ class AttentionWorker {
   Bundle Start(const AttentionTask& task, int64_t index, float* scratch) const {
     Bundle bundle;
     bundle.size = std::min(kBundle, task.count - index * kBundle);
-    bundle.positions = pool_.position_stride();
-    bundle.values = pool_.value_stride();
+    bundle.head_dim = head_dim_;
+    bundle.block_size = block_size_;
+    bundle.positions = Padded(block_size_);
+    bundle.values = Padded(head_dim_);
     bundle.sums = scratch;
     bundle.weights = bundle.sums + kBundle * bundle.values;
     bundle.q = bundle.weights + kBundle * kBlocksPerRun * bundle.positions;
@@ -139,7 +142,7 @@ class AttentionWorker {
         seen[b][i] = SeenOf(bundle.query_position[i], start + b * block_size_);
       }
     }
-    AddRunToBundle<T>(bundle, runs, head_dim_, options_.scale, seen);
+    AddRunToBundle<T>(bundle, runs, options_.scale, seen);
   }
 
   void Finish(const AttentionTask& task, int64_t index, const Bundle& bundle) const {
@@ -164,7 +167,7 @@ class AttentionWorker {
 template <class T>
 void RunTasks(CpuContext& context, const AttentionWorker<T>& attention, const CpuKvPool& pool,
               absl::Span<const AttentionTask> tasks) {
-  const size_t scratch_size = kQueriesPerTask / kBundle * BundleFloats(pool);
+  const size_t scratch_size = kQueriesPerTask / kBundle * BundleFloats(pool.spec());
   const auto count = static_cast<int64_t>(tasks.size());
   const int threads = context.pool.num_threads();
   context.pool.ParallelFor(count, [&](int64_t index, int worker) {
@@ -194,7 +197,7 @@ namespace sluice {
 HWY_EXPORT(Attend);
 
 void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows) {
-  context.scratch.Reserve(kQueriesPerTask / kBundle * BundleFloats(pool));
+  context.scratch.Reserve(kQueriesPerTask / kBundle * BundleFloats(pool.spec()));
   // Most where every row is a sequence by itself.
   context.attention_tasks.reserve(max_rows * pool.spec().num_kv_heads);
 }

@@ -26,9 +26,11 @@ namespace HWY_NAMESPACE {
 
 // The state of a bundle, in scratch memory.
 struct Bundle {
-  int64_t size;       // queries
-  int64_t positions;  // elements between two blocks of `weights`
-  int64_t values;     // elements between two rows of `sums`
+  int64_t size;        // queries
+  int64_t head_dim;    // D
+  int64_t block_size;  // positions
+  int64_t positions;   // elements between two blocks of `weights`
+  int64_t values;      // elements between two rows of `sums`
   int64_t query_position[kBundle];
   float* q;        // [D, size]
   float* weights;  // [size, kBlocksPerRun, positions], of the current run of blocks
@@ -83,8 +85,7 @@ constexpr int VectorsBeside() {
 // The scores scale * (q_i . key) of a bundle of kQueries with kBlocks blocks from `block` on, of at
 // least the positions seen.
 template <int kQueries, int kBlocks, class T>
-void Scores(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, int64_t head_dim,
-            Seen seen, float scale) {
+void Scores(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, Seen seen, float scale) {
   const FloatTag d;
   using V = hn::Vec<FloatTag>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -96,8 +97,8 @@ void Scores(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, int64
       for (int b = 0; b < kBlocks; ++b) sums[i][b] = hn::Zero(d);
     }
     const float* q = bundle.q;
-    for (int64_t e = 0; e < head_dim; ++e, q += kQueries) {
-      const int64_t at = e * bundle.positions + position;
+    for (int64_t e = 0; e < bundle.head_dim; ++e, q += kQueries) {
+      const int64_t at = e * bundle.block_size + position;
       V keys[kBlocks];
 #pragma GCC unroll 8
       for (int b = 0; b < kBlocks; ++b) {
@@ -154,17 +155,23 @@ inline HWY_NOINLINE void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t 
       hn::Store(hn::Mul(hn::Load(d, sums + e), rescale), d, sums + e);
     }
   }
-  V total = hn::Zero(d);
+  // Position j of a block goes to sum j % 16, so that the width of a vector does not matter.
+  constexpr int kVectors = kMaxFloatLanes / hn::MaxLanes(d);
+  V totals[kVectors];
+  for (V& total : totals) total = hn::Zero(d);
   for (int64_t b = 0; b < num_blocks; ++b) {
     if (seen[b][i].empty()) continue;
     float* weights = bundle.Weights(i, b);
-    for (int64_t j = 0; j < padded(seen[b][i].end); j += lanes) {
-      const V weight = Exp(d, hn::Sub(hn::Load(d, weights + j), hn::Set(d, maximum)));
-      hn::Store(weight, d, weights + j);
-      total = hn::Add(total, weight);
+    for (int64_t j = 0; j < padded(seen[b][i].end); j += kMaxFloatLanes) {
+      for (int v = 0; v < kVectors; ++v) {
+        float* const at = weights + j + v * lanes;
+        const V weight = Exp(d, hn::Sub(hn::Load(d, at), hn::Set(d, maximum)));
+        hn::Store(weight, d, at);
+        totals[v] = hn::Add(totals[v], weight);
+      }
     }
   }
-  bundle.total[i] += hn::GetLane(hn::SumOfLanes(d, total));
+  bundle.total[i] += SumOfSixteen(totals);
 }
 
 // Adds the weighted values of the positions [seen.begin, seen.end) of a block to the sums of
@@ -187,7 +194,7 @@ void AddColumns(const Bundle& bundle, int64_t first, const BlockRuns<T>& runs, i
     }
   }
   for (int64_t j = seen.begin; j < seen.end; ++j) {
-    const int64_t at = j * bundle.values + e;
+    const int64_t at = j * bundle.head_dim + e;
     V values[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -251,7 +258,7 @@ void AddValuesSeen(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block
 
 // Adds a run of blocks to a bundle of kQueries, whose query i sees seen[b][i] of block b.
 template <int kQueries, class T>
-void AddRun(const Bundle& bundle, const BlockRuns<T>& runs, int64_t head_dim, float scale,
+void AddRun(const Bundle& bundle, const BlockRuns<T>& runs, float scale,
             const Seen (*seen)[kBundle]) {
   constexpr int kBlocks = VectorsBeside<kQueries>();
   for (int64_t block = 0; block < runs.now.count; block += kBlocks) {
@@ -262,7 +269,7 @@ void AddRun(const Bundle& bundle, const BlockRuns<T>& runs, int64_t head_dim, fl
         any = {std::min(any.begin, seen[b][i].begin), std::max(any.end, seen[b][i].end)};
       }
     }
-    Scores<kQueries, kBlocks>(bundle, runs, block, head_dim, any, scale);
+    Scores<kQueries, kBlocks>(bundle, runs, block, any, scale);
   }
   for (int i = 0; i < kQueries; ++i) {
     const bool sees_none = std::all_of(seen, seen + runs.now.count,
@@ -276,12 +283,10 @@ void AddRun(const Bundle& bundle, const BlockRuns<T>& runs, int64_t head_dim, fl
 
 // AddRun of a bundle of 1 to kMost queries.
 template <class T, int kMost = kBundle>
-void AddRunToBundle(const Bundle& bundle, const BlockRuns<T>& runs, int64_t head_dim, float scale,
+void AddRunToBundle(const Bundle& bundle, const BlockRuns<T>& runs, float scale,
                     const Seen (*seen)[kBundle]) {
-  if (bundle.size == kMost) return AddRun<kMost>(bundle, runs, head_dim, scale, seen);
-  if constexpr (kMost > 1) {
-    AddRunToBundle<T, kMost - 1>(bundle, runs, head_dim, scale, seen);
-  }
+  if (bundle.size == kMost) return AddRun<kMost>(bundle, runs, scale, seen);
+  if constexpr (kMost > 1) AddRunToBundle<T, kMost - 1>(bundle, runs, scale, seen);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -25,12 +25,16 @@ class Scratch {
 
   // `count` floats of unspecified content, 64-byte aligned, valid until the worker's next call.
   float* Floats(int worker, size_t count) {
+    return reinterpret_cast<float*>(Bytes(worker, count * sizeof(float)));
+  }
+  // The same as bytes, in which its user may make whatever objects he likes.
+  std::byte* Bytes(int worker, size_t count) {
     Area& area = areas_[worker];
     if (area.capacity < count) {
-      area.floats = hwy::AllocateAligned<float>(count);
+      area.bytes = hwy::AllocateAligned<std::byte>(count);
       area.capacity = count;
     }
-    return area.floats.get();
+    return area.bytes.get();
   }
 
   // Allocates `count` floats for every worker, while none is at work.
@@ -42,7 +46,7 @@ class Scratch {
 
  private:
   struct alignas(64) Area {
-    hwy::AlignedFreeUniquePtr<float[]> floats;
+    hwy::AlignedFreeUniquePtr<std::byte[]> bytes;
     size_t capacity = 0;
   };
   std::vector<Area> areas_;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/fused.h"
 #include "kernels/cpu/gather.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kv_pool.h"
@@ -23,8 +24,8 @@ namespace sluice {
 namespace {
 
 // Raised whenever an operation gives other bits than before, so that processes built before and
-// after do not pass for the same.
-constexpr int kBitsVersion = 2;
+// after do not pass for the same. tests/kernels/backend/bits.txt records the bits of each version.
+constexpr int kBitsVersion = 3;
 
 class CpuBackend final : public Backend {
  public:
@@ -138,7 +139,8 @@ class CpuBackend final : public Backend {
  private:
   CpuContext context_;
   const std::string name_ =
-      absl::StrCat("cpu/", std::string(Name(context_.instructions)), " v", kBitsVersion);
+      absl::StrCat("cpu/", std::string(Name(context_.instructions)),
+                   HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);
   HostArena arena_;  // of packed matrices
 };
 

@@ -47,22 +47,33 @@ HWY_INLINE auto RoundedBits(D d, hn::Vec<D> x) {
   return hn::And(hn::IfThenElse(is_number, rounded, quiet), hn::Set(du, 0xffff0000));
 }
 
+// Rounded, as floats or as their bits.
 void RoundRow(const float* from, int64_t count, float* to) {
   ForEachVector(count, [=](auto d, int64_t i) HWY_ATTR {
     hn::StoreU(hn::BitCast(d, RoundedBits(d, hn::LoadU(d, from + i))), d, to + i);
   });
 }
+void RoundRow(const float* from, int64_t count, uint32_t* to) {
+  ForEachVector(count, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(RoundedBits(d, hn::LoadU(d, from + i)), hn::RebindToUnsigned<decltype(d)>(), to + i);
+  });
+}
 
-// -kSumsExcess times the sum of each group of `row`.
-void SumGroups(const float* row, int64_t count, int64_t step, float* sums) {
+// -kSumsExcess times the sum of each group of the floats whose bits are in `row`.
+void SumGroups(const uint32_t* row, int64_t count, int64_t step, float* sums) {
   const FloatTag d;
+  const hn::RebindToUnsigned<FloatTag> du;
+  constexpr int kVectors = kMaxFloatLanes / hn::MaxLanes(d);
+  static_assert(kWeightGroup == 2 * kMaxFloatLanes);
   const int64_t lanes = hn::Lanes(d);
+  const auto load = [=](int64_t i) HWY_ATTR { return hn::BitCast(d, hn::LoadU(du, row + i)); };
   for (int64_t begin = 0; begin < count; begin += kWeightGroup) {
-    auto sum = hn::LoadU(d, row + begin);
-    for (int64_t i = lanes; i < kWeightGroup; i += lanes) {
-      sum = hn::Add(sum, hn::LoadU(d, row + begin + i));
+    hn::Vec<FloatTag> both[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t i = begin + v * lanes;
+      both[v] = hn::Add(load(i), load(i + kMaxFloatLanes));
     }
-    sums[begin / kWeightGroup * step] = -kSumsExcess * hn::GetLane(hn::SumOfLanes(d, sum));
+    sums[begin / kWeightGroup * step] = -kSumsExcess * SumOfSixteen(both);
   }
 }
 
@@ -87,14 +98,13 @@ void StorePairs(const uint32_t* bits, int64_t count, int64_t step, uint32_t* pai
   for (; i < count; ++i) pairs[i * step] = bits[2 * i] >> 16 | bits[2 * i + 1];
 }
 
-// One row of a tile of `step` rows. `rounded` holds a padded slice.
-void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, float* rounded,
+// One row of a tile of `step` rows. `rounded` holds the bits of a padded slice.
+void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, uint32_t* rounded,
                  uint32_t* pairs, float* sums) {
-  std::fill(rounded + tiles.depth, rounded + tiles.padded_depth, 0.0f);
-  const auto* bits = reinterpret_cast<const uint32_t*>(rounded);
+  std::fill(rounded + tiles.depth, rounded + tiles.padded_depth, 0u);
   for (int64_t slice = 0; slice < tiles.num_slices; ++slice) {
     RoundRow(x + slice * tiles.depth, tiles.depth, rounded);
-    StorePairs(bits, tiles.padded_depth / 2, step, pairs);
+    StorePairs(rounded, tiles.padded_depth / 2, step, pairs);
     pairs += tiles.padded_depth / 2 * step;
     if (sums == nullptr) continue;
     SumGroups(rounded, tiles.padded_depth, step, sums);
@@ -107,7 +117,8 @@ void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) 
   context.pool.ParallelFor(num_tiles, [&](int64_t tile, int worker) {
     const int64_t first = tile * tiles.tile_rows;
     const int64_t rows = std::min(tiles.tile_rows, x.rows - first);
-    float* rounded = context.scratch.Floats(worker, tiles.padded_depth);
+    auto* rounded = reinterpret_cast<uint32_t*>(
+        context.scratch.Bytes(worker, tiles.padded_depth * sizeof(uint32_t)));
     uint32_t* pairs = tiles.pairs + first * tiles.pairs_per_row();
     float* sums = tiles.sums == nullptr ? nullptr : tiles.sums + first * tiles.sums_per_row();
     for (int64_t r = 0; r < rows; ++r) {
@@ -191,10 +202,13 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
     return {rounded, x.cols, 1, nullptr, 0};
   }
   const OperandSize size = SizeOfOperand(weights, x.rows);
-  float* memory = context.operand.Floats(0, size.pairs + size.sums);
+  // The pairs, and the sums behind them.
+  std::byte* memory =
+      context.operand.Bytes(0, size.pairs * sizeof(uint32_t) + size.sums * sizeof(float));
+  auto* sums = reinterpret_cast<float*>(memory + size.pairs * sizeof(uint32_t));
   const ActivationTiles tiles{.tile_rows = TileRowsOf(weights, x.rows),
                               .pairs = reinterpret_cast<uint32_t*>(memory),
-                              .sums = kernel.needs_sums ? memory + size.pairs : nullptr,
+                              .sums = kernel.needs_sums ? sums : nullptr,
                               .num_slices = weights.num_slices(),
                               .depth = weights.slice_depth(),
                               .padded_depth = weights.padded_slice_depth()};

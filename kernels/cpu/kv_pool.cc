@@ -28,10 +28,10 @@ void StoreHead(MatrixView keys, MatrixView values, const AttentionSegment& segme
     const float* value = values.Row(segment.first_row + i) + head * head_dim;
     T* key_column = pool.Keys<T>(layer, block, head) + slot;
     for (int64_t d = 0; d < head_dim; ++d) {
-      key_column[d * pool.position_stride()] = Stored<T>(key[d]);
+      key_column[d * pool.spec().block_size] = Stored<T>(key[d]);
     }
-    std::transform(value, value + head_dim,
-                   pool.Values<T>(layer, block, head) + slot * pool.value_stride(), Stored<T>);
+    std::transform(value, value + head_dim, pool.Values<T>(layer, block, head) + slot * head_dim,
+                   Stored<T>);
   }
 }
 
@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<KvPool>> CpuKvPool::Create(const KvPoolSpec& spec
   auto pool = std::unique_ptr<CpuKvPool>(new CpuKvPool(spec, HostMemory()));
   absl::StatusOr<HostMemory> memory =
       HostMemory::Reserve(size_t{1} * spec.num_layers * spec.num_blocks * spec.num_kv_heads *
-                          pool->HeadElements() * SizeOf(spec.dtype));
+                              pool->HeadElements() * SizeOf(spec.dtype) +
+                          kSlackBytes);
   if (!memory.ok()) return memory.status();
   pool->memory_ = *std::move(memory);
   return pool;

@@ -1,9 +1,11 @@
 // The paged keys and values of the CPU backend.
 //
-// For every layer, block and KV head the pool holds the keys transposed, [D, position_stride], and
-// then the values, [block_size, value_stride]: attention finds neighbouring positions of a key
-// element, and neighbouring elements of a value, side by side. Strides are padded to multiples of
-// 16 elements, which costs nothing where block_size and D are such. Memory is only reserved.
+// For every layer, block and KV head the pool holds the keys transposed, [D, block_size], and then
+// the values, [block_size, D]: attention finds neighbouring positions of a key element, and
+// neighbouring elements of a value, side by side. Nothing is padded, so that a block takes what a
+// budget counts. A vector that begins within a block may therefore reach past its end: into
+// memory of the pool whatever block it is, and what it finds there counts for nothing. Memory is
+// only reserved.
 //
 // Not thread-safe; concurrent reads are fine.
 #pragma once
@@ -27,12 +29,10 @@ class CpuKvPool final : public KvPool {
   // RESOURCE_EXHAUSTED where even the address space lacks room.
   static absl::StatusOr<std::unique_ptr<KvPool>> Create(const KvPoolSpec& spec);
 
-  size_t size_bytes() const override { return memory_.size_bytes(); }
+  size_t size_bytes() const override { return memory_.size_bytes() - kSlackBytes; }
   const KvPoolSpec& spec() const { return spec_; }
   // Bytes of one block in one layer, keys and values of all heads side by side.
   size_t block_bytes() const { return spec_.num_kv_heads * HeadElements() * SizeOf(spec_.dtype); }
-  int64_t position_stride() const { return Padded(spec_.block_size); }
-  int64_t value_stride() const { return Padded(spec_.head_dim); }
 
   // The block that holds `position` of a segment.
   int32_t BlockOf(const AttentionSegment& segment, int64_t position) const {
@@ -51,7 +51,7 @@ class CpuKvPool final : public KvPool {
            (size_t{1} * layer * spec_.num_blocks + block) * block_bytes();
   }
 
-  // [D, position_stride] and [block_size, value_stride]. T is float or, for BF16, uint16_t.
+  // [D, block_size] and [block_size, D]. T is float or, for BF16, uint16_t.
   template <class T>
   T* Keys(int layer, int32_t block, int head) const {
     const size_t index = (size_t{1} * layer * spec_.num_blocks + block) * spec_.num_kv_heads + head;
@@ -59,16 +59,16 @@ class CpuKvPool final : public KvPool {
   }
   template <class T>
   T* Values(int layer, int32_t block, int head) const {
-    return Keys<T>(layer, block, head) + spec_.head_dim * position_stride();
+    return Keys<T>(layer, block, head) + int64_t{1} * spec_.head_dim * spec_.block_size;
   }
 
  private:
+  // Behind the last block, for a vector that begins there.
+  static constexpr size_t kSlackBytes = 64;
+
   CpuKvPool(const KvPoolSpec& spec, HostMemory memory) : spec_(spec), memory_(std::move(memory)) {}
 
-  static int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
-  size_t HeadElements() const {
-    return spec_.head_dim * position_stride() + spec_.block_size * value_stride();
-  }
+  size_t HeadElements() const { return size_t{2} * spec_.head_dim * spec_.block_size; }
 
   const KvPoolSpec spec_;
   HostMemory memory_;

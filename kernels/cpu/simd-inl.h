@@ -23,16 +23,16 @@ inline constexpr int64_t kMaxFloatLanes = 16;
 using FloatTag = hn::CappedTag<float, kMaxFloatLanes>;
 using OneFloatTag = hn::CappedTag<float, 1>;
 
-// Loads floats, or widens bfloat16 to float, exactly. `from` is aligned to the vector.
+// Loads floats, or widens bfloat16 to float, exactly. `from` need not be aligned.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const float* HWY_RESTRICT from) {
-  return hn::Load(d, from);
+  return hn::LoadU(d, from);
 }
 template <class D>
 HWY_INLINE hn::Vec<D> LoadWide(D d, const uint16_t* HWY_RESTRICT from) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::Load(d16, from))));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, from))));
 }
 
 // Calls f(d, i) for vectors of elements i, i + 1, ... that cover [0, n): whole ones first, then one
@@ -44,6 +44,19 @@ HWY_INLINE void ForEachVector(int64_t n, F f) {
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) f(d, i);
   for (; i < n; ++i) f(OneFloatTag(), i);
+}
+
+// The sum of sixteen floats in vectors, joined pairwise: element i with element i + 8, and so on.
+// The same on every target.
+HWY_INLINE float SumOfSixteen(const hn::Vec<FloatTag>* HWY_RESTRICT vectors) {
+  const FloatTag d;
+  const int64_t lanes = hn::Lanes(d);
+  HWY_ALIGN float sums[kMaxFloatLanes];
+  for (int64_t i = 0; i < kMaxFloatLanes; i += lanes) hn::Store(vectors[i / lanes], d, sums + i);
+  for (int64_t half = kMaxFloatLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
 }
 
 // The sum over [0, n) of the elements of vectors f(d, i), in an order that depends on n alone, not

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "hwy/cache_control.h"
 #include "kernels/check.h"
+#include "kernels/spin_pause.h"
+#include "kernels/usable_cpus.h"
 
 namespace sluice {
 namespace {
@@ -18,12 +19,6 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds kLongestSpin{50'000};
 constexpr nanoseconds kShortestSpin{500};
 constexpr int kPausesPerLookAtClock = 16;
-
-int CoresOfThisProcess() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 void PinTo(int cpu, std::thread& thread) {
   cpu_set_t only;
@@ -40,7 +35,7 @@ bool SpinUntil(nanoseconds limit, Done done) {
   const Clock::time_point start = Clock::now();
   do {
     for (int i = 0; i < kPausesPerLookAtClock; ++i) {
-      hwy::Pause();
+      SpinPause();
       if (done()) return true;
     }
   } while (Clock::now() - start < limit);
@@ -54,9 +49,9 @@ bool IsOpen(uint32_t gate) { return gate % 2 == 1; }
 ThreadPool::ThreadPool(int num_threads, absl::Span<const int> cpus) {
   SLUICE_CHECK(num_threads >= 0);
   if (num_threads == 0) {
-    num_threads = cpus.empty() ? CoresOfThisProcess() : static_cast<int>(cpus.size());
+    num_threads = cpus.empty() ? UsableCpus() : static_cast<int>(cpus.size());
   }
-  may_spin_ = num_threads <= CoresOfThisProcess();
+  may_spin_ = num_threads <= UsableCpus();
   workers_.reserve(num_threads - 1);
   for (int worker = 1; worker < num_threads; ++worker) {
     workers_.emplace_back([this, worker] { WorkerLoop(worker); });

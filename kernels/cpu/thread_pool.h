@@ -25,7 +25,8 @@ class ThreadPool {
   using Task = absl::FunctionRef<void(int64_t index, int worker)>;
 
   // `num_threads` counts the caller: num_threads - 1 threads are started. 0 means one for each of
-  // `cpus`, or, where that is empty, one per core that this process may use.
+  // `cpus`, or, where that is empty, one per CPU that this process may keep busy
+  // (UsableCpus()).
   // Worker i >= 1 stays on CPU cpus[i % cpus.size()]; where the caller runs is its own affair.
   // Empty: the workers run wherever the system puts them. REQUIRES: the process may use the CPUs.
   explicit ThreadPool(int num_threads, absl::Span<const int> cpus = {});

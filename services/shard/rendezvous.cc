@@ -77,10 +77,9 @@ absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string byte
   return FromGrpc(stub_->PutRendezvous(&context, request, &response));
 }
 
-absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key,
-                                                       absl::Time deadline) {
+absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key, Deadline deadline) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + deadline.Left()));
   v1::GetRendezvousRequest request;
   request.set_key(key);
   v1::GetRendezvousResponse response;

@@ -47,7 +47,7 @@ class RemoteRendezvousStore final : public RendezvousStore {
   explicit RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel);
 
   absl::Status Set(const std::string& key, std::string bytes) override;
-  absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override;
 
  private:
   const std::unique_ptr<v1::ShardService::Stub> stub_;

@@ -170,7 +170,7 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
   SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
   if (hidden.rows == 0) return absl::OkStatus();
-  const Step step{arena_.Views(hidden.rows), hidden, communicator, absl::Now() + step_timeout_};
+  const Step step{arena_.Views(hidden.rows), hidden, communicator, Deadline::After(step_timeout_)};
   PlaceSegments(segments);
   if (config_.rotary()) ComputeRotations(segments, step.views);
   for (size_t index = 0; index < layers_.size(); ++index) {

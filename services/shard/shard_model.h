@@ -101,7 +101,7 @@ class ShardModel {
     StepViews views;
     MatrixView hidden;
     Communicator* communicator;
-    absl::Time deadline;
+    Deadline deadline;
   };
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);

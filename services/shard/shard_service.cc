@@ -41,9 +41,9 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
   const std::string& name = open.communicator_name();
   const int rank = placement.rank;
   const int size = placement.num_ranks;
-  if (size == 1) return [](absl::Time) { return MakeLocalCommunicator(); };
+  if (size == 1) return [](Deadline) { return MakeLocalCommunicator(); };
   if (open.communicator() == v1::COMMUNICATOR_KIND_SHM) {
-    return [name, rank, size](absl::Time deadline) {
+    return [name, rank, size](Deadline deadline) {
       return JoinShm({.name = name, .rank = rank, .size = size}, deadline);
     };
   }
@@ -52,7 +52,7 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
         dialer_->Dial(open.rendezvous_address());
     if (!channel.ok()) return channel.status();
     if (rank == 0) rendezvous_.KeepOnly(name);
-    return [this, name, rank, size, channel = *channel](absl::Time deadline) {
+    return [this, name, rank, size, channel = *channel](Deadline deadline) {
       RemoteRendezvousStore store(channel);
       return JoinGloo({.group = name,
                        .rank = rank,

@@ -37,7 +37,7 @@ void ShardSession::Close(const absl::Status& reason) {
 }
 
 absl::Status ShardSession::JoinAndServe() {
-  absl::StatusOr<std::unique_ptr<Communicator>> communicator = join_(absl::Now() + kJoinTimeout);
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator = join_(Deadline::After(kJoinTimeout));
   if (!communicator.ok()) return Annotate(communicator.status(), "joining the ranks of the stage");
   Communicator* joined = communicator->get();
   {
@@ -110,7 +110,7 @@ absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExe
   absl::Status status = rows().Load(hidden);
   if (!status.ok()) return status;
   if (communicator.size() > 1) {
-    status = SendStep(communicator, plan, hidden, absl::Now() + parts().step_timeout);
+    status = SendStep(communicator, plan, hidden, Deadline::After(parts().step_timeout));
     if (!status.ok()) return status;
   }
   status = Forward(communicator, plan);

@@ -26,7 +26,7 @@
 namespace sluice {
 
 // Meets the other ranks of the stage: blocks until all have joined or the deadline has passed.
-using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(absl::Time deadline)>;
+using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(Deadline deadline)>;
 
 // What the sessions of a shard work with; borrowed.
 struct ShardParts {

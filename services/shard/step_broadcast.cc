@@ -30,7 +30,7 @@ absl::Span<std::byte> Bytes(Header& header) {
 }  // namespace
 
 absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor& hidden,
-                      absl::Time deadline) {
+                      Deadline deadline) {
   v1::Tensor description;
   description.set_dtype(hidden.dtype());
   *description.mutable_shape() = hidden.shape();
@@ -47,14 +47,14 @@ absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, 
 absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
                          v1::Tensor& hidden) {
   Header header = {};
-  absl::Status status = communicator.Broadcast(Bytes(header), 0, absl::InfiniteFuture());
+  absl::Status status = communicator.Broadcast(Bytes(header), 0, Deadline::Never());
   if (!status.ok()) return status;
   for (const uint64_t size : header) {
     if (size <= kMostBytes) continue;
     return absl::InternalError(absl::StrCat("rank 0 announced ", size,
                                             " bytes of a step; accepted: at most ", kMostBytes));
   }
-  const absl::Time deadline = absl::Now() + timeout;
+  const Deadline deadline = Deadline::After(timeout);
   std::array<std::string, 3> parts;
   for (size_t i = 0; i < parts.size(); ++i) {
     parts[i].resize(header[i]);

@@ -12,7 +12,7 @@ namespace sluice {
 
 // On rank 0. Statuses as Communicator::Broadcast.
 absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor& hidden,
-                      absl::Time deadline);
+                      Deadline deadline);
 
 // On the others: waits for the next step without limit, then as long as `timeout` for the rest of
 // it. INTERNAL where rank 0 sends what is no step, or announces more than a gibibyte of it.

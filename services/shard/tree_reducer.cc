@@ -43,7 +43,7 @@ absl::StatusOr<TreeReducer> TreeReducer::Create(const TreeReducerOptions& option
   return TreeReducer(options, backend, *std::move(memory));
 }
 
-absl::Status TreeReducer::Sum(Communicator* communicator, MatrixView partial, absl::Time deadline) {
+absl::Status TreeReducer::Sum(Communicator* communicator, MatrixView partial, Deadline deadline) {
   if (options_.num_ranks == 1) return absl::OkStatus();
   SLUICE_CHECK(communicator != nullptr && communicator->size() == options_.num_ranks);
   SLUICE_CHECK(partial.dtype == DType::kF32 && partial.stride == options_.width);
@@ -57,7 +57,7 @@ absl::Status TreeReducer::Sum(Communicator* communicator, MatrixView partial, ab
 }
 
 absl::Status TreeReducer::SumAll(Communicator& communicator, MatrixView partial,
-                                 absl::Time deadline) {
+                                 Deadline deadline) {
   MatrixView gathered = WithRows(partial, partial.rows * options_.num_ranks);
   gathered.data = memory_->data();
   absl::Status moved = communicator.AllGather(BytesOf(partial), BytesOf(gathered), deadline);
@@ -66,7 +66,7 @@ absl::Status TreeReducer::SumAll(Communicator& communicator, MatrixView partial,
 }
 
 absl::Status TreeReducer::SumParts(Communicator& communicator, MatrixView partial,
-                                   absl::Time deadline) {
+                                   Deadline deadline) {
   const int64_t rows = PaddedRows(partial.rows, options_.num_ranks);
   const MatrixView padded = WithRows(partial, rows);
   MatrixView parts = padded;

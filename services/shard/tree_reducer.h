@@ -42,14 +42,14 @@ class TreeReducer {
   // max_rows, T the same on every rank; the memory of PaddedRows(T, num_ranks) rows is overwritten.
   // Returns what the communicator returns when it fails; `partial` is then undefined. The
   // communicator may be null for one rank.
-  absl::Status Sum(Communicator* communicator, MatrixView partial, absl::Time deadline);
+  absl::Status Sum(Communicator* communicator, MatrixView partial, Deadline deadline);
 
  private:
   TreeReducer(const TreeReducerOptions& options, Backend& backend, std::unique_ptr<Buffer> memory)
       : options_(options), backend_(&backend), memory_(std::move(memory)) {}
 
-  absl::Status SumAll(Communicator& communicator, MatrixView partial, absl::Time deadline);
-  absl::Status SumParts(Communicator& communicator, MatrixView partial, absl::Time deadline);
+  absl::Status SumAll(Communicator& communicator, MatrixView partial, Deadline deadline);
+  absl::Status SumParts(Communicator& communicator, MatrixView partial, Deadline deadline);
   // Adds num_ranks matrices like `out` that lie one after another in memory_.
   void AddGathered(MatrixView out);
 

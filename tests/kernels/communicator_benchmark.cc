@@ -31,7 +31,7 @@ int CallsFor(std::size_t bytes) {
 absl::Status Call(Communicator& c, CallKind kind, std::vector<std::byte>& sent,
                   std::vector<std::byte>& received, std::size_t bytes) {
   const auto all = static_cast<std::size_t>(c.size()) * bytes;
-  const absl::Time deadline = absl::InfiniteFuture();
+  const Deadline deadline = Deadline::Never();
   switch (kind) {
     case CallKind::kBroadcast:
       return c.Broadcast(absl::MakeSpan(received).first(bytes), 0, deadline);

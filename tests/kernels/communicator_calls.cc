@@ -43,7 +43,7 @@ absl::Status Compare(const CheckedCall& call, const Bytes& received, const Bytes
 }  // namespace
 
 absl::Status MakeCheckedCall(Communicator& communicator, const CheckedCall& call,
-                             absl::Time deadline) {
+                             Deadline deadline) {
   constexpr int kEveryone = 255;
   const int me = communicator.rank();
   Bytes sent;

@@ -22,7 +22,7 @@ struct CheckedCall {
 
 // The call's failure, or DATA_LOSS naming the first wrong byte.
 absl::Status MakeCheckedCall(Communicator& communicator, const CheckedCall& call,
-                             absl::Time deadline = absl::InfiniteFuture());
+                             Deadline deadline = Deadline::Never());
 
 // `count` calls of random kinds, roots and sizes of 0 to `max_bytes`, the same on all ranks.
 absl::Status MakeMixedCalls(Communicator& communicator, std::uint64_t seed, int count,

@@ -60,8 +60,8 @@ class ForkedStore final : public RendezvousStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Get(const std::string& key, absl::Time deadline) override {
-    const timespec until = absl::ToTimespec(deadline);
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override {
+    const timespec until = absl::ToTimespec(absl::Now() + deadline.Left());
     pthread_mutex_lock(&state_->mutex);
     const Entry* entry = Find(key);
     while (entry == nullptr) {
@@ -99,7 +99,7 @@ class ForkedStore final : public RendezvousStore {
 
 absl::Status RunRank(const Group& group, const std::string& name, int rank, RendezvousStore& store,
                      const RankBody& body) {
-  const absl::Time deadline = absl::Now() + kJoinTimeout;
+  const Deadline deadline = Deadline::After(kJoinTimeout);
   absl::StatusOr<std::unique_ptr<Communicator>> communicator =
       group.transport == Transport::kShm
           ? JoinShm(

@@ -55,7 +55,7 @@ TEST_P(CommunicatorTest, KnowsItsPlace) {
     std::vector<std::byte> ranks(size);
     const std::byte mine{static_cast<unsigned char>(c.rank())};
     absl::Status status =
-        c.AllGather(absl::MakeConstSpan(&mine, 1), absl::MakeSpan(ranks), absl::Now() + kSoon);
+        c.AllGather(absl::MakeConstSpan(&mine, 1), absl::MakeSpan(ranks), Deadline::After(kSoon));
     for (int r = 0; r < size && status.ok(); ++r) {
       status = Expect(ranks[r] == std::byte{static_cast<unsigned char>(r)}, "wrong rank");
     }
@@ -128,7 +128,7 @@ TEST_P(PeersTest, FailsAtTheDeadlineWhereAPeerDoesNotCome) {
     absentee_joined.Wait(kSoon);
     const absl::Time start = absl::Now();
     const absl::Status first = MakeCheckedCall(c, {.kind = CallKind::kAllGather, .bytes = 10},
-                                               start + absl::Milliseconds(200));
+                                               Deadline::After(absl::Milliseconds(200)));
     const absl::Duration waited = absl::Now() - start;
     gave_up.Post();
     const absl::Status second = MakeCheckedCall(c, {.kind = CallKind::kBroadcast, .bytes = 10});

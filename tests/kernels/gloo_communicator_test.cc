@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 absl::Status Join(const GlooOptions& options, RendezvousStore& store,
                   absl::Duration timeout = absl::Seconds(20)) {
-  return JoinGloo(options, store, absl::Now() + timeout).status();
+  return JoinGloo(options, store, Deadline::After(timeout)).status();
 }
 
 TEST(JoinGlooTest, RefusesOptionsOutOfRange) {

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-absl::Time In(absl::Duration duration) { return absl::Now() + duration; }
+Deadline In(absl::Duration duration) { return Deadline::After(duration); }
 
 TEST(JoinShmTest, RefusesOptionsOutOfRange) {
   const std::string name = UniqueGroupName();
@@ -91,7 +91,7 @@ TEST(JoinShmTest, FailsSoonWhereAPeerDiesBeforeAllAreThere) {
   const pid_t child = fork();
   if (child == 0) {
     // Killed by the parent while it waits for two more.
-    JoinShm({.name = name, .rank = 0, .size = 3}, absl::InfiniteFuture()).status().IgnoreError();
+    JoinShm({.name = name, .rank = 0, .size = 3}, Deadline::Never()).status().IgnoreError();
     _exit(0);
   }
   const auto segment = [&] {
@@ -121,6 +121,49 @@ TEST(JoinShmTest, LeavesNoNameBehindOnceAllHaveJoined) {
   EXPECT_TRUE(statuses[0].ok()) << statuses[0];
   EXPECT_TRUE(statuses[2].ok()) << statuses[2];
   EXPECT_THAT(SharedMemoryObjectsNamed("sluice-test-" + std::to_string(getpid())), IsEmpty());
+}
+
+// Two ranks of which one, played by the test, is there already.
+struct HalfAGroup {
+  std::string name = UniqueGroupName();
+  std::shared_ptr<ShmSegment> segment = GroupOfTwo(name);
+  std::unique_ptr<Communicator> rank0;
+
+  HalfAGroup() {
+    segment->rank(1).process = ThisProcess();
+    segment->rank(1).state.Store(kRankJoined);
+    rank0 = *JoinShm({.name = name, .rank = 0, .size = 2}, In(absl::Seconds(20)));
+  }
+  absl::Status Gather() {
+    std::array<std::byte, 8> mine{};
+    std::array<std::byte, 16> all{};
+    return rank0->AllGather(mine, absl::MakeSpan(all), In(absl::Seconds(20)));
+  }
+};
+
+TEST(ShmCommunicatorFaultTest, CountersThatCannotBeFailTheCall) {
+  HalfAGroup group;
+  group.segment->rank(1).written.Store(0x80000000);
+  const absl::Status status = group.Gather();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("rank 1 counts what cannot be"));
+  EXPECT_EQ(group.Gather(), status);
+}
+
+TEST(ShmCommunicatorFaultTest, AReasonWithoutAnEndAndARankThatIsNoneAreSurvived) {
+  {
+    HalfAGroup group;
+    ShmRank& peer = group.segment->rank(1);
+    std::fill(std::begin(peer.give_up_reason), std::end(peer.give_up_reason), 'x');
+    group.segment->given_up_by().Store(2);
+    const absl::Status status = group.Gather();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr("rank 1 gave up: xxx"));
+    EXPECT_LT(status.message().size(), 400u);
+  }
+  HalfAGroup group;
+  group.segment->given_up_by().Store(1'000'000);
+  EXPECT_TRUE(absl::IsInternal(group.Gather()));
 }
 
 class ShmCommunicatorTest : public ::testing::TestWithParam<RunAs> {

@@ -91,5 +91,35 @@ TEST(ShmStreamTest, StopsAtAMessageOtherThanTheExpectedOne) {
   EXPECT_FALSE(receiver.Advance());
 }
 
+// A peer's words are not to be trusted with this process's life.
+TEST(ShmStreamTest, StopsWhereAWriterCountsWhatCannotBe) {
+  for (const std::uint32_t written : {kSlotBytes + 1, static_cast<std::uint32_t>(-1)}) {
+    const auto segment = SegmentAt(0);
+    ShmReceiver receiver(*segment, 0, 1);
+    std::vector<std::byte> received(100, std::byte{7});
+    receiver.Start({1, 0, 100}, 0, absl::MakeSpan(received));
+    segment->rank(0).written.Store(written);
+    EXPECT_TRUE(receiver.Advance());
+    EXPECT_TRUE(receiver.damaged());
+    EXPECT_FALSE(receiver.Advance());
+    EXPECT_FALSE(receiver.done());
+    EXPECT_EQ(received, std::vector<std::byte>(100, std::byte{7}));
+  }
+}
+
+TEST(ShmStreamTest, StopsWhereAReaderCountsWhatCannotBe) {
+  const auto segment = SegmentAt(0);
+  ShmSender sender(*segment, 0);
+  const std::vector<std::byte> sent(4 * kSlotBytes);
+  sender.Start({1, 0, sent.size()}, sent, {});
+  EXPECT_TRUE(sender.Advance());
+  segment->read_position(0, 2).Store(100 * kSlotBytes);  // more than was ever written
+  while (sender.damaged_reader() < 0 && sender.Advance()) {
+  }
+  EXPECT_EQ(sender.damaged_reader(), 2);
+  EXPECT_FALSE(sender.Advance());
+  EXPECT_FALSE(sender.done());
+}
+
 }  // namespace
 }  // namespace sluice::testing

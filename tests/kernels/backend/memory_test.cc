@@ -71,5 +71,22 @@ TEST_P(MemoryTest, AKvPoolCostsNothingUntilUsed) {
   EXPECT_LT(ResidentBytes() - before, 16 << 20);
 }
 
+// What a budget counts, whatever the shape.
+TEST_P(MemoryTest, ABlockTakesItsElementsAndNoMore) {
+  for (const int block_size : {1, 5, 16, 20}) {
+    for (const int head_dim : {1, 7, 64, 80}) {
+      const auto pool = backend().NewKvPool({.num_layers = 3,
+                                             .num_blocks = 100,
+                                             .block_size = block_size,
+                                             .num_kv_heads = 2,
+                                             .head_dim = head_dim,
+                                             .dtype = DType::kBF16});
+      ASSERT_TRUE(pool.ok()) << pool.status();
+      EXPECT_EQ((*pool)->size_bytes(), size_t{2} * 3 * 100 * block_size * 2 * head_dim * 2)
+          << "blocks of " << block_size << ", heads of " << head_dim;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

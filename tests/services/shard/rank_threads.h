@@ -42,7 +42,8 @@ inline std::string UniqueGroupName() {
 // Returns when all ranks of the group have come.
 inline absl::StatusOr<std::unique_ptr<Communicator>> Join(const std::string& group, int rank,
                                                           int num_ranks) {
-  return JoinShm({.name = group, .rank = rank, .size = num_ranks}, absl::Now() + absl::Seconds(60));
+  return JoinShm({.name = group, .rank = rank, .size = num_ranks},
+                 Deadline::After(absl::Seconds(60)));
 }
 
 }  // namespace sluice::testing

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::Time Soon() { return absl::Now() + absl::Seconds(20); }
+Deadline Soon() { return Deadline::After(absl::Seconds(20)); }
 
 // What rank 1 receives while rank 0 does `send`.
 absl::Status Receive(const std::function<absl::Status(Communicator&)>& send, v1::ShardExecute& plan,

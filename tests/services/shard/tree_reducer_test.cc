@@ -66,7 +66,7 @@ struct Group {
         memory.resize(TreeReducer::PaddedRows(rows, num_ranks) * kWidth);
         absl::Status summed =
             reducer->Sum(communicator->get(), {memory.data(), DType::kF32, rows, kWidth, kWidth},
-                         absl::Now() + absl::Seconds(60));
+                         Deadline::After(absl::Seconds(60)));
         if (!summed.ok()) return summed;
         memory.resize(rows * kWidth);
         results[rank].push_back(memory);
@@ -116,8 +116,7 @@ TEST(TreeReducerTest, OneRankNeedsNoCommunicator) {
   Matrix partial = RandomPartials(1, 2, 1)[0];
   const Matrix before = partial;
   EXPECT_TRUE(
-      reducer
-          ->Sum(nullptr, {partial.data(), DType::kF32, 2, kWidth, kWidth}, absl::InfiniteFuture())
+      reducer->Sum(nullptr, {partial.data(), DType::kF32, 2, kWidth, kWidth}, Deadline::Never())
           .ok());
   EXPECT_EQ(partial, before);
 }
@@ -133,7 +132,7 @@ TEST(TreeReducerTest, FailuresOfTheCommunicatorComeBack) {
     Matrix memory(2 * kWidth);
     absl::Status summed =
         reducer->Sum(communicator->get(), {memory.data(), DType::kF32, 2, kWidth, kWidth},
-                     absl::Now() + absl::Seconds(60));
+                     Deadline::After(absl::Seconds(60)));
     return summed.ok() ? absl::InternalError("rank did not fail") : absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
