@@ -1,11 +1,10 @@
 #include "kernels/cpu/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernels/check.h"
+#include "kernels/cpu/attention_task.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -15,17 +14,30 @@
 #include "kernels/cpu/attention_bundle-inl.h"
 // clang-format on
 
-#ifndef SLUICE_KERNELS_CPU_ATTENTION_BUNDLE_
-#define SLUICE_KERNELS_CPU_ATTENTION_BUNDLE_
+#ifndef SLUICE_KERNELS_CPU_ATTENTION_SIZES_
+#define SLUICE_KERNELS_CPU_ATTENTION_SIZES_
 namespace sluice {
 
-// Scratch memory of a bundle; a multiple of 16 floats, which keeps all of them aligned.
-inline int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
-inline int64_t BundleFloats(const KvPoolSpec& spec) {
-  constexpr int64_t kQueryStates = 2 * 16;
-  return kBundle * (2 * Padded(spec.head_dim) + kBlocksPerRun * Padded(spec.block_size)) +
-         kQueryStates;
-}
+// Floats that attention works in: multiples of 16, which keeps everything aligned.
+struct AttentionSizes {
+  static constexpr int64_t kBundles = kQueriesPerTask / kBundle;
+
+  explicit AttentionSizes(const KvPoolSpec& spec)
+      : positions(Padded(spec.block_size)), values(Padded(spec.head_dim)) {}
+
+  static int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
+
+  // Queries and weights of a bundle.
+  int64_t BundleWork() const { return kBundle * (values + kBlocksPerRun * positions); }
+  // Sums, maxima and totals.
+  int64_t BundleState() const { return kBundle * values + 2 * 16; }
+  int64_t TaskState() const { return kBundles * BundleState(); }
+  // Of a worker: a split at work, and what is merged already.
+  int64_t Scratch() const { return kBundles * BundleWork() + 2 * TaskState(); }
+
+  int64_t positions;  // of a block, padded
+  int64_t values;     // of a head, padded
+};
 
 }  // namespace sluice
 #endif
@@ -34,6 +46,15 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice {
 namespace HWY_NAMESPACE {
 namespace {
+
+// One split of a task.
+struct SplitOfTask {
+  const AttentionTask& task;
+  int64_t split;
+
+  int64_t begin() const { return split * kAttentionSplit; }  // position
+  int64_t end() const { return begin() + kAttentionSplit; }
+};
 
 template <class T>
 class AttentionWorker {
@@ -45,28 +66,38 @@ class AttentionWorker {
         layer_(layer),
         options_(options),
         out_(out),
+        sizes_(pool.spec()),
         head_dim_(pool.spec().head_dim),
         block_size_(pool.spec().block_size),
         group_(q.cols / head_dim_ / pool.spec().num_kv_heads) {}
 
-  // `next` is fetched ahead at the end.
-  void Run(const AttentionTask& task, const AttentionTask& next, float* scratch) const {
-    Bundle bundles[kQueriesPerTask / kBundle];
-    const int64_t num_bundles = (task.count + kBundle - 1) / kBundle;
-    for (int64_t b = 0; b < num_bundles; ++b) {
-      bundles[b] = Start(task, b, scratch + b * BundleFloats(pool_.spec()));
+  // Leaves the states of the task's splits from `states` on or, where that is null, merges them and
+  // writes the result. What `next` reads first is fetched ahead at the end.
+  void Run(const AttentionTask& task, const AttentionTask& next, float* scratch,
+           float* states) const {
+    Bundle bundles[AttentionSizes::kBundles];
+    Start(task, scratch, bundles);
+    float* const merged = scratch + AttentionSizes::kBundles * sizes_.BundleWork();
+    for (int64_t split = task.splits.begin; split < task.splits.end; ++split) {
+      const int64_t index = split - task.splits.begin;
+      const bool is_last = split + 1 == task.splits.end;
+      const SplitOfTask then =
+          is_last ? SplitOfTask{next, next.splits.begin} : SplitOfTask{task, split + 1};
+      float* const state = states != nullptr ? states + index * sizes_.TaskState()
+                           : index == 0      ? merged
+                                             : merged + sizes_.TaskState();
+      RunSplit({task, split}, then, state, bundles);
+      if (states == nullptr && index > 0) MergeSplit({task, split}, state, merged);
     }
-    const int64_t last = LastPosition(task);
-    const int64_t positions_per_run = kBlocksPerRun * block_size_;
-    int64_t start = FirstRun(task);
-    BlockRuns<T> runs{.now = {}, .next = RunAt(task, start)};
-    for (; start <= last; start += positions_per_run) {
-      runs.now = runs.next;
-      runs.next = start + positions_per_run <= last ? RunAt(task, start + positions_per_run)
-                                                    : RunAt(next, FirstRun(next));
-      for (int64_t b = 0; b < num_bundles; ++b) Add(runs, start, bundles[b]);
+    if (states == nullptr) Finish(task, merged);
+  }
+
+  // Merges the splits of a task, whose states were left from `states` on, and writes the result.
+  void Merge(const AttentionTask& task, float* states) const {
+    for (int64_t index = 1; index < task.splits.size(); ++index) {
+      MergeSplit({task, task.splits.begin + index}, states + index * sizes_.TaskState(), states);
     }
-    for (int64_t b = 0; b < num_bundles; ++b) Finish(task, b, bundles[b]);
+    Finish(task, states);
   }
 
  private:
@@ -79,78 +110,126 @@ class AttentionWorker {
   int64_t Column(const AttentionTask& task, int64_t query) const {
     return (task.kv_head * group_ + (task.first + query) % group_) * head_dim_;
   }
-  // The first position that the query at `position` sees.
-  int64_t FirstSeen(int64_t position) const {
-    return options_.window == 0 ? 0 : std::max<int64_t>(0, position + 1 - options_.window);
-  }
-  int64_t LastPosition(const AttentionTask& task) const { return Position(task, task.count - 1); }
-  // The first position of the first run that a task needs: a multiple of a run's positions, so that
-  // runs are the same for every query.
-  int64_t FirstRun(const AttentionTask& task) const {
-    const int64_t positions_per_run = kBlocksPerRun * block_size_;
-    return FirstSeen(Position(task, 0)) / positions_per_run * positions_per_run;
-  }
-  // What the query at `position` sees of the block from `start` on.
-  Seen SeenOf(int64_t position, int64_t start) const {
-    const int64_t end = std::clamp<int64_t>(position + 1 - start, 0, block_size_);
-    return {std::clamp<int64_t>(FirstSeen(position) - start, 0, end), end};
+  int64_t FirstSeen(int64_t position) const { return FirstSeenPosition(position, options_.window); }
+  BundleState State(float* states, int64_t bundle) const {
+    float* const sums = states + bundle * sizes_.BundleState();
+    float* const maximum = sums + kBundle * sizes_.values;
+    return {.maximum = maximum, .total = maximum + 16, .sums = sums};
   }
 
-  // The blocks from position `start` on.
-  BlockRun<T> RunAt(const AttentionTask& task, int64_t start) const {
+  // ---- Blocks of a split, by their index in the block table ----
+
+  int64_t FirstBlock(const SplitOfTask& part) const {
+    return std::max(FirstSeen(Position(part.task, 0)), part.begin()) / block_size_;
+  }
+  int64_t LastBlock(const SplitOfTask& part) const {
+    return std::min(Position(part.task, part.task.count - 1), part.end() - 1) / block_size_;
+  }
+  // The first block of the first run that is needed. Runs are counted from the split's first block,
+  // so that they are the same for every query.
+  int64_t FirstRun(const SplitOfTask& part) const {
+    const int64_t first = part.begin() / block_size_;
+    return first + (FirstBlock(part) - first) / kBlocksPerRun * kBlocksPerRun;
+  }
+  BlockRun<T> RunAt(const SplitOfTask& part, int64_t first) const {
     BlockRun<T> run;
-    const int64_t first = FirstSeen(Position(task, 0)), last = LastPosition(task);
-    run.count = std::min(kBlocksPerRun, (last - start) / block_size_ + 1);
+    const int64_t begin = FirstBlock(part), last = LastBlock(part);
+    run.count = std::min(kBlocksPerRun, last - first + 1);
     for (int64_t b = 0; b < kBlocksPerRun; ++b) {
-      const int64_t position = std::clamp(start + b * block_size_, first, last);
-      const int32_t id = pool_.BlockOf(*task.segment, position);
-      run.keys[b] = pool_.Keys<T>(layer_, id, task.kv_head);
-      run.values[b] = pool_.Values<T>(layer_, id, task.kv_head);
+      const int64_t block = std::clamp(first + b, begin, last);
+      const int32_t id = pool_.BlockOf(*part.task.segment, block * block_size_);
+      run.keys[b] = pool_.Keys<T>(layer_, id, part.task.kv_head);
+      run.values[b] = pool_.Values<T>(layer_, id, part.task.kv_head);
     }
     return run;
   }
-
-  Bundle Start(const AttentionTask& task, int64_t index, float* scratch) const {
-    Bundle bundle;
-    bundle.size = std::min(kBundle, task.count - index * kBundle);
-    bundle.head_dim = head_dim_;
-    bundle.block_size = block_size_;
-    bundle.positions = Padded(block_size_);
-    bundle.values = Padded(head_dim_);
-    bundle.sums = scratch;
-    bundle.weights = bundle.sums + kBundle * bundle.values;
-    bundle.q = bundle.weights + kBundle * kBlocksPerRun * bundle.positions;
-    bundle.maximum = bundle.q + kBundle * bundle.values;
-    bundle.total = bundle.maximum + kMaxFloatLanes;
-    std::fill_n(bundle.sums, bundle.size * bundle.values, 0.0f);
-    std::fill_n(bundle.maximum, bundle.size, -std::numeric_limits<float>::infinity());
-    std::fill_n(bundle.total, bundle.size, 0.0f);
-    for (int64_t i = 0; i < bundle.size; ++i) {
-      const int64_t query = index * kBundle + i;
-      bundle.query_position[i] = Position(task, query);
-      const float* from = q_.Row(Row(task, query)) + Column(task, query);
-      for (int64_t e = 0; e < head_dim_; ++e) bundle.q[e * bundle.size + i] = from[e];
-    }
-    return bundle;
+  // What the query at `position` sees of a block within the split.
+  Seen SeenOf(const SplitOfTask& part, int64_t position, int64_t block) const {
+    const int64_t start = block * block_size_;
+    const int64_t first = std::max(FirstSeen(position), part.begin());
+    const int64_t end =
+        std::clamp<int64_t>(std::min(position + 1, part.end()) - start, 0, block_size_);
+    return {std::clamp<int64_t>(first - start, 0, end), end};
   }
 
-  // Adds the run whose first position is `start`.
-  void Add(const BlockRuns<T>& runs, int64_t start, const Bundle& bundle) const {
+  // ---- Steps of a task ----
+
+  void Start(const AttentionTask& task, float* scratch, Bundle* bundles) const {
+    for (int64_t first = 0; first < task.count; first += kBundle, ++bundles) {
+      bundles->size = std::min(kBundle, task.count - first);
+      bundles->head_dim = head_dim_;
+      bundles->block_size = block_size_;
+      bundles->positions = sizes_.positions;
+      bundles->values = sizes_.values;
+      bundles->weights = scratch;
+      bundles->q = scratch + kBundle * kBlocksPerRun * sizes_.positions;
+      for (int64_t i = 0; i < bundles->size; ++i) {
+        bundles->query_position[i] = Position(task, first + i);
+        const float* from = q_.Row(Row(task, first + i)) + Column(task, first + i);
+        for (int64_t e = 0; e < head_dim_; ++e) bundles->q[e * bundles->size + i] = from[e];
+      }
+      scratch += sizes_.BundleWork();
+    }
+  }
+
+  void RunSplit(const SplitOfTask& part, const SplitOfTask& then, float* states,
+                Bundle* bundles) const {
+    const int64_t num_bundles = (part.task.count + kBundle - 1) / kBundle;
+    for (int64_t b = 0; b < num_bundles; ++b) {
+      bundles[b].state = State(states, b);
+      std::fill_n(bundles[b].state.sums, bundles[b].size * sizes_.values, 0.0f);
+      std::fill_n(bundles[b].state.maximum, bundles[b].size,
+                  -std::numeric_limits<float>::infinity());
+      std::fill_n(bundles[b].state.total, bundles[b].size, 0.0f);
+    }
+    const int64_t last = LastBlock(part);
+    int64_t first = FirstRun(part);
+    BlockRuns<T> runs{.now = {}, .next = RunAt(part, first)};
+    for (; first <= last; first += kBlocksPerRun) {
+      runs.now = runs.next;
+      runs.next = first + kBlocksPerRun <= last ? RunAt(part, first + kBlocksPerRun)
+                                                : RunAt(then, FirstRun(then));
+      for (int64_t b = 0; b < num_bundles; ++b) AddRun(part, runs, first, bundles[b]);
+    }
+  }
+
+  // Adds the run that begins with block `first` of the table.
+  void AddRun(const SplitOfTask& part, const BlockRuns<T>& runs, int64_t first,
+              const Bundle& bundle) const {
     Seen seen[kBlocksPerRun][kBundle];
     for (int64_t b = 0; b < runs.now.count; ++b) {
       for (int64_t i = 0; i < bundle.size; ++i) {
-        seen[b][i] = SeenOf(bundle.query_position[i], start + b * block_size_);
+        seen[b][i] = SeenOf(part, bundle.query_position[i], first + b);
       }
     }
     AddRunToBundle<T>(bundle, runs, options_.scale, seen);
   }
 
-  void Finish(const AttentionTask& task, int64_t index, const Bundle& bundle) const {
-    for (int64_t i = 0; i < bundle.size; ++i) {
-      const int64_t query = index * kBundle + i;
-      const float* sums = bundle.sums + i * bundle.values;
+  // Merges a split into those before it, for the queries that see something of it.
+  void MergeSplit(const SplitOfTask& part, float* later, float* into) const {
+    for (int64_t query = 0; query < part.task.count; ++query) {
+      const int64_t position = Position(part.task, query);
+      const SplitRange seen = SplitsOf(position, position, options_.window);
+      if (part.split < seen.begin || part.split >= seen.end) continue;
+      const BundleState from = State(later, query / kBundle), to = State(into, query / kBundle);
+      const int64_t i = query % kBundle;
+      if (part.split > seen.begin) {
+        MergeQuery(from, i, sizes_.values, to);
+        continue;
+      }
+      to.maximum[i] = from.maximum[i];
+      to.total[i] = from.total[i];
+      std::copy_n(from.sums + i * sizes_.values, sizes_.values, to.sums + i * sizes_.values);
+    }
+  }
+
+  void Finish(const AttentionTask& task, float* states) const {
+    for (int64_t query = 0; query < task.count; ++query) {
+      const BundleState state = State(states, query / kBundle);
+      const int64_t i = query % kBundle;
+      const float* sums = state.sums + i * sizes_.values;
       float* to = out_.Row(Row(task, query)) + Column(task, query);
-      for (int64_t e = 0; e < head_dim_; ++e) to[e] = sums[e] / bundle.total[i];
+      for (int64_t e = 0; e < head_dim_; ++e) to[e] = sums[e] / state.total[i];
     }
   }
 
@@ -159,30 +238,38 @@ class AttentionWorker {
   const int layer_;
   const AttentionOptions options_;
   const MatrixView out_;
+  const AttentionSizes sizes_;
   const int64_t head_dim_;
   const int64_t block_size_;
   const int64_t group_;
 };
 
 template <class T>
-void RunTasks(CpuContext& context, const AttentionWorker<T>& attention, const CpuKvPool& pool,
-              absl::Span<const AttentionTask> tasks) {
-  const size_t scratch_size = kQueriesPerTask / kBundle * BundleFloats(pool.spec());
-  const auto count = static_cast<int64_t>(tasks.size());
+void RunPlan(CpuContext& context, const AttentionWorker<T>& attention, const KvPoolSpec& spec) {
+  const AttentionSizes sizes(spec);
+  const AttentionPlan& plan = context.attention.plan;
+  float* const states = context.attention.States(plan.num_states * sizes.TaskState());
+  const auto states_of = [&](const AttentionTask& task) {
+    return task.first_state < 0 ? nullptr : states + task.first_state * sizes.TaskState();
+  };
+  const auto count = static_cast<int64_t>(plan.tasks.size());
   const int threads = context.pool.num_threads();
   context.pool.ParallelFor(count, [&](int64_t index, int worker) {
-    const AttentionTask& next = tasks[std::min(index + threads, count - 1)];
-    attention.Run(tasks[index], next, context.scratch.Floats(worker, scratch_size));
+    const AttentionTask& task = plan.tasks[index];
+    const AttentionTask& next = plan.tasks[std::min(index + threads, count - 1)];
+    attention.Run(task, next, context.scratch.Floats(worker, sizes.Scratch()), states_of(task));
+  });
+  context.pool.ParallelFor(static_cast<int64_t>(plan.merges.size()), [&](int64_t index, int) {
+    attention.Merge(plan.merges[index], states_of(plan.merges[index]));
   });
 }
 
 void Attend(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-            absl::Span<const AttentionTask> tasks, const AttentionOptions& options,
-            MatrixView out) {
+            const AttentionOptions& options, MatrixView out) {
   if (pool.spec().dtype == DType::kF32) {
-    RunTasks(context, AttentionWorker<float>(q, pool, layer, options, out), pool, tasks);
+    RunPlan(context, AttentionWorker<float>(q, pool, layer, options, out), pool.spec());
   } else {
-    RunTasks(context, AttentionWorker<uint16_t>(q, pool, layer, options, out), pool, tasks);
+    RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, out), pool.spec());
   }
 }
 
@@ -197,9 +284,15 @@ namespace sluice {
 HWY_EXPORT(Attend);
 
 void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows) {
-  context.scratch.Reserve(kQueriesPerTask / kBundle * BundleFloats(pool.spec()));
+  const KvPoolSpec& spec = pool.spec();
+  const AttentionSizes sizes(spec);
+  const int64_t most_states = MostAttentionStates(int64_t{1} * spec.num_blocks * spec.block_size,
+                                                  context.pool.num_threads());
+  context.scratch.Reserve(sizes.Scratch());
+  context.attention.States(most_states * sizes.TaskState());
   // Most where every row is a sequence by itself.
-  context.attention_tasks.reserve(max_rows * pool.spec().num_kv_heads);
+  context.attention.plan.tasks.reserve(max_rows * spec.num_kv_heads + most_states);
+  context.attention.plan.merges.reserve(most_states);
 }
 
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
@@ -209,18 +302,16 @@ void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, in
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
-  std::vector<AttentionTask>& tasks = context.attention_tasks;
-  tasks.clear();
   for (const AttentionSegment& segment : segments) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
-    const int64_t queries = segment.num_rows * (q.cols / kv_width);
-    for (int head = 0; head < spec.num_kv_heads; ++head) {
-      for (int64_t first = 0; first < queries; first += kQueriesPerTask) {
-        tasks.push_back({&segment, head, first, std::min(kQueriesPerTask, queries - first)});
-      }
-    }
   }
-  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, tasks, options, out);
+  PlanAttention(segments,
+                {.num_kv_heads = spec.num_kv_heads,
+                 .group = q.cols / kv_width,
+                 .window = options.window,
+                 .num_threads = context.pool.num_threads()},
+                &context.attention.plan);
+  HWY_DYNAMIC_DISPATCH(Attend)(context, q, pool, layer, options, out);
 }
 
 }  // namespace sluice

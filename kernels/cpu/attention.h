@@ -1,10 +1,11 @@
 // Causal attention over paged keys and values, for decode steps and prefill chunks alike.
 //
 // A query is one (row, query head). The result of a query has the same bits whichever other queries
-// are worked on beside it: its scores sum over head_dim in ascending order; runs of kBlocksPerRun
-// blocks, counted from position 0, are taken one after another, the running maximum and sum
-// rescaled once per run; values are added in order of position. Work is divided over queries, never
-// within one.
+// are worked on beside it, and however its splits (kernels/attention_splits.h) are shared out among
+// threads. Within a split its scores sum over head_dim in ascending order; runs of kBlocksPerRun
+// blocks, counted from the split's first, are taken one after another, the running maximum and sum
+// rescaled once per run; values are added in order of position. Splits are then merged in ascending
+// order, a product with the rescaled later one fused into the addition.
 #pragma once
 
 #include "absl/types/span.h"

@@ -24,7 +24,14 @@ HWY_BEFORE_NAMESPACE();
 namespace sluice {
 namespace HWY_NAMESPACE {
 
-// The state of a bundle, in scratch memory.
+// What a bundle knows of a split, or of several merged ones.
+struct BundleState {
+  float* maximum;  // [size]: the largest score; minus infinity before the first
+  float* total;    // [size]: the sum of exponentials, relative to the maximum
+  float* sums;     // [size, values]: the weighted values, relative to the maximum
+};
+
+// A bundle at work on a split, in scratch memory.
 struct Bundle {
   int64_t size;        // queries
   int64_t head_dim;    // D
@@ -34,9 +41,7 @@ struct Bundle {
   int64_t query_position[kBundle];
   float* q;        // [D, size]
   float* weights;  // [size, kBlocksPerRun, positions], of the current run of blocks
-  float* maximum;  // [size]
-  float* total;    // [size]: the sum of exponentials, relative to the maximum
-  float* sums;     // [size, values]: the weighted values, relative to the maximum
+  BundleState state;
 
   float* Weights(int64_t query, int64_t block) const {
     return weights + (query * kBlocksPerRun + block) * positions;
@@ -134,7 +139,7 @@ inline HWY_NOINLINE void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t 
   // What lies behind the row's position or before its window is not the row's to see, nor need it
   // be a number.
   constexpr float kUnseen = -std::numeric_limits<float>::infinity();
-  V largest = hn::Set(d, bundle.maximum[i]);
+  V largest = hn::Set(d, bundle.state.maximum[i]);
   for (int64_t b = 0; b < num_blocks; ++b) {
     const Seen of_block = seen[b][i];
     if (of_block.empty()) continue;
@@ -146,11 +151,11 @@ inline HWY_NOINLINE void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t 
     }
   }
   const float maximum = hn::GetLane(hn::MaxOfLanes(d, largest));
-  if (maximum != bundle.maximum[i]) {
-    const V rescale = Exp(d, hn::Set(d, bundle.maximum[i] - maximum));
-    bundle.maximum[i] = maximum;
-    bundle.total[i] *= hn::GetLane(rescale);
-    float* sums = bundle.sums + i * bundle.values;
+  if (maximum != bundle.state.maximum[i]) {
+    const V rescale = Exp(d, hn::Set(d, bundle.state.maximum[i] - maximum));
+    bundle.state.maximum[i] = maximum;
+    bundle.state.total[i] *= hn::GetLane(rescale);
+    float* sums = bundle.state.sums + i * bundle.values;
     for (int64_t e = 0; e < bundle.values; e += lanes) {
       hn::Store(hn::Mul(hn::Load(d, sums + e), rescale), d, sums + e);
     }
@@ -171,7 +176,27 @@ inline HWY_NOINLINE void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t 
       }
     }
   }
-  bundle.total[i] += SumOfSixteen(totals);
+  bundle.state.total[i] += SumOfSixteen(totals);
+}
+
+// Merges query i of a later split into that of the splits before it.
+inline HWY_NOINLINE void MergeQuery(const BundleState& later, int64_t i, int64_t values,
+                                    const BundleState& into) {
+  const FloatTag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float maximum = std::max(into.maximum[i], later.maximum[i]);
+  const auto before = Exp(d, hn::Set(d, into.maximum[i] - maximum));
+  const auto after = Exp(d, hn::Set(d, later.maximum[i] - maximum));
+  const auto merged = [&](const float* a, const float* b) HWY_ATTR {
+    return hn::MulAdd(hn::Load(d, a), before, hn::Mul(hn::Load(d, b), after));
+  };
+  into.maximum[i] = maximum;
+  const auto total =
+      hn::MulAdd(hn::Set(d, into.total[i]), before, hn::Mul(hn::Set(d, later.total[i]), after));
+  into.total[i] = hn::GetLane(total);
+  for (int64_t e = i * values; e < (i + 1) * values; e += lanes) {
+    hn::Store(merged(into.sums + e, later.sums + e), d, into.sums + e);
+  }
 }
 
 // Adds the weighted values of the positions [seen.begin, seen.end) of a block to the sums of
@@ -184,7 +209,7 @@ void AddColumns(const Bundle& bundle, int64_t first, const BlockRuns<T>& runs, i
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const float* weights = bundle.Weights(first, block);
   const int64_t query_stride = kBlocksPerRun * bundle.positions;
-  float* to = bundle.sums + first * bundle.values + e;
+  float* to = bundle.state.sums + first * bundle.values + e;
   V sums[kQueries][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kQueries; ++i) {

@@ -6,13 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "hwy/aligned_allocator.h"
+#include "kernels/check.h"
 #include "kernels/cpu/attention_task.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace sluice {
@@ -52,6 +56,25 @@ class Scratch {
   std::vector<Area> areas_;
 };
 
+// What attention keeps from call to call, so that none allocates.
+struct AttentionMemory {
+  AttentionPlan plan;  // of the call in progress
+
+  // `count` floats, 64-byte aligned, of unspecified content, valid until the next call. A huge
+  // number costs little until it is used.
+  float* States(size_t count) {
+    if (states_.size_bytes() < count * sizeof(float)) {
+      absl::StatusOr<HostMemory> memory = HostMemory::Reserve(count * sizeof(float));
+      SLUICE_CHECK(memory.ok());
+      states_ = *std::move(memory);
+    }
+    return reinterpret_cast<float*>(states_.data());
+  }
+
+ private:
+  HostMemory states_;
+};
+
 struct CpuContext {
   explicit CpuContext(int num_threads, InstructionSet instructions, absl::Span<const int> cpus = {})
       : instructions(instructions), pool(num_threads, cpus), scratch(pool.num_threads()) {}
@@ -60,7 +83,7 @@ struct CpuContext {
   ThreadPool pool;
   Scratch scratch;
   Scratch operand{1};  // activations rearranged for a product: area 0, read by all
-  std::vector<AttentionTask> attention_tasks;  // of the call in progress
+  AttentionMemory attention;
 };
 
 // Calls task(begin, end) for runs that together cover [0, rows). A run has enough rows, of

@@ -176,6 +176,72 @@ TEST_P(AttentionTest, ThreadsDoNotMatter) {
   }
 }
 
+// Contexts of several splits, in blocks that divide a split, that don't, and that are longer.
+const Shape kLongShapes[] = {
+    {.num_kv_heads = 1, .group = 3, .head_dim = 24},
+    {.block_size = 5, .num_kv_heads = 2, .group = 1, .head_dim = 7, .dtype = DType::kBF16},
+    {.block_size = 700, .num_kv_heads = 1, .group = 2, .head_dim = 16},
+    {.block_size = 16, .num_kv_heads = 2, .group = 2, .head_dim = 8, .window = 600},
+    {.block_size = 64, .num_kv_heads = 1, .group = 9, .head_dim = 4, .window = 513},
+};
+constexpr int64_t kLong = 1300;
+
+int BlocksOfLong(const Shape& shape) { return static_cast<int>(kLong / shape.block_size) + 2; }
+
+TEST_P(AttentionTest, LongContextsAgreeWithReference) {
+  Random random(12);
+  for (const Shape& shape : kLongShapes) {
+    const KvPoolSpec spec = shape.Pool(BlocksOfLong(shape));
+    const Sequence sequence = RandomSequence(random, shape, kLong, spec.num_blocks);
+    const auto ours = NewKvPool(backend(), spec);
+    const auto theirs = NewKvPool(reference(), spec);
+    EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, kLong, shape.Options(), 3),
+                       AttendChunk(reference(), *theirs, 1, sequence, 0, kLong, shape.Options()),
+                       4e-6))
+        << shape;
+  }
+}
+
+// Decode rows around the ends of splits, on few threads and on many: what a prefill gave them.
+TEST_P(AttentionTest, EverySharingOfALongContextGivesTheSameBits) {
+  Random random(13);
+  for (const Shape& shape : kLongShapes) {
+    const KvPoolSpec spec = shape.Pool(BlocksOfLong(shape));
+    const Sequence sequence = RandomSequence(random, shape, kLong, spec.num_blocks);
+    const auto pool = NewKvPool(backend(), spec);
+    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, kLong, shape.Options());
+    for (const int num_threads : {1, 2, 7}) {
+      const auto other = NewBackend(num_threads);
+      const auto other_pool = NewKvPool(*other, spec);
+      for (int64_t first = 0, count; first < kLong; first += count) {
+        const int64_t to_boundary = 511 - first % 512;
+        count = to_boundary < 3 || to_boundary > 509 ? 1 : std::min(to_boundary - 2, int64_t{300});
+        count = std::min(count, kLong - first);
+        EXPECT_TRUE(
+            SameBits(AttendChunk(*other, *other_pool, 0, sequence, first, count, shape.Options()),
+                     whole.Rows(first, count)))
+            << count << " positions from " << first << ", " << num_threads << " threads, " << shape;
+      }
+    }
+  }
+}
+
+// One row sees nothing but zeroes of a sign, in its first split: the rows beside it, which see
+// more, must not change the sign.
+TEST_P(AttentionTest, SignsOfZeroesDoNotDependOnOtherRows) {
+  const Shape shape{.num_kv_heads = 1, .group = 1, .head_dim = 4, .window = 400};
+  Sequence sequence{HostMatrix(kLong, 4), HostMatrix(kLong, 4), HostMatrix(kLong, 4),
+                    BlocksInOrder(kLong, 16)};
+  std::fill(sequence.v.values.begin(), sequence.v.values.end(), -0.0f);
+  const auto pool = NewKvPool(backend(), shape.Pool(90));
+  const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, kLong, shape.Options());
+  for (const int64_t first : {511, 512, 800, 1024, 1299}) {
+    EXPECT_TRUE(SameBits(AttendChunk(backend(), *pool, 0, sequence, first, 1, shape.Options()),
+                         whole.Rows(first, 1)))
+        << first;
+  }
+}
+
 // A decode row, a prefill chunk and the first chunk of a third sequence in one step, in one pool.
 TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
   Random random(5);
