@@ -32,10 +32,11 @@ function(sluice_binary)
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
-# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds]): a GoogleTest binary, each
-# case one entry of ctest, so that skipped cases are counted there.
+# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC]): a GoogleTest binary,
+# each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on the
+# asynchronous backend (tests/kernels/testing/test_backend.h).
 function(sluice_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ASYNC" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -47,4 +48,8 @@ function(sluice_test)
     list(APPEND properties LABELS ${ARG_LABELS})
   endif()
   gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}." PROPERTIES ${properties})
+  if(ARG_ASYNC)
+    gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}.async."
+      TEST_LIST ${ARG_NAME}_async_tests PROPERTIES ${properties} ENVIRONMENT "SLUICE_TEST_BACKEND=async")
+  endif()
 endfunction()

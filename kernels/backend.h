@@ -1,28 +1,36 @@
 // The arithmetic of a decoder: one contract per operation, implemented by each kind of device.
 //
-//   kernels/reference   plain loops, for tests
-//   kernels/cpu         SIMD (Highway) and threads
+//   kernels/reference   plain loops, and any backend made to work later on another thread, for
+//   tests kernels/cpu         SIMD (Highway) and threads
 //
 // Every implementation keeps two promises, which the rest of Sluice builds on:
 // - Batch invariance. A row of a result has the same bits whatever other rows are computed beside
-// it, however a
-//   sequence is cut into segments, and however many threads work: reductions run in an order fixed
-//   by the shapes of the model alone.
-// - Rank invariance (CPU). Where a reduction is cut over tensor-parallel ranks, it is a fixed
-// binary tree over
-//   `num_slices` runs of the reduced dimension; a rank computes a whole subtree and TreeAdd joins
-//   the subtrees, so 1, 2, 4 and 8 ranks give the same bits.
+//   it, however a sequence is cut into segments, and however many threads work: reductions run in
+//   an order fixed by the shapes of the model alone.
+// - Rank invariance. Where a reduction is cut over tensor-parallel ranks, it is a fixed binary tree
+//   over `num_slices` runs of the reduced dimension; a rank computes a whole subtree and the rank
+//   group joins the subtrees, so 1, 2, 4 and 8 ranks give the same bits.
 //
-// Operations are enqueued in call order on one stream of work; a failure of the device shows at the
-// next Synchronize(). On CPU an operation has finished when its call returns. A backend is driven
-// by one thread at a time. Arguments are memory of the backend (Buffer), except what is declared as
-// a span, which is host memory read during the call. Shapes that do not fit are broken invariants
-// (SLUICE_CHECK), never a user's fault.
+// When things happen
+//   Operations are enqueued in call order on one stream of work, and may be carried out at any time
+//   until Synchronize(), CopyOut() or TopK() returns; a failure shows at the next of these. On CPU
+//   an operation has finished when its call returns. Spans are host memory, read (or copied aside)
+//   during the call: free again when it returns. Everything else that an operation is given is
+//   memory of the backend (Buffer), which the host must not touch, and must keep until the work
+//   that uses it is done. A backend is driven by one thread at a time. Shapes that do not fit are
+//   broken invariants (SLUICE_CHECK), never a user's fault.
+//
+// Element types
+//   The residual stream, partial sums over ranks, logits and what goes over the wire are F32 on
+//   every device, and so are queries, keys and values on their way to attention. Operands of
+//   products, that is normed, attended and activated rows, have the backend's operand_dtype(): an
+//   operation that writes them rounds once, as the product would.
 //
 // T rows of the step, H hidden, N and K outputs and inputs of a matrix, D head_dim, Nq/Nkv heads, F
-// MLP width, V vocabulary.
+// MLP width, V vocabulary, P positions.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,9 +41,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/activation.h"
-#include "kernels/dtype.h"
+#include "kernels/deadline.h"
+#include "kernels/matrix_view.h"
+#include "kernels/rank_group.h"
 #include "kernels/weight_format.h"
 
 namespace sluice {
@@ -46,24 +57,6 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual void* data() = 0;
   virtual size_t size_bytes() const = 0;
-};
-
-// A row-major [rows, cols] view; `stride` elements lie between the starts of two rows. Borrows its
-// memory.
-struct MatrixView {
-  void* data = nullptr;
-  DType dtype = DType::kF32;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t stride = 0;
-
-  float* Row(int64_t row) const { return static_cast<float*>(data) + row * stride; }
-  MatrixView Rows(int64_t begin, int64_t count) const {
-    return {static_cast<char*>(data) + begin * stride * SizeOf(dtype), dtype, count, cols, stride};
-  }
-  MatrixView Columns(int64_t begin, int64_t count) const {
-    return {static_cast<char*>(data) + begin * SizeOf(dtype), dtype, rows, count, stride};
-  }
 };
 
 // A weight matrix [N, K] in whatever layout the backend multiplies fastest.
@@ -131,6 +124,18 @@ struct AttentionSegment {
 // (interleaved).
 enum class RopeLayout { kHalfSplit, kInterleaved };
 
+// The angles of rotary positions as cosines and sines, [rows, pairs] F32 both.
+struct RopeTables {
+  enum class Index {
+    kPosition,  // row p is of position p, for all steps
+    kRow,       // row t is of row t of this step
+  };
+
+  MatrixView cos;
+  MatrixView sin;
+  Index index = Index::kPosition;
+};
+
 struct AttentionOptions {
   float scale = 1;     // of the products of queries and keys
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
@@ -145,6 +150,16 @@ struct GemmEpilogue {
   bool add_to_out = false;  // out += the result instead of out = the result
 };
 
+// Tells apart the steps that a backend may record. Whatever is enqueued under one key is the same
+// operations on the same memory; only what BeginStep() and CopyIn() were given differs.
+struct StepKey {
+  int64_t rows = 0;              // BucketRows() of the step's
+  const void* memory = nullptr;  // of the rows that go in and come out
+  int variant = 0;               // whatever else the caller's operations depend on
+
+  auto operator<=>(const StepKey&) const = default;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -153,17 +168,24 @@ class Backend {
   // computes its products, and a version: "cpu/avx512_bf16 v3". Two backends of one name give the
   // same bits, whatever the processors.
   virtual std::string_view name() const = 0;
-  // Element type of every activation: F32 on CPU.
-  virtual DType activation_dtype() const = 0;
+  // Element type of the operands of products: F32 on CPU.
+  virtual DType operand_dtype() const = 0;
 
   // ---- Memory ----
 
   // RESOURCE_EXHAUSTED where the device lacks memory. The contents are zero.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
   virtual void CopyIn(absl::Span<const std::byte> host, void* device) = 0;
-  // Waits for the work enqueued before.
+  // Waits for the work enqueued before, as Synchronize() does.
   virtual absl::Status CopyOut(const void* device, absl::Span<std::byte> host) = 0;
-  virtual absl::Status Synchronize() = 0;
+
+  // Waits until all work is done. Returns the first failure since the last call, after which what
+  // was enqueued behind it has been dropped, or DEADLINE_EXCEEDED where the work is not done in
+  // time: then memory in use stays so, and the backend is lost.
+  virtual absl::Status Synchronize(Deadline deadline) = 0;
+  // No wait is without a bound.
+  static constexpr absl::Duration kLongestWait = absl::Minutes(2);
+  absl::Status Synchronize() { return Synchronize(Deadline::After(kLongestWait)); }
 
   // Work of the host on what was copied out: calls task(index, worker) once for every index in
   // [0, count), in no fixed order, on up to num_host_threads() threads, and returns when all calls
@@ -187,29 +209,51 @@ class Backend {
   virtual void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) = 0;
   virtual void ReserveForAttention(const KvPool& pool, int64_t max_rows) = 0;
 
+  // What adds up partial results of `spec`'s ranks in this backend's stream. RESOURCE_EXHAUSTED
+  // where the device lacks memory.
+  virtual absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) = 0;
+
+  // ---- Steps ----
+
+  // Rows that a step of `rows` is computed with, at least as many: those behind mean nothing, and
+  // hold anything. So that a step can be recorded for all steps of about its size; on CPU it is
+  // `rows` itself. Never falls as `rows` rises.
+  virtual int64_t BucketRows(int64_t rows) const { return rows; }
+
+  // Says which rows of a step of `rows` rows (BucketRows() of what it has) belong to which
+  // positions, for Rope, StoreKv and PagedAttention until the next call. Segments don't overlap;
+  // rows of none are computed like those of position 0 and stored nowhere.
+  virtual void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) = 0;
+
+  // Calls `enqueue`, which enqueues a step's operations and waits for none, or does as it did when
+  // it was last called with `key`. Returns what it returned.
+  virtual absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+    return enqueue();
+  }
+
   // ---- Operations ----
 
-  // out[t] = table[ids[t]]. table [V, H] F32 or BF16, out [T, H] in activation dtype. 0 <= ids[t] <
-  // V.
+  // out[t] = table[ids[t]]. table [V, H] F32 or BF16, out [T, H] F32. 0 <= ids[t] < V.
   virtual void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) = 0;
 
-  // out = x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019). x, out [T, H]
-  // (may be the same), weight [H] F32.
+  // out = x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019). x [T, H] F32,
+  // out [T, H] F32 (and then may be x) or in operand dtype, weight [H] F32.
   virtual void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
 
   // The same for every head of x [T, heads * head_dim] by itself, in place. weight [head_dim] F32.
   virtual void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) = 0;
 
   // out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, row by row, var being the mean of the
-  // squared distances from the mean (Ba et al. 2016). x, out [T, H] (may be the same), weight [H]
-  // F32, bias [H] F32 or nullptr for none.
+  // squared distances from the mean (Ba et al. 2016). x and out as RmsNorm's, weight [H] F32,
+  // bias [H] F32 or nullptr for none.
   virtual void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                          MatrixView out) = 0;
 
   // out[t, n] = sum over k of x[t, k] * w[n, k], accumulated in F32 in the order that PackSpec
-  // fixes, and what the epilogue makes of it. x [T, K], out [T, N] or, where the weights are gated,
-  // [T, N / 2], not overlapping. Only F32 weights are multiplied with x itself,
-  // all others with x rounded to BF16 (nearest even), as the matrix units of CPUs and GPUs do.
+  // fixes, and what the epilogue makes of it. x [T, K] in operand dtype, out [T, N] or, where the
+  // weights are gated, [T, N / 2], F32 or in operand dtype, not overlapping. Only F32 weights are
+  // multiplied with x itself, all others with x rounded to BF16 (nearest even), as the matrix units
+  // of CPUs and GPUs do.
   virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
                     const GemmEpilogue& epilogue) = 0;
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) {
@@ -217,13 +261,11 @@ class Backend {
   }
 
   // Rotates the first 2 * pairs elements of every head of x [T, heads * head_dim] in place (Su et
-  // al. 2021): (a, b) -> (a cos - b sin, b cos + a sin), with cos and sin [T, pairs] F32.
-  virtual void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
-                    RopeLayout layout) = 0;
+  // al. 2021): (a, b) -> (a cos - b sin, b cos + a sin), with the step's angles. x F32.
+  virtual void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) = 0;
 
-  // Writes keys and values [T, Nkv * D] of the segments' positions into their slots of `layer`.
-  virtual void StoreKv(MatrixView keys, MatrixView values,
-                       absl::Span<const AttentionSegment> segments, int layer, KvPool& pool) = 0;
+  // Writes keys and values [T, Nkv * D] F32 of the step's positions into their slots of `layer`.
+  virtual void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) = 0;
 
   // Copies whole blocks, of all layers, one copy after another: the source of one may be the
   // destination of one before it. What a block holds in slots never stored to is copied too.
@@ -232,11 +274,11 @@ class Backend {
   // Causal attention of every row over positions 0..p of its own sequence, p being the row's
   // position, or over the newest `window` of them (Beltagy et al. 2020), all stored before:
   // out[t] = softmax(scale * q k^T) v per head; query head h reads KV head h / (Nq / Nkv). One
-  // contract for decode (num_rows 1) and prefill chunks. Online softmax over runs of blocks in
-  // order of position (Milakov and Gimelshein 2018; Kwon et al. 2023). q, out [T, Nq * D].
-  // window >= 0.
+  // contract for decode (num_rows 1) and prefill chunks: each split of 512 positions by itself,
+  // then merged in ascending order (kernels/attention_splits.h), by online softmax (Milakov and
+  // Gimelshein 2018; Kwon et al. 2023; Dao et al. 2023). q [T, Nq * D] F32, out [T, Nq * D] F32 or
+  // in operand dtype; rows of no segment are left as they are. window >= 0.
   virtual void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                              absl::Span<const AttentionSegment> segments,
                               const AttentionOptions& options, MatrixView out) = 0;
 
   // x[t, n] += bias[n]. x [T, N], bias [N] F32.

@@ -77,13 +77,14 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
 absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
   const int cores = UsableCpus();
   const int threads = options.num_threads > 0 ? options.num_threads : cores;
-  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler = SamplerServer::Start(
-      {.model = options.model,
-       .overrides = options.overrides,
-       .address = "inproc:sampler",
-       .weights = options.weights,
-       .cpu = {
-           .num_threads = threads, .instructions = options.instructions, .cpus = options.cpus}});
+  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler =
+      SamplerServer::Start({.model = options.model,
+                            .overrides = options.overrides,
+                            .address = "inproc:sampler",
+                            .weights = options.weights,
+                            .device = {.cpu = {.num_threads = threads,
+                                               .instructions = options.instructions,
+                                               .cpus = options.cpus}}});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reachable("sampler", *sampler_);
@@ -102,9 +103,9 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       shard.shard.weights = options.weights;
       shard.shard.kv_dtype = options.kv_dtype;
       shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
-      shard.cpu = {.num_threads = std::max(1, threads / options.num_ranks),
-                   .instructions = options.instructions,
-                   .cpus = CpusOfRank(options.cpus, rank, options.num_ranks)};
+      shard.device.cpu = {.num_threads = std::max(1, threads / options.num_ranks),
+                          .instructions = options.instructions,
+                          .cpus = CpusOfRank(options.cpus, rank, options.num_ranks)};
       absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
       if (!server.ok()) return server.status();
       shards_.push_back(*std::move(server));
@@ -116,7 +117,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
                               .overrides = options.overrides,
                               .address = "inproc:embedding",
                               .weights = options.weights,
-                              .cpu = {.num_threads = 1}},
+                              .device = {.cpu = {.num_threads = 1}}},
                              &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);

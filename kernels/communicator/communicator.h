@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "kernels/communicator/deadline.h"
+#include "kernels/deadline.h"
 
 namespace sluice {
 

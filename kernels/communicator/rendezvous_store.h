@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/communicator/deadline.h"
+#include "kernels/deadline.h"
 
 namespace sluice {
 

@@ -6,8 +6,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "kernels/communicator/deadline.h"
 #include "kernels/communicator/shm_segment.h"
+#include "kernels/deadline.h"
 
 namespace sluice {
 

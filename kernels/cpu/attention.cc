@@ -293,19 +293,20 @@ void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_ro
   // Most where every row is a sequence by itself.
   context.attention.plan.tasks.reserve(max_rows * spec.num_kv_heads + most_states);
   context.attention.plan.merges.reserve(most_states);
+  // As many table entries as there are blocks; more only where sequences share many.
+  context.step.Reserve(max_rows, spec.num_blocks);
 }
 
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-                    absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
-                    MatrixView out) {
+                    const AttentionOptions& options, MatrixView out) {
   const KvPoolSpec& spec = pool.spec();
   const int64_t kv_width = int64_t{1} * spec.num_kv_heads * spec.head_dim;
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers && options.window >= 0);
   SLUICE_CHECK(q.cols % kv_width == 0 && q.rows == out.rows && q.cols == out.cols);
-  for (const AttentionSegment& segment : segments) {
+  for (const AttentionSegment& segment : context.step.segments()) {
     SLUICE_CHECK(segment.first_row + segment.num_rows <= q.rows);
   }
-  PlanAttention(segments,
+  PlanAttention(context.step.segments(),
                 {.num_kv_heads = spec.num_kv_heads,
                  .group = q.cols / kv_width,
                  .window = options.window,

@@ -8,7 +8,6 @@
 // order, a product with the rescaled later one fused into the addition.
 #pragma once
 
-#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/kv_pool.h"
@@ -17,8 +16,7 @@ namespace sluice {
 
 // Backend::PagedAttention.
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
-                    absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
-                    MatrixView out);
+                    const AttentionOptions& options, MatrixView out);
 
 // Allocates what steps of up to `max_rows` rows take, of groups of at most kQueriesPerTask heads.
 void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows);

@@ -18,6 +18,7 @@
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/host_step.h"
 
 namespace sluice {
 
@@ -83,6 +84,7 @@ struct CpuContext {
   ThreadPool pool;
   Scratch scratch;
   Scratch operand{1};  // activations rearranged for a product: area 0, read by all
+  HostStep step;
   AttentionMemory attention;
 };
 

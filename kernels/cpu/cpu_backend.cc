@@ -19,6 +19,7 @@
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
+#include "kernels/host_rank_group.h"
 
 namespace sluice {
 namespace {
@@ -34,7 +35,7 @@ class CpuBackend final : public Backend {
                  options.instructions.value_or(SupportedInstructionSets().back()), options.cpus) {}
 
   std::string_view name() const override { return name_; }
-  DType activation_dtype() const override { return DType::kF32; }
+  DType operand_dtype() const override { return DType::kF32; }
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
     absl::StatusOr<HostMemory> memory = HostMemory::Allocate(size_bytes);
@@ -51,7 +52,7 @@ class CpuBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Synchronize(Deadline) override { return absl::OkStatus(); }
 
   int num_host_threads() const override { return context_.pool.num_threads(); }
   void RunOnHost(int64_t count, HostTask task) override { context_.pool.ParallelFor(count, task); }
@@ -71,6 +72,14 @@ class CpuBackend final : public Backend {
 
   void ReserveForAttention(const KvPool& pool, int64_t max_rows) override {
     sluice::ReserveAttention(context_, static_cast<const CpuKvPool&>(pool), max_rows);
+  }
+
+  absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override {
+    return HostRankGroup::Create(spec, *this);
+  }
+
+  void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
+    context_.step.Begin(segments, rows);
   }
 
   void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
@@ -95,25 +104,21 @@ class CpuBackend final : public Backend {
     sluice::Gemm(context_, x, static_cast<const CpuPackedMatrix&>(weights), out, epilogue);
   }
 
-  void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
-            RopeLayout layout) override {
-    sluice::Rope(context_, x, head_dim, cos, sin, layout);
+  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override {
+    sluice::Rope(context_, x, head_dim, tables, layout);
   }
 
-  void StoreKv(MatrixView keys, MatrixView values, absl::Span<const AttentionSegment> segments,
-               int layer, KvPool& pool) override {
-    sluice::StoreKv(context_, keys, values, segments, layer, static_cast<CpuKvPool&>(pool));
+  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override {
+    sluice::StoreKv(context_, keys, values, layer, static_cast<CpuKvPool&>(pool));
   }
 
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
     sluice::CopyBlocks(context_, copies, static_cast<CpuKvPool&>(pool));
   }
 
-  void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                      absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
-    sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, segments,
-                           options, out);
+    sluice::PagedAttention(context_, q, static_cast<const CpuKvPool&>(pool), layer, options, out);
   }
 
   void AddBias(const float* bias, MatrixView x) override { sluice::AddBias(context_, bias, x); }

@@ -51,8 +51,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> CpuKvPool::Create(const KvPoolSpec& spec
   return pool;
 }
 
-void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
-             absl::Span<const AttentionSegment> segments, int layer, CpuKvPool& pool) {
+void StoreKv(CpuContext& context, MatrixView keys, MatrixView values, int layer, CpuKvPool& pool) {
   const KvPoolSpec& spec = pool.spec();
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers);
   SLUICE_CHECK(keys.cols == int64_t{spec.num_kv_heads} * spec.head_dim && values.cols == keys.cols);
@@ -60,7 +59,7 @@ void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
   // By head: neighbouring positions of one head share cache lines.
   const int64_t elements_per_head = 8 * keys.rows * spec.head_dim;
   ForRowRuns(context, spec.num_kv_heads, elements_per_head, [&](int64_t begin, int64_t end) {
-    for (const AttentionSegment& segment : segments) {
+    for (const AttentionSegment& segment : context.step.segments()) {
       SLUICE_CHECK(segment.first_row + segment.num_rows <= keys.rows);
       for (int64_t head = begin; head < end; ++head) {
         store(keys, values, segment, layer, static_cast<int>(head), pool);

@@ -75,8 +75,7 @@ class CpuKvPool final : public KvPool {
 };
 
 // Backend::StoreKv.
-void StoreKv(CpuContext& context, MatrixView keys, MatrixView values,
-             absl::Span<const AttentionSegment> segments, int layer, CpuKvPool& pool);
+void StoreKv(CpuContext& context, MatrixView keys, MatrixView values, int layer, CpuKvPool& pool);
 
 // Backend::CopyBlocks.
 void CopyBlocks(CpuContext& context, absl::Span<const KvBlockCopy> copies, CpuKvPool& pool);

@@ -37,13 +37,14 @@ void RotateNeighbours(float* head, const float* cos, const float* sin, int64_t p
   });
 }
 
-void RopeRows(CpuContext& context, MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+void RopeRows(CpuContext& context, MatrixView x, int head_dim, const RopeTables& tables,
               RopeLayout layout) {
   const auto rotate = layout == RopeLayout::kHalfSplit ? RotateHalves : RotateNeighbours;
   ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = context.step.RopeRow(tables, t);
       for (int64_t h = 0; h < x.cols; h += head_dim) {
-        rotate(x.Row(t) + h, cos.Row(t), sin.Row(t), cos.cols);
+        rotate(x.Row(t) + h, tables.cos.Row(row), tables.sin.Row(row), tables.cos.cols);
       }
     }
   });
@@ -59,12 +60,10 @@ namespace sluice {
 
 HWY_EXPORT(RopeRows);
 
-void Rope(CpuContext& context, MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
+void Rope(CpuContext& context, MatrixView x, int head_dim, const RopeTables& tables,
           RopeLayout layout) {
-  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
-  SLUICE_CHECK(cos.rows == x.rows && sin.rows == x.rows);
-  SLUICE_CHECK(cos.cols == sin.cols && 2 * cos.cols <= head_dim);
-  HWY_DYNAMIC_DISPATCH(RopeRows)(context, x, head_dim, cos, sin, layout);
+  context.step.CheckRope(x, head_dim, tables);
+  HWY_DYNAMIC_DISPATCH(RopeRows)(context, x, head_dim, tables, layout);
 }
 
 }  // namespace sluice

@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/reference/element.h"
+
 namespace sluice {
 namespace {
 
@@ -73,7 +75,7 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
             sum += weights[position] *
                    pool.At(pool.ValueIndex(segment, position, layer, head / group))[d];
           }
-          out.Row(row)[head * head_dim + d] = static_cast<float>(sum);
+          StoreElement(out, row, head * head_dim + d, static_cast<float>(sum));
         }
       }
     }

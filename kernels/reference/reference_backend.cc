@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/host_rank_group.h"
+#include "kernels/host_step.h"
+#include "kernels/reference/element.h"
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_kv_pool.h"
 
@@ -46,18 +49,13 @@ class RowMajorMatrix final : public PackedMatrix {
   std::vector<float> elements_;
 };
 
-float Element(const void* row, DType dtype, int64_t column) {
-  if (dtype == DType::kF32) return static_cast<const float*>(row)[column];
-  SLUICE_CHECK(dtype == DType::kBF16);
-  return FloatFromBFloat16(static_cast<const uint16_t*>(row)[column]);
-}
-
-// Output n for the activations of one row.
-double Sum(const float* x, const RowMajorMatrix& matrix, int64_t n, const float* bias) {
+// Output n for the activations of row t.
+double Sum(MatrixView x, int64_t t, const RowMajorMatrix& matrix, int64_t n, const float* bias) {
   double sum = 0;
   for (int64_t k = 0; k < matrix.num_inputs(); ++k) {
+    const float exact = LoadElement(x, t, k);
     const float activation =
-        matrix.rounds_activations() ? FloatFromBFloat16(BFloat16FromFloat(x[k])) : x[k];
+        matrix.rounds_activations() ? FloatFromBFloat16(BFloat16FromFloat(exact)) : exact;
     sum += double{activation} * matrix.Row(n)[k];
   }
   return bias == nullptr ? sum : sum + bias[n];
@@ -94,8 +92,10 @@ bool Ranks(const float* row, int32_t a, int32_t b) {
 
 class ReferenceBackend final : public Backend {
  public:
+  explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
+
   std::string_view name() const override { return "reference"; }
-  DType activation_dtype() const override { return DType::kF32; }
+  DType operand_dtype() const override { return operand_dtype_; }
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
     return std::make_unique<HeapBuffer>(size_bytes);
@@ -110,7 +110,7 @@ class ReferenceBackend final : public Backend {
     return absl::OkStatus();
   }
 
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Synchronize(Deadline) override { return absl::OkStatus(); }
 
   int num_host_threads() const override { return 1; }
   void RunOnHost(int64_t count, HostTask task) override {
@@ -136,11 +136,18 @@ class ReferenceBackend final : public Backend {
   void ReserveForGemm(const PackedMatrix&, int64_t) override {}
   void ReserveForAttention(const KvPool&, int64_t) override {}
 
+  absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override {
+    return HostRankGroup::Create(spec, *this);
+  }
+
+  void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override {
+    step_.Begin(segments, rows);
+  }
+
   void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
       SLUICE_CHECK(0 <= ids[t] && ids[t] < table.rows);
-      const void* row = table.Rows(ids[t], 1).data;
-      for (int64_t h = 0; h < out.cols; ++h) out.Row(t)[h] = Element(row, table.dtype, h);
+      for (int64_t h = 0; h < out.cols; ++h) out.Row(t)[h] = LoadElement(table, ids[t], h);
     }
   }
 
@@ -150,7 +157,7 @@ class ReferenceBackend final : public Backend {
       for (int64_t h = 0; h < x.cols; ++h) squares += double{x.Row(t)[h]} * x.Row(t)[h];
       const double rms = std::sqrt(squares / static_cast<double>(x.cols) + eps);
       for (int64_t h = 0; h < x.cols; ++h) {
-        out.Row(t)[h] = static_cast<float>(x.Row(t)[h] / rms * weight[h]);
+        StoreElement(out, t, h, static_cast<float>(x.Row(t)[h] / rms * weight[h]));
       }
     }
   }
@@ -173,7 +180,8 @@ class ReferenceBackend final : public Backend {
       const double deviation = std::sqrt(squares / size + eps);
       for (int64_t h = 0; h < x.cols; ++h) {
         const double shift = bias == nullptr ? 0 : bias[h];
-        out.Row(t)[h] = static_cast<float>((row[h] - mean) / deviation * weight[h] + shift);
+        const double scaled = (row[h] - mean) / deviation * weight[h];
+        StoreElement(out, t, h, static_cast<float>(scaled + shift));
       }
     }
   }
@@ -185,25 +193,27 @@ class ReferenceBackend final : public Backend {
     SLUICE_CHECK(!matrix.gated() || epilogue.activation.has_value());
     for (int64_t t = 0; t < x.rows; ++t) {
       for (int64_t n = 0; n < out.cols; ++n) {
-        double result = Sum(x.Row(t), matrix, n, epilogue.bias);
+        double result = Sum(x, t, matrix, n, epilogue.bias);
         if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
-        if (matrix.gated()) result *= Sum(x.Row(t), matrix, out.cols + n, epilogue.bias);
+        if (matrix.gated()) result *= Sum(x, t, matrix, out.cols + n, epilogue.bias);
         const auto rounded = static_cast<float>(result);
-        out.Row(t)[n] = epilogue.add_to_out ? out.Row(t)[n] + rounded : rounded;
+        StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
       }
     }
   }
 
-  void Rope(MatrixView x, int head_dim, MatrixView cos, MatrixView sin,
-            RopeLayout layout) override {
-    const int64_t pairs = cos.cols;
+  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override {
+    step_.CheckRope(x, head_dim, tables);
+    const int64_t pairs = tables.cos.cols;
     const bool neighbours = layout == RopeLayout::kInterleaved;
     for (int64_t t = 0; t < x.rows; ++t) {
+      const float* cos = tables.cos.Row(step_.RopeRow(tables, t));
+      const float* sin = tables.sin.Row(step_.RopeRow(tables, t));
       for (float* head = x.Row(t); head != x.Row(t) + x.cols; head += head_dim) {
         for (int64_t i = 0; i < pairs; ++i) {
           float& first = head[neighbours ? 2 * i : i];
           float& second = head[neighbours ? 2 * i + 1 : i + pairs];
-          const double a = first, b = second, c = cos.Row(t)[i], s = sin.Row(t)[i];
+          const double a = first, b = second, c = cos[i], s = sin[i];
           first = static_cast<float>(a * c - b * s);
           second = static_cast<float>(b * c + a * s);
         }
@@ -211,19 +221,18 @@ class ReferenceBackend final : public Backend {
     }
   }
 
-  void StoreKv(MatrixView keys, MatrixView values, absl::Span<const AttentionSegment> segments,
-               int layer, KvPool& pool) override {
-    ReferenceStoreKv(keys, values, segments, layer, static_cast<ReferenceKvPool&>(pool));
+  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override {
+    ReferenceStoreKv(keys, values, step_.segments(), layer, static_cast<ReferenceKvPool&>(pool));
   }
 
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override {
     for (const KvBlockCopy& copy : copies) static_cast<ReferenceKvPool&>(pool).CopyBlock(copy);
   }
 
-  void PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                      absl::Span<const AttentionSegment> segments, const AttentionOptions& options,
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override {
-    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, segments, options, out);
+    ReferenceAttention(q, static_cast<const ReferenceKvPool&>(pool), layer, step_.segments(),
+                       options, out);
   }
 
   void Scale(float factor, MatrixView x) override {
@@ -276,10 +285,16 @@ class ReferenceBackend final : public Backend {
     }
     return absl::OkStatus();
   }
+
+ private:
+  const DType operand_dtype_;
+  HostStep step_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeReferenceBackend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<Backend> MakeReferenceBackend(DType operand_dtype) {
+  return std::make_unique<ReferenceBackend>(operand_dtype);
+}
 
 }  // namespace sluice

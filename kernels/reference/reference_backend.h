@@ -1,8 +1,8 @@
 // The operations of kernels/backend.h as plain loops: what the fast backends are tested against.
 //
-// Activations are F32; sums, exponentials and roots are computed in double, so a result is the true
-// value rounded once. TreeAdd alone keeps to the order that its contract fixes. One thread, no
-// speed; linked by tests only.
+// Sums, exponentials and roots are computed in double, so a result is the true value rounded once.
+// TreeAdd alone keeps to the order that its contract fixes. One thread, no speed; linked by tests
+// only.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 
 namespace sluice {
 
-std::unique_ptr<Backend> MakeReferenceBackend();
+// Operands of products are F32, or BF16 as on a device with matrix units.
+std::unique_ptr<Backend> MakeReferenceBackend(DType operand_dtype = DType::kF32);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 namespace sluice {
 
 absl::Status StepRows::Resize(int64_t rows) {
-  const size_t bytes = static_cast<size_t>(rows * cols_) * SizeOf(backend_.activation_dtype());
+  const size_t bytes = static_cast<size_t>(backend_.BucketRows(rows) * cols_) * sizeof(float);
   if (buffer_ == nullptr || buffer_->size_bytes() < bytes) {
     absl::StatusOr<std::unique_ptr<Buffer>> buffer = backend_.Allocate(bytes);
     if (!buffer.ok()) return buffer.status();
@@ -19,7 +19,7 @@ absl::Status StepRows::Resize(int64_t rows) {
 }
 
 absl::Status StepRows::Load(const v1::Tensor& tensor) {
-  absl::Status status = CheckMatrix(tensor, backend_.activation_dtype(), cols_);
+  absl::Status status = CheckMatrix(tensor, DType::kF32, cols_);
   if (!status.ok()) return status;
   status = Resize(tensor.shape(0));
   if (!status.ok() || rows_ == 0) return status;
@@ -30,7 +30,7 @@ absl::Status StepRows::Load(const v1::Tensor& tensor) {
 }
 
 absl::StatusOr<v1::Tensor> StepRows::Store() const {
-  v1::Tensor tensor = NewTensor(backend_.activation_dtype(), {rows_, cols_});
+  v1::Tensor tensor = NewTensor(DType::kF32, {rows_, cols_});
   if (rows_ == 0) return tensor;
   const absl::Status status = backend_.CopyOut(
       buffer_->data(), absl::MakeSpan(reinterpret_cast<std::byte*>(tensor.mutable_data()->data()),
@@ -40,8 +40,7 @@ absl::StatusOr<v1::Tensor> StepRows::Store() const {
 }
 
 absl::StatusOr<v1::Tensor> StepRows::Store(absl::Span<const int32_t> indices) const {
-  v1::Tensor tensor =
-      NewTensor(backend_.activation_dtype(), {static_cast<int64_t>(indices.size()), cols_});
+  v1::Tensor tensor = NewTensor(DType::kF32, {static_cast<int64_t>(indices.size()), cols_});
   for (size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0 || indices[i] >= rows_) {
       return absl::InvalidArgumentError(
@@ -55,12 +54,11 @@ absl::StatusOr<v1::Tensor> StepRows::Store(absl::Span<const int32_t> indices) co
 }
 
 MatrixView StepRows::view() const {
-  return {buffer_ == nullptr ? nullptr : buffer_->data(), backend_.activation_dtype(), rows_, cols_,
-          cols_};
+  return {buffer_ == nullptr ? nullptr : buffer_->data(), DType::kF32, rows_, cols_, cols_};
 }
 
 absl::Span<std::byte> StepRows::HostRow(v1::Tensor& tensor, int64_t row) const {
-  const size_t row_bytes = static_cast<size_t>(cols_) * SizeOf(backend_.activation_dtype());
+  const size_t row_bytes = static_cast<size_t>(cols_) * sizeof(float);
   return absl::MakeSpan(
       reinterpret_cast<std::byte*>(tensor.mutable_data()->data()) + row * row_bytes, row_bytes);
 }

@@ -1,5 +1,5 @@
-// The hidden rows of the step in hand, [T, H], in memory of a backend, and their way from and to
-// the wire. Driven by one thread, as its backend is.
+// The hidden rows of the step in hand, [T, H] F32, in memory of a backend, and their way from and
+// to the wire. Driven by one thread, as its backend is.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ class StepRows {
   // `backend` must outlive the rows.
   StepRows(Backend& backend, int64_t hidden_size) : backend_(backend), cols_(hidden_size) {}
 
-  // Makes room for `rows` rows, whose contents are undefined. Allocates only where a step is larger
+  // Makes room for `rows` rows, and for those that Backend::BucketRows() adds; contents are
+  // undefined. Allocates only where a step is larger
   // than every one before. RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Resize(int64_t rows);
 
-  // The rows of `tensor`, which must be [T, H] in the backend's activation type: INVALID_ARGUMENT
+  // The rows of `tensor`, which must be [T, H] F32: INVALID_ARGUMENT
   // otherwise.
   absl::Status Load(const v1::Tensor& tensor);
 

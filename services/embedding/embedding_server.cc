@@ -26,7 +26,9 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());
-  result->backend_ = MakeCpuBackend(options.cpu);
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(options.device);
+  if (!backend.ok()) return backend.status();
+  result->backend_ = *std::move(backend);
   absl::StatusOr<EmbeddingTable> table =
       EmbeddingTable::Load(*config, *source, options.weights, *result->backend_);
   if (!table.ok()) return table.status();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/embedding/embedding_service.h"
@@ -21,7 +21,7 @@ struct EmbeddingServerOptions {
   std::string address;
   TlsFiles tls;
   WeightType weights = WeightType::kAuto;
-  CpuBackendOptions cpu;
+  DeviceOptions device;
 };
 
 class EmbeddingServer final : public RunningService {

@@ -25,8 +25,6 @@ absl::Status CopyTable(const WeightSource& source, ModelTensor tensor, WeightFor
     absl::Status read = source.Read(tensor, {rows, {0, table.cols}}, format, part);
     if (!read.ok()) return read;
     backend.CopyIn(part, table.Rows(begin, rows.size()).data);
-    // `staging` is written again.
-    if (absl::Status done = backend.Synchronize(); !done.ok()) return done;
   }
   return absl::OkStatus();
 }
@@ -129,8 +127,6 @@ absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, M
     backend_->EmbeddingGather(position_table_, positions, rows);
   } else {
     ComputeSinusoids(positions, rows);
-    // What was copied from may go.
-    if (absl::Status done = backend_->Synchronize(); !done.ok()) return done;
   }
   backend_->AddResidual(rows, out);
   return absl::OkStatus();
@@ -147,7 +143,7 @@ void EmbeddingTable::ComputeSinusoids(absl::Span<const int32_t> positions, Matri
     }
     const absl::Span<const std::byte> bytes{reinterpret_cast<const std::byte*>(row.data()),
                                             row.size() * sizeof(float)};
-    backend_->CopyIn(bytes, rows.Row(static_cast<int64_t>(t)));
+    backend_->CopyIn(bytes, rows.Rows(static_cast<int64_t>(t), 1).data);
   }
 }
 

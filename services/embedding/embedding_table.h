@@ -27,7 +27,7 @@ class EmbeddingTable {
   // `positions`, as long as `ids`, are absolute positions in each token's sequence; models with
   // neither learned nor sinusoidal positions read none. Position p's sinusoidal vector is
   // sin(p w_0), cos(p w_0), sin(p w_1), ... with w_i = 10000^(-2i/H) (Vaswani et al. 2017).
-  // out [T, H] is memory of the backend, in its activation dtype, T = ids.size().
+  // out [T, H] is memory of the backend, F32, T = ids.size().
   // INVALID_ARGUMENT, with `out` untouched, where an id is outside [0, V) or a position that is
   // read outside the model's; RESOURCE_EXHAUSTED where the backend lacks memory.
   absl::Status Embed(absl::Span<const int32_t> ids, absl::Span<const int32_t> positions,

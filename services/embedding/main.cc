@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
              .address = process.listen,
              .tls = process.tls,
              .weights = *weights,
-             .cpu = {.num_threads = absl::GetFlag(FLAGS_threads), .cpus = process.cpus}},
+             .device = {.cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+                                .cpus = process.cpus}}},
             dialer.get());
       });
 }

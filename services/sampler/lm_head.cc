@@ -10,7 +10,7 @@ absl::StatusOr<LmHead> LmHead::Load(const ModelConfig& config, const WeightSourc
   const auto format = source.Resolve(weights);
   if (!format.ok()) return format.status();
   LmHead head(backend, config, max_rows);
-  auto normed = backend.Allocate(max_rows * config.hidden_size * sizeof(float));
+  auto normed = backend.Allocate(max_rows * config.hidden_size * SizeOf(backend.operand_dtype()));
   absl::Status status = normed.status();
   if (status.ok()) status = head.LoadNorm(config, source);
   if (status.ok()) status = head.LoadHead(config, source, *format);
@@ -40,8 +40,6 @@ absl::StatusOr<std::unique_ptr<Buffer>> LmHead::LoadVector(const ModelConfig& co
   backend_->CopyIn(
       {reinterpret_cast<const std::byte*>(values->data()), values->size() * sizeof(float)},
       (*memory)->data());
-  // `values` goes.
-  if (absl::Status done = backend_->Synchronize(); !done.ok()) return done;
   return memory;
 }
 
@@ -64,7 +62,8 @@ absl::Status LmHead::LoadHead(const ModelConfig& config, const WeightSource& sou
 void LmHead::Logits(MatrixView hidden, MatrixView logits) {
   SLUICE_CHECK(hidden.rows <= max_rows_ && hidden.cols == hidden_size());
   SLUICE_CHECK(logits.rows == hidden.rows && logits.cols == vocab_size());
-  const MatrixView normed{normed_->data(), DType::kF32, hidden.rows, hidden.cols, hidden.cols};
+  const MatrixView normed{normed_->data(), backend_->operand_dtype(), hidden.rows, hidden.cols,
+                          hidden.cols};
   Norm(hidden, normed);
   backend_->Gemm(normed, *head_, logits);
 }

@@ -60,7 +60,7 @@ class LmHead {
   std::unique_ptr<Buffer> norm_;        // [H]
   std::unique_ptr<Buffer> norm_bias_;   // [H], or null
   std::unique_ptr<PackedMatrix> head_;  // [V, H]
-  std::unique_ptr<Buffer> normed_;      // [max_rows, H]
+  std::unique_ptr<Buffer> normed_;      // [max_rows, H] in operand dtype
 };
 
 }  // namespace sluice

@@ -19,13 +19,14 @@ int main(int argc, char** argv) {
         if (!weights.ok()) return weights.status();
         const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
         if (!instructions.ok()) return instructions.status();
-        return sluice::SamplerServer::Start({.model = process.model,
-                                             .overrides = {process.rope_scaling},
-                                             .address = process.listen,
-                                             .tls = process.tls,
-                                             .weights = *weights,
-                                             .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
-                                                     .instructions = *instructions,
-                                                     .cpus = process.cpus}});
+        return sluice::SamplerServer::Start(
+            {.model = process.model,
+             .overrides = {process.rope_scaling},
+             .address = process.listen,
+             .tls = process.tls,
+             .weights = *weights,
+             .device = {.cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+                                .instructions = *instructions,
+                                .cpus = process.cpus}}});
       });
 }

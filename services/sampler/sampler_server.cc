@@ -26,7 +26,9 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());
-  result->backend_ = MakeCpuBackend(options.cpu);
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(options.device);
+  if (!backend.ok()) return backend.status();
+  result->backend_ = *std::move(backend);
   absl::StatusOr<std::unique_ptr<Sampler>> sampler =
       Sampler::Load(*config, *source, options.weights, *result->backend_);
   if (!sampler.ok()) return sampler.status();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
@@ -21,7 +21,7 @@ struct SamplerServerOptions {
   std::string address;
   TlsFiles tls;
   WeightType weights = WeightType::kAuto;
-  CpuBackendOptions cpu;
+  DeviceOptions device;
 };
 
 class SamplerServer final : public RunningService {

@@ -125,7 +125,6 @@ FloatVector LayerLoader::Vector(std::initializer_list<LayerTensor> wanted) {
   backend_.CopyIn(
       {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
       (*memory)->data());
-  status_ = backend_.Synchronize();  // `values` goes
   return {*std::move(memory)};
 }
 

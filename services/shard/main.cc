@@ -58,9 +58,9 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
-  options.cpu.num_threads = absl::GetFlag(FLAGS_threads);
-  options.cpu.instructions = *instructions;
-  options.cpu.cpus = process.cpus;
+  options.device.cpu.num_threads = absl::GetFlag(FLAGS_threads);
+  options.device.cpu.instructions = *instructions;
+  options.device.cpu.cpus = process.cpus;
   options.communicator_address = absl::GetFlag(FLAGS_communicator_address);
   options.communicator_interface = absl::GetFlag(FLAGS_communicator_interface);
   options.trusted_network = absl::GetFlag(FLAGS_trusted_network);

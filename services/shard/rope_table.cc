@@ -103,18 +103,18 @@ std::vector<double> RopeTable::Compute(int32_t length) const {
   return {};
 }
 
-bool RopeTable::OwnFrequenciesAt(int32_t length) const {
+bool RopeTable::TurnsByLength(int32_t length) const {
   return config_.depends_on_length() && length > config_.original_positions;
 }
 
 std::vector<double> RopeTable::Frequencies(int32_t length) const {
-  return OwnFrequenciesAt(length) ? Compute(length) : frequencies_;
+  return TurnsByLength(length) ? Compute(length) : frequencies_;
 }
 
 void RopeTable::Fill(absl::Span<const int32_t> positions, int32_t length, absl::Span<float> cos,
                      absl::Span<float> sin) const {
   std::vector<double> own;  // stays empty, and off the heap, for most
-  if (OwnFrequenciesAt(length)) own = Compute(length);
+  if (TurnsByLength(length)) own = Compute(length);
   const std::vector<double>& frequencies = own.empty() ? frequencies_ : own;
   SLUICE_CHECK(cos.size() == positions.size() * frequencies.size() && sin.size() == cos.size());
   size_t index = 0;

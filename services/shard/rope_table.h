@@ -18,6 +18,9 @@ class RopeTable {
 
   // dim/2
   int pairs() const { return config_.dim / 2; }
+  // Whether sequences of `length` positions turn by other angles than those no longer than the
+  // model's original positions.
+  bool TurnsByLength(int32_t length) const;
   // Radians per position, by pair, of a sequence of `length` positions.
   std::vector<double> Frequencies(int32_t length) const;
 
@@ -29,8 +32,6 @@ class RopeTable {
             absl::Span<float> sin) const;
 
  private:
-  // Whether sequences of `length` positions turn by other frequencies than short ones.
-  bool OwnFrequenciesAt(int32_t length) const;
   std::vector<double> Compute(int32_t length) const;
 
   const RopeConfig config_;

@@ -13,6 +13,13 @@
 namespace sluice {
 namespace {
 
+// Positions whose angles are kept; those behind are computed when a step has them.
+constexpr int64_t kMostRotations = 32768;
+// Positions whose angles are computed before they are copied to the backend.
+constexpr int64_t kRotationsAtATime = 1024;
+// What the work of a step may take besides the ranks' exchanges.
+constexpr absl::Duration kWorkTimeout = absl::Minutes(1);
+
 absl::Status CheckOptions(const ShardModelOptions& options) {
   const auto at_least_one = [](const char* name, int value) {
     return value >= 1 ? absl::OkStatus()
@@ -52,14 +59,16 @@ absl::StatusOr<int> BlocksWithin(uint64_t kv_cache_bytes, const KvPoolSpec& spec
   return static_cast<int>(std::min(kv_cache_bytes / bytes, kMost));
 }
 
-StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows) {
-  return {.max_rows = max_rows,
+StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
+                      const Backend& backend) {
+  return {.max_rows = backend.BucketRows(max_rows),
           .hidden = config.hidden_size,
           .query_width = plan.heads.size() * config.head_dim,
           .kv_width = plan.kv_heads.size() * config.head_dim,
           .mlp_width = plan.mlp_columns.size(),
           .rope_pairs = config.rotary() ? config.rope.dim / 2 : 0,
-          .num_ranks = plan.placement.num_ranks};
+          .num_ranks = plan.placement.num_ranks,
+          .operand_dtype = backend.operand_dtype()};
 }
 
 absl::Span<const std::byte> BytesOf(absl::Span<const float> values) {
@@ -80,20 +89,25 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   const auto blocks = BlocksWithin(options.kv_cache_bytes,
                                    KvSpec(config, plan, options.block_size, options.kv_dtype));
   if (!blocks.ok()) return blocks.status();
-  auto arena = StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows), backend);
+  auto arena =
+      StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
   if (!arena.ok()) return arena.status();
-  auto reducer = TreeReducer::Create({.num_ranks = plan.placement.num_ranks,
-                                      .max_rows = options.max_step_rows,
-                                      .width = config.hidden_size},
-                                     backend);
-  if (!reducer.ok()) return reducer.status();
+  std::unique_ptr<RankGroup> ranks;
+  if (plan.placement.num_ranks > 1) {
+    auto group = backend.NewRankGroup({.num_ranks = plan.placement.num_ranks,
+                                       .max_rows = backend.BucketRows(options.max_step_rows),
+                                       .width = config.hidden_size});
+    if (!group.ok()) return group.status();
+    ranks = *std::move(group);
+  }
   const StepLimits limits{.max_rows = options.max_step_rows,
                           .max_positions = config.max_positions,
                           .block_size = options.block_size,
                           .num_blocks = *blocks};
-  std::unique_ptr<ShardModel> model(new ShardModel(config, plan, limits, options, backend,
-                                                   *std::move(arena), *std::move(reducer)));
+  std::unique_ptr<ShardModel> model(
+      new ShardModel(config, plan, limits, options, backend, *std::move(arena), std::move(ranks)));
   status.Update(model->ReserveKv(options.kv_dtype));
+  if (status.ok()) status.Update(model->LoadRotations());
   if (status.ok()) status.Update(model->LoadLayers(source, *format));
   if (!status.ok()) return status;
   return model;
@@ -101,7 +115,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
 
 ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
                        const ShardModelOptions& options, Backend& backend, StepArena arena,
-                       TreeReducer reducer)
+                       std::unique_ptr<RankGroup> ranks)
     : config_(config),
       plan_(plan),
       limits_(limits),
@@ -109,7 +123,7 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
       backend_(backend),
       rope_(config.rotary() ? config.rope : RopeConfig{}),
       arena_(std::move(arena)),
-      reducer_(std::move(reducer)) {
+      ranks_(std::move(ranks)) {
   segments_.reserve(limits.max_rows);
   positions_.reserve(limits.max_rows);
   cos_.resize(limits.max_rows * rope_.pairs());
@@ -124,6 +138,28 @@ absl::Status ShardModel::ReserveKv(DType dtype) {
   kv_pool_ = *std::move(pool);
   backend_.ReserveForAttention(*kv_pool_, limits_.max_rows);
   kv_dtype_ = dtype;
+  return absl::OkStatus();
+}
+
+absl::Status ShardModel::LoadRotations() {
+  if (!config_.rotary()) return absl::OkStatus();
+  const int64_t rows = std::min<int64_t>(config_.max_positions, kMostRotations);
+  const auto pairs = static_cast<int64_t>(rope_.pairs());
+  auto memory = backend_.Allocate(2 * rows * pairs * sizeof(float));
+  if (!memory.ok()) return memory.status();
+  rotation_memory_ = *std::move(memory);
+  auto* const first = static_cast<std::byte*>(rotation_memory_->data());
+  rotations_.cos = {first, DType::kF32, rows, pairs, pairs};
+  rotations_.sin = {first + rows * pairs * sizeof(float), DType::kF32, rows, pairs, pairs};
+  for (int64_t begin = 0; begin < rows; begin += kRotationsAtATime) {
+    std::vector<int32_t> positions(std::min(kRotationsAtATime, rows - begin));
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(begin));
+    const auto count = static_cast<int64_t>(positions.size());
+    std::vector<float> cos(count * pairs), sin(count * pairs);
+    rope_.Fill(positions, /*length=*/1, absl::MakeSpan(cos), absl::MakeSpan(sin));
+    backend_.CopyIn(BytesOf(cos), rotations_.cos.Rows(begin, count).data);
+    backend_.CopyIn(BytesOf(sin), rotations_.sin.Rows(begin, count).data);
+  }
   return absl::OkStatus();
 }
 
@@ -170,15 +206,32 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
   SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
   if (hidden.rows == 0) return absl::OkStatus();
-  const Step step{arena_.Views(hidden.rows), hidden, communicator, Deadline::After(step_timeout_)};
+  // Computed with the bucket's rows; those behind the step's own are anybody's.
+  const int64_t rows = backend_.BucketRows(hidden.rows);
+  Step step{arena_.Views(rows), hidden, rotations_};
+  step.hidden.rows = rows;
   PlaceSegments(segments);
-  if (config_.rotary()) ComputeRotations(segments, step.views);
+  backend_.BeginStep(segments_, rows);
+  const bool own_rotations = NeedsRotations(segments);
+  if (own_rotations) {
+    ComputeRotations(segments, step.views);
+    step.rotations = {step.views.cos, step.views.sin, RopeTables::Index::kRow};
+  }
+  if (ranks_ != nullptr) ranks_->BeginStep(communicator, Deadline::After(step_timeout_));
+  const absl::Status enqueued =
+      backend_.RunStep({.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0},
+                       [&] { return RunLayers(step); });
+  const absl::Status done = backend_.Synchronize(Deadline::After(step_timeout_ + kWorkTimeout));
+  return enqueued.ok() ? done : enqueued;
+}
+
+absl::Status ShardModel::RunLayers(const Step& step) {
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
-    if (absl::Status done = Attend(layer, static_cast<int>(index), step); !done.ok()) return done;
-    if (absl::Status done = Mlp(layer, step); !done.ok()) return done;
+    if (absl::Status sent = Attend(layer, static_cast<int>(index), step); !sent.ok()) return sent;
+    if (absl::Status sent = Mlp(layer, step); !sent.ok()) return sent;
   }
-  return backend_.Synchronize();
+  return absl::OkStatus();
 }
 
 void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
@@ -193,6 +246,14 @@ void ShardModel::PlaceSegments(absl::Span<const ShardSegment> segments) {
       positions_.push_back(segment.first_position + i);
     }
   }
+}
+
+bool ShardModel::NeedsRotations(absl::Span<const ShardSegment> segments) const {
+  return config_.rotary() &&
+         std::any_of(segments.begin(), segments.end(), [&](const ShardSegment& segment) {
+           return rope_.TurnsByLength(segment.length()) ||
+                  segment.first_position + segment.num_positions > rotations_.cos.rows;
+         });
 }
 
 void ShardModel::ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views) {
@@ -225,12 +286,11 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
   Norm(layer.input_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
-  TurnByPosition(layer, views);
+  TurnByPosition(layer, step);
   backend_.StoreKv(views.qkv.Columns(query_width, kv_width),
-                   views.qkv.Columns(query_width + kv_width, kv_width), segments_, index,
-                   *kv_pool_);
+                   views.qkv.Columns(query_width + kv_width, kv_width), index, *kv_pool_);
   backend_.PagedAttention(
-      views.qkv.Columns(0, query_width), *kv_pool_, index, segments_,
+      views.qkv.Columns(0, query_width), *kv_pool_, index,
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
       views.attended);
   // Before the residual stream changes, where the MLP reads the block's input too.
@@ -239,7 +299,8 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
-void ShardModel::TurnByPosition(const LayerWeights& layer, const StepViews& views) {
+void ShardModel::TurnByPosition(const LayerWeights& layer, const Step& step) {
+  const StepViews& views = step.views;
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
   const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
   if (config_.qk_norm) {
@@ -251,8 +312,8 @@ void ShardModel::TurnByPosition(const LayerWeights& layer, const StepViews& view
   if (!config_.rotary()) return;
   const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
   // Queries and keys lie side by side and turn alike.
-  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, views.cos,
-                views.sin, neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit);
+  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, step.rotations,
+                neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit);
 }
 
 absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
@@ -265,15 +326,13 @@ absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
                                               const FloatVector& bias, const Step& step) {
-  if (plan_.placement.num_ranks == 1) {
+  if (ranks_ == nullptr) {
     backend_.Gemm(x, weights, step.hidden, {.bias = bias.data_or_null(), .add_to_out = true});
     return absl::OkStatus();
   }
   const MatrixView& sum = step.views.partial;
   backend_.Gemm(x, weights, sum);
-  if (absl::Status done = reducer_.Sum(step.communicator, sum, step.deadline); !done.ok()) {
-    return done;
-  }
+  if (absl::Status sent = ranks_->Sum(sum); !sent.ok()) return sent;
   if (!bias.empty()) backend_.AddBias(bias.data(), sum);
   backend_.AddResidual(sum, step.hidden);
   return absl::OkStatus();

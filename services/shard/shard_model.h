@@ -29,7 +29,6 @@
 #include "services/shard/rope_table.h"
 #include "services/shard/step_arena.h"
 #include "services/shard/step_check.h"
-#include "services/shard/tree_reducer.h"
 
 namespace sluice {
 
@@ -65,17 +64,18 @@ class ShardModel {
   // before anything is copied, where a block is outside the pool.
   absl::Status CopyBlocks(absl::Span<const KvBlockCopy> copies);
 
-  // Runs the layers over a step: hidden [T, H], memory of the backend, the rows of the segments one
-  // after another, goes in as the residual stream before the first layer and comes out as the one
-  // after the last. Keys and values of the step's positions are stored in their blocks; those of
-  // earlier positions must be there. Segments of one step may share blocks that none of them
-  // writes.
+  // Runs the layers over a step: hidden [T, H] F32, memory of the backend for
+  // Backend::BucketRows(T) rows, the rows of the segments one after another, goes in as the
+  // residual stream before the first layer and comes out as the one after the last. Keys and values
+  // of the step's positions are stored in their blocks; those of earlier positions must be there.
+  // Segments of one step may share blocks that none of them writes.
   //
   // All ranks of the stage call it with the same segments and the same `hidden`. `communicator` is
   // theirs, and may be null for a single rank.
   //
   // INVALID_ARGUMENT as Check, before anything is exchanged or stored; otherwise the communicator's
-  // or the backend's failure, after which `hidden` is undefined.
+  // or the backend's failure, after which `hidden` is undefined. Either way nothing is left to do
+  // in the backend when it returns.
   absl::Status Forward(absl::Span<const ShardSegment> segments, Communicator* communicator,
                        MatrixView hidden);
 
@@ -91,24 +91,27 @@ class ShardModel {
  private:
   ShardModel(const ModelConfig& config, const ShardPlan& plan, const StepLimits& limits,
              const ShardModelOptions& options, Backend& backend, StepArena arena,
-             TreeReducer reducer);
+             std::unique_ptr<RankGroup> ranks);
 
   absl::Status LoadLayers(const WeightSource& source, WeightFormat wanted);
+  absl::Status LoadRotations();
   absl::Status ReserveKv(DType dtype);
 
   // A step in progress.
   struct Step {
     StepViews views;
     MatrixView hidden;
-    Communicator* communicator;
-    Deadline deadline;
+    RopeTables rotations;
   };
 
   void PlaceSegments(absl::Span<const ShardSegment> segments);
+  // Whether a row of the step turns by angles that are not in rotations_.
+  bool NeedsRotations(absl::Span<const ShardSegment> segments) const;
   void ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views);
+  absl::Status RunLayers(const Step& step);
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
-  void TurnByPosition(const LayerWeights& layer, const StepViews& views);
+  void TurnByPosition(const LayerWeights& layer, const Step& step);
   absl::Status Mlp(const LayerWeights& layer, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
@@ -121,6 +124,8 @@ class ShardModel {
   const absl::Duration step_timeout_;
   Backend& backend_;
   const RopeTable rope_;
+  std::unique_ptr<Buffer> rotation_memory_;
+  RopeTables rotations_;  // of the first positions, for sequences of ordinary length
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
   WeightFormat format_ = WeightFormat::kF32;  // asked for; a matrix that it does not suit has BF16
@@ -128,7 +133,7 @@ class ShardModel {
   // Contents change with every step; their size never does.
   std::unique_ptr<KvPool> kv_pool_;
   StepArena arena_;
-  TreeReducer reducer_;
+  std::unique_ptr<RankGroup> ranks_;  // null for a single rank
   std::vector<AttentionSegment> segments_;
   std::vector<int32_t> positions_;  // of the step's rows
   std::vector<float> cos_, sin_;    // [T, rope_.pairs()]

@@ -29,7 +29,9 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
   progress.Expect(source->BytesOf(*plan));
 
   auto result = std::unique_ptr<ShardServer>(new ShardServer());
-  result->backend_ = MakeCpuBackend(options.cpu);
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(options.device);
+  if (!backend.ok()) return backend.status();
+  result->backend_ = *std::move(backend);
   absl::StatusOr<std::unique_ptr<ShardModel>> model =
       ShardModel::Load(*config, *plan, *source, options.shard, *result->backend_);
   if (!model.ok()) return model.status();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "kernels/device.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/shard_plan.h"
@@ -22,7 +22,7 @@ struct ShardServerOptions {
   TlsFiles tls;
   ShardPlacement placement;
   ShardModelOptions shard;
-  CpuBackendOptions cpu;
+  DeviceOptions device;
   // As in ShardServiceOptions.
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;

@@ -3,21 +3,22 @@
 #include <algorithm>
 
 #include "kernels/check.h"
-#include "services/shard/tree_reducer.h"
+#include "kernels/rank_group.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Hands out matrices one after another; with a null base it only measures.
+// Hands out matrices of `rows` rows one after another; with a null base it only measures.
 class Carver {
  public:
-  explicit Carver(std::byte* base) : base_(base) {}
+  Carver(int64_t rows, std::byte* base) : rows_(rows), base_(base) {}
 
-  MatrixView Take(int64_t rows, int64_t cols) {
-    MatrixView view{base_ == nullptr ? nullptr : base_ + offset_, DType::kF32, rows, cols, cols};
-    const size_t bytes = rows * cols * sizeof(float);
+  // With memory for `padded_rows`, where that is more.
+  MatrixView Take(int64_t cols, DType dtype = DType::kF32, int64_t padded_rows = 0) {
+    const MatrixView view{base_ == nullptr ? nullptr : base_ + offset_, dtype, rows_, cols, cols};
+    const size_t bytes = std::max(rows_, padded_rows) * cols * SizeOf(dtype);
     offset_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return view;
   }
@@ -26,40 +27,45 @@ class Carver {
   void Rewind(size_t offset) { offset_ = offset; }
 
  private:
+  const int64_t rows_;
   std::byte* const base_;
   size_t offset_ = 0;
 };
 
-// Lays out a step of `rows` rows and returns how many bytes it takes.
-size_t Carve(const StepShape& shape, int64_t rows, std::byte* base, StepViews& views) {
-  Carver carver(base);
-  views.cos = carver.Take(rows, shape.rope_pairs);
-  views.sin = carver.Take(rows, shape.rope_pairs);
-  views.normed = carver.Take(rows, shape.hidden);
-  views.partial = carver.Take(TreeReducer::PaddedRows(rows, shape.num_ranks), shape.hidden);
-  views.partial.rows = rows;
+// Lays out the largest step and returns how many bytes it takes.
+size_t Carve(const StepShape& shape, std::byte* base, StepViews& views) {
+  Carver carver(shape.max_rows, base);
+  views.cos = carver.Take(shape.rope_pairs);
+  views.sin = carver.Take(shape.rope_pairs);
+  views.normed = carver.Take(shape.hidden, shape.operand_dtype);
+  views.partial =
+      carver.Take(shape.hidden, DType::kF32, PaddedRows(shape.max_rows, shape.num_ranks));
   const size_t shared = carver.offset();
-  views.qkv = carver.Take(rows, shape.query_width + 2 * shape.kv_width);
-  views.attended = carver.Take(rows, shape.query_width);
+  views.qkv = carver.Take(shape.query_width + 2 * shape.kv_width);
+  views.attended = carver.Take(shape.query_width, shape.operand_dtype);
   const size_t attention_end = carver.offset();
   carver.Rewind(shared);
-  views.activated = carver.Take(rows, shape.mlp_width);
+  views.activated = carver.Take(shape.mlp_width, shape.operand_dtype);
   return std::max(attention_end, carver.offset());
 }
 
 }  // namespace
 
 absl::StatusOr<StepArena> StepArena::Create(const StepShape& shape, Backend& backend) {
-  StepViews unused;
-  auto memory = backend.Allocate(Carve(shape, shape.max_rows, nullptr, unused));
+  StepViews views;
+  auto memory = backend.Allocate(Carve(shape, nullptr, views));
   if (!memory.ok()) return memory.status();
-  return StepArena(shape, *std::move(memory));
+  Carve(shape, static_cast<std::byte*>((*memory)->data()), views);
+  return StepArena(views, *std::move(memory));
 }
 
 StepViews StepArena::Views(int64_t rows) const {
-  SLUICE_CHECK(rows >= 1 && rows <= shape_.max_rows);
-  StepViews views;
-  Carve(shape_, rows, static_cast<std::byte*>(memory_->data()), views);
+  SLUICE_CHECK(rows >= 1 && rows <= largest_.normed.rows);
+  StepViews views = largest_;
+  for (MatrixView* view : {&views.cos, &views.sin, &views.normed, &views.partial, &views.qkv,
+                           &views.attended, &views.activated}) {
+    view->rows = rows;
+  }
   return views;
 }
 

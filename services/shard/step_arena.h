@@ -1,5 +1,6 @@
 // The activations of one step of a shard, in one allocation made at load time for the largest step:
-// nothing is allocated while serving. Immutable; whoever computes a step owns the contents.
+// nothing is allocated while serving. A matrix lies at one place whatever the step, so that a
+// backend may record what works on it. Immutable; whoever computes a step owns the contents.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +22,20 @@ struct StepShape {
   int64_t mlp_width = 0;    // F of the rank
   int64_t rope_pairs = 0;   // of a head; 0 without rotary positions
   int num_ranks = 1;
+  DType operand_dtype = DType::kF32;
 };
 
-// F32 matrices of T rows. The activations of attention and MLP share memory: a layer computes one
-// after the other.
+// Matrices of T rows, F32 but for operands of products, which have the backend's operand dtype. The
+// activations of attention and MLP share memory: a layer computes one after the other.
 struct StepViews {
-  MatrixView cos, sin;  // [T, rope_pairs], for all layers
-  MatrixView normed;    // [T, H]
-  MatrixView partial;   // [T, H] without gaps, with the memory that TreeReducer asks for
+  MatrixView cos, sin;  // [T, rope_pairs], for all layers of a step that needs its own
+  MatrixView normed;    // [T, H], operand
+  MatrixView partial;   // [T, H] without gaps, with the memory that RankGroup::Sum asks for
   // Attention.
   MatrixView qkv;       // [T, (Nq + 2 Nkv) * D]
-  MatrixView attended;  // [T, Nq * D]
+  MatrixView attended;  // [T, Nq * D], operand
   // MLP.
-  MatrixView activated;  // [T, F]
+  MatrixView activated;  // [T, F], operand
 };
 
 class StepArena {
@@ -47,10 +49,10 @@ class StepArena {
   size_t size_bytes() const { return memory_->size_bytes(); }
 
  private:
-  StepArena(const StepShape& shape, std::unique_ptr<Buffer> memory)
-      : shape_(shape), memory_(std::move(memory)) {}
+  StepArena(const StepViews& largest, std::unique_ptr<Buffer> memory)
+      : largest_(largest), memory_(std::move(memory)) {}
 
-  StepShape shape_;
+  StepViews largest_;
   std::unique_ptr<Buffer> memory_;
 };
 

@@ -40,8 +40,9 @@ Sequence Stored(const HeadShape& heads, const AttentionShape& shape, int64_t ind
   }
   const DeviceMatrix k(backend, sequence.k), v(backend, sequence.v);
   const AttentionSegment segment = sequence.Segment(0, shape.context);
+  backend.BeginStep({&segment, 1}, shape.context);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    backend.StoreKv(k.view(), v.view(), {&segment, 1}, layer, pool);
+    backend.StoreKv(k.view(), v.view(), layer, pool);
   }
   return sequence;
 }
@@ -78,6 +79,7 @@ void MeasureAttention(Meter& meter, Backend& backend, const HeadShape& heads,
   }
   const int64_t rows = shape.sequences * shape.rows;
   const int64_t width = KvWidth(heads) * heads.group;
+  backend.BeginStep(segments, rows);
   const DeviceMatrix q(backend, RandomMatrix(random, rows, width)), out(backend, rows, width);
   const double positions = static_cast<double>(shape.sequences * shape.context);
   const double visible = static_cast<double>(rows) * (static_cast<double>(shape.context) -
@@ -91,7 +93,7 @@ void MeasureAttention(Meter& meter, Backend& backend, const HeadShape& heads,
        .group = "attention"},
       [&] {
         for (int layer = 0; layer < shape.layers; ++layer) {
-          backend.PagedAttention(q.view(), *pool, layer, segments, OptionsOf(heads), out.view());
+          backend.PagedAttention(q.view(), *pool, layer, OptionsOf(heads), out.view());
         }
       });
 }

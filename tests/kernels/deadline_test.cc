@@ -1,6 +1,6 @@
 // Deadlines while somebody sets the system's time. By itself, because it replaces the wall clock of
 // the whole program.
-#include "kernels/communicator/deadline.h"
+#include "kernels/deadline.h"
 
 #include <gtest/gtest.h>
 #include <sys/syscall.h>

@@ -280,8 +280,9 @@ TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
     }
     DeviceMatrix all_q(backend(), q), all_k(backend(), k), all_v(backend(), v);
     DeviceMatrix out(backend(), q.rows, q.cols);
-    backend().StoreKv(all_k.view(), all_v.view(), segments, 0, *pool);
-    backend().PagedAttention(all_q.view(), *pool, 0, segments, shape.Options(), out.view());
+    backend().BeginStep(segments, q.rows);
+    backend().StoreKv(all_k.view(), all_v.view(), 0, *pool);
+    backend().PagedAttention(all_q.view(), *pool, 0, shape.Options(), out.view());
     EXPECT_TRUE(SameBits(out.Read(), expected)) << shape;
   }
 }
@@ -355,7 +356,8 @@ TEST_P(AttentionTest, LayersAreSeparate) {
   AttendChunk(backend(), *pool, 1, second, 0, 30, shape.Options());
   DeviceMatrix q(backend(), first.q), out(backend(), first.q.rows, first.q.cols);
   const AttentionSegment segment = first.Segment(0, 30);
-  backend().PagedAttention(q.view(), *pool, 0, {&segment, 1}, shape.Options(), out.view());
+  backend().BeginStep({&segment, 1}, 30);
+  backend().PagedAttention(q.view(), *pool, 0, shape.Options(), out.view());
   EXPECT_TRUE(SameBits(out.Read(), expected));
 }
 
@@ -369,6 +371,26 @@ TEST_P(AttentionTest, ScoresOfAnySizeStayFinite) {
   // One position takes all the weight, so the results agree although the scores are coarse.
   EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 0, sequence, 0, 50, shape.Options()),
                      AttendChunk(reference(), *theirs, 0, sequence, 0, 50, shape.Options()), 0.05));
+}
+
+// What a step was begun with is the backend's: the caller's may change.
+TEST_P(AttentionTest, BlockTablesAreReadWhenTheStepBegins) {
+  Random random(14);
+  const Shape shape;
+  const Sequence sequence = RandomSequence(random, shape, 40, 6);
+  const auto pool = NewKvPool(backend(), shape.Pool(6));
+  const HostMatrix expected = AttendChunk(backend(), *pool, 0, sequence, 0, 40, shape.Options());
+  std::vector<int32_t> table = sequence.block_table;
+  std::vector<AttentionSegment> segments = {
+      {.first_row = 0, .num_rows = 40, .first_position = 0, .block_table = table}};
+  const DeviceMatrix q(backend(), sequence.q), k(backend(), sequence.k), v(backend(), sequence.v);
+  DeviceMatrix out(backend(), 40, sequence.q.cols);
+  backend().BeginStep(segments, 40);
+  std::fill(table.begin(), table.end(), -1);
+  segments[0].num_rows = 1;
+  backend().StoreKv(k.view(), v.view(), 1, *pool);
+  backend().PagedAttention(q.view(), *pool, 1, shape.Options(), out.view());
+  EXPECT_TRUE(SameBits(out.Read(), expected));
 }
 
 TEST_P(AttentionTest, AShortBlockTableIsABrokenInvariant) {

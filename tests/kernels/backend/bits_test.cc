@@ -124,8 +124,9 @@ void Rotations(Backend& backend, Hash& hash) {
   Floats floats(4);
   const DeviceMatrix cos(backend, floats.Matrix(4, 20)), sin(backend, floats.Matrix(4, 20));
   for (const RopeLayout layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved}) {
-    InPlace(backend, floats.Matrix(4, 144), hash,
-            [&](MatrixView m) { backend.Rope(m, 48, cos.view(), sin.view(), layout); });
+    InPlace(backend, floats.Matrix(4, 144), hash, [&](MatrixView m) {
+      backend.Rope(m, 48, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
+    });
   }
 }
 

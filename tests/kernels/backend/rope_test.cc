@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/tensors.h"
@@ -24,7 +25,7 @@ Rotation RandomRotation(Random& random, int64_t rows, int64_t pairs) {
 HostMatrix Rotated(Backend& backend, const HostMatrix& x, int head_dim, const Rotation& rotation,
                    RopeLayout layout, int64_t padding = 0) {
   DeviceMatrix in(backend, x, padding), cos(backend, rotation.cos), sin(backend, rotation.sin);
-  backend.Rope(in.view(), head_dim, cos.view(), sin.view(), layout);
+  backend.Rope(in.view(), head_dim, {cos.view(), sin.view(), RopeTables::Index::kRow}, layout);
   return in.Read();
 }
 
@@ -65,6 +66,28 @@ TEST_P(RopeTest, RowsAndThreadsDoNotMatter) {
           SameBits(Rotated(backend(), x.Rows(row, 1), 70, one, layout), together.Rows(row, 1)));
     }
   }
+}
+
+// Tables by position give a row what tables by row do.
+TEST_P(RopeTest, TablesOfAllPositionsServeEveryStep) {
+  Random random(3);
+  const Rotation all = RandomRotation(random, 50, 8);
+  const HostMatrix x = RandomMatrix(random, 7, 40);
+  const DeviceMatrix cos(backend(), all.cos), sin(backend(), all.sin);
+  const std::vector<AttentionSegment> segments = {
+      {.first_row = 2, .num_rows = 4, .first_position = 46}, {.num_rows = 1, .first_position = 9}};
+  Rotation by_row{HostMatrix(7, 8), HostMatrix(7, 8)};
+  const int64_t positions[] = {9, 0, 46, 47, 48, 49, 0};  // rows of no segment turn like position 0
+  for (int64_t row = 0; row < 7; ++row) {
+    for (int64_t i = 0; i < 8; ++i) {
+      by_row.cos.At(row, i) = all.cos.At(positions[row], i);
+      by_row.sin.At(row, i) = all.sin.At(positions[row], i);
+    }
+  }
+  DeviceMatrix turned(backend(), x);
+  backend().BeginStep(segments, 7);
+  backend().Rope(turned.view(), 20, {cos.view(), sin.view()}, RopeLayout::kHalfSplit);
+  EXPECT_TRUE(SameBits(turned.Read(), Rotated(backend(), x, 20, by_row, RopeLayout::kHalfSplit)));
 }
 
 }  // namespace

@@ -118,7 +118,8 @@ HostMatrix RotatedBy(Backend& backend, const HostMatrix& x, const std::vector<do
     sin.values[i] = static_cast<float>(std::sin(angles[i]));
   }
   DeviceMatrix in(backend, x), device_cos(backend, cos), device_sin(backend, sin);
-  backend.Rope(in.view(), static_cast<int>(x.cols), device_cos.view(), device_sin.view(),
+  backend.Rope(in.view(), static_cast<int>(x.cols),
+               {device_cos.view(), device_sin.view(), RopeTables::Index::kRow},
                RopeLayout::kInterleaved);
   return in.Read();
 }

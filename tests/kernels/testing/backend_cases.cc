@@ -1,7 +1,10 @@
 #include "tests/kernels/testing/backend_cases.h"
 
+#include <utility>
+
 #include "hwy/highway.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace sluice::testing {
@@ -26,6 +29,15 @@ std::vector<BackendCase> BackendCases() {
   return cases;
 }
 
+std::vector<BackendCase> ContractCases() {
+  std::vector<BackendCase> cases = BackendCases();
+  BackendCase async = cases.back();
+  async.name += "_async";
+  async.is_async = true;
+  cases.push_back(async);
+  return cases;
+}
+
 std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info) { return info.param.name; }
 
 void BackendTest::SetUp() {
@@ -38,7 +50,9 @@ void BackendTest::SetUp() {
 void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
-  return MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
+  auto backend =
+      MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
+  return GetParam().is_async ? MakeAsyncBackend(std::move(backend)) : std::move(backend);
 }
 
 }  // namespace sluice::testing

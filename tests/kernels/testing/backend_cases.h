@@ -18,6 +18,7 @@ struct BackendCase {
   std::string name;
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
+  bool is_async = false;  // kernels/reference/async_backend.h around it
 };
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
@@ -25,6 +26,9 @@ std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 // The CPU backend once per SIMD target that was compiled in and that this machine can run, with
 // portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
+
+// What the tests of the contract run on: those, and an asynchronous one.
+std::vector<BackendCase> ContractCases();
 
 // A test of the contract, run on every backend.
 class BackendTest : public ::testing::TestWithParam<BackendCase> {
@@ -51,7 +55,7 @@ std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info);
 
 }  // namespace sluice::testing
 
-#define SLUICE_FOR_ALL_BACKENDS(suite)                                             \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                        \
-                           ::testing::ValuesIn(::sluice::testing::BackendCases()), \
+#define SLUICE_FOR_ALL_BACKENDS(suite)                                              \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                         \
+                           ::testing::ValuesIn(::sluice::testing::ContractCases()), \
                            ::sluice::testing::CaseName)

@@ -50,8 +50,9 @@ inline HostMatrix AttendChunk(Backend& backend, KvPool& pool, int layer, const S
   DeviceMatrix v(backend, sequence.v.Rows(first, count), padding);
   DeviceMatrix out(backend, count, sequence.q.cols, padding);
   const AttentionSegment segment = sequence.Segment(first, count);
-  backend.StoreKv(k.view(), v.view(), {&segment, 1}, layer, pool);
-  backend.PagedAttention(q.view(), pool, layer, {&segment, 1}, options, out.view());
+  backend.BeginStep({&segment, 1}, count);
+  backend.StoreKv(k.view(), v.view(), layer, pool);
+  backend.PagedAttention(q.view(), pool, layer, options, out.view());
   return out.Read();
 }
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "services/sampler/philox.h"
+#include "tests/kernels/testing/test_backend.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/testing/test_data.h"
 
@@ -74,7 +74,9 @@ class SamplerTest : public ::testing::Test {
     const auto rows = static_cast<int64_t>(tasks.size());
     auto memory = backend_->Allocate(hidden.size() * sizeof(float));
     if (!memory.ok()) throw std::runtime_error(std::string(memory.status().message()));
-    std::memcpy((*memory)->data(), hidden.data(), hidden.size() * sizeof(float));
+    backend_->CopyIn(
+        {reinterpret_cast<const std::byte*>(hidden.data()), hidden.size() * sizeof(float)},
+        (*memory)->data());
     auto results = sampler_->Run({(*memory)->data(), DType::kF32, rows, kHidden, kHidden}, tasks);
     if (!results.ok()) throw std::runtime_error(std::string(results.status().message()));
     return *std::move(results);
@@ -105,7 +107,7 @@ class SamplerTest : public ::testing::Test {
   TempFolder folder_;
   std::string config_text_ = TinyLlamaConfig();
   std::vector<OwnedTensor> tensors_ = TinyLlamaTensors(DType::kF32);
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend({.num_threads = 2});
+  std::unique_ptr<Backend> backend_ = NewTestBackend();
   std::unique_ptr<Sampler> sampler_;
   std::mt19937 random_{11};
 };

@@ -6,24 +6,29 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/model/shard_plan.h"
-#include "tests/services/shard/rank_threads.h"
+#include "tests/kernels/testing/rank_threads.h"
+#include "tests/kernels/testing/test_backend.h"
 
 namespace sluice::testing {
 namespace {
 
 std::unique_ptr<Backend> NewBackend(const PipelineOptions& options) {
-  if (options.plain_kernels) return MakeReferenceBackend();
-  return MakeCpuBackend({.num_threads = options.num_threads, .instructions = options.instructions});
+  if (options.plain_kernels) return AsTestBackend(MakeReferenceBackend(options.plain_operands));
+  return NewTestBackend({.num_threads = options.num_threads, .instructions = options.instructions});
 }
 
 MatrixView View(Buffer& buffer, int64_t rows, int64_t cols) {
   return {buffer.data(), DType::kF32, rows, cols, cols};
 }
 
-size_t BytesOf(MatrixView matrix) { return matrix.rows * matrix.cols * sizeof(float); }
+absl::Span<const std::byte> BytesOf(const std::vector<float>& values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)};
+}
+absl::Span<std::byte> BytesOf(std::vector<float>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
+}
 
 }  // namespace
 
@@ -77,8 +82,8 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     if (!model.ok()) return model.status();
     self.model = *std::move(model);
     SLUICE_CHECK(self.model->num_kv_blocks() == options_.num_blocks);
-    auto hidden = self.backend->Allocate(size_t{1} * options_.max_step_rows * config_.hidden_size *
-                                         sizeof(float));
+    const int64_t rows = self.backend->BucketRows(options_.max_step_rows);
+    auto hidden = self.backend->Allocate(rows * config_.hidden_size * sizeof(float));
     if (!hidden.ok()) return hidden.status();
     self.hidden = *std::move(hidden);
     if (options_.num_ranks == 1) return absl::OkStatus();
@@ -90,18 +95,23 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
 }
 
 absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment> segments,
-                                     MatrixView hidden) {
+                                     std::vector<float>& hidden) {
+  std::vector<std::vector<float>> results(stage.size(), std::vector<float>(hidden.size()));
   absl::Status status = OnEveryRank(options_.num_ranks, [&](int rank) {
     Rank& self = stage[rank];
-    const MatrixView own = View(*self.hidden, hidden.rows, hidden.cols);
-    std::memcpy(own.data, hidden.data, BytesOf(hidden));
-    return self.model->Forward(segments, self.communicator.get(), own);
+    const int64_t width = config_.hidden_size;
+    const auto rows = static_cast<int64_t>(hidden.size()) / width;
+    self.backend->CopyIn(BytesOf(std::as_const(hidden)), self.hidden->data());
+    absl::Status done =
+        self.model->Forward(segments, self.communicator.get(), View(*self.hidden, rows, width));
+    if (!done.ok()) return done;
+    return self.backend->CopyOut(self.hidden->data(), BytesOf(results[rank]));
   });
   if (!status.ok()) return status;
-  std::memcpy(hidden.data, stage.front().hidden->data(), BytesOf(hidden));
-  for (Rank& rank : stage) {
-    SLUICE_CHECK(std::memcmp(hidden.data, rank.hidden->data(), BytesOf(hidden)) == 0);
+  for (const std::vector<float>& result : results) {
+    SLUICE_CHECK(std::memcmp(result.data(), results[0].data(), BytesOf(hidden).size()) == 0);
   }
+  hidden = std::move(results[0]);
   return absl::OkStatus();
 }
 
@@ -120,15 +130,20 @@ absl::StatusOr<std::vector<float>> LocalPipeline::Step(absl::Span<const Pipeline
   if (!memory.ok()) return memory.status();
   const MatrixView hidden = View(**memory, rows, config_.hidden_size);
   absl::Status status = embedding_->Embed(ids, positions, hidden);
+  std::vector<float> between(rows * config_.hidden_size);
+  if (status.ok()) status = backend_->CopyOut(hidden.data, BytesOf(between));
   for (Stage& stage : stages_) {
-    if (status.ok()) status = RunStage(stage, plan, hidden);
+    if (status.ok()) status = RunStage(stage, plan, between);
   }
   if (!status.ok()) return status;
+  backend_->CopyIn(BytesOf(std::as_const(between)), hidden.data);
   auto logits = backend_->Allocate(rows * config_.vocab_size * sizeof(float));
   if (!logits.ok()) return logits.status();
   head_->Logits(hidden, View(**logits, rows, config_.vocab_size));
-  const auto* values = static_cast<const float*>((*logits)->data());
-  return std::vector<float>(values, values + rows * config_.vocab_size);
+  std::vector<float> values(rows * config_.vocab_size);
+  status = backend_->CopyOut((*logits)->data(), BytesOf(values));
+  if (!status.ok()) return status;
+  return values;
 }
 
 absl::StatusOr<std::vector<float>> LocalPipeline::Logits(const std::vector<int32_t>& ids,

@@ -28,6 +28,7 @@ struct PipelineOptions {
   DType kv_dtype = DType::kF32;
   int num_threads = 1;                         // of each backend
   bool plain_kernels = false;                  // the reference backend instead of the CPU one
+  DType plain_operands = DType::kF32;          // its operand dtype
   std::optional<InstructionSet> instructions;  // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;
@@ -81,7 +82,9 @@ class LocalPipeline {
 
   absl::Status LoadStage(const WeightSource& source, int stage);
   absl::Status LoadEnds(const WeightSource& source);
-  absl::Status RunStage(Stage& stage, absl::Span<const ShardSegment> segments, MatrixView hidden);
+  // hidden [T, H] through the ranks of a stage, in place.
+  absl::Status RunStage(Stage& stage, absl::Span<const ShardSegment> segments,
+                        std::vector<float>& hidden);
 
   const ModelConfig config_;
   const PipelineOptions options_;

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/cpu_backend.h"
+#include "tests/kernels/testing/rank_threads.h"
+#include "tests/kernels/testing/test_backend.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/services/shard/local_pipeline.h"
-#include "tests/services/shard/rank_threads.h"
 
 namespace sluice::testing {
 namespace {
@@ -49,9 +49,24 @@ class ShardModelTest : public ::testing::Test {
     return *std::move(logits);
   }
 
+  // Rows of 16 floats in memory of the backend.
+  std::unique_ptr<Buffer> NewRows(const std::vector<float>& values) {
+    const size_t bytes = values.size() * sizeof(float);
+    auto memory = backend_->Allocate(bytes).value();
+    backend_->CopyIn({reinterpret_cast<const std::byte*>(values.data()), bytes}, memory->data());
+    return memory;
+  }
+  std::vector<float> Read(Buffer& memory) {
+    std::vector<float> values(memory.size_bytes() / sizeof(float));
+    const auto bytes =
+        absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), memory.size_bytes());
+    EXPECT_TRUE(backend_->CopyOut(memory.data(), bytes).ok());
+    return values;
+  }
+
   TempFolder folder_;
   ModelConfig config_;
-  std::unique_ptr<Backend> backend_ = MakeCpuBackend({.num_threads = 1});
+  std::unique_ptr<Backend> backend_ = NewTestBackend({.num_threads = 1});
 };
 
 TEST_F(ShardModelTest, FastKernelsAgreeWithPlainOnes) {
@@ -60,6 +75,37 @@ TEST_F(ShardModelTest, FastKernelsAgreeWithPlainOnes) {
   ASSERT_EQ(fast.size(), 60u * 10);
   ASSERT_EQ(fast.size(), plain.size());
   for (size_t i = 0; i < fast.size(); ++i) EXPECT_NEAR(fast[i], plain[i], 1e-4);
+}
+
+// As on a device with matrix units: operands are rounded where they are computed, which for BF16
+// weights is the rounding that the product would do.
+TEST_F(ShardModelTest, OperandsMayBeBFloat16) {
+  PipelineOptions floats{.weights = WeightType::kBF16, .plain_kernels = true};
+  PipelineOptions rounded = floats;
+  rounded.plain_operands = DType::kBF16;
+  EXPECT_EQ(Logits(rounded, {7, 20, 1}), Logits(floats, {60}));
+  floats.weights = rounded.weights = WeightType::kF32;
+  EXPECT_NE(Logits(rounded, {60}), Logits(floats, {60}));
+}
+
+// Steps of one bucket, of other sequences and positions, between which memory is used again.
+TEST_F(ShardModelTest, StepsOfOneSizeDoNotMixUp) {
+  const auto load = [&] { return LocalPipeline::Load(folder_.path(), {}).value(); };
+  const auto mixed = load();
+  const std::vector<int32_t> table = {3, 1}, other = {0, 2};
+  for (int32_t length = 1; length <= 20; ++length) {
+    const auto alone = load();
+    std::vector<PipelineSegment> prompt = {{{1, 2, 3, 4, 5}, 0, table}};
+    const PipelineSegment next{{length % 10, 7, 3}, 5, table};
+    ASSERT_TRUE(alone->Step(prompt).ok());
+    const auto expected = alone->Step({&next, 1});
+    ASSERT_TRUE(mixed->Step(prompt).ok());
+    PipelineSegment beside{std::vector<int32_t>(length % 4 + 1, 9), 0, other};
+    ASSERT_TRUE(mixed->Step({&beside, 1}).ok());
+    const auto seen = mixed->Step({&next, 1});
+    ASSERT_TRUE(expected.ok() && seen.ok());
+    EXPECT_EQ(*seen, *expected) << length;
+  }
 }
 
 TEST_F(ShardModelTest, SplittingTheModelOrThePromptDoesNotChangeABit) {
@@ -95,7 +141,11 @@ TEST_F(ShardModelTest, TheBudgetDecidesHowManyBlocksThereAre) {
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->num_kv_blocks(), 5);
   EXPECT_EQ((*model)->block_size(), 16);
-  EXPECT_GE((*model)->kv_bytes(), 5 * kBlock);
+  EXPECT_EQ((*model)->kv_bytes(), 5 * kBlock);
+  const auto single = Load({.kv_cache_bytes = 5 * kBlock, .block_size = 1});
+  ASSERT_TRUE(single.ok()) << single.status();
+  EXPECT_EQ((*single)->num_kv_blocks(), 5 * 16);
+  EXPECT_EQ((*single)->kv_bytes(), 5 * kBlock);
   const auto half = Load({.kv_dtype = DType::kBF16, .kv_cache_bytes = 5 * kBlock});
   ASSERT_TRUE(half.ok()) << half.status();
   EXPECT_EQ((*half)->num_kv_blocks(), 10);
@@ -137,18 +187,19 @@ TEST_F(ShardModelTest, RefusedStepsTouchNothing) {
   const auto model = Load({.max_step_rows = 8});
   ASSERT_TRUE(model.ok()) << model.status();
   const int blocks = (*model)->num_kv_blocks();
-  std::vector<float> rows(9 * 16, 0.5F);
+  const std::vector<float> halves(16 * 16, 0.5F);
+  const auto memory = NewRows(halves);
   const std::vector<int32_t> outside = {blocks}, inside = {0};
   const auto forward = [&](const ShardSegment& segment, int64_t count) {
-    return (*model)->Forward({&segment, 1}, nullptr, {rows.data(), DType::kF32, count, 16, 16});
+    return (*model)->Forward({&segment, 1}, nullptr, {memory->data(), DType::kF32, count, 16, 16});
   };
   EXPECT_EQ(forward({0, 1, outside}, 1).message(),
             absl::StrCat("segment 0: block ", blocks, " is outside a pool of ", blocks));
   EXPECT_THAT(forward({0, 9, inside}, 9).message(), HasSubstr("accepted: at most 8"));
   EXPECT_THAT(forward({63, 2, inside}, 2).message(), HasSubstr("accepted for this model: 0 to 63"));
-  EXPECT_EQ(rows, std::vector<float>(rows.size(), 0.5F));
+  EXPECT_EQ(Read(*memory), halves);
   EXPECT_TRUE(forward({0, 1, inside}, 1).ok());
-  EXPECT_NE(rows[0], 0.5F);
+  EXPECT_NE(Read(*memory)[0], 0.5F);
 }
 
 // A sequence that goes on from copies of another's blocks has that one's bits.
@@ -157,12 +208,15 @@ TEST_F(ShardModelTest, CopiedBlocksContinueTheSame) {
   ASSERT_TRUE(model.ok()) << model.status();
   const std::vector<int32_t> original = {0, 1}, copied = {0, 5};
   const auto forward = [&](const std::vector<int32_t>& table, int32_t first, int32_t count) {
-    std::vector<float> rows(size_t{1} * count * 16);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(0.1F * static_cast<float>(i));
+    std::vector<float> rows(backend_->BucketRows(count) * 16);
+    for (int i = 0; i < count * 16; ++i) rows[i] = std::sin(0.1F * static_cast<float>(i));
+    const auto memory = NewRows(rows);
     const ShardSegment segment{first, count, table};
     const absl::Status status =
-        (*model)->Forward({&segment, 1}, nullptr, {rows.data(), DType::kF32, count, 16, 16});
+        (*model)->Forward({&segment, 1}, nullptr, {memory->data(), DType::kF32, count, 16, 16});
     EXPECT_TRUE(status.ok()) << status;
+    rows = Read(*memory);
+    rows.resize(count * 16);
     return rows;
   };
   forward(original, 0, 20);
@@ -199,11 +253,11 @@ TEST_F(ShardModelTest, StepsEndAtTheirDeadline) {
   ASSERT_TRUE(joined.ok()) << joined;
   const auto model = Load({.step_timeout = absl::Milliseconds(20)}, {.num_ranks = 2, .rank = 0});
   ASSERT_TRUE(model.ok()) << model.status();
-  std::vector<float> row(16, 0.5F);
+  const auto memory = NewRows(std::vector<float>(16, 0.5F));
   const std::vector<int32_t> table = {0};
   const ShardSegment segment{0, 1, table};
   const absl::Status status = (*model)->Forward({&segment, 1}, communicators[0].get(),
-                                                {row.data(), DType::kF32, 1, 16, 16});
+                                                {memory->data(), DType::kF32, 1, 16, 16});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
-#include "tests/services/shard/rank_threads.h"
+#include "tests/kernels/testing/rank_threads.h"
 
 namespace sluice::testing {
 namespace {

@@ -1,0 +1,49 @@
+// The tensor-parallel ranks of a stage, as a backend's operations meet them: partial results are
+// added up in the backend's stream of work, wherever its memory is. Messages between the ranks that
+// are no tensors go through the Communicator itself.
+//
+// Driven by the backend's thread; the backend must outlive it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "kernels/deadline.h"
+#include "kernels/matrix_view.h"
+
+namespace sluice {
+
+class Communicator;
+
+struct RankGroupSpec {
+  int num_ranks = 2;     // a power of two up to 8
+  int64_t max_rows = 0;  // of a partial, >= 1
+  int64_t width = 0;     // columns of a partial, >= 1
+  // Partials of at most this many bytes are exchanged whole, larger ones in parts; the bits are the
+  // same.
+  size_t gather_bytes = size_t{64} << 10;
+};
+
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+
+  // Meets the ranks through `communicator` from now on, whose exchanges may take until `deadline`.
+  // Borrows it until the work enqueued before the next call is done.
+  virtual void BeginStep(Communicator* communicator, Deadline deadline) = 0;
+
+  // partial = the sum over the ranks' partials, as the balanced binary tree of Backend::TreeAdd:
+  // the same bits on every rank and for every number of ranks. [T, width] F32 without gaps between
+  // rows, T the same on every rank; the memory of PaddedRows(T, num_ranks) rows is overwritten.
+  // Enqueued like any operation: a failure that is known at once, the communicator's, is returned;
+  // one that comes later shows at the backend's Synchronize(). `partial` is then undefined.
+  virtual absl::Status Sum(MatrixView partial) = 0;
+};
+
+// The rows of memory that a partial of `rows` rows must have: a multiple of num_ranks.
+constexpr int64_t PaddedRows(int64_t rows, int num_ranks) {
+  return (rows + num_ranks - 1) / num_ranks * num_ranks;
+}
+
+}  // namespace sluice

@@ -1,0 +1,69 @@
+#include "kernels/reference/guarded_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+
+namespace sluice {
+namespace {
+
+// Of addresses; pages come when they are touched.
+constexpr size_t kAreaBytes = size_t{1} << 36;
+
+size_t WholePages(size_t size_bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (size_bytes + page - 1) / page * page;
+}
+
+class GuardedBuffer final : public Buffer {
+ public:
+  GuardedBuffer(std::shared_ptr<GuardedMemory> owner, std::byte* data, size_t size)
+      : owner_(std::move(owner)), data_(data), size_(size) {}
+  // Its pages go back to the system, its address to nobody.
+  ~GuardedBuffer() override { madvise(data_, WholePages(size_), MADV_DONTNEED); }
+
+  void* data() override { return data_; }
+  size_t size_bytes() const override { return size_; }
+
+ private:
+  const std::shared_ptr<GuardedMemory> owner_;
+  std::byte* const data_;
+  const size_t size_;
+};
+
+}  // namespace
+
+std::shared_ptr<GuardedMemory> GuardedMemory::Create() {
+  void* area =
+      mmap(nullptr, kAreaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  SLUICE_CHECK(area != MAP_FAILED);
+  return std::shared_ptr<GuardedMemory>(new GuardedMemory(static_cast<std::byte*>(area)));
+}
+
+GuardedMemory::~GuardedMemory() { munmap(area_, kAreaBytes); }
+
+absl::StatusOr<std::unique_ptr<Buffer>> GuardedMemory::Allocate(size_t size_bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (size_bytes > kAreaBytes || kAreaBytes - used_ < WholePages(size_bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the device has no ", size_bytes, " bytes of memory left"));
+  }
+  std::byte* const data = area_ + used_;
+  used_ += WholePages(size_bytes);
+  SLUICE_CHECK(!is_open_);
+  return std::make_unique<GuardedBuffer>(shared_from_this(), data, size_bytes);
+}
+
+void GuardedMemory::Protect(bool protect) {
+  absl::MutexLock lock(&mutex_);
+  SLUICE_CHECK(is_open_ == protect);
+  is_open_ = !protect;
+  if (used_ == 0) return;
+  SLUICE_CHECK(mprotect(area_, used_, protect ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// Memory that can be touched while its owner works, and at no other time. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+class GuardedMemory : public std::enable_shared_from_this<GuardedMemory> {
+ public:
+  static std::shared_ptr<GuardedMemory> Create();
+  ~GuardedMemory();
+
+  // A buffer of zeroes on pages of its own, alive as long as it is, and never at an address that
+  // another one had. RESOURCE_EXHAUSTED where no room is left.
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes);
+
+  // While one exists, all buffers can be touched.
+  class Opened {
+   public:
+    explicit Opened(GuardedMemory& memory) : memory_(memory) { memory_.Protect(false); }
+    ~Opened() { memory_.Protect(true); }
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+
+   private:
+    GuardedMemory& memory_;
+  };
+
+ private:
+  explicit GuardedMemory(std::byte* area) : area_(area) {}
+
+  void Protect(bool protect);
+
+  std::byte* const area_;
+  absl::Mutex mutex_;
+  size_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_open_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// The backend that tests of what stands on kernels/backend.h run on.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace sluice::testing {
+
+// The CPU backend or, where the test runs a second time as "async" (ASYNC of sluice_test, which
+// sets SLUICE_TEST_BACKEND), the same made asynchronous: kernels/reference/async_backend.h. Bits
+// are the same on both.
+std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options = {.num_threads = 2});
+
+// `backend`, made asynchronous where the test runs so.
+std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend);
+
+// Whether it does.
+bool TestsAsync();
+
+}  // namespace sluice::testing
