@@ -3,7 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -17,8 +20,17 @@ struct DeviceOptions {
   CpuBackendOptions cpu;
 };
 
-// The status of a device that can't be used: missing, of another architecture, out of memory. A CPU
-// always can.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const DeviceOptions& options);
+// A backend that has passed its self-check on this machine (kernels/self_check.h). On CPU, where
+// the instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is
+// told why. INTERNAL where none does; otherwise the status of a device that can't be used.
+// Thread-safe; instructions are checked once a process.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
+    const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn);
+
+// The last of `sets`, which get faster, that `check` lets pass; tells `warn` of those that it does
+// not. The last failure where there is none.
+absl::StatusOr<InstructionSet> ChooseInstructions(
+    absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,
+    absl::FunctionRef<void(const std::string& reason)> warn);
 
 }  // namespace sluice

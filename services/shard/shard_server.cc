@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/log.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
@@ -29,7 +30,10 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
   progress.Expect(source->BytesOf(*plan));
 
   auto result = std::unique_ptr<ShardServer>(new ShardServer());
-  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(options.device);
+  absl::StatusOr<std::unique_ptr<Backend>> backend =
+      MakeBackend(options.device, [](const std::string& reason) {
+        Log(LogLevel::kWarning, "shard", "slower-instructions", {{"reason", reason}});
+      });
   if (!backend.ok()) return backend.status();
   result->backend_ = *std::move(backend);
   absl::StatusOr<std::unique_ptr<ShardModel>> model =

@@ -1,0 +1,242 @@
+#include "kernels/self_check.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace sluice {
+namespace {
+
+using Floats = std::vector<float>;
+
+template <class T>
+absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+// One backend at work: the operands that it has been given, and the first failure.
+class Bench {
+ public:
+  explicit Bench(Backend& backend) : backend(backend) {}
+
+  // [rows, cols] F32, or in `dtype`.
+  MatrixView Matrix(const Floats& values, int64_t cols, DType dtype = DType::kF32) {
+    const auto rows = static_cast<int64_t>(values.size()) / cols;
+    auto memory = backend.Allocate(values.size() * SizeOf(dtype));
+    status.Update(memory.status());
+    if (!memory.ok()) return {nullptr, dtype, rows, cols, cols};
+    if (dtype == DType::kF32) {
+      backend.CopyIn(BytesOf(values), (*memory)->data());
+    } else {
+      std::vector<uint16_t> narrow;
+      for (const float value : values) narrow.push_back(BFloat16FromFloat(value));
+      backend.CopyIn(BytesOf(narrow), (*memory)->data());
+    }
+    memory_.push_back(*std::move(memory));
+    return {memory_.back()->data(), dtype, rows, cols, cols};
+  }
+  MatrixView Operand(const Floats& values, int64_t cols) {
+    return Matrix(values, cols, backend.operand_dtype());
+  }
+  const float* Vector(const Floats& values) {
+    return Matrix(values, static_cast<int64_t>(values.size())).Row(0);
+  }
+  MatrixView Zeroes(int64_t rows, int64_t cols) { return Matrix(Floats(rows * cols), cols); }
+
+  Floats Read(MatrixView matrix) {
+    Floats values(matrix.rows * matrix.cols);
+    status.Update(
+        backend.CopyOut(matrix.data, absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()),
+                                                    values.size() * sizeof(float))));
+    return values;
+  }
+
+  Backend& backend;
+  absl::Status status;
+
+ private:
+  std::vector<std::unique_ptr<Buffer>> memory_;
+};
+
+// What both backends are given.
+class Draw {
+ public:
+  Floats operator()(size_t count, float scale = 1) {
+    Floats values(count);
+    for (float& value : values) {
+      value = scale * (static_cast<float>(random_() >> 8) / float{1 << 23} - 1);
+    }
+    return values;
+  }
+
+ private:
+  std::mt19937 random_{20};
+};
+
+// Computes with the backend of the bench, and returns what came out.
+using Operation = std::function<Floats(Bench&)>;
+
+absl::Status Compare(const std::string& name, Backend& backend, const Operation& operation) {
+  const auto plain = MakeReferenceBackend(backend.operand_dtype());
+  Bench tested(backend), trusted(*plain);
+  const Floats actual = operation(tested), expected = operation(trusted);
+  if (!tested.status.ok()) return tested.status;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (std::abs(actual[i] - expected[i]) <= 1e-3 * (1 + std::abs(expected[i]))) continue;
+    return absl::InternalError(absl::StrCat(name, " of ", std::string(backend.name()), " gives ",
+                                            actual[i], " for ", expected[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, bool gated) {
+  constexpr int64_t kInputs = 128, kOutputs = 70;
+  Draw draw;
+  const Floats weights = draw(kOutputs * kInputs, 0.2f), x = draw(rows * kInputs);
+  const Floats bias = draw(kOutputs), before = draw(rows * kOutputs);
+  const int64_t columns = gated ? kOutputs / 2 : kOutputs;
+  const auto product = [&](Bench& bench) -> Floats {
+    const RowReader read = [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+      const size_t row_bytes = RowBytes(format, kInputs);
+      for (int64_t n = begin; n < end; ++n) {
+        EncodeRow(format, absl::MakeConstSpan(weights).subspan(n * kInputs, kInputs),
+                  out.subspan((n - begin) * row_bytes, row_bytes));
+      }
+      return absl::OkStatus();
+    };
+    const auto packed = bench.backend.Pack({.num_outputs = kOutputs,
+                                            .num_inputs = kInputs,
+                                            .format = format,
+                                            .num_slices = 2,
+                                            .gated = gated},
+                                           read);
+    bench.status.Update(packed.status());
+    if (!packed.ok()) return {};
+    const MatrixView out =
+        bench.Matrix(Floats(before.begin(), before.begin() + rows * columns), columns);
+    GemmEpilogue epilogue{.bias = bench.Vector(bias), .add_to_out = true};
+    if (gated) epilogue.activation = Activation::kSilu;
+    bench.backend.Gemm(bench.Operand(x, kInputs), **packed, out, epilogue);
+    return bench.Read(out);
+  };
+  return Compare(
+      absl::StrCat("a product of ", rows, " rows with ", std::string(Name(format)), " weights"),
+      backend, product);
+}
+
+absl::Status CheckProducts(Backend& backend) {
+  absl::Status status;
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    for (const int64_t rows : {1, 3, 17}) {
+      for (const bool gated : {false, true}) {
+        if (status.ok()) status = CheckProduct(backend, format, rows, gated);
+      }
+    }
+  }
+  return status;
+}
+
+// A prefill, and a decode step that has more than one split behind it.
+absl::Status CheckAttention(Backend& backend, DType dtype) {
+  constexpr int kBlock = 16, kHeadDim = 24, kGroup = 2;
+  constexpr int64_t kPositions = 530, kBegin = 520;
+  Draw draw;
+  const Floats q = draw(kPositions * kHeadDim * kGroup, 3), k = draw(kPositions * kHeadDim),
+               v = draw(kPositions * kHeadDim);
+  std::vector<int32_t> table((kPositions + kBlock - 1) / kBlock);
+  std::iota(table.rbegin(), table.rend(), 0);
+  const auto attend = [&](Bench& bench) -> Floats {
+    Backend& by = bench.backend;
+    const auto pool = by.NewKvPool({.num_layers = 1,
+                                    .num_blocks = static_cast<int>(table.size()),
+                                    .block_size = kBlock,
+                                    .num_kv_heads = 1,
+                                    .head_dim = kHeadDim,
+                                    .dtype = dtype});
+    bench.status.Update(pool.status());
+    if (!pool.ok()) return {};
+    const AttentionSegment all{.num_rows = kPositions, .block_table = table};
+    by.BeginStep({&all, 1}, kPositions);
+    by.StoreKv(bench.Matrix(k, kHeadDim), bench.Matrix(v, kHeadDim), 0, **pool);
+    const AttentionSegment last{
+        .num_rows = kPositions - kBegin, .first_position = kBegin, .block_table = table};
+    by.BeginStep({&last, 1}, last.num_rows);
+    const MatrixView queries = bench.Matrix(q, kHeadDim * kGroup);
+    const MatrixView out = bench.Zeroes(last.num_rows, kHeadDim * kGroup);
+    by.PagedAttention(queries.Rows(kBegin, last.num_rows), **pool, 0, {.scale = 0.2f}, out);
+    return bench.Read(out);
+  };
+  return Compare(absl::StrCat("attention over ", std::string(Name(dtype)), " keys"), backend,
+                 attend);
+}
+
+absl::Status CheckRows(Backend& backend) {
+  constexpr int64_t kCols = 66, kRows = 3;
+  Draw draw;
+  const Floats x = draw(kRows * kCols, 4), other = draw(kRows * kCols), weight = draw(kCols);
+  // Operations on x, in place.
+  const auto check = [&](const char* name,
+                         const std::function<void(Bench&, MatrixView)>& operation) {
+    return Compare(name, backend, [&](Bench& bench) {
+      const MatrixView matrix = bench.Matrix(x, kCols);
+      operation(bench, matrix);
+      return bench.Read(matrix);
+    });
+  };
+  absl::Status status = check(
+      "RmsNorm", [&](Bench& b, MatrixView m) { b.backend.RmsNorm(m, b.Vector(weight), 1e-5f, m); });
+  status.Update(check("LayerNorm", [&](Bench& b, MatrixView m) {
+    b.backend.LayerNorm(m, b.Vector(weight), b.Vector(other), 1e-5f, m);
+  }));
+  status.Update(check("Rope", [&](Bench& b, MatrixView m) {
+    const RopeTables tables{b.Matrix(Floats(other.begin(), other.begin() + 30), 10),
+                            b.Matrix(Floats(other.begin() + 30, other.begin() + 60), 10),
+                            RopeTables::Index::kRow};
+    b.backend.Rope(m, 22, tables, RopeLayout::kHalfSplit);
+    b.backend.Rope(m, 22, tables, RopeLayout::kInterleaved);
+  }));
+  status.Update(check("AddBias, Scale, AddResidual or TreeAdd", [&](Bench& b, MatrixView m) {
+    b.backend.AddBias(b.Vector(weight), m);
+    b.backend.Scale(1.5f, m);
+    const MatrixView terms[] = {m, b.Matrix(other, kCols)};
+    b.backend.AddResidual(terms[1], m);
+    b.backend.TreeAdd(terms, m);
+  }));
+  status.Update(check("LogSoftmax", [&](Bench& b, MatrixView m) { b.backend.LogSoftmax(m, m); }));
+  status.Update(Compare("TopK", backend, [&](Bench& b) {
+    Floats values(kRows * 5);
+    std::vector<int32_t> ids(values.size());
+    b.status.Update(
+        b.backend.TopK(b.Matrix(x, kCols), 5, absl::MakeSpan(values), absl::MakeSpan(ids)));
+    values.insert(values.end(), ids.begin(), ids.end());
+    return values;
+  }));
+  status.Update(Compare("EmbeddingGather", backend, [&](Bench& b) {
+    const MatrixView out = b.Zeroes(2, kCols);
+    b.backend.EmbeddingGather(b.Matrix(x, kCols, DType::kBF16), {2, 0}, out);
+    return b.Read(out);
+  }));
+  return status;
+}
+
+}  // namespace
+
+absl::Status SelfCheck(Backend& backend) {
+  absl::Status status = CheckProducts(backend);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    if (status.ok()) status = CheckAttention(backend, dtype);
+  }
+  return status.ok() ? CheckRows(backend) : status;
+}
+
+}  // namespace sluice

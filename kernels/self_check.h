@@ -1,0 +1,15 @@
+// Whether a backend computes what it should on the machine at hand: kernels that were never run on
+// a processor are not trusted with a model before they have.
+#pragma once
+
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+// Compares every operation of `backend` on small random operands with the plain loops of
+// kernels/reference; takes some milliseconds. INTERNAL naming the operation and the two values
+// where they are further apart than rounding explains, or the backend's own failure.
+absl::Status SelfCheck(Backend& backend);
+
+}  // namespace sluice
