@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/services/model/model_folder.h"
+#include "kernels/check.h"
 
 namespace sluice::testing {
 namespace {
@@ -17,15 +17,23 @@ namespace {
 // A machine's files below a folder.
 class Machine {
  public:
+  Machine() {
+    char folder[] = "/tmp/sluice-machine-XXXXXX";
+    SLUICE_CHECK(mkdtemp(folder) != nullptr);
+    folder_ = folder;
+  }
+  ~Machine() { std::filesystem::remove_all(folder_); }
+  Machine(const Machine&) = delete;
+
   void Write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = folder_.path() + path;
+    const std::filesystem::path file = folder_ + path;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  double quota() const { return CpuQuota(folder_.path()); }
+  double quota() const { return CpuQuota(folder_); }
 
  private:
-  TempFolder folder_;
+  std::string folder_;
 };
 
 constexpr char kUnified[] =
