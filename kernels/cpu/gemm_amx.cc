@@ -1,5 +1,6 @@
 #include "kernels/cpu/amx_tile_config.h"
 #include "kernels/cpu/gemm_amx-inl.h"
+#include "kernels/cpu/gemm_amx_quantized-inl.h"
 
 namespace sluice {
 namespace {
@@ -33,5 +34,11 @@ struct AmxTiles {
 }  // namespace
 
 void MultiplyWithAmx(const SliceRun& run) { AmxGemm<AmxTiles>::Multiply(run); }
+void MultiplyInt8WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt8>::Multiply(run);
+}
+void MultiplyInt4WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt4>::Multiply(run);
+}
 
 }  // namespace sluice

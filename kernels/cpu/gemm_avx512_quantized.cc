@@ -10,6 +10,7 @@
 //
 // The sums of a group are kept apart until the group's scale is known: sum += scale * group.
 #include "kernels/cpu/gemm_avx512-inl.h"
+#include "kernels/cpu/gemm_quantized_stream.h"
 
 namespace sluice {
 namespace {
@@ -337,6 +338,33 @@ void PackGrouped(const PackRun& run) {
   }
 }
 
+// bfloat16 numbers 136 + q become q, exactly.
+__m512i WithoutExcess(__m512i pairs) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  const __m512 excess = _mm512_set1_ps(kSumsExcess);
+  const __m512 even = _mm512_sub_ps(_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)), excess);
+  const __m512 odd = _mm512_sub_ps(_mm512_castsi512_ps(_mm512_and_si512(pairs, upper)), excess);
+  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even), 16),
+                         _mm512_castps_si512(odd));
+}
+
+template <class Code, int kVectors>
+void UnpackWhole(const std::byte* w, int64_t groups, std::byte* stream) {
+  UnpackGroups<Code, kVectors>(w, groups, stream);
+  if constexpr (Code::kNeedsSums) {
+    std::byte* const end = stream + groups * kGroupPairs * kVectors * kVectorBytes;
+    for (; stream != end; stream += kVectorBytes) {
+      _mm512_store_si512(stream, WithoutExcess(_mm512_load_si512(stream)));
+    }
+  }
+}
+
+template <class Code>
+void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* stream) {
+  return width == kPanelWidth ? UnpackWhole<Code, 2>(w, groups, stream)
+                              : UnpackWhole<Code, 1>(w, groups, stream);
+}
+
 constexpr GemmKernel kInt8{.activations = ActivationLayout::kBFloat16Tiles,
                            .needs_sums = false,
                            .depth_step = kWeightGroup,
@@ -352,6 +380,29 @@ constexpr GemmKernel kInt4{.activations = ActivationLayout::kBFloat16Tiles,
 
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format) {
   return format == WeightFormat::kInt8 ? kInt8 : kInt4;
+}
+
+int64_t QuantizedGroupBytes(WeightFormat format, int64_t width) {
+  const int64_t of_vector =
+      format == WeightFormat::kInt8 ? kGroupBytes<Int8, 1> : kGroupBytes<Int4, 1>;
+  return width / kLanes * of_vector;
+}
+
+void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
+                     std::byte* stream) {
+  return format == WeightFormat::kInt8 ? UnpackPanel<Int8>(w, width, groups, stream)
+                                       : UnpackPanel<Int4>(w, width, groups, stream);
+}
+
+void AddScaledGroup(const std::byte* scales, const float* group, int64_t rows, int64_t width,
+                    float* sums) {
+  for (int64_t n = 0; n < width; n += kLanes) {
+    const __m512 scale = LoadScales(scales + n * 2);
+    for (int64_t at = n; at < rows * kPanelWidth; at += kPanelWidth) {
+      const __m512 sum = _mm512_loadu_ps(sums + at);
+      _mm512_storeu_ps(sums + at, _mm512_fmadd_ps(scale, _mm512_loadu_ps(group + at), sum));
+    }
+  }
 }
 
 }  // namespace sluice

@@ -2,19 +2,36 @@
 
 namespace sluice {
 
+#if defined(__x86_64__)
+namespace {
+
+// The packed weights of `vectors`, multiplied on tiles.
+GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&)) {
+  return {.activations = ActivationLayout::kBFloat16Rows,
+          .needs_sums = false,
+          .depth_step = kRowsDepth,
+          .pack = vectors.pack,
+          .multiply = multiply};
+}
+
+const GemmKernel& AmxGemmKernel(WeightFormat format) {
+  static const GemmKernel bf16 =
+      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kBF16), MultiplyWithAmx);
+  static const GemmKernel int8 =
+      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt8), MultiplyInt8WithAmx);
+  static const GemmKernel int4 =
+      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt4), MultiplyInt4WithAmx);
+  return format == WeightFormat::kBF16 ? bf16 : format == WeightFormat::kInt8 ? int8 : int4;
+}
+
+}  // namespace
+#endif
+
 const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format) {
 #if defined(__x86_64__)
-  // Quantised weights are turned into bfloat16 in vector registers, where their sums then stay.
-  static const GemmKernel amx_bf16{
-      .activations = ActivationLayout::kBFloat16Rows,
-      .needs_sums = false,
-      .depth_step = kRowsDepth,
-      .pack = Avx512Bf16GemmKernel(WeightFormat::kBF16).pack,
-      .multiply = MultiplyWithAmx,
-  };
-  if (set == InstructionSet::kAmxBf16 && format == WeightFormat::kBF16) return amx_bf16;
-  if (set != InstructionSet::kPortable && format != WeightFormat::kF32) {
-    return Avx512Bf16GemmKernel(format);
+  if (format != WeightFormat::kF32) {
+    if (set == InstructionSet::kAmxBf16) return AmxGemmKernel(format);
+    if (set == InstructionSet::kAvx512Bf16) return Avx512Bf16GemmKernel(format);
   }
 #endif
   return PortableGemmKernel(format);

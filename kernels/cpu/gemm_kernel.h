@@ -87,7 +87,10 @@ const GemmKernel& PortableGemmKernel(WeightFormat format);
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
 // The part of it for INT8 and INT4.
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format);
-// GemmKernel::multiply of BF16 weights, for those that support InstructionSet::kAmxBf16.
+// GemmKernel::multiply of BF16, INT8 and INT4 weights, for those that support
+// InstructionSet::kAmxBf16.
 void MultiplyWithAmx(const SliceRun& run);
+void MultiplyInt8WithAmx(const SliceRun& run);
+void MultiplyInt4WithAmx(const SliceRun& run);
 
 }  // namespace sluice

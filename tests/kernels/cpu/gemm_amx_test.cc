@@ -1,5 +1,6 @@
 // The products on tiles, with the unit as the manual words it in place of the processor's: they are
 // tested on machines without one. Where there is one, the tests of the backend run on it, too.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -7,6 +8,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cpu/gemm_amx-inl.h"
+#include "kernels/cpu/gemm_amx_quantized-inl.h"
+#include "kernels/cpu/instruction_set.h"
 #include "kernels/dtype.h"
 
 namespace sluice {
@@ -98,6 +101,88 @@ TEST(AmxGemm, SumsOfAllShapesOfPanelsAndRows) {
   for (const int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 96}) {
     for (const int64_t width : {16, 32}) {
       for (const int64_t depth : {32, 64, 320}) CheckPanel(rows, width, depth);
+    }
+  }
+}
+
+// Weights of `width` outputs, packed as the vectors' kernel has them, and their exact values.
+struct QuantizedPanel {
+  std::vector<std::byte> packed;
+  std::vector<float> exact;  // [width, depth]
+};
+
+QuantizedPanel RandomPanel(std::mt19937& random, WeightFormat format, int64_t width,
+                           int64_t depth) {
+  const size_t row_bytes = RowBytes(format, depth);
+  std::vector<std::byte> rows(width * row_bytes);
+  QuantizedPanel panel{
+      std::vector<std::byte>(QuantizedGroupBytes(format, width) * depth / kWeightGroup),
+      std::vector<float>(width * depth)};
+  for (int64_t n = 0; n < width; ++n) {
+    const auto exact = absl::MakeSpan(panel.exact).subspan(n * depth, depth);
+    for (float& weight : exact) weight = std::normal_distribution<float>()(random);
+    const auto row = absl::MakeSpan(rows).subspan(n * row_bytes, row_bytes);
+    EncodeRow(format, exact, row);
+    DecodeRow(format, row, exact);
+  }
+  GemmKernelFor(InstructionSet::kAmxBf16, format)
+      .pack({.rows = rows.data(),
+             .row_bytes = row_bytes,
+             .outputs = width,
+             .width = width,
+             .depth = depth,
+             .out = panel.packed.data()});
+  return panel;
+}
+
+template <WeightFormat kFormat>
+void CheckQuantizedPanel(int64_t rows, int64_t width, int64_t depth) {
+  SCOPED_TRACE(::testing::Message()
+               << Name(kFormat) << ", " << rows << " rows, " << width << " outputs, " << depth);
+  std::mt19937 random(static_cast<unsigned>(rows * 1000 + width + depth));
+  const QuantizedPanel panel = RandomPanel(random, kFormat, width, depth);
+  std::vector<uint16_t> x((rows + 15) / 16 * 16 * 2 * depth);
+  for (uint16_t& each : x) each = BFloat16FromFloat(Element(random));
+  constexpr float kUntouched = 12345;
+  std::vector<float> sums(kMostRows * kPanelWidth, kUntouched);
+  alignas(64) std::byte unpacked[kUnpackedBytes];
+  AmxQuantizedGemm<PlainTiles, kFormat>::Multiply({.x = x.data(),
+                                                   .x_stride = 2 * depth,
+                                                   .tile_rows = 1,
+                                                   .first_input = depth,
+                                                   .rows = rows,
+                                                   .w = panel.packed.data(),
+                                                   .depth = depth,
+                                                   .width = width,
+                                                   .sums = sums.data(),
+                                                   .unpacked = unpacked});
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t n = 0; n < width; ++n) {
+      double expected = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        expected +=
+            double{FloatFromBFloat16(x[r * 2 * depth + depth + k])} * panel.exact[n * depth + k];
+      }
+      ASSERT_NEAR(sums[r * kPanelWidth + n], expected, 1e-4 * std::sqrt(depth))
+          << "row " << r << ", output " << n;
+    }
+  }
+  for (size_t i = rows * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+}
+
+// Tiles are those of this test; what unpacks for them is the real thing.
+TEST(AmxQuantizedGemm, SumsOfAllShapesOfPanelsAndRows) {
+  const auto& supported = SupportedInstructionSets();
+  if (std::find(supported.begin(), supported.end(), InstructionSet::kAvx512Bf16) ==
+      supported.end()) {
+    GTEST_SKIP() << "weights are unpacked with AVX-512, which this processor lacks";
+  }
+  for (const int64_t rows : {1, 15, 16, 17, 32, 33, 96}) {
+    for (const int64_t width : {16, 32}) {
+      for (const int64_t depth : {32, 64, 576}) {
+        CheckQuantizedPanel<WeightFormat::kInt8>(rows, width, depth);
+        CheckQuantizedPanel<WeightFormat::kInt4>(rows, width, depth);
+      }
     }
   }
 }
