@@ -23,10 +23,12 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<float>;
 
-// The sum of `count` floats, read as `streams` runs side by side: how many runs a core's
-// prefetchers keep up with best differs from machine to machine. REQUIRES: streams divides 8, and 8
-// vectors of `streams` runs each divide count.
-float SumOf(const float* from, size_t count, int streams) {
+// The sum of `count` floats, read by `pattern`, whose chunk does not matter here. REQUIRES: its
+// streams divide 8, and 8 vectors of so many runs each divide count.
+template <bool kAsks>
+float SumRuns(const float* from, size_t count, const ReadPattern& pattern) {
+  const int streams = pattern.streams;
+  const size_t ahead = pattern.ahead / sizeof(float);
   constexpr int kSums = 8;
   const Tag d;
   const size_t lanes = hn::Lanes(d);
@@ -38,10 +40,18 @@ float SumOf(const float* from, size_t count, int streams) {
   hn::Vec<Tag> sums[kSums];
   for (auto& sum : sums) sum = hn::Zero(d);
   for (size_t i = 0; i < count / streams; i += per_stream * lanes) {
-    for (int s = 0; s < kSums; ++s) sums[s] = hn::Add(sums[s], hn::Load(d, places[s] + i));
+    for (int s = 0; s < kSums; ++s) {
+      if constexpr (kAsks) __builtin_prefetch(places[s] + i + ahead);
+      sums[s] = hn::Add(sums[s], hn::Load(d, places[s] + i));
+    }
   }
   for (int s = 1; s < kSums; ++s) sums[0] = hn::Add(sums[0], sums[s]);
   return hn::GetLane(hn::SumOfLanes(d, sums[0]));
+}
+
+float SumOf(const float* from, size_t count, const ReadPattern& pattern) {
+  return pattern.ahead > 0 ? SumRuns<true>(from, count, pattern)
+                           : SumRuns<false>(from, count, pattern);
 }
 
 // Adds up `rounds` multiply-adds in each of some independent vectors; returns the operations done.
@@ -74,7 +84,20 @@ namespace {
 
 constexpr size_t kArea = size_t{1} << 28;  // floats: a gibibyte
 constexpr size_t kPass = kArea / 4;
-constexpr size_t kChunk = size_t{1} << 18;
+constexpr size_t kFilled = size_t{1} << 18;  // floats by a thread at a time
+
+// Every pattern that was ever best somewhere, and those between.
+std::vector<ReadPattern> ReadPatterns() {
+  std::vector<ReadPattern> patterns;
+  for (const int streams : {1, 2, 4, 8}) {
+    for (const size_t ahead : {0, 1024, 8192}) {
+      for (const size_t chunk : {size_t{1} << 20, size_t{1} << 24}) {
+        patterns.push_back({streams, ahead, chunk});
+      }
+    }
+  }
+  return patterns;
+}
 
 // Long enough for the clock and for waking the threads, short enough to alternate with a kernel.
 constexpr double kPeakSeconds = 8e-3;
@@ -117,31 +140,34 @@ ReadCeiling::ReadCeiling(ThreadPool& pool) : pool_(pool) {
   SLUICE_CHECK(memory.ok());
   memory_ = *std::move(memory);
   auto* floats = reinterpret_cast<float*>(memory_.data());
-  pool_.ParallelFor(kArea / kChunk, [&](int64_t chunk, int) {
-    std::fill_n(floats + chunk * kChunk, kChunk, 1.0f);
+  pool_.ParallelFor(kArea / kFilled, [&](int64_t index, int) {
+    std::fill_n(floats + index * kFilled, kFilled, 1.0f);
   });
+  // In turns, because the machine's speed changes from second to second.
+  const std::vector<ReadPattern> patterns = ReadPatterns();
   double best = 0;
-  for (int pass = 0; pass < 12; ++pass) {
-    const int streams = 1 << pass % 4;
-    const double bandwidth = MeasureStreams(streams);
+  for (size_t pass = 0; pass < 3 * patterns.size(); ++pass) {
+    const ReadPattern& pattern = patterns[pass % patterns.size()];
+    const double bandwidth = Measure(pattern);
     if (bandwidth <= best) continue;
     best = bandwidth;
-    streams_ = streams;
+    best_ = pattern;
   }
 }
 
-double ReadCeiling::Measure() { return MeasureStreams(streams_); }
+double ReadCeiling::Measure() { return Measure(best_); }
 
-double ReadCeiling::MeasureStreams(int streams) {
+double ReadCeiling::Measure(const ReadPattern& pattern) {
   const auto* floats = reinterpret_cast<const float*>(memory_.data()) + next_;
   next_ = (next_ + kPass) % kArea;
-  std::vector<float> sums(kPass / kChunk);
+  const size_t chunk = pattern.chunk / sizeof(float);
+  std::vector<float> sums(kPass / chunk);
   const double start = Seconds(pool_.num_threads());
-  pool_.ParallelFor(kPass / kChunk, [&](int64_t chunk, int) {
-    sums[chunk] = HWY_DYNAMIC_DISPATCH(SumOf)(floats + chunk * kChunk, kChunk, streams);
+  pool_.ParallelFor(static_cast<int64_t>(sums.size()), [&](int64_t index, int) {
+    sums[index] = HWY_DYNAMIC_DISPATCH(SumOf)(floats + index * chunk, chunk, pattern);
   });
   const double seconds = Seconds(pool_.num_threads()) - start;
-  for (const float sum : sums) SLUICE_CHECK(sum == static_cast<float>(kChunk));
+  for (const float sum : sums) SLUICE_CHECK(sum == static_cast<float>(chunk));
   return kPass * sizeof(float) / seconds;
 }
 

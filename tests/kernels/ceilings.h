@@ -18,23 +18,31 @@ namespace sluice::testing {
 // thread is at work, of the CPU time of the calling thread, which other programs disturb less.
 double Seconds(int num_threads);
 
-// How fast all threads of a pool together read an area much larger than the caches.
+// A way to read a large area.
+struct ReadPattern {
+  int streams = 1;   // runs side by side that a thread reads: 1, 2, 4 or 8
+  size_t ahead = 0;  // bytes that it asks for in advance, in every run; 0: left to the processor
+  size_t chunk = 1 << 20;  // bytes that a thread takes at a time; a power of two
+};
+
+// How fast all threads of a pool together read an area much larger than the caches, on huge pages
+// where the system has them.
 class ReadCeiling {
  public:
-  // Fills the area and finds out as how many runs side by side (1, 2, 4 or 8) it is read best: that
-  // differs from machine to machine. Borrows the pool.
+  // Fills the area and finds out by which pattern it is read best: that differs from machine to
+  // machine, and a ceiling that one loop happens to miss is none. Borrows the pool.
   explicit ReadCeiling(ThreadPool& pool);
 
   // Bytes per second of one pass over a part of the area, the next one at each call.
   double Measure();
 
  private:
-  double MeasureStreams(int streams);
+  double Measure(const ReadPattern& pattern);
 
   ThreadPool& pool_;
   HostMemory memory_;
   size_t next_ = 0;  // in floats
-  int streams_ = 1;
+  ReadPattern best_;
 };
 
 // Numbers that processors multiply with instructions of their own.

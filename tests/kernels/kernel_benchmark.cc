@@ -155,6 +155,7 @@ void MeasureAttentions(Meter& meter, Backend& backend, const Flags& flags) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (const AttentionShape& shape :
            {AttentionShape{.sequences = 1, .rows = 1, .context = 16384},
+            AttentionShape{.sequences = 1, .rows = 1, .context = 32768},
             AttentionShape{.sequences = 16, .rows = 1, .context = 1024},
             AttentionShape{.sequences = 16, .rows = 1, .context = 64, .layers = 32},
             AttentionShape{.sequences = 1, .rows = 512, .context = 512},

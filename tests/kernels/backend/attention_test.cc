@@ -226,22 +226,6 @@ TEST_P(AttentionTest, EverySharingOfALongContextGivesTheSameBits) {
   }
 }
 
-// One row sees nothing but zeroes of a sign, in its first split: the rows beside it, which see
-// more, must not change the sign.
-TEST_P(AttentionTest, SignsOfZeroesDoNotDependOnOtherRows) {
-  const Shape shape{.num_kv_heads = 1, .group = 1, .head_dim = 4, .window = 400};
-  Sequence sequence{HostMatrix(kLong, 4), HostMatrix(kLong, 4), HostMatrix(kLong, 4),
-                    BlocksInOrder(kLong, 16)};
-  std::fill(sequence.v.values.begin(), sequence.v.values.end(), -0.0f);
-  const auto pool = NewKvPool(backend(), shape.Pool(90));
-  const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, kLong, shape.Options());
-  for (const int64_t first : {511, 512, 800, 1024, 1299}) {
-    EXPECT_TRUE(SameBits(AttendChunk(backend(), *pool, 0, sequence, first, 1, shape.Options()),
-                         whole.Rows(first, 1)))
-        << first;
-  }
-}
-
 // A decode row, a prefill chunk and the first chunk of a third sequence in one step, in one pool.
 TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
   Random random(5);
