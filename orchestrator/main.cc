@@ -25,6 +25,8 @@ ABSL_FLAG(std::string, tokens, "",
           "tenant and, optionally, classes; read again when it changes");
 ABSL_FLAG(bool, insecure_public, false,
           "serve clients on other hosts in plaintext, or without asking who they are");
+ABSL_FLAG(bool, vllm_metric_names, false,
+          "serve the figures that routers and dashboards made for vLLM read, under its names too");
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
 ABSL_FLAG(absl::Duration, hang_timeout, absl::Seconds(2),
@@ -80,6 +82,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   }
   options.rank_transport =
       transport == "shm" ? sluice::RankTransport::kSharedMemory : sluice::RankTransport::kTcp;
+  options.vllm_metric_names = absl::GetFlag(FLAGS_vllm_metric_names);
   options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
   options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "orchestrator/metrics/engine_metrics.h"
 #include "services/common/log.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
@@ -114,6 +115,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!valid.ok()) return valid;
 
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
+  result->vllm_metric_names_ = options.vllm_metric_names;
   result->health_ = std::make_shared<Health>();
   result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
   EngineOptions engine;
@@ -130,7 +132,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->tokenizer_.get(), options.tokenizer,
-      result->authenticator_.get());
+      result->authenticator_.get(), result->request_metrics_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
@@ -140,6 +142,11 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());
   return result;
+}
+
+std::vector<std::shared_ptr<prometheus::Collectable>> OrchestratorServer::metrics() {
+  const auto look = [this] { return EngineSnapshot{engine_->status(), engine_->processes()}; };
+  return {registry_, std::make_shared<EngineMetrics>(look, vllm_metric_names_)};
 }
 
 OrchestratorServer::~OrchestratorServer() {

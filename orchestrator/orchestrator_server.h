@@ -2,6 +2,8 @@
 // started.
 #pragma once
 
+#include <prometheus/registry.h>
+
 #include <memory>
 #include <string>
 
@@ -9,6 +11,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "services/common/running_service.h"
@@ -29,6 +32,7 @@ struct OrchestratorServerOptions {
   Topology topology;
   RankTransport rank_transport = RankTransport::kSharedMemory;
   WeightType weights = WeightType::kAuto;  // what the other processes were told; for GetModel
+  bool vllm_metric_names = false;
   int max_step_tokens = 512;
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
@@ -44,6 +48,7 @@ class OrchestratorServer final : public RunningService {
   ~OrchestratorServer() override;
 
   Server& server() override { return *server_; }
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics() override;
   Engine& engine() { return *engine_; }
 
  private:
@@ -52,7 +57,11 @@ class OrchestratorServer final : public RunningService {
   // Health follows the engine, which may be quicker to serve than the server is to start.
   struct Health;
 
+  bool vllm_metric_names_ = false;
   std::shared_ptr<Health> health_;
+  const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  const std::shared_ptr<RequestMetrics> request_metrics_ =
+      RequestMetrics::Make(*registry_, [] { return absl::Now(); });
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted

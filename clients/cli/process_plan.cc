@@ -96,6 +96,15 @@ Arguments ShardArguments(const ShardPlacement& placement, DType kv_dtype, uint64
           "--kv_cache_mib", absl::StrCat(kv_cache_mib)};
 }
 
+// The orchestrator, which is the last, on `port`; the others on those after it.
+void AddMetricsPorts(int port, std::vector<ProcessSpec>& processes) {
+  for (size_t i = 0; i < processes.size(); ++i) {
+    const int offset = static_cast<int>((i + 1) % processes.size());
+    processes[i].argv.insert(processes[i].argv.end(),
+                             {"--metrics_port", absl::StrCat(port + offset)});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
@@ -142,6 +151,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
       "--sampler",   planner.SocketOf("sampler")};
   orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
   processes.push_back(planner.Orchestrator(orchestrator));
+  if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
   return processes;
 }
 

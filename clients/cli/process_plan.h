@@ -18,6 +18,7 @@ struct PipelineSpec {
   std::string model_folder;
   std::string listen;                 // the orchestrator's address for clients
   std::vector<std::string> listener;  // its flags about who may come
+  int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
   ModelFlags flags;
 };
 

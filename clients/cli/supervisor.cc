@@ -43,8 +43,9 @@ class Supervisor {
     absl::Status status = absl::OkStatus();
     while (status.ok() && !stop_) {
       status = StartDue();
-      if (status.ok()) status = WaitForNext();
+      if (status.ok()) status = WaitForNext(absl::InfiniteFuture());
     }
+    if (status.ok()) StopFirst();
     StopAll();
     return status;
   }
@@ -62,18 +63,21 @@ class Supervisor {
     return absl::OkStatus();
   }
 
-  // Waits until something happens or a process is to be started, and deals with all that happened.
-  absl::Status WaitForNext() {
-    std::vector<pollfd> fds = {{options_.stop_fd, POLLIN, 0},
+  // Waits until something happens, a process is to be started or `until`, and deals with all that
+  // happened.
+  absl::Status WaitForNext(absl::Time until) {
+    std::vector<pollfd> fds = {{stop_ ? -1 : options_.stop_fd, POLLIN, 0},
                                {ready_ ? -1 : options_.ready_fd, POLLIN, 0}};
-    absl::Time next_start = absl::InfiniteFuture();
+    absl::Time next_start = until;
     for (const Ward& ward : wards_) {
       fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});
       if (!ward.child) next_start = std::min(next_start, ward.next_start);
     }
     if (poll(fds.data(), fds.size(), PollTimeout(next_start)) <= 0) return absl::OkStatus();
-    stop_ = fds[0].revents != 0;
-    if (stop_) return absl::OkStatus();
+    if (fds[0].revents != 0) {
+      stop_ = true;
+      return absl::OkStatus();
+    }
     if (fds[1].revents != 0) {
       ready_ = true;
       if (options_.on_ready) options_.on_ready();
@@ -89,6 +93,10 @@ class Supervisor {
     const pid_t pid = ward.child->pid();
     const std::string how = ward.child->Reap();
     ward.child.reset();
+    if (stop_ && ward.spec->name == options_.stopped_first) {
+      ward.next_start = absl::InfiniteFuture();
+      return absl::OkStatus();
+    }
     ++ward.ends;
     if (!ready_ && ward.ends >= options_.most_early_ends) {
       return absl::AbortedError(absl::StrCat(ward.spec->name, " ended ", ward.ends,
@@ -101,6 +109,18 @@ class Supervisor {
     if (options_.on_end) options_.on_end({ward.spec->name, pid, how, ward.pause});
     ward.pause = std::min(2 * ward.pause, options_.longest_pause);
     return absl::OkStatus();
+  }
+
+  // Whoever it serves is served to the end: what it needs for that is still started again.
+  void StopFirst() {
+    for (const Ward& ward : wards_) {
+      if (ward.spec->name != options_.stopped_first || !ward.child) continue;
+      ward.child->Signal(SIGTERM);
+      const absl::Time deadline = absl::Now() + options_.stopped_first_grace;
+      while (ward.child && absl::Now() < deadline) {
+        if (!StartDue().ok() || !WaitForNext(deadline).ok()) return;
+      }
+    }
   }
 
   void StopAll() {

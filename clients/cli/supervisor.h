@@ -43,6 +43,10 @@ struct SupervisorOptions {
   absl::Duration stable_after = absl::Seconds(10);
   // Before `ready_fd` is readable, a process that ends this often is given up.
   int most_early_ends = 5;
+  // When stopped, this process is told first and given so long to end, while the others are kept
+  // running for it; empty: none.
+  std::string stopped_first;
+  absl::Duration stopped_first_grace = absl::ZeroDuration();
   // How long processes may take to end after SIGTERM before SIGKILL.
   absl::Duration grace = absl::Seconds(5);
 };

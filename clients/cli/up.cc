@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What ending itself takes the orchestrator once its calls have ended.
+constexpr absl::Duration kEnd = absl::Seconds(1);
+
 struct UpFlags {
   ModelFlags model;
   std::string host = "127.0.0.1";
@@ -27,6 +30,10 @@ struct UpFlags {
   PublicListener listener;
   std::string tokens;
   std::string health_listen;
+  int32_t metrics_port = 0;
+  bool vllm_metric_names = false;
+  absl::Duration drain_delay = absl::ZeroDuration();
+  absl::Duration drain_timeout = absl::Seconds(1);
 };
 
 std::string AddressOf(const std::string& host, int port) {
@@ -45,6 +52,10 @@ absl::Status CheckFlags(const UpFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--port: ", flags.port, " is not from 0 to 65535"));
   }
+  if (flags.metrics_port < 0 || flags.metrics_port > 65000) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics_port: ", flags.metrics_port, " is not from 0 to 65000"));
+  }
   return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();
 }
 
@@ -59,6 +70,9 @@ std::vector<std::string> ListenerArguments(const UpFlags& flags, const std::stri
         std::pair("--public_tls_ca", tls.authority), std::pair("--tokens", flags.tokens)}) {
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   }
+  arguments.insert(arguments.end(), {"--drain_delay", absl::FormatDuration(flags.drain_delay),
+                                     "--drain_timeout", absl::FormatDuration(flags.drain_timeout)});
+  if (flags.vllm_metric_names) arguments.emplace_back("--vllm_metric_names");
   if (flags.listener.insecure) arguments.emplace_back("--insecure_public");
   return arguments;
 }
@@ -84,6 +98,19 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
   flags.Add("health_listen", "HOST:PORT",
             "Answer grpc.health.v1, and nothing else, in plaintext here too: for probes.",
             &into->health_listen);
+  flags.Add("metrics_port", "PORT",
+            "Prometheus finds the orchestrator's metrics here and the other processes' on the "
+            "ports after it, on every address of this host. Default 0: nowhere.",
+            &into->metrics_port);
+  flags.AddSwitch("vllm_metric_names",
+                  "There, the figures that routers and dashboards made for vLLM read, under its "
+                  "names too.",
+                  &into->vllm_metric_names);
+  flags.Add("drain_delay", "SECONDS",
+            "How long to go on serving after SIGTERM while health says NOT_SERVING. Default 0.",
+            &into->drain_delay);
+  flags.Add("drain_timeout", "SECONDS", "How long open streams may then take to end. Default 1.",
+            &into->drain_timeout);
 }
 
 struct Plan {
@@ -115,12 +142,13 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
                                   .model_folder = *std::move(folder),
                                   .listen = plan.address,
                                   .listener = ListenerArguments(flags, plan.health),
+                                  .metrics_port = flags.metrics_port,
                                   .flags = flags.model},
                                  *config, *shards);
   return plan;
 }
 
-int Serve(const Plan& plan, Environment& environment) {
+int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
   EventFd stop;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
   const HealthProbe health(plan.health);
@@ -141,6 +169,8 @@ int Serve(const Plan& plan, Environment& environment) {
                  {"restart_in", absl::FormatDuration(end.restart_in)}});
           },
       .on_ready = [&] { environment.out << "ready " << plan.address << std::endl; },
+      .stopped_first = "orchestrator",
+      .stopped_first_grace = drain,
   });
   // An interrupt is how `up` is meant to end.
   return status.ok() ? kSuccess : Fail(status, environment);
@@ -163,7 +193,7 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
   }
   const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment.executable);
   if (!plan.ok()) return Fail(plan.status(), environment);
-  return Serve(*plan, environment);
+  return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd, environment);
 }
 
 }  // namespace sluice

@@ -33,6 +33,7 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
                                           absl::Time deadline) {
   if (!request.ok()) {
     const std::shared_ptr<Writer> writer = Writer::Start();
+    if (context.metrics != nullptr) context.metrics->CountRefused(request.status());
     writer->Close(request.status());
     return writer.get();
   }
@@ -46,7 +47,7 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
 
 void GenerateCall::Begin() {
   const absl::Status status = CheckGenerate(request_, context_.model);
-  if (!status.ok()) return writer_->Close(status);
+  if (!status.ok()) return Refuse(status);
   context_.prompts.Resolve(request_, deadline_,
                            [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
                              self->Submit(std::move(prompt));
@@ -54,9 +55,9 @@ void GenerateCall::Begin() {
 }
 
 void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
-  if (!prompt.ok()) return writer_->Close(prompt.status());
+  if (!prompt.ok()) return Refuse(prompt.status());
   if (!prompt->has_tokenizer && !request_.stop().stop_strings().empty()) {
-    return writer_->Close(absl::FailedPreconditionError(
+    return Refuse(absl::FailedPreconditionError(
         "stop.stop_strings need text, and this model has no tokenizer; use stop.stop_token_ids"));
   }
   EngineRequest request =
@@ -66,7 +67,14 @@ void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return;
-  submitted_ = context_.engine.Submit(std::move(request), shared_from_this());
+  std::shared_ptr<RequestSink> sink = shared_from_this();
+  if (context_.metrics != nullptr) sink = context_.metrics->Measure(std::move(sink));
+  submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
+}
+
+void GenerateCall::Refuse(const absl::Status& status) {
+  if (context_.metrics != nullptr) context_.metrics->CountRefused(status);
+  writer_->Close(status);
 }
 
 void GenerateCall::Cancel() {

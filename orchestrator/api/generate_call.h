@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/metrics/request_metrics.h"
 #include "services/common/server_writer.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -27,6 +28,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     const ModelDescription& model;
     const PromptResolver& prompts;
     Engine& engine;
+    RequestMetrics* metrics = nullptr;  // null: nothing is counted
   };
 
   // Serves `request`, or answers why there is none; the result belongs to gRPC.
@@ -43,6 +45,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   void Begin();
   void Submit(absl::StatusOr<ResolvedPrompt> prompt);
   void Cancel();
+  void Refuse(const absl::Status& status);
   void Send(const v1::GenerateResponse& response);
 
   const Context context_;

@@ -54,21 +54,22 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const abs
 
 GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      TokenizerClient* tokenizer, std::string tokenizer_address,
-                                     const Authenticator* authenticator)
+                                     const Authenticator* authenticator, RequestMetrics* metrics)
     : model_(std::move(model)),
       engine_(engine),
       tokenizer_(tokenizer),
       tokenizer_address_(std::move(tokenizer_address)),
       authenticator_(authenticator),
+      metrics_(metrics),
       started_(absl::Now()),
       facts_(tokenizer),
       prompts_(&model_, tokenizer, &facts_) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return GenerateCall::Start({.model = model_, .prompts = prompts_, .engine = *engine_},
-                             ParseAdmitted<v1::GenerateRequest>(Admit(*context), *request),
-                             DeadlineOf(*context));
+  return GenerateCall::Start(
+      {.model = model_, .prompts = prompts_, .engine = *engine_, .metrics = metrics_},
+      ParseAdmitted<v1::GenerateRequest>(Admit(*context), *request), DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,

@@ -9,6 +9,7 @@
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/api/tokenizer_facts.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
@@ -27,10 +28,11 @@ using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCa
 
 class GenerationService final : public internal::GenerationServiceBase {
  public:
-  // Borrows engine, tokenizer and authenticator; without the last, everybody may call.
+  // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted.
   // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
-                    std::string tokenizer_address, const Authenticator* authenticator = nullptr);
+                    std::string tokenizer_address, const Authenticator* authenticator = nullptr,
+                    RequestMetrics* metrics = nullptr);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -60,6 +62,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   TokenizerClient* const tokenizer_;
   const std::string tokenizer_address_;
   const Authenticator* const authenticator_;
+  RequestMetrics* const metrics_;
   const absl::Time started_;
   TokenizerFacts facts_;
   const PromptResolver prompts_;

@@ -10,8 +10,12 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
+#include "services/metrics/metrics_server.h"
+#include "services/metrics/process_metrics.h"
 
 ABSL_FLAG(std::string, model, "", "folder of the model, in Hugging Face's layout");
 ABSL_FLAG(std::string, rope_scaling, "",
@@ -33,10 +37,17 @@ ABSL_FLAG(std::vector<std::string>, health_listen, {},
           "further addresses, by comma, that answer grpc.health.v1 in plaintext and nothing else: "
           "for probes that have no certificate");
 
+ABSL_FLAG(int, metrics_port, 0,
+          "port for Prometheus: GET /metrics, in plaintext and on every address of this host; 0: "
+          "none");
+ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
+          "how long to go on serving after SIGTERM while saying NOT_SERVING, for those who send "
+          "clients here to hear of it");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(1),
+          "how long calls that are open after that may take to end");
+
 namespace sluice {
 namespace {
-
-constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
 
 sigset_t ShutdownSignals() {
   sigset_t signals;
@@ -44,6 +55,24 @@ sigset_t ShutdownSignals() {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   return signals;
+}
+
+// None where none are wanted.
+absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& program,
+                                                            RunningService& service) {
+  const int port = absl::GetFlag(FLAGS_metrics_port);
+  if (port == 0) return std::unique_ptr<MetricsServer>();
+  std::vector<std::shared_ptr<prometheus::Collectable>> sources = service.metrics();
+  sources.push_back(
+      std::make_shared<ProcessMetrics>(std::string(absl::StripPrefix(program, "sluice-")),
+                                       [&service] { return service.server().serving(); }));
+  return MetricsServer::Start(absl::StrCat("0.0.0.0:", port), std::move(sources));
+}
+
+// A second signal ends the wait.
+void WaitFor(const sigset_t& signals, absl::Duration delay) {
+  const timespec timeout = absl::ToTimespec(delay);
+  sigtimedwait(&signals, nullptr, &timeout);
 }
 
 bool IsOurFlagFile(absl::string_view file) {
@@ -98,12 +127,18 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     std::fprintf(stderr, "%s: %s\n", argv[0], health.ToString().c_str());
     return 1;
   }
-  Log(LogLevel::kInfo, std::filesystem::path(argv[0]).filename().string(), "listening",
-      {{"address", (*service)->server().address()}});
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  const auto metrics = ServeMetrics(program, **service);
+  if (!metrics.ok()) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], metrics.status().ToString().c_str());
+    return 1;
+  }
+  Log(LogLevel::kInfo, program, "listening", {{"address", (*service)->server().address()}});
   int signal = 0;
   sigwait(&signals, &signal);
-  (*service)->server().SetServing(false);
-  (*service)->server().Shutdown(kShutdownGrace);
+  (*service)->server().StopServing();
+  WaitFor(signals, absl::GetFlag(FLAGS_drain_delay));
+  (*service)->server().Shutdown(absl::GetFlag(FLAGS_drain_timeout));
   return 0;
 }
 

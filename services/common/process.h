@@ -12,7 +12,8 @@
 
 namespace sluice {
 
-// --model, --rope_scaling, --cpus, --listen and --tls_*; RunProcess sees to --health_listen itself.
+// --model, --rope_scaling, --cpus, --listen and --tls_*; RunProcess sees to the others of its flags
+// itself.
 struct ProcessOptions {
   std::string model;
   std::string rope_scaling;  // the model's own where empty

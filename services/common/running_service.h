@@ -1,7 +1,14 @@
 // A service that is up, as the code around it sees it.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "services/common/server.h"
+
+namespace prometheus {
+class Collectable;
+}  // namespace prometheus
 
 namespace sluice {
 
@@ -9,6 +16,8 @@ class RunningService {
  public:
   virtual ~RunningService() = default;
   virtual Server& server() = 0;
+  // What it has to say besides what every process does, on --metrics_port.
+  virtual std::vector<std::shared_ptr<prometheus::Collectable>> metrics() { return {}; }
 };
 
 }  // namespace sluice

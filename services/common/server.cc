@@ -77,13 +77,27 @@ absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
   }
   absl::MutexLock lock(&health_mutex_);
   health_server_ = std::move(server);
+  grpc::HealthCheckServiceInterface* health = health_server_->GetHealthCheckService();
+  if (health != nullptr) health->SetServingStatus("live", true);
   TellHealth();
   return absl::OkStatus();
 }
 
 void Server::SetServing(bool serving) {
   absl::MutexLock lock(&health_mutex_);
-  serving_ = serving;
+  serving_ = serving && !stopping_;
+  TellHealth();
+}
+
+bool Server::serving() const {
+  absl::MutexLock lock(&health_mutex_);
+  return serving_;
+}
+
+void Server::StopServing() {
+  absl::MutexLock lock(&health_mutex_);
+  stopping_ = true;
+  serving_ = false;
   TellHealth();
 }
 

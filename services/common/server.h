@@ -41,11 +41,19 @@ class Server {
   grpc::Server* grpc_server() { return server_.get(); }
 
   // Answers grpc.health.v1, and nothing else of worth, on further addresses: in plaintext, as the
-  // probes of supervisors come. UNAVAILABLE where one can't be bound. REQUIRES: called once.
+  // probes of supervisors come. There "live" names a service that is SERVING for as long as the
+  // process answers at all: to be started again is no help against what others lack. UNAVAILABLE
+  // where one can't be bound. REQUIRES: called once.
   absl::Status ServeHealthOn(const std::vector<std::string>& addresses);
 
   // What grpc.health.v1 answers, for the process ("") as a whole. A new server answers NOT_SERVING.
   void SetServing(bool serving);
+
+  // What it answers at the moment.
+  bool serving() const;
+
+  // SetServing(false), for good.
+  void StopServing();
 
   // Ends open calls after `grace`. May be called more than once.
   void Shutdown(absl::Duration grace);
@@ -56,9 +64,10 @@ class Server {
 
   const std::string address_;
   const std::unique_ptr<grpc::Server> server_;
-  absl::Mutex health_mutex_;
+  mutable absl::Mutex health_mutex_;
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(health_mutex_) = false;
 };
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // sluice-shard: serves one tensor-parallel rank of one pipeline stage.
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
 #include "services/shard/shard_server.h"
@@ -8,6 +9,10 @@ ABSL_FLAG(int, num_stages, 1, "pipeline stages of the replica");
 ABSL_FLAG(int, stage, 0, "which of them this shard belongs to, from 0");
 ABSL_FLAG(int, num_ranks, 1, "tensor-parallel ranks of a stage: 1, 2, 4 or 8");
 ABSL_FLAG(int, rank, 0, "which of them this shard is, from 0");
+ABSL_FLAG(
+    std::string, rank_of, "",
+    "a name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); instead "
+    "of --rank");
 ABSL_FLAG(std::string, weights, "auto",
           "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
@@ -31,6 +36,15 @@ ABSL_FLAG(
 
 namespace {
 
+absl::StatusOr<int> RankFromFlags() {
+  const std::string name = absl::GetFlag(FLAGS_rank_of);
+  if (name.empty()) return absl::GetFlag(FLAGS_rank);
+  int rank = 0;
+  if (absl::SimpleAtoi(name.substr(name.rfind('-') + 1), &rank) && rank >= 0) return rank;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rank_of is \"", name, "\"; accepted: a name that ends with -RANK"));
+}
+
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
   const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
   if (!weights.ok()) return weights.status();
@@ -43,6 +57,8 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
     return absl::InvalidArgumentError(
         absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: 1 or more"));
   }
+  const absl::StatusOr<int> rank = RankFromFlags();
+  if (!rank.ok()) return rank.status();
   sluice::ShardServerOptions options;
   options.model = process.model;
   options.overrides = {process.rope_scaling};
@@ -51,7 +67,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),
                        .num_ranks = absl::GetFlag(FLAGS_num_ranks),
                        .stage = absl::GetFlag(FLAGS_stage),
-                       .rank = absl::GetFlag(FLAGS_rank)};
+                       .rank = *rank};
   options.shard.weights = *weights;
   options.shard.kv_dtype = *kv_dtype;
   options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;

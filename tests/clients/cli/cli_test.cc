@@ -38,7 +38,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
         {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
-                     "health_listen"} +
+                     "health_listen", "drain_delay", "drain_timeout", "metrics_port",
+                     "vllm_metric_names"} +
                    model},
         {"generate", prompt + sampling + server},
         {"chat", sampling + model + server},

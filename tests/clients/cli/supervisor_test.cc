@@ -182,6 +182,30 @@ TEST_F(SupervisorTest, LetsAProcessFinishAfterSigterm) {
   EXPECT_TRUE(std::ifstream(mark).good());
 }
 
+TEST_F(SupervisorTest, StopsOneFirstAndKeepsTheOthersRunningForIt) {
+  // The first ends only when told, which happens once the other was started again.
+  const ProcessSpec front = Waiter("front", "read -r line <$0.go; exit 0");
+  const std::string go = front.argv[0] + ".go";
+  ASSERT_EQ(mkfifo(go.c_str(), 0600), 0);
+  SupervisorOptions options = Options({front, Script("stage", "exit 1")});
+  options.stopped_first = "front";
+  options.stopped_first_grace = absl::Seconds(60);
+  options.on_start = [&](const std::string& name, pid_t pid) {
+    pids_[name].push_back(pid);
+    if (name == "front") {
+      WaitUntilUp(front);
+      stop_.Set();
+    } else if (pids_["stage"].size() == 2) {
+      std::ofstream(go) << "\n";
+    }
+  };
+  ready_.Set();
+  EXPECT_TRUE(Supervise(options).ok());
+  EXPECT_EQ(pids_["front"].size(), 1u);
+  EXPECT_GE(pids_["stage"].size(), 2u);
+  ExpectAllGone();
+}
+
 TEST_F(SupervisorTest, KillsWhatIgnoresSigterm) {
   const ProcessSpec stubborn = Waiter("stubborn", "");
   SupervisorOptions options = Options({stubborn});

@@ -1,0 +1,106 @@
+#include "orchestrator/metrics/engine_metrics.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/metrics/families.h"
+
+namespace sluice {
+namespace {
+
+using Families = std::vector<prometheus::MetricFamily>;
+
+double UsedPart(const KvCacheStatistics& cache) {
+  return cache.total_blocks == 0 ? 0.0
+                                 : static_cast<double>(cache.used_blocks) / cache.total_blocks;
+}
+
+double Waiting(const EngineStatus& status) {
+  return status.scheduler.waiting_sequences + status.num_unadmitted_requests;
+}
+
+void AddEngine(const EngineStatus& status, Families& families) {
+  const auto counter = [&](const char* name, const char* help, uint64_t value) {
+    families.push_back(CounterFamily(name, help, {{static_cast<double>(value), {}}}));
+  };
+  families.push_back(GaugeFamily(
+      "sluice_sequences", "Sequences by what they do: compute, or wait for their turn.",
+      {{static_cast<double>(status.scheduler.running_sequences), {{"state", "running"}}},
+       {Waiting(status), {{"state", "waiting"}}}}));
+  families.push_back(GaugeFamily("sluice_steps_in_flight", "Steps sent and not yet answered.",
+                                 {{static_cast<double>(status.scheduler.inflight_steps), {}}}));
+  counter("sluice_steps_total", "Steps computed.", status.num_steps);
+  counter("sluice_generated_tokens_total", "Tokens chosen.", status.num_generated_tokens);
+  counter("sluice_recoveries_total", "Times that the replica was wired again after a loss.",
+          status.num_recoveries);
+  families.push_back(GaugeFamily("sluice_replica_epoch", "Incarnation of the replica's wiring.",
+                                 {{static_cast<double>(status.epoch), {}}}));
+}
+
+void AddCache(const KvCacheStatistics& cache, Families& families) {
+  families.push_back(GaugeFamily("sluice_kv_blocks", "Blocks of the KV cache.",
+                                 {{static_cast<double>(cache.used_blocks), {{"state", "used"}}},
+                                  {static_cast<double>(cache.free_blocks), {{"state", "free"}}}}));
+  families.push_back(GaugeFamily("sluice_kv_shared_blocks",
+                                 "Used blocks that several sequences share.",
+                                 {{static_cast<double>(cache.shared_blocks), {}}}));
+  families.push_back(GaugeFamily("sluice_kv_block_positions", "Positions that one block holds.",
+                                 {{static_cast<double>(cache.block_size), {}}}));
+  families.push_back(GaugeFamily("sluice_kv_usage_ratio", "Used part of the KV cache, 0 to 1.",
+                                 {{UsedPart(cache), {}}}));
+}
+
+// A pipeline has few processes: their labels stay few.
+void AddProcesses(const std::vector<ReplicaProcess>& processes, Families& families) {
+  std::vector<MetricSample> ready;
+  std::vector<MetricSample> weights;
+  std::vector<MetricSample> keys_and_values;
+  for (const ReplicaProcess& process : processes) {
+    const MetricLabels labels = {{"service", process.service},
+                                 {"stage", absl::StrCat(process.stage)},
+                                 {"rank", absl::StrCat(process.rank)}};
+    ready.push_back({process.ready ? 1.0 : 0.0, labels});
+    weights.push_back({static_cast<double>(process.weight_bytes), labels});
+    if (process.kv_bytes > 0) {
+      keys_and_values.push_back({static_cast<double>(process.kv_bytes), labels});
+    }
+  }
+  families.push_back(
+      GaugeFamily("sluice_process_ready", "1 while the process is wired into the replica.", ready));
+  families.push_back(
+      GaugeFamily("sluice_weight_bytes", "Weights that the process holds.", weights));
+  families.push_back(GaugeFamily("sluice_kv_bytes", "Its part of the KV cache.", keys_and_values));
+}
+
+void AddVllmNames(const EngineStatus& status, Families& families) {
+  const KvCacheStatistics& cache = status.scheduler.kv_cache;
+  families.push_back(GaugeFamily("vllm:num_requests_running",
+                                 "sluice_sequences{state=\"running\"}.",
+                                 {{static_cast<double>(status.scheduler.running_sequences), {}}}));
+  families.push_back(GaugeFamily("vllm:num_requests_waiting",
+                                 "sluice_sequences{state=\"waiting\"}.", {{Waiting(status), {}}}));
+  families.push_back(
+      GaugeFamily("vllm:kv_cache_usage_perc", "sluice_kv_usage_ratio.", {{UsedPart(cache), {}}}));
+  families.push_back(GaugeFamily("vllm:cache_config_info", "Size of the KV cache.",
+                                 {{1.0,
+                                   {{"block_size", absl::StrCat(cache.block_size)},
+                                    {"num_gpu_blocks", absl::StrCat(cache.total_blocks)}}}}));
+}
+
+}  // namespace
+
+EngineMetrics::EngineMetrics(std::function<EngineSnapshot()> look, bool vllm_names)
+    : look_(std::move(look)), vllm_names_(vllm_names) {}
+
+Families EngineMetrics::Collect() const {
+  const EngineSnapshot seen = look_();
+  Families families;
+  AddEngine(seen.status, families);
+  AddCache(seen.status.scheduler.kv_cache, families);
+  AddProcesses(seen.processes, families);
+  if (vllm_names_) AddVllmNames(seen.status, families);
+  return families;
+}
+
+}  // namespace sluice

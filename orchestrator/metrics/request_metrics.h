@@ -1,0 +1,51 @@
+// What requests took and how they ended, measured between the engine and the client's stream.
+// Thread-safe; lives as long as any sink that it made.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "orchestrator/engine/request.h"
+
+namespace sluice {
+
+class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
+ public:
+  using Clock = std::function<absl::Time()>;
+
+  // Registers its families with `registry`, which must outlive it.
+  static std::shared_ptr<RequestMetrics> Make(prometheus::Registry& registry, Clock clock);
+
+  // A sink that measures what passes it on to `next`. One that goes away before its last event
+  // counts as cancelled.
+  std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next);
+
+  // A request that never came as far as the engine.
+  void CountRefused(const absl::Status& status);
+
+ private:
+  class Sink;
+
+  RequestMetrics(prometheus::Registry& registry, Clock clock);
+  void CountEnd(const std::string& outcome);
+
+  const Clock clock_;
+  prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Gauge& in_progress_;
+  prometheus::Histogram& first_token_;
+  prometheus::Histogram& between_tokens_;
+  prometheus::Histogram& duration_;
+  prometheus::Histogram& prompt_tokens_;
+  prometheus::Histogram& generated_tokens_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,118 @@
+// The engine's and the requests' metrics, as they are scraped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include "orchestrator/metrics/engine_metrics.h"
+#include "orchestrator/metrics/request_metrics.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Text(const prometheus::Collectable& source) {
+  return prometheus::TextSerializer().Serialize(source.Collect());
+}
+
+class RequestMetricsTest : public ::testing::Test {
+ protected:
+  // Notes that all was passed on.
+  struct Client final : RequestSink {
+    void OnChunk(ChunkEvent) override { ++chunks; }
+    void OnFinished(RequestEnd) override { finished = true; }
+    void OnFailed(absl::Status) override { failed = true; }
+    int chunks = 0;
+    bool finished = false;
+    bool failed = false;
+  };
+
+  void Advance(double seconds) { now_ += absl::Seconds(seconds); }
+  static ChunkEvent Tokens(int count) {
+    return {.tokens = std::vector<TokenEvent>(static_cast<size_t>(count))};
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  prometheus::Registry registry_;
+  const std::shared_ptr<RequestMetrics> metrics_ =
+      RequestMetrics::Make(registry_, [this] { return now_; });
+  const std::shared_ptr<Client> client_ = std::make_shared<Client>();
+};
+
+TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
+  const auto sink = metrics_->Measure(client_);
+  EXPECT_THAT(Text(registry_), HasSubstr("sluice_requests_in_progress 1\n"));
+  Advance(0.5);
+  sink->OnChunk(Tokens(1));
+  for (int i = 0; i < 4; ++i) {
+    Advance(0.25);
+    sink->OnChunk(Tokens(1));
+  }
+  sink->OnChunk({.text = "text without tokens"});
+  Advance(1);
+  sink->OnFinished({.num_prompt_tokens = 7});
+  const std::string text = Text(registry_);
+  for (const char* line :
+       {"sluice_requests_total{outcome=\"ok\"} 1\n", "sluice_requests_in_progress 0\n",
+        "sluice_time_to_first_token_seconds_count 1\n",
+        "sluice_time_to_first_token_seconds_sum 0.5\n",
+        "sluice_time_between_tokens_seconds_count 4\n",
+        "sluice_time_between_tokens_seconds_sum 1\n", "sluice_request_duration_seconds_sum 2.5\n",
+        "sluice_request_prompt_tokens_sum 7\n", "sluice_request_generated_tokens_sum 5\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_EQ(client_->chunks, 6);
+  EXPECT_TRUE(client_->finished);
+}
+
+TEST_F(RequestMetricsTest, CountsEndsByStatus) {
+  metrics_->Measure(client_)->OnFailed(absl::ResourceExhaustedError("full"));
+  metrics_->Measure(client_).reset();
+  metrics_->CountRefused(absl::InvalidArgumentError("max_tokens is 0"));
+  const std::string text = Text(registry_);
+  for (const char* outcome : {"resource_exhausted", "cancelled", "invalid_argument"}) {
+    EXPECT_THAT(text,
+                HasSubstr(absl::StrCat("sluice_requests_total{outcome=\"", outcome, "\"} 1\n")));
+  }
+  EXPECT_THAT(text, HasSubstr("sluice_requests_in_progress 0\n"));
+  EXPECT_TRUE(client_->failed);
+}
+
+TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
+  EngineSnapshot snapshot;
+  snapshot.status.scheduler.running_sequences = 3;
+  snapshot.status.scheduler.waiting_sequences = 1;
+  snapshot.status.num_unadmitted_requests = 1;
+  snapshot.status.num_steps = 40;
+  snapshot.status.scheduler.kv_cache.total_blocks = 8;
+  snapshot.status.scheduler.kv_cache.used_blocks = 2;
+  snapshot.status.scheduler.kv_cache.block_size = 16;
+  ReplicaProcess shard;
+  shard.service = "shard";
+  shard.stage = 1;
+  shard.kv_bytes = 4096;
+  shard.ready = true;
+  snapshot.processes = {shard};
+  const EngineMetrics plain([&] { return snapshot; }, false);
+  for (const char* line : {"sluice_sequences{state=\"running\"} 3\n",
+                           "sluice_sequences{state=\"waiting\"} 2\n", "sluice_steps_total 40\n",
+                           "sluice_kv_blocks{state=\"used\"} 2\n", "sluice_kv_usage_ratio 0.25\n",
+                           "sluice_process_ready{service=\"shard\",stage=\"1\",rank=\"0\"} 1\n",
+                           "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n"}) {
+    EXPECT_THAT(Text(plain), HasSubstr(line));
+  }
+  EXPECT_THAT(Text(plain), Not(HasSubstr("vllm:")));
+  snapshot.status.num_steps = 41;
+  EXPECT_THAT(Text(plain), HasSubstr("sluice_steps_total 41\n"));
+  const EngineMetrics both([&] { return snapshot; }, true);
+  for (const char* line : {"vllm:num_requests_waiting 2\n", "vllm:num_requests_running 3\n",
+                           "vllm:kv_cache_usage_perc 0.25\n",
+                           "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"}) {
+    EXPECT_THAT(Text(both), HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
