@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""The chart on a real cluster: installs it from the image, and does to its pods what happens to pods.
+
+Usage: run.py CLUSTER_FOLDER IMAGE_ARCHIVE HELM. CLUSTER_FOLDER is ../shared/cluster; $CLUSTER_HOME says where its state is.
+"""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+CLUSTER, IMAGE, HELM = (os.path.abspath(path) for path in sys.argv[1:4])
+HOME = os.environ.get("CLUSTER_HOME", os.path.join(os.environ.get("TMPDIR", "/tmp"), "k8s"))
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+CHART = os.path.join(ROOT, "deploy", "helm", "sluice")
+PROMPT = "Once upon a time there was a king who"
+failures = []
+
+
+def run(*command, check=True, stdin=None, timeout=300, environment=None):
+    done = subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=timeout,
+                          env={**os.environ, **(environment or {})})
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command[:6])}...: exit {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done
+
+
+def kubectl(*arguments, **options):
+    return run(os.path.join(HOME, "kc"), *arguments, **options)
+
+
+def helm(*arguments, **options):
+    return run(os.path.join(HOME, "kc"), *arguments, environment={"CMD": HELM}, **options)
+
+
+def inside(*command, **options):
+    """A command in the cluster's namespaces."""
+    with open(os.path.join(HOME, "state/run/ns.pid")) as file:
+        namespace = file.read().strip()
+    return run("nsenter", "-t", namespace, "-m", "-n", "--", *command, **options)
+
+
+def told(ok, what, detail=""):
+    print(f"{'ok  ' if ok else 'FAIL'} {what}{': ' + detail if detail else ''}", flush=True)
+    if not ok:
+        failures.append(what)
+    return ok
+
+
+def until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def pods(selector):
+    return json.loads(kubectl("get", "pods", "-l", selector, "-o", "json").stdout)["items"]
+
+
+def ready(pod):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
+
+
+def all_ready(release, count):
+    found = [p for p in pods(f"app.kubernetes.io/instance={release}") if "deletionTimestamp" not in p["metadata"]]
+    return len(found) == count and all(ready(p) for p in found)
+
+
+def secret(name, key):
+    data = json.loads(kubectl("get", "secret", name, "-o", "json").stdout)["data"]
+    return base64.b64decode(data[key]).decode()
+
+
+CLIENT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: client, labels: {app: client}}
+spec:
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: client
+    image: IMAGE
+    imagePullPolicy: Never
+    args: [up, --port, "8900"]
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+    resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 1Gi}}
+    volumeMounts: [{name: tmp, mountPath: /tmp}, {name: ca, mountPath: /ca}, {name: token, mountPath: /token}]
+  volumes:
+  - {name: tmp, emptyDir: {}}
+  - {name: ca, secret: {secretName: RELEASE-tls-public, items: [{key: ca.crt, path: ca.crt}]}}
+  - {name: token, secret: {secretName: RELEASE-tokens, items: [{key: token, path: token}]}}
+"""
+
+
+class Client:
+    """A pod of its own, which any image of Sluice can be: its `sluice up` is what keeps it running."""
+
+    def __init__(self, release, image):
+        kubectl("delete", "pod", "client", "--ignore-not-found", "--now")
+        kubectl("apply", "-f", "-", stdin=CLIENT.replace("RELEASE", release).replace("IMAGE", image))
+        self.endpoint = f"{release}.default.svc:8700"
+        if not until(lambda: any(ready(p) for p in pods("app=client"))):
+            raise RuntimeError("the client's pod does not start")
+
+    def sluice(self, *arguments, check=False, timeout=200):
+        return kubectl("exec", "client", "--", "/usr/bin/sluice", arguments[0], "--endpoint", self.endpoint,
+                       "--tls_ca", "/ca/ca.crt", "--token_file", "/token/token", *arguments[1:], check=check, timeout=timeout)
+
+    def text(self, seed=3, tokens=60):
+        return self.sluice("generate", "--prompt", PROMPT, "--seed", str(seed), "--max_tokens", str(tokens), "--ignore_eos",
+                           "--connect_timeout", "30")
+
+
+class Load:
+    """Streams one after the other from a few threads, each compared with what it must be."""
+
+    def __init__(self, client, expected, threads=2):
+        self.client, self.expected = client, expected
+        self.done, self.wrong, self.ended = 0, [], threading.Event()
+        self.threads = [threading.Thread(target=self.stream) for _ in range(threads)]
+
+    def stream(self):
+        while not self.ended.is_set():
+            result = self.client.text()
+            if result.returncode == 0 and result.stdout == self.expected:
+                self.done += 1
+            else:
+                self.wrong.append(result.stderr.strip()[-300:] or "other text")
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def under_load(client, expected, what, act):
+    began = time.monotonic()
+    with Load(client, expected) as load:
+        until(lambda: load.done >= 2, 60)
+        act()
+        target = load.done + 2
+        until(lambda: load.done >= target or load.wrong, 120)
+    told(not load.wrong, what, f"{load.done} streams, {len(load.wrong)} failed, {time.monotonic() - began:.0f} s"
+         + (f"; {load.wrong[0]}" if load.wrong else ""))
+
+
+def process_ids(pod, program):
+    """Host ids of a program's processes in a pod."""
+    uid = pod["metadata"]["uid"]
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cgroup") as file:
+                mine = uid in file.read()
+            if mine and os.path.basename(os.readlink(f"/proc/{entry}/exe")) == program:
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def install(release, image, *values):
+    repository, tag = image.rsplit(":", 1)
+    settings = ["image.pullPolicy=Never", f"image.repository={repository}", f"image.tag={tag}", "resources.all.requests.cpu=100m",
+                "resources.orchestrator.requests.cpu=20m", "resources.shard.requests.cpu=50m",
+                "resources.sampler.requests.cpu=20m", *values]
+    return [part for value in settings for part in ("--set", value)]
+
+
+def single(image):
+    flags = install("demo", image)
+    began = time.monotonic()
+    helm("install", "demo", CHART, *flags)
+    if not told(until(lambda: all_ready("demo", 1), 300), "layout single: ready", f"{time.monotonic() - began:.0f} s after helm install"):
+        print(kubectl("describe", "pods").stdout[-3000:], kubectl("logs", "-l", "app.kubernetes.io/instance=demo").stdout[-3000:])
+        return
+    client = Client("demo-sluice", image)
+    first = client.text()
+    told(first.returncode == 0 and len(first.stdout) > 40, "first text through a Service from another pod, over TLS",
+         repr(first.stdout[:50]) if first.returncode == 0 else first.stderr)
+    expected = first.stdout
+    refused = kubectl("exec", "client", "--", "/usr/bin/sluice", "generate", "--endpoint", client.endpoint, "--tls_ca", "/ca/ca.crt",
+                      "--prompt", "x", check=False)
+    told("UNAUTHENTICATED" in refused.stderr, "a call without a token is refused", refused.stderr.strip()[-120:])
+
+    def rollout():
+        kubectl("rollout", "restart", "deployment/demo-sluice")
+        kubectl("rollout", "status", "deployment/demo-sluice", "--timeout=240s")
+    under_load(client, expected, "rolling update of the Deployment under load", rollout)
+
+    def scale(count):
+        helm("upgrade", "demo", CHART, *flags, "--set", f"replicas={count}")
+        until(lambda: all_ready("demo", count), 240)
+    under_load(client, expected, "replicas from 1 to 2 and back", lambda: (scale(2), scale(1)))
+
+    pod = next(p for p in pods("app.kubernetes.io/instance=demo") if "deletionTimestamp" not in p["metadata"])
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction",
+                "metadata": {"name": pod["metadata"]["name"], "namespace": "default"}}
+    answer = kubectl("create", "--raw", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/eviction", "-f", "-",
+                     stdin=json.dumps(eviction), check=False)
+    told("disruption budget" in answer.stderr, "an eviction is refused by the budget", answer.stderr.strip()[-100:])
+
+    def kill(program):
+        for victim in process_ids(pod, program)[:1]:
+            os.kill(victim, 9)
+    for program in ("sluice-tokenizer", "sluice-embedding", "sluice-shard", "sluice-sampler"):
+        under_load(client, expected, f"kill -9 of {program} in the pod", lambda program=program: kill(program))
+
+    wrong = helm("upgrade", "demo", CHART, *flags, "--set", "image.tag=missing", "--atomic", "--timeout", "25s", check=False)
+    after = client.text()
+    told(wrong.returncode != 0 and after.stdout == expected, "an upgrade that fails rolls back, and clients notice nothing",
+         wrong.stderr.strip()[-100:])
+
+    old = secret("demo-sluice-tls-public", "tls.crt")
+    uids = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=demo")}
+    before = presented(client)
+    helm("upgrade", "demo", CHART, *flags, "--set", "certificates.renew=1")
+    fresh = secret("demo-sluice-tls-public", "tls.crt")
+    changed = fresh != old and until(lambda: presented(client) not in ("", before), 150)
+    same_pods = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=demo")} == uids
+    told(changed and same_pods and client.text().stdout == expected, "certificates rotated by their Secret, without a restart of a pod")
+    helm("uninstall", "demo")
+    until(lambda: not pods("app.kubernetes.io/instance=demo"))
+
+
+def presented(client):
+    """Serial number of the certificate that the Service presents."""
+    address = json.loads(kubectl("get", "service", client.endpoint.split(".")[0], "-o", "json").stdout)["spec"]["clusterIP"]
+    shown = inside("sh", "-c", f"openssl s_client -connect {address}:8700 -alpn h2 </dev/null 2>/dev/null | openssl x509 -noout -serial",
+                   check=False)
+    return shown.stdout.strip()
+
+
+def services(image):
+    flags = install("parts", image, "layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128")
+    began = time.monotonic()
+    helm("install", "parts", CHART, *flags)
+    if not told(until(lambda: all_ready("parts", 6), 400), "layout services, 2 stages of 2 ranks: ready",
+                f"{time.monotonic() - began:.0f} s after helm install"):
+        print(kubectl("get", "pods", "-o", "wide").stdout)
+        print(kubectl("logs", "-l", "app.kubernetes.io/instance=parts", "--prefix", "--tail=20").stdout[-4000:])
+        return
+    client = Client("parts-sluice", image)
+    first = client.text()
+    told(first.returncode == 0, "first text over mutual TLS between eight processes in six pods",
+         repr(first.stdout[:50]) if first.returncode == 0 else first.stderr)
+    expected = first.stdout
+    for role in ("tokenizer", "embedding", "sampler"):
+        def restart(role=role):
+            kubectl("rollout", "restart", f"deployment/parts-sluice-0-{role}")
+            kubectl("rollout", "status", f"deployment/parts-sluice-0-{role}", "--timeout=240s")
+        under_load(client, expected, f"rolling update of the Deployment of the {role} under load", restart)
+    for stage in (0, 1):
+        def restart(stage=stage):
+            kubectl("rollout", "restart", f"statefulset/parts-sluice-0-stage-{stage}")
+            kubectl("rollout", "status", f"statefulset/parts-sluice-0-stage-{stage}", "--timeout=240s")
+        under_load(client, expected, f"rolling update of the StatefulSet of stage {stage} under load", restart)
+    for role, program in (("stage-0", "sluice-shard"), ("sampler", "sluice-sampler")):
+        pod = pods(f"app.kubernetes.io/instance=parts,app.kubernetes.io/component={role}")[0]
+        under_load(client, expected, f"kill -9 of {program} in its pod",
+                   lambda pod=pod, program=program: [os.kill(p, 9) for p in process_ids(pod, program)[:1]])
+    helm("uninstall", "parts")
+    until(lambda: not pods("app.kubernetes.io/instance=parts"))
+
+
+def main():
+    os.makedirs(os.path.join(HOME, "images"), exist_ok=True)
+    up = os.path.exists(os.path.join(HOME, "kc")) and kubectl("get", "--raw", "/readyz", check=False).stdout == "ok"
+    if not os.path.exists(os.path.join(HOME, "bin", "kubelet")):
+        print("building Kubernetes, which takes some minutes", flush=True)
+        run("bash", os.path.join(CLUSTER, "build.sh"), timeout=3600)
+    if not up:
+        run("bash", os.path.join(CLUSTER, "up.sh"), timeout=600)
+    listed = inside("ctr", "-n", "k8s.io", "images", "import", IMAGE).stdout
+    image = re.search(r"(\S+:\S+) *\(", listed).group(1) if "(" in listed else listed.split()[1]
+    version = json.loads(kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
+    print(f"Kubernetes {version}, image {image}", flush=True)
+    chosen = sys.argv[4:] or ["single", "services"]
+    try:
+        if "single" in chosen:
+            single(image)
+        if "services" in chosen:
+            services(image)
+    finally:
+        kubectl("delete", "pod", "client", "--ignore-not-found", "--now", check=False)
+        for release in ("demo", "parts"):
+            helm("uninstall", release, check=False)
+    print(f"{len(failures)} failed" if failures else "all seen")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+{{/* Names, labels, and the parts that pods share. */}}
+
+{{- define "sluice.fullname" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "sluice.selector" -}}
+app.kubernetes.io/name: sluice
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "sluice.labels" -}}
+{{ include "sluice.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "sluice.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* The domain of the names that certificates give to roles: the release's own, whatever authority signs. */}}
+{{- define "sluice.domain" -}}
+{{ .Release.Name }}.{{ .Release.Namespace }}.sluice.internal
+{{- end }}
+
+{{- define "sluice.hasModelVolume" -}}
+{{- with .Values.model }}{{ if or .persistentVolumeClaim .hostPath .image .initContainers }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{- define "sluice.modelFolder" -}}
+{{- if include "sluice.hasModelVolume" . }}/models{{ with .Values.model.path }}/{{ . }}{{ end }}
+{{- else }}/usr/share/sluice/models/storyteller{{ end }}
+{{- end }}
+
+{{- define "sluice.certificateMode" -}}
+{{- if ne .Values.certificates.mode "auto" }}{{ .Values.certificates.mode }}
+{{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" }}certManager
+{{- else }}helm{{ end }}
+{{- end }}
+
+{{/* Name of the Secret with the certificate of a role; call with (list $ role). */}}
+{{- define "sluice.certificateSecret" -}}
+{{- $ := index . 0 }}
+{{- if eq (include "sluice.certificateMode" $) "existing" }}{{ $.Values.certificates.existingPrefix }}-{{ index . 1 }}
+{{- else }}{{ include "sluice.fullname" $ }}-tls-{{ index . 1 }}{{ end }}
+{{- end }}
+
+{{- define "sluice.tokensSecret" -}}
+{{- .Values.auth.existingSecret | default (printf "%s-tokens" (include "sluice.fullname" .)) }}
+{{- end }}
+
+{{- define "sluice.roles" -}}
+orchestrator tokenizer embedding shard sampler client
+{{- end }}
+
+{{/* What a pod of "restricted" Pod Security wants, and a little more. */}}
+{{- define "sluice.podSecurity" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+serviceAccountName: {{ include "sluice.fullname" . }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.model.initContainers }}
+initContainers: {{ toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.containerSecurity" -}}
+image: {{ include "sluice.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+terminationMessagePolicy: FallbackToLogsOnError
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsNonRoot: true
+  capabilities: {drop: [ALL]}
+  seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Startup, readiness and liveness on the port `health`. Ready is who can serve; alive is who answers. Call with (list $ port). */}}
+{{- define "sluice.probes" -}}
+{{- $ := index . 0 }}
+{{- $port := index . 1 }}
+{{- $grpc := eq $.Values.probes.type "grpc" }}
+{{- if eq $.Values.probes.type "auto" }}{{ $grpc = semverCompare ">=1.24.0-0" $.Capabilities.KubeVersion.Version }}{{ end }}
+startupProbe:
+  {{- include "sluice.probe" (list $grpc $port "live") | nindent 2 }}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: {{ div (add $.Values.probes.startupSeconds 1) 2 }}
+readinessProbe:
+  {{- include "sluice.probe" (list $grpc $port "") | nindent 2 }}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 2
+livenessProbe:
+  {{- include "sluice.probe" (list $grpc $port "live") | nindent 2 }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+{{- end }}
+
+{{- define "sluice.probe" -}}
+{{- if index . 0 -}}
+grpc: {port: {{ index . 1 }}, service: {{ index . 2 | quote }}}
+{{- else -}}
+exec:
+  command: [/usr/bin/sluice, health, --endpoint, "127.0.0.1:{{ index . 1 }}", --timeout, "4"{{ if index . 2 }}, --service, {{ index . 2 }}{{ end }}]
+{{- end }}
+{{- end }}
+
+{{- define "sluice.modelVolume" -}}
+{{- if include "sluice.hasModelVolume" . }}
+- name: model
+  {{- with .Values.model }}
+  {{- if .persistentVolumeClaim }}
+  persistentVolumeClaim: {claimName: {{ .persistentVolumeClaim }}{{ if not .initContainers }}, readOnly: true{{ end }}}
+  {{- else if .hostPath }}
+  hostPath: {path: {{ .hostPath }}, type: Directory}
+  {{- else if .image }}
+  image: {reference: {{ .image }}, pullPolicy: IfNotPresent}
+  {{- else }}
+  emptyDir: {sizeLimit: {{ .emptyDirSize }}}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.modelMount" -}}
+{{- if include "sluice.hasModelVolume" . }}
+- {name: model, mountPath: /models, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{/* How many processes the pod of the layout `single` has: each has a port for its metrics. */}}
+{{- define "sluice.numProcesses" -}}
+{{ add 4 (mul .Values.model.tensorParallel .Values.model.pipelineParallel) }}
+{{- end }}
+
+{{- define "sluice.terminationSeconds" -}}
+{{ add .Values.drain.delaySeconds .Values.drain.timeoutSeconds 10 }}
+{{- end }}

@@ -1,0 +1,96 @@
+{{/*
+The layout `services`. A pipeline is numbered from 0; its parts are named FULLNAME-N-PART, and reach each other by the names
+of Services without addresses of their own, on port 8710, by mutual TLS by role.
+*/}}
+
+{{/* (list $ pipeline part) */}}
+{{- define "sluice.part" -}}
+{{ include "sluice.fullname" (index . 0) }}-{{ index . 1 }}-{{ index . 2 }}
+{{- end }}
+
+{{- define "sluice.partSelector" -}}
+{{ include "sluice.selector" (index . 0) }}
+app.kubernetes.io/component: {{ index . 2 }}
+sluice/pipeline: {{ index . 1 | quote }}
+{{- end }}
+
+{{/* Address of a part's Service. */}}
+{{- define "sluice.address" -}}
+{{ include "sluice.part" . }}.{{ (index . 0).Release.Namespace }}.svc:8710
+{{- end }}
+
+{{/* Every shard of a pipeline: ranks by comma, stages by semicolon. (list $ pipeline) */}}
+{{- define "sluice.shardAddresses" -}}
+{{- $ := index . 0 }}
+{{- $pipeline := index . 1 }}
+{{- $stages := list }}
+{{- range $stage := until (int $.Values.model.pipelineParallel) }}
+{{- $ranks := list }}
+{{- $part := include "sluice.part" (list $ $pipeline (printf "stage-%d" $stage)) }}
+{{- range $rank := until (int $.Values.model.tensorParallel) }}
+{{- if eq $.Values.ranks.placement "pods" }}
+{{- $ranks = append $ranks (printf "%s-%d.%s.%s.svc:8710" $part $rank $part $.Release.Namespace) }}
+{{- else }}
+{{- $ranks = append $ranks (printf "%s-0.%s.%s.svc:%d" $part $part $.Release.Namespace (add 8710 $rank)) }}
+{{- end }}
+{{- end }}
+{{- $stages = append $stages (join "," $ranks) }}
+{{- end }}
+{{- join ";" $stages }}
+{{- end }}
+
+{{/* Flags of every process. (list $ role port healthPort) */}}
+{{- define "sluice.processArgs" -}}
+{{- $ := index . 0 }}
+- --model={{ include "sluice.modelFolder" $ }}
+{{- with $.Values.model.ropeScaling }}
+- --rope_scaling={{ . }}
+{{- end }}
+- --listen=0.0.0.0:{{ index . 2 }}
+- --health_listen=0.0.0.0:{{ index . 3 }}
+- --tls_cert=/etc/sluice/tls/tls.crt
+- --tls_key=/etc/sluice/tls/tls.key
+- --tls_ca=/etc/sluice/tls/ca.crt
+- --tls_domain={{ include "sluice.domain" $ }}
+{{- end }}
+
+{{- define "sluice.processMounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: tls, mountPath: /etc/sluice/tls, readOnly: true}
+{{- include "sluice.modelMount" . }}
+{{- end }}
+
+{{/* (list $ role) */}}
+{{- define "sluice.processVolumes" -}}
+- name: tmp
+  emptyDir: {sizeLimit: 64Mi}
+- name: tls
+  secret: {secretName: {{ include "sluice.certificateSecret" . }}, defaultMode: 0440}
+{{- include "sluice.modelVolume" (index . 0) }}
+{{- end }}
+
+{{- define "sluice.podMetadata" -}}
+{{- $ := index . 0 }}
+labels:
+  {{- include "sluice.labels" $ | nindent 2 }}
+  app.kubernetes.io/component: {{ index . 2 }}
+  sluice/pipeline: {{ index . 1 | quote }}
+  {{- with $.Values.podLabels }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- with $.Values.podAnnotations }}
+annotations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Parts of a pipeline are best near each other: every token passes all of them. */}}
+{{- define "sluice.nearPipeline" -}}
+affinity:
+  podAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- include "sluice.selector" (index . 0) | nindent 12 }}
+            sluice/pipeline: {{ index . 1 | quote }}
+{{- end }}

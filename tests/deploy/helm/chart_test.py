@@ -1,0 +1,215 @@
+"""The chart over a matrix of values: it lints, renders, keeps the rules of rules.py, speaks the flags of the programs as they are
+built, and refuses wrong values with a sentence that names value and what is accepted.
+
+Usage: chart_test.py BIN_DIR TOOLS_DIR [unittest arguments]. Exit status 77, and why, where helm or PyYAML is missing.
+"""
+
+import base64
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    print("skipped: PyYAML is missing (python3-yaml)")
+    sys.exit(77)
+
+BIN, TOOLS = sys.argv[1:3]
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+CHART = os.path.join(ROOT, "deploy", "helm", "sluice")
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+HELM = os.path.join(TOOLS, "helm")
+sys.path.insert(0, os.path.dirname(__file__))
+
+import rules  # noqa: E402
+
+# With cert-manager the chart makes no keys, which takes most of the time otherwise.
+CERT_MANAGER = ["--api-versions", "cert-manager.io/v1"]
+MODERN = ["--kube-version", "1.32.0"]
+OLD = ["--kube-version", "1.20.2"]
+
+# Values that must render and keep every rule.
+MATRIX = {
+    "nothing": [],
+    "three pods": ["replicas=3"],
+    "no pod": ["replicas=0"],
+    "services": ["layout=services"],
+    "services, 2 stages of 2 ranks": ["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2"],
+    "services, ranks in pods": ["layout=services", "model.tensorParallel=4", "ranks.placement=pods",
+                                "ranks.trustedNetwork=true"],
+    "services, 3 pipelines": ["layout=services", "replicas=3", "model.pipelineParallel=3"],
+    "a claim": ["model.persistentVolumeClaim=weights", "model.path=llama/8b"],
+    "a model as an image": ["model.image=registry.example/model:1"],
+    "own tokens": ["auth.tokens[0].sha256=" + "a" * 64, "auth.tokens[0].tenant=search", "auth.tokens[0].classes={a,b}"],
+    "no tokens": ["auth.enabled=false", "auth.insecurePublic=true"],
+    "autoscaling": ["autoscaling.enabled=true"],
+    "GPUs": ["gpu.perRank=1", "layout=services", "model.tensorParallel=2"],
+    "ingress": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.tlsSecret=tls"],
+    "routes": ["gatewayApi.enabled=true", "gatewayApi.gateway=edge", "gatewayApi.hostnames={sluice.example}"],
+    "metrics": ["metrics.vllmNames=true", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
+    "metrics of services": ["layout=services", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
+    "no metrics": ["metrics.enabled=false"],
+    "KEDA": ["keda.enabled=true", "keda.prometheus=http://prometheus.lab:9090"],
+    "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
+    "no policies": ["networkPolicy.enabled=false", "podDisruptionBudget.enabled=false"],
+}
+
+# A value, and what the refusal must say.
+REFUSED = [
+    (["layout=both"], "layout: layout must be one of the following"),
+    (["replicas=-1"], "replicas: Must be greater than or equal to 0"),
+    (["model.tensorParallel=3"], "model.tensorParallel"),
+    (["model.weights=fp8"], "model.weights"),
+    (["resources.all.limits.cpu=1", "resources.all.limits.memory=null"], "memory is required"),
+    (["colour=red"], "Additional property colour is not allowed"),
+    (["model.hostPath=relative"], "model.hostPath"),
+    (["auth.tokens[0].sha256=abc", "auth.tokens[0].tenant=x"], "auth.tokens.0.sha256"),
+    (["auth.enabled=false"], "accepted: true, or false together with auth.insecurePublic true"),
+    (["model.persistentVolumeClaim=a", "model.image=b"], "exclude each other; accepted: one of them"),
+    (["model.path=x"], "model.path is \"x\" without a volume"),
+    (["layout=services", "model.tensorParallel=2", "ranks.placement=pods"], "ranks.trustedNetwork true"),
+    (["certificates.mode=existing"], "certificates.existingPrefix is empty"),
+    (["certificates.mode=certManager"], "no cert-manager.io/v1; accepted: auto, helm, existing"),
+    (["autoscaling.enabled=true", "layout=services"], "accepted: layout single"),
+    (["autoscaling.enabled=true", "autoscaling.minReplicas=9"], "accepted: 1 to autoscaling.maxReplicas, 4"),
+    (["keda.enabled=true"], "keda.prometheus the address of a Prometheus"),
+    (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.enabled is false; accepted: both true"),
+    (["ingress.enabled=true"], "ingress.host is empty"),
+    (["gatewayApi.enabled=true"], "gatewayApi.gateway is empty"),
+]
+
+
+def helm(*arguments):
+    return subprocess.run([HELM, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def flags_of(values):
+    return [part for value in values for part in ("--set", value)]
+
+
+@functools.lru_cache(maxsize=None)
+def rendered(values, cluster):
+    done = helm("template", "demo", CHART, "--namespace", "lab", *flags_of(values), *cluster)
+    if done.returncode != 0:
+        raise AssertionError(f"helm template with {list(values)}:\n{done.stderr}")
+    return [manifest for manifest in yaml.load_all(done.stdout, LOADER) if manifest]
+
+
+def render(values=(), cluster=MODERN + CERT_MANAGER):
+    return rendered(tuple(values), tuple(cluster))
+
+
+def known_flags(program):
+    done = subprocess.run([os.path.join(BIN, program[0]), *program[1:]], capture_output=True, text=True, timeout=60)
+    return set(re.findall(r"^ +(--[a-z_]+)", done.stdout, re.MULTILINE))
+
+
+class ChartTest(unittest.TestCase):
+    def test_lints(self):
+        done = helm("lint", "--strict", CHART)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_every_manifest_keeps_the_rules(self):
+        for title, values in MATRIX.items():
+            for cluster in (MODERN + CERT_MANAGER, OLD + CERT_MANAGER):
+                manifests = render(values, cluster)
+                for rule in rules.ALWAYS + (rules.volumes_are_restricted,):
+                    with self.subTest(values=title, rule=rule.__name__, cluster=cluster[1]):
+                        self.assertEqual(list(rule(manifests)), [])
+
+    def test_names_and_kinds_are_unique(self):
+        for title, values in MATRIX.items():
+            names = [rules.name_of(manifest) for manifest in render(values)]
+            with self.subTest(values=title):
+                self.assertEqual(len(names), len(set(names)))
+
+    def test_programs_know_every_flag(self):
+        known = {}
+        for values in MATRIX.values():
+            for workload in rules.workloads(render(values)):
+                for container in rules.pod_of(workload)["spec"]["containers"]:
+                    program = ("sluice", "help", "up")
+                    if "command" in container:
+                        program = (os.path.basename(container["command"][0]), "--help")
+                    if program not in known:
+                        known[program] = known_flags(program)
+                    used = {argument.split("=")[0] for argument in container["args"] if argument.startswith("--")}
+                    self.assertEqual(used - known[program], set(), program)
+        self.assertEqual(len(known), 6)
+
+    def test_probes_fit_the_cluster(self):
+        for cluster, kind in ((MODERN + CERT_MANAGER, "grpc"), (OLD + CERT_MANAGER, "exec")):
+            for workload in rules.workloads(render(["layout=services"], cluster)):
+                for container in rules.pod_of(workload)["spec"]["containers"]:
+                    self.assertIn(kind, container["readinessProbe"])
+        known = known_flags(("sluice", "help", "health"))
+        command = rules.pod_of(rules.workloads(render([], OLD + CERT_MANAGER))[0])["spec"]["containers"][0]["livenessProbe"]["exec"]["command"]
+        self.assertEqual(command[:2], ["/usr/bin/sluice", "health"])
+        self.assertEqual({word for word in command if word.startswith("--")} - known, set())
+
+    def test_versions_of_the_api_fit_the_cluster(self):
+        values = ["autoscaling.enabled=true"]
+        for cluster, expected in ((MODERN + CERT_MANAGER, {"policy/v1", "autoscaling/v2"}),
+                                  (OLD + CERT_MANAGER, {"policy/v1beta1", "autoscaling/v2beta2"})):
+            used = {manifest["apiVersion"] for manifest in render(values, cluster)}
+            self.assertLessEqual(expected, used)
+
+    def test_the_pipelines_picture_is_all_that_policies_let_through(self):
+        edges = set()
+        for manifest in render(["layout=services", "model.pipelineParallel=2"]):
+            if manifest["kind"] != "NetworkPolicy" or "Ingress" not in manifest["spec"]["policyTypes"]:
+                continue
+            to = manifest["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
+            for rule in manifest["spec"].get("ingress", []):
+                for peer in rule.get("from", []):
+                    edges.add((peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"], to))
+        self.assertEqual(edges, {
+            ("orchestrator", "tokenizer"), ("orchestrator", "embedding"), ("orchestrator", "sampler"),
+            ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"),
+            ("stage-0", "stage-1"), ("stage-1", "sampler")})
+
+    def test_certificates_name_the_role_and_nothing_else(self):
+        manifests = render(["layout=services"], MODERN)
+        self.assertEqual(list(rules.what_is_named_exists(manifests)), [])
+        secrets = {m["metadata"]["name"]: m for m in manifests if m["kind"] == "Secret"}
+        with tempfile.TemporaryDirectory() as folder:
+            for role in ("orchestrator", "shard", "client"):
+                data = secrets[f"demo-sluice-tls-{role}"]["data"]
+                for key in ("tls.crt", "ca.crt"):
+                    with open(os.path.join(folder, key), "wb") as file:
+                        file.write(base64.b64decode(data[key]))
+                openssl = lambda *words: subprocess.run(["openssl", *words], cwd=folder, capture_output=True, text=True)
+                self.assertEqual(openssl("verify", "-CAfile", "ca.crt", "tls.crt").returncode, 0)
+                names = openssl("x509", "-in", "tls.crt", "-noout", "-ext", "subjectAltName").stdout
+                self.assertEqual(re.findall(r"DNS:([^,\s]+)", names), [f"{role}.demo.lab.sluice.internal"])
+
+    def test_the_authoritys_key_is_in_no_pod(self):
+        for workload in rules.workloads(render(["layout=services"])):
+            for volume in rules.pod_of(workload)["spec"]["volumes"]:
+                self.assertNotIn("authority", volume.get("secret", {}).get("secretName", ""))
+
+    def test_cert_manager_is_used_where_it_is(self):
+        manifests = render()
+        kinds = [manifest["kind"] for manifest in manifests]
+        self.assertEqual(kinds.count("Certificate"), 8)
+        self.assertEqual(list(rules.what_is_named_exists(manifests)), [])
+
+    def test_wrong_values_are_refused_with_a_sentence(self):
+        for values, sentence in REFUSED:
+            cluster = MODERN if "certificates.mode=certManager" in values else MODERN + CERT_MANAGER
+            done = helm("template", "demo", CHART, *flags_of(values), *cluster)
+            with self.subTest(values=values):
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(sentence, done.stderr)
+
+
+if __name__ == "__main__":
+    if not os.access(HELM, os.X_OK):
+        print(f"skipped: no {HELM}; deploy/helm/get_helm.sh build/tools fetches it")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
