@@ -3,7 +3,7 @@
 
 include(GNUInstallDirs)
 
-install(TARGETS sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator
+install(TARGETS sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator sluice-gateway
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Where the program looks for the model that comes with it: beside its own folder.

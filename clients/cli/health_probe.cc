@@ -26,8 +26,8 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
 
 }  // namespace
 
-HealthProbe::HealthProbe(std::string address)
-    : address_(std::move(address)), thread_([this] { Ask(); }) {}
+HealthProbe::HealthProbe(std::string address, std::function<bool()> also)
+    : address_(std::move(address)), also_(std::move(also)), thread_([this] { Ask(); }) {}
 
 HealthProbe::~HealthProbe() {
   stop_.Notify();
@@ -38,7 +38,8 @@ void HealthProbe::Ask() {
   const std::shared_ptr<grpc::Channel> channel = ChannelTo(address_);
   do {
     const absl::StatusOr<HealthState> state = CheckHealth(channel, "", absl::Now() + kDeadline);
-    if (state.ok() && *state == HealthState::kServing) return serving_.Set();
+    const bool serves = state.ok() && *state == HealthState::kServing;
+    if (serves && (also_ == nullptr || also_())) return serving_.Set();
   } while (!stop_.WaitForNotificationWithTimeout(kInterval));
 }
 

@@ -1,6 +1,8 @@
-// Asks a server's grpc.health.v1 until it answers SERVING. Thread-safe.
+// Asks a server's grpc.health.v1 until it answers SERVING, and whatever else is to be up with it.
+// Thread-safe.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -11,20 +13,22 @@ namespace sluice {
 
 class HealthProbe {
  public:
-  // Starts asking the server at `address`, a loopback one, from a thread of its own.
-  explicit HealthProbe(std::string address);
+  // Starts asking the server at `address`, a loopback one, from a thread of its own, and after it
+  // `also`, where given, until that is true.
+  explicit HealthProbe(std::string address, std::function<bool()> also = nullptr);
   HealthProbe(const HealthProbe&) = delete;
   HealthProbe& operator=(const HealthProbe&) = delete;
   // Stops asking.
   ~HealthProbe();
 
-  // Readable once the server has answered SERVING.
+  // Readable once all are up.
   int fd() const { return serving_.fd(); }
 
  private:
   void Ask();
 
   const std::string address_;
+  const std::function<bool()> also_;
   EventFd serving_;
   absl::Notification stop_;
   std::thread thread_;

@@ -43,10 +43,9 @@ int BoundPort(int fd) {
                    : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-}  // namespace
-
-absl::StatusOr<int> FindListenPort(const std::string& host, int port) {
-  const std::string name = absl::StrCat(host, ":", port);
+// UNAVAILABLE where `host` is no address.
+absl::StatusOr<std::unique_ptr<addrinfo, FreeAddresses>> Resolve(const std::string& host,
+                                                                 int port) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -54,10 +53,21 @@ absl::StatusOr<int> FindListenPort(const std::string& host, int port) {
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &found);
       error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on ", name, ": ", gai_strerror(error)));
+    return absl::UnavailableError(gai_strerror(error));
   }
-  const std::unique_ptr<addrinfo, FreeAddresses> address(found);
+  return std::unique_ptr<addrinfo, FreeAddresses>(found);
+}
+
+}  // namespace
+
+absl::StatusOr<int> FindListenPort(const std::string& host, int port) {
+  const std::string name = absl::StrCat(host, ":", port);
+  const auto resolved = Resolve(host, port);
+  if (!resolved.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", name, ": ", resolved.status().message()));
+  }
+  const addrinfo* const address = resolved->get();
   const Socket socket(address->ai_family);
   // As gRPC does: connections of an earlier server that are still closing do not count.
   const int reuse = 1;
@@ -68,6 +78,14 @@ absl::StatusOr<int> FindListenPort(const std::string& host, int port) {
         absl::StrCat("cannot listen on ", name, ": ", std::strerror(errno)));
   }
   return BoundPort(socket.fd());
+}
+
+bool AcceptsConnections(const std::string& host, int port) {
+  const auto resolved = Resolve(host, port);
+  if (!resolved.ok()) return false;
+  const addrinfo* const address = resolved->get();
+  const Socket socket(address->ai_family);
+  return connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0;
 }
 
 }  // namespace sluice

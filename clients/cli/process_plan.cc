@@ -42,6 +42,14 @@ class Planner {
     return WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
   }
 
+  ProcessSpec Gateway() const {
+    ProcessSpec process{.name = "gateway",
+                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-gateway"),
+                                 "--orchestrator", spec_.listen, "--listen", spec_.http_listen}};
+    if (spec_.demo) process.argv.push_back("--demo");
+    return process;
+  }
+
   Arguments Arithmetic(int threads) const {
     return {"--weights", Name(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
   }
@@ -152,6 +160,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
   processes.push_back(planner.Orchestrator(orchestrator));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
+  if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());
   return processes;
 }
 

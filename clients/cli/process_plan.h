@@ -19,6 +19,8 @@ struct PipelineSpec {
   std::string listen;                 // the orchestrator's address for clients
   std::vector<std::string> listener;  // its flags about who may come
   int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
+  std::string http_listen;            // the gateway's; empty: none is started
+  bool demo = false;                  // the gateway's page may kill processes
   ModelFlags flags;
 };
 
@@ -26,9 +28,9 @@ struct PipelineSpec {
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags);
 
-// Tokenizer, embedding, shards, sampler, orchestrator, in this order. Every shard gets its part of
-// the memory for keys and values, in proportion to the layers and KV heads it holds, at least 1
-// MiB.
+// Tokenizer, embedding, shards, sampler, orchestrator and gateway, in this order. Every shard gets
+// its part of the memory for keys and values, in proportion to the layers and KV heads it holds, at
+// least 1 MiB.
 std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
                                        const std::vector<ShardPlan>& shards);
 

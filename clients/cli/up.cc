@@ -1,5 +1,7 @@
 // `sluice up`: one process per service and shard on this host, supervised until interrupted.
 #include <filesystem>
+#include <functional>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -34,6 +36,8 @@ struct UpFlags {
   bool vllm_metric_names = false;
   absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(1);
+  std::optional<int32_t> http_port;
+  bool demo = false;
 };
 
 std::string AddressOf(const std::string& host, int port) {
@@ -47,6 +51,21 @@ PublicListener ListenerOf(const UpFlags& flags) {
   return listener;
 }
 
+absl::Status CheckGateway(const UpFlags& flags) {
+  if (!flags.http_port.has_value()) {
+    if (!flags.demo) return absl::OkStatus();
+    return absl::InvalidArgumentError("--demo is about the page, which needs --http_port");
+  }
+  if (*flags.http_port < 0 || *flags.http_port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--http_port: ", *flags.http_port, " is not from 0 to 65535"));
+  }
+  if (flags.listener.tls.empty() && !flags.listener.insecure) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--http_port serves a pipeline on loopback; in front of one with TLS, or beyond, start "
+      "sluice-gateway yourself");
+}
+
 absl::Status CheckFlags(const UpFlags& flags) {
   if (flags.port < 0 || flags.port > 65535) {
     return absl::InvalidArgumentError(
@@ -56,6 +75,7 @@ absl::Status CheckFlags(const UpFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics_port: ", flags.metrics_port, " is not from 0 to 65000"));
   }
+  if (absl::Status status = CheckGateway(flags); !status.ok()) return status;
   return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();
 }
 
@@ -111,12 +131,20 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             &into->drain_delay);
   flags.Add("drain_timeout", "SECONDS", "How long open streams may then take to end. Default 1.",
             &into->drain_timeout);
+  flags.Add("http_port", "PORT",
+            "Starts the gateway as well: the APIs of OpenAI and others over HTTP, and a page; 0: a "
+            "free port. Prints \"http HOST:PORT\" after \"ready\".",
+            &into->http_port);
+  flags.AddSwitch("demo", "The gateway's page gets buttons that kill processes, to show what then.",
+                  &into->demo);
 }
 
 struct Plan {
   std::unique_ptr<SocketFolder> sockets;
   std::string address;
-  std::string health;  // the orchestrator's own, which no other process can have
+  std::string health;        // the orchestrator's own, which no other process can have
+  std::string http_address;  // empty: no gateway
+  std::function<bool()> gateway_is_up;
   std::vector<ProcessSpec> processes;
 };
 
@@ -132,17 +160,28 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
   if (!weights.ok()) return weights.status();
   const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
   if (!port.ok()) return port.status();
+  absl::StatusOr<int> http_port = 0;
+  if (flags.http_port.has_value()) http_port = FindListenPort(flags.host, *flags.http_port);
+  if (!http_port.ok()) return http_port.status();
   absl::StatusOr<std::unique_ptr<SocketFolder>> sockets = SocketFolder::Make("/tmp");
   if (!sockets.ok()) return sockets.status();
 
   Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
   plan.health = absl::StrCat("unix:", plan.sockets->path(), "/health");
+  if (flags.http_port.has_value()) {
+    plan.http_address = AddressOf(flags.host, *http_port);
+    plan.gateway_is_up = [host = flags.host, port = *http_port] {
+      return AcceptsConnections(host, port);
+    };
+  }
   plan.processes = PlanProcesses({.bin_folder = fs::path(executable).parent_path().string(),
                                   .socket_folder = plan.sockets->path(),
                                   .model_folder = *std::move(folder),
                                   .listen = plan.address,
                                   .listener = ListenerArguments(flags, plan.health),
                                   .metrics_port = flags.metrics_port,
+                                  .http_listen = plan.http_address,
+                                  .demo = flags.demo,
                                   .flags = flags.model},
                                  *config, *shards);
   return plan;
@@ -151,7 +190,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
 int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
   EventFd stop;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
-  const HealthProbe health(plan.health);
+  const HealthProbe health(plan.health, plan.gateway_is_up);
   const absl::Status status = Supervise({
       .processes = plan.processes,
       .stop_fd = stop.fd(),
@@ -168,7 +207,13 @@ int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
                  {"ended_with", end.how},
                  {"restart_in", absl::FormatDuration(end.restart_in)}});
           },
-      .on_ready = [&] { environment.out << "ready " << plan.address << std::endl; },
+      .on_ready =
+          [&] {
+            environment.out << "ready " << plan.address << std::endl;
+            if (!plan.http_address.empty()) {
+              environment.out << "http " << plan.http_address << std::endl;
+            }
+          },
       .stopped_first = "orchestrator",
       .stopped_first_grace = drain,
   });

@@ -108,6 +108,18 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
   return call;
 }
 
+grpc::ServerUnaryReactor* GenerationService::GetVocabulary(
+    grpc::CallbackServerContext* context, const v1::GetVocabularyRequest* request,
+    v1::GetVocabularyResponse* response) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
+    call->Finish(ToGrpc(status));
+  } else {
+    tokenizer_->GetVocabulary(*request, TokenizerDeadline(*context), Forward(call, response));
+  }
+  return call;
+}
+
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
                                                       const v1::GetModelRequest*,
                                                       v1::GetModelResponse* response) {

@@ -22,7 +22,8 @@ namespace internal {
 using Api = v1::GenerationService;
 using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCallbackMethod_Score<
     Api::WithCallbackMethod_Tokenize<Api::WithCallbackMethod_Detokenize<
-        Api::WithCallbackMethod_GetModel<Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>;
+        Api::WithCallbackMethod_GetVocabulary<Api::WithCallbackMethod_GetModel<
+            Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>>;
 
 }  // namespace internal
 
@@ -45,6 +46,9 @@ class GenerationService final : public internal::GenerationServiceBase {
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
                                        const v1::DetokenizeRequest* request,
                                        v1::DetokenizeResponse* response) override;
+  grpc::ServerUnaryReactor* GetVocabulary(grpc::CallbackServerContext* context,
+                                          const v1::GetVocabularyRequest* request,
+                                          v1::GetVocabularyResponse* response) override;
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
                                      const v1::GetModelRequest* request,
                                      v1::GetModelResponse* response) override;

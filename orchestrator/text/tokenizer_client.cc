@@ -59,6 +59,13 @@ void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, ab
   Call(method, std::move(request), deadline, std::move(callback));
 }
 
+void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
+                                    Callback<v1::GetVocabularyResponse> callback) {
+  CallbackMethod<v1::GetVocabularyRequest, v1::GetVocabularyResponse> method =
+      &v1::TokenizerService::Stub::async::GetVocabulary;
+  Call(method, std::move(request), deadline, std::move(callback));
+}
+
 void TokenizerClient::GetInfo(absl::Time deadline,
                               Callback<v1::GetTokenizerInfoResponse> callback) {
   CallbackMethod<v1::GetTokenizerInfoRequest, v1::GetTokenizerInfoResponse> method =

@@ -29,6 +29,8 @@ class TokenizerClient {
                   Callback<v1::DetokenizeResponse> callback);
   void ApplyChatTemplate(v1::ApplyChatTemplateRequest request, absl::Time deadline,
                          Callback<v1::ApplyChatTemplateResponse> callback);
+  void GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
+                     Callback<v1::GetVocabularyResponse> callback);
   void GetInfo(absl::Time deadline, Callback<v1::GetTokenizerInfoResponse> callback);
 
  private:

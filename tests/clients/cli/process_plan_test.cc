@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
 
 // The command lines, in order.
-std::vector<std::string> CommandLines(const ModelFlags& flags) {
+std::vector<std::string> CommandLines(const ModelFlags& flags,
+                                      const std::string& http_listen = "") {
   const ModelConfig config = TinyConfig();
   const auto shards = PlanShards(config, flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
@@ -27,6 +28,7 @@ std::vector<std::string> CommandLines(const ModelFlags& flags) {
                                     .socket_folder = "/tmp/s",
                                     .model_folder = "/m",
                                     .listen = "127.0.0.1:8700",
+                                    .http_listen = http_listen,
                                     .flags = flags},
                                                   config, *shards)) {
     lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
@@ -67,6 +69,14 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "--weights f32 --tokenizer unix:/tmp/s/tokenizer --embedding unix:/tmp/s/embedding "
           "--shards unix:/tmp/s/shard-0-0,unix:/tmp/s/shard-0-1;"
           "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler"));
+}
+
+TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
+  EXPECT_EQ(CommandLines({}).size(), 5u);
+  const std::vector<std::string> lines = CommandLines({}, "127.0.0.1:8080");
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_EQ(lines.back(),
+            "gateway: /bin/sluice-gateway --orchestrator 127.0.0.1:8700 --listen 127.0.0.1:8080");
 }
 
 TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {

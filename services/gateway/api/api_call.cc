@@ -1,0 +1,71 @@
+#include "services/gateway/api/api_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "services/gateway/backend/random.h"
+#include "services/gateway/json/json_text.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr size_t kMaxRequestIdBytes = 128;  // as GenerateRequest.request_id
+
+std::string IdOf(const http::Request& request) {
+  const absl::string_view sent = request.Header("x-request-id").value_or("");
+  const bool fit = !sent.empty() && sent.size() <= kMaxRequestIdBytes &&
+                   std::all_of(sent.begin(), sent.end(),
+                               [](char c) { return absl::ascii_isgraph(static_cast<uint8_t>(c)); });
+  return fit ? std::string(sent) : RandomId("req_");
+}
+
+// Anthropic's clients send their token under a name of its own.
+std::string AuthorizationOf(const http::Request& request) {
+  if (const auto value = request.Header("authorization")) return std::string(*value);
+  if (const auto key = request.Header("x-api-key")) return absl::StrCat("Bearer ", *key);
+  return "";
+}
+
+}  // namespace
+
+ApiCall::ApiCall(std::shared_ptr<http::Exchange> exchange)
+    : exchange_(std::move(exchange)),
+      id_(IdOf(exchange_->request())),
+      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request())} {}
+
+absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
+
+void ApiCall::Respond(int status, const nlohmann::json& body) {
+  Respond(
+      {.status = status, .headers = {{"content-type", "application/json"}}, .body = ToJson(body)});
+}
+
+void ApiCall::Respond(http::Response response) {
+  response.headers.emplace_back("x-request-id", id_);
+  exchange_->Respond(std::move(response));
+}
+
+void ApiCall::BeginEvents() {
+  if (std::exchange(has_sent_events_, true)) return;
+  // The last header keeps nginx from holding events back.
+  exchange_->BeginStream({.headers = {{"content-type", "text/event-stream; charset=utf-8"},
+                                      {"cache-control", "no-cache"},
+                                      {"x-accel-buffering", "no"},
+                                      {"x-request-id", id_}}});
+}
+
+void ApiCall::SendEvent(absl::string_view data) {
+  BeginEvents();
+  exchange_->Write(absl::StrCat("data: ", data, "\n\n"));
+}
+
+void ApiCall::SendEvent(absl::string_view name, absl::string_view data) {
+  BeginEvents();
+  exchange_->Write(absl::StrCat("event: ", name, "\ndata: ", data, "\n\n"));
+}
+
+void ApiCall::EndEvents() { exchange_->EndStream(); }
+
+}  // namespace sluice::gateway

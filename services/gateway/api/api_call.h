@@ -1,0 +1,54 @@
+// What a call of any of the APIs has: an exchange, an id, and whom it is made for. Answers in JSON
+// or in server-sent events. Belongs to the exchange's loop.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "services/gateway/backend/backend.h"
+#include "services/gateway/backend/vocabulary.h"
+#include "services/gateway/http/exchange.h"
+
+namespace sluice::gateway {
+
+// What the APIs are built on. Outlives them.
+struct ApiContext {
+  Backend& backend;
+  Vocabulary& vocabulary;
+};
+
+class ApiCall {
+ public:
+  explicit ApiCall(std::shared_ptr<http::Exchange> exchange);
+
+  const http::Request& request() const { return exchange_->request(); }
+  const std::shared_ptr<http::Exchange>& exchange() const { return exchange_; }
+  // The client's x-request-id where it sent one that is fit to be logged, else drawn.
+  const std::string& id() const { return id_; }
+  const Caller& caller() const { return caller_; }
+
+  // The request's body; INVALID_ARGUMENT where it is no JSON.
+  absl::StatusOr<nlohmann::json> Body() const;
+
+  void Respond(int status, const nlohmann::json& body);
+  void Respond(http::Response response);
+
+  // Server-sent events (WHATWG HTML, 9.2). The first one begins the response.
+  void SendEvent(absl::string_view data);
+  void SendEvent(absl::string_view name, absl::string_view data);
+  bool has_sent_events() const { return has_sent_events_; }
+  void EndEvents();
+
+ private:
+  void BeginEvents();
+
+  const std::shared_ptr<http::Exchange> exchange_;
+  const std::string id_;
+  const Caller caller_;
+  bool has_sent_events_ = false;
+};
+
+}  // namespace sluice::gateway

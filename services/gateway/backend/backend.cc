@@ -1,0 +1,159 @@
+#include "services/gateway/backend/backend.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "services/gateway/backend/status_details.h"
+
+namespace sluice::gateway {
+namespace {
+
+// What a unary call may take once it is made; scoring a long text is the slowest.
+constexpr absl::Duration kUnaryTimeout = absl::Seconds(120);
+constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+constexpr absl::Duration kModelAge = absl::Seconds(5);
+
+}  // namespace
+
+Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOptions options)
+    : options_(options) {
+  for (std::shared_ptr<grpc::Channel>& channel : channels) {
+    auto stub = v1::GenerationService::NewStub(channel);
+    endpoints_.push_back({std::move(channel), std::move(stub)});
+  }
+}
+
+Backend::~Backend() = default;
+
+void Backend::Shutdown() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+  for (grpc::ClientContext* context : calls_) context->TryCancel();
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return calls_.empty(); };
+  mutex_.Await(absl::Condition(&idle));
+}
+
+bool Backend::CallBegins(grpc::ClientContext* context) {
+  absl::MutexLock lock(&mutex_);
+  if (!stopping_) calls_.insert(context);
+  return !stopping_;
+}
+
+void Backend::CallEnds(grpc::ClientContext* context) {
+  absl::MutexLock lock(&mutex_);
+  calls_.erase(context);
+}
+
+v1::GenerationService::Stub& Backend::PickStub() {
+  const size_t first = next_endpoint_++;
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    Endpoint& endpoint = endpoints_[(first + i) % endpoints_.size()];
+    if (endpoint.channel->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return *endpoint.stub;
+  }
+  return *endpoints_[first % endpoints_.size()].stub;
+}
+
+void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
+  if (!caller.authorization.empty()) context.AddMetadata("authorization", caller.authorization);
+}
+
+template <class Request, class Response>
+struct Backend::UnaryCall {
+  using Method = void (v1::GenerationService::Stub::async::*)(grpc::ClientContext*, const Request*,
+                                                              Response*,
+                                                              std::function<void(grpc::Status)>);
+  Backend& backend;
+  const Caller caller;
+  const Request request;
+  const Method method;
+  const Callback<Response> done;
+  const absl::Time give_up;
+  Response response = {};
+
+  static void Try(const std::shared_ptr<UnaryCall>& self) {
+    const auto context = std::make_shared<grpc::ClientContext>();
+    Prepare(*context, self->caller);
+    context->set_deadline(absl::ToChronoTime(absl::Now() + kUnaryTimeout));
+    if (!self->backend.CallBegins(context.get())) {
+      return self->done(absl::UnavailableError("shutting down"));
+    }
+    (self->backend.PickStub().async()->*self->method)(
+        context.get(), &self->request, &self->response,
+        [self, context](const grpc::Status& status) {
+          self->caller.loop->Post([self, status = StatusFrom(status)] { End(self, status); });
+          self->backend.CallEnds(context.get());
+        });
+  }
+
+  static void End(const std::shared_ptr<UnaryCall>& self, const absl::Status& status) {
+    if (absl::IsUnavailable(status) && absl::Now() < self->give_up) {
+      return self->caller.loop->After(kRetryPause, [self] { Try(self); });
+    }
+    if (!status.ok()) return self->done(status);
+    self->done(std::move(self->response));
+  }
+};
+
+template <class Request, class Response>
+void Backend::Start(const Caller& caller, Request request,
+                    void (v1::GenerationService::Stub::async::*method)(
+                        grpc::ClientContext*, const Request*, Response*,
+                        std::function<void(grpc::Status)>),
+                    Callback<Response> done) {
+  using Call = UnaryCall<Request, Response>;
+  Call::Try(
+      std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done),
+                                     absl::Now() + options_.connect_timeout}));
+}
+
+using Async = class v1::GenerationService::Stub::async;
+
+void Backend::Score(const Caller& caller, v1::ScoreRequest request,
+                    Callback<v1::ScoreResponse> done) {
+  Start<v1::ScoreRequest, v1::ScoreResponse>(caller, std::move(request), &Async::Score,
+                                             std::move(done));
+}
+
+void Backend::Tokenize(const Caller& caller, v1::TokenizeRequest request,
+                       Callback<v1::TokenizeResponse> done) {
+  Start<v1::TokenizeRequest, v1::TokenizeResponse>(caller, std::move(request), &Async::Tokenize,
+                                                   std::move(done));
+}
+
+void Backend::Detokenize(const Caller& caller, v1::DetokenizeRequest request,
+                         Callback<v1::DetokenizeResponse> done) {
+  Start<v1::DetokenizeRequest, v1::DetokenizeResponse>(caller, std::move(request),
+                                                       &Async::Detokenize, std::move(done));
+}
+
+void Backend::GetVocabulary(const Caller& caller, v1::GetVocabularyRequest request,
+                            Callback<v1::GetVocabularyResponse> done) {
+  Start<v1::GetVocabularyRequest, v1::GetVocabularyResponse>(
+      caller, std::move(request), &Async::GetVocabulary, std::move(done));
+}
+
+void Backend::GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done) {
+  Start<v1::GetStatusRequest, v1::GetStatusResponse>(caller, {}, &Async::GetStatus,
+                                                     std::move(done));
+}
+
+void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
+  std::optional<v1::GetModelResponse> known;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (absl::Now() - model_since_ < kModelAge) known = model_;
+  }
+  if (known.has_value()) return done(*std::move(known));
+  Start<v1::GetModelRequest, v1::GetModelResponse>(
+      caller, {}, &Async::GetModel,
+      [this, done = std::move(done)](absl::StatusOr<v1::GetModelResponse> model) {
+        if (model.ok()) {
+          absl::MutexLock lock(&mutex_);
+          model_ = *model;
+          model_since_ = absl::Now();
+        }
+        done(std::move(model));
+      });
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,104 @@
+// The public gRPC API of one or several orchestrators, as callbacks on the caller's loop. A call
+// whose connection is lost is made again, on the next endpoint where there is one. Thread-safe.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "services/gateway/backend/meter.h"
+#include "services/gateway/http/loop.h"
+#include "sluice/v1/generation.grpc.pb.h"
+
+namespace sluice::gateway {
+
+struct BackendOptions {
+  // How long a new call looks for an orchestrator that can be reached.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // How long an open stream does, whose orchestrator was lost.
+  absl::Duration resume_timeout = absl::Seconds(60);
+};
+
+// On whose behalf a call is made, and where its callbacks run.
+struct Caller {
+  http::Loop* loop = nullptr;
+  // The value of the client's Authorization header, passed on as it is; may be empty.
+  std::string authorization;
+};
+
+class Backend {
+ public:
+  template <class Response>
+  using Callback = std::function<void(absl::StatusOr<Response>)>;
+
+  Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOptions options);
+  // REQUIRES: Shutdown() was called, and the callers' loops have ended.
+  ~Backend();
+
+  // Cancels the calls under way and waits for their end; no call is made from then on.
+  void Shutdown();
+
+  // What the server answers, or its status with the details that status_details.h knows;
+  // UNAVAILABLE where no endpoint can be reached.
+  void Score(const Caller& caller, v1::ScoreRequest request, Callback<v1::ScoreResponse> done);
+  void Tokenize(const Caller& caller, v1::TokenizeRequest request,
+                Callback<v1::TokenizeResponse> done);
+  void Detokenize(const Caller& caller, v1::DetokenizeRequest request,
+                  Callback<v1::DetokenizeResponse> done);
+  void GetVocabulary(const Caller& caller, v1::GetVocabularyRequest request,
+                     Callback<v1::GetVocabularyResponse> done);
+  void GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done);
+  // May be some seconds old: a model is asked about with every request, and rarely changes.
+  void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
+
+  const BackendOptions& options() const { return options_; }
+  Meter& meter() { return meter_; }
+
+  // For Generation, which makes its calls itself: an endpoint that can be reached, as far as that
+  // is known, in turns.
+  v1::GenerationService::Stub& PickStub();
+  static void Prepare(grpc::ClientContext& context, const Caller& caller);
+  // Every call under way, for Shutdown(); CallBegins is false where none may begin any more.
+  bool CallBegins(grpc::ClientContext* context);
+  void CallEnds(grpc::ClientContext* context);
+
+ private:
+  struct Endpoint {
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::GenerationService::Stub> stub;
+  };
+
+  // One unary call, made until it reaches a server.
+  template <class Request, class Response>
+  struct UnaryCall;
+  template <class Request, class Response>
+  void Start(const Caller& caller, Request request,
+             void (v1::GenerationService::Stub::async::*method)(grpc::ClientContext*,
+                                                                const Request*, Response*,
+                                                                std::function<void(grpc::Status)>),
+             Callback<Response> done);
+
+  const BackendOptions options_;
+  Meter meter_;
+  std::vector<Endpoint> endpoints_;
+  std::atomic<size_t> next_endpoint_{0};
+
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::GetModelResponse> model_ ABSL_GUARDED_BY(mutex_);
+  absl::Time model_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+};
+
+}  // namespace sluice::gateway

@@ -1,0 +1,43 @@
+// What the generations of a gateway took, for whoever watches it. Thread-safe.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace sluice::gateway {
+
+// Counts durations by upper bound, as Prometheus' histograms do.
+class Histogram {
+ public:
+  // Milliseconds.
+  static constexpr std::array<double, 18> kBounds = {
+      0.5, 1, 2, 3, 5, 7, 10, 15, 20, 35, 50, 100, 200, 500, 1000, 2000, 5000, 20000};
+
+  void Add(absl::Duration duration, int64_t count = 1);
+  // Cumulative, by bound; the last is the count of all.
+  std::vector<int64_t> Counts() const;
+  // In Prometheus' text format, in seconds.
+  std::string Text(absl::string_view name, absl::string_view help) const;
+
+ private:
+  std::array<std::atomic<int64_t>, kBounds.size() + 1> counts_ = {};
+  std::atomic<int64_t> sum_nanoseconds_{0};
+};
+
+struct Meter {
+  Histogram time_to_first_token;
+  Histogram time_between_tokens;
+  std::atomic<int64_t> num_tokens{0};
+  std::atomic<int64_t> num_open{0};     // generations under way
+  std::atomic<int64_t> num_resumed{0};  // calls made again after a lost connection
+
+  std::string Text() const;
+};
+
+}  // namespace sluice::gateway

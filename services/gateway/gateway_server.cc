@@ -1,0 +1,117 @@
+#include "services/gateway/gateway_server.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/gateway/anthropic/anthropic_api.h"
+#include "services/gateway/kserve/kserve_api.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/openai/openai_api.h"
+#include "services/gateway/openai/text_paths.h"
+
+namespace sluice::gateway {
+namespace {
+
+constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
+
+// What a page of another origin may do; its browser asks before it does it (Fetch, 3.2).
+http::Headers CorsHeaders(const std::string& allowed, const http::Request& request) {
+  const absl::string_view origin = request.Header("origin").value_or("");
+  if (allowed.empty() || origin.empty() || (allowed != "*" && allowed != origin)) return {};
+  http::Headers headers = {{"access-control-allow-origin", allowed},
+                           {"access-control-expose-headers", "x-request-id, retry-after"},
+                           {"vary", "origin"}};
+  if (request.method != "OPTIONS") return headers;
+  headers.emplace_back("access-control-allow-methods", "GET, POST");
+  headers.emplace_back(
+      "access-control-allow-headers",
+      std::string(request.Header("access-control-request-headers").value_or("content-type")));
+  headers.emplace_back("access-control-max-age", "600");
+  return headers;
+}
+
+void ServeHealth(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
+  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  context.backend.GetStatus(call->caller(), [call](const absl::StatusOr<v1::GetStatusResponse>& s) {
+    if (s.ok() && s->serving()) return call->Respond(200, {{"status", "ok"}});
+    call->Respond(503, {{"status", "unavailable"},
+                        {"reason", s.ok() ? "the pipeline is not complete"
+                                          : std::string(s.status().message())}});
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(GatewayOptions options) {
+  std::unique_ptr<GatewayServer> gateway(new GatewayServer(std::move(options)));
+  const GatewayOptions& chosen = gateway->options_;
+  absl::StatusOr<std::unique_ptr<http::Server>> server =
+      http::Server::Start({.address = chosen.listen,
+                           .num_threads = chosen.num_threads,
+                           .tls_certificate = chosen.tls_certificate,
+                           .tls_key = chosen.tls_key,
+                           .connections = gateway->MakeConnectionContext()});
+  if (!server.ok()) return server.status();
+  gateway->server_ = *std::move(server);
+  return gateway;
+}
+
+GatewayServer::GatewayServer(GatewayOptions options)
+    : options_(std::move(options)),
+      backend_(options_.orchestrators, options_.backend),
+      vocabulary_(&backend_),
+      context_{backend_, vocabulary_},
+      router_([](int status, absl::string_view message) {
+        return openai::ErrorResponse(status, message);
+      }) {
+  AddRoutes();
+}
+
+GatewayServer::~GatewayServer() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(kShutdownGrace);
+  backend_.Shutdown();
+  server_.reset();  // its loops use the backend to their end
+}
+
+void GatewayServer::AddRoutes() {
+  router_.Add("GET", "/health", [this](std::shared_ptr<http::Exchange> exchange) {
+    ServeHealth(context_, std::move(exchange));
+  });
+  router_.Add("GET", "/metrics", [this](std::shared_ptr<http::Exchange> exchange) {
+    exchange->Respond({.headers = {{"content-type", "text/plain; version=0.0.4; charset=utf-8"}},
+                       .body = MetricsText()});
+  });
+  openai::AddRoutes(router_, context_);
+  openai::AddTextRoutes(router_, context_);
+  anthropic::AddRoutes(router_, context_);
+  kserve::AddRoutes(router_, context_);
+  AddPageRoutes(router_, context_, options_.page);
+}
+
+std::string GatewayServer::MetricsText() {
+  return absl::StrCat(
+      "# HELP sluice_gateway_connections Open connections.\n"
+      "# TYPE sluice_gateway_connections gauge\nsluice_gateway_connections ",
+      server_->num_connections(), "\n", backend_.meter().Text());
+}
+
+http::ConnectionContext GatewayServer::MakeConnectionContext() {
+  return {.limits = options_.limits,
+          .handler =
+              [this](std::shared_ptr<http::Exchange> exchange) {
+                const bool asks_leave = exchange->request().method == "OPTIONS";
+                if (asks_leave) return exchange->Respond({.status = 204});
+                router_.Serve(std::move(exchange));
+              },
+          .error_response =
+              [](int status, absl::string_view message) {
+                return openai::ErrorResponse(status, message);
+              },
+          .common_headers =
+              [this](const http::Request& request) {
+                return CorsHeaders(options_.cors_origin, request);
+              }};
+}
+
+}  // namespace sluice::gateway

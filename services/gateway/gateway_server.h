@@ -1,0 +1,59 @@
+// The gateway as a whole: the HTTP server, the APIs it speaks, and the gRPC API behind them.
+// Thread-safe once started.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/gateway/api/api_call.h"
+#include "services/gateway/backend/backend.h"
+#include "services/gateway/backend/vocabulary.h"
+#include "services/gateway/http/router.h"
+#include "services/gateway/http/server.h"
+#include "services/gateway/page/page.h"
+
+namespace sluice::gateway {
+
+struct GatewayOptions {
+  std::vector<std::shared_ptr<grpc::Channel>> orchestrators;  // at least one
+  std::string listen = "127.0.0.1:8080";                      // see http::ServerOptions
+  int num_threads = 1;
+  std::string tls_certificate;  // PEM files; HTTPS where set
+  std::string tls_key;
+  // The web origin whose pages may call the APIs, such as "https://example.org", or "*" for any;
+  // none where empty.
+  std::string cors_origin;
+  PageOptions page;
+  http::Limits limits;
+  BackendOptions backend;
+};
+
+class GatewayServer {
+ public:
+  // Statuses of http::Server::Start.
+  static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(GatewayOptions options);
+  // Lets answers under way finish for a second.
+  ~GatewayServer();
+
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  explicit GatewayServer(GatewayOptions options);
+
+  void AddRoutes();
+  std::string MetricsText();
+  http::ConnectionContext MakeConnectionContext();
+
+  const GatewayOptions options_;
+  Backend backend_;
+  Vocabulary vocabulary_;
+  const ApiContext context_;
+  http::Router router_;
+  std::unique_ptr<http::Server> server_;
+};
+
+}  // namespace sluice::gateway

@@ -1,0 +1,172 @@
+// sluice-gateway: HTTP in front of the gRPC API of one or several orchestrators.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "services/common/log.h"
+#include "services/common/transport.h"
+#include "services/gateway/gateway_server.h"
+#include "services/security/local_address.h"
+
+ABSL_FLAG(std::string, orchestrator, "",
+          "address of the orchestrator, or of several by comma, which take calls in turns");
+ABSL_FLAG(std::string, listen, "127.0.0.1:8080",
+          "HOST:PORT to serve HTTP on (port 0: any free one)");
+ABSL_FLAG(int, threads, 1, "threads that serve connections");
+ABSL_FLAG(std::string, tls_cert, "", "PEM file of the certificate that clients see: serves HTTPS");
+ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
+ABSL_FLAG(std::string, orchestrator_tls_ca, "",
+          "PEM file of the authority that the orchestrators' public certificates come from");
+ABSL_FLAG(std::string, orchestrator_tls_cert, "",
+          "PEM file of this client's certificate, where orchestrators ask for one");
+ABSL_FLAG(std::string, orchestrator_tls_key, "", "PEM file of its private key");
+ABSL_FLAG(bool, orchestrator_insecure, false, "speaks plaintext to orchestrators on other hosts");
+ABSL_FLAG(bool, plaintext, false,
+          "speaks HTTP without TLS beyond loopback too, for use behind a proxy that ends TLS");
+ABSL_FLAG(std::string, cors_origin, "",
+          "web origin whose pages may call, such as https://example.org, or * for any; none where "
+          "empty");
+ABSL_FLAG(bool, demo, false,
+          "the page has buttons that kill processes which this one's parent has started");
+ABSL_FLAG(int, max_connections, 4096, "connections at a time; more are answered 503");
+ABSL_FLAG(int, max_body_mib, 16, "MiB that a request's body may have; more are answered 413");
+ABSL_FLAG(absl::Duration, header_timeout, absl::Seconds(10), "for a request's headers to come");
+ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(60), "for a request's body to come");
+ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "between requests of a connection");
+ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(60),
+          "for a client to take 64 KiB of its response");
+
+namespace sluice {
+namespace {
+
+bool IsOurFlagFile(absl::string_view file) { return absl::EndsWith(file, "/main.cc"); }
+
+absl::Status CheckRange(const char* flag, int value, int min, int max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", value, "; accepted: ", min, " to ", max));
+}
+
+absl::Status CheckFlags() {
+  if (absl::GetFlag(FLAGS_orchestrator).empty()) {
+    return absl::InvalidArgumentError("--orchestrator is required: its address");
+  }
+  absl::Status status = CheckRange("threads", absl::GetFlag(FLAGS_threads), 1, 64);
+  status.Update(CheckRange("max_connections", absl::GetFlag(FLAGS_max_connections), 1, 1'000'000));
+  status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 1024));
+  for (const auto& [flag, value] :
+       {std::pair("header_timeout", absl::GetFlag(FLAGS_header_timeout)),
+        std::pair("body_timeout", absl::GetFlag(FLAGS_body_timeout)),
+        std::pair("idle_timeout", absl::GetFlag(FLAGS_idle_timeout)),
+        std::pair("write_timeout", absl::GetFlag(FLAGS_write_timeout))}) {
+    if (value <= absl::ZeroDuration() || value > absl::Hours(24)) {
+      status.Update(absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " is ", absl::FormatDuration(value), "; accepted: up to 24h")));
+    }
+  }
+  const std::string listen = absl::GetFlag(FLAGS_listen);
+  const bool https = !absl::GetFlag(FLAGS_tls_cert).empty();
+  if (https != !absl::GetFlag(FLAGS_tls_key).empty()) {
+    status.Update(absl::InvalidArgumentError("--tls_cert and --tls_key: set both or neither"));
+  }
+  if (!https && !absl::GetFlag(FLAGS_plaintext) && !IsLocalAddress(listen)) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("--listen ", listen,
+                     " is not a loopback address: it needs --tls_cert and "
+                     "--tls_key, or --plaintext behind a proxy that ends TLS")));
+  }
+  return status;
+}
+
+absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
+  gateway::GatewayOptions options;
+  const ClientSecurity security = {
+      .tls = {.certificate = absl::GetFlag(FLAGS_orchestrator_tls_cert),
+              .key = absl::GetFlag(FLAGS_orchestrator_tls_key),
+              .authority = absl::GetFlag(FLAGS_orchestrator_tls_ca)},
+      .insecure = absl::GetFlag(FLAGS_orchestrator_insecure)};
+  for (const absl::string_view address :
+       absl::StrSplit(absl::GetFlag(FLAGS_orchestrator), ',', absl::SkipEmpty())) {
+    auto channel = DialPublic(address, security);
+    if (!channel.ok()) return channel.status();
+    options.orchestrators.push_back(*std::move(channel));
+  }
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.num_threads = absl::GetFlag(FLAGS_threads);
+  options.tls_certificate = absl::GetFlag(FLAGS_tls_cert);
+  options.tls_key = absl::GetFlag(FLAGS_tls_key);
+  options.cors_origin = absl::GetFlag(FLAGS_cors_origin);
+  options.page.demo = absl::GetFlag(FLAGS_demo);
+  options.limits.max_connections = absl::GetFlag(FLAGS_max_connections);
+  options.limits.max_body_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_max_body_mib)) << 20;
+  options.limits.header_timeout = absl::GetFlag(FLAGS_header_timeout);
+  options.limits.body_timeout = absl::GetFlag(FLAGS_body_timeout);
+  options.limits.idle_timeout = absl::GetFlag(FLAGS_idle_timeout);
+  options.limits.write_timeout = absl::GetFlag(FLAGS_write_timeout);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> Start() {
+  absl::StatusOr<gateway::GatewayOptions> options = OptionsFromFlags();
+  if (!options.ok()) return options.status();
+  return gateway::GatewayServer::Start(*std::move(options));
+}
+
+// A connection is a file descriptor, and a shell's usual limit is 1024.
+void AllowManyConnections() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int Run(const char* program) {
+  if (const absl::Status status = CheckFlags(); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program, std::string(status.message()).c_str());
+    return 2;
+  }
+  AllowManyConnections();
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: sigwait() alone sees them
+  std::signal(SIGPIPE, SIG_IGN);
+
+  const absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server = Start();
+  if (!server.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program, server.status().ToString().c_str());
+    return 1;
+  }
+  Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
+  int signal = 0;
+  sigwait(&signals, &signal);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Serves HTTP in front of the gRPC API of orchestrators.");
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = sluice::IsOurFlagFile;
+  config.contains_helpshort_flags = sluice::IsOurFlagFile;
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (arguments.size() > 1) {
+    std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
+    return 2;
+  }
+  return sluice::Run(argv[0]);
+}

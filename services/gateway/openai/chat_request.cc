@@ -1,0 +1,223 @@
+#include "services/gateway/openai/chat_request.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/gateway/json/json_text.h"
+#include "services/gateway/json/object_reader.h"
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+
+constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+// The text of an array of parts. Each is to be text: a model of text sees nothing else.
+absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& path) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    ObjectReader part(parts[i], absl::StrCat(path, "[", i, "]"));
+    const std::string type = part.String("type").value_or("");
+    if (type == "refusal") {
+      text += part.String("refusal").value_or("");
+    } else if (type == "text") {
+      if (i > 0) text += '\n';
+      text += part.String("text").value_or("");
+      part.PassOver({"annotations", "cache_control"});
+    } else if (part.ok()) {
+      part.Fail("type", "unsupported_value",
+                absl::StrCat("Content of type '", type, "' is not supported; accepted: 'text'."));
+    }
+    if (absl::Status status = part.Finish(); !status.ok()) return status;
+  }
+  return text;
+}
+
+absl::StatusOr<std::optional<std::string>> ReadContent(ObjectReader& message) {
+  const json* content = message.Any("content");
+  if (content == nullptr) return std::nullopt;
+  if (content->is_string()) return content->get<std::string>();
+  if (content->is_array()) return TextOfParts(*content, message.PathOf("content"));
+  return ParameterError(message.PathOf("content"), "invalid_type",
+                        absl::StrCat("Invalid type for '", message.PathOf("content"),
+                                     "': expected a string or an array of parts."));
+}
+
+// Templates write arguments as JSON themselves, so they get the object, not its text.
+absl::StatusOr<json> ReadToolCalls(const json& calls, const std::string& path) {
+  json result = json::array();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ObjectReader call(calls[i], absl::StrCat(path, "[", i, "]"));
+    const std::string id = call.String("id").value_or("");
+    const std::string type = call.String("type").value_or("function");
+    const json* function = call.Object("function");
+    call.PassOver({"index"});
+    if (type != "function" || function == nullptr) {
+      call.Fail("function", "invalid_value",
+                "A tool call must be of type 'function' and have one.");
+    }
+    if (absl::Status status = call.Finish(); !status.ok()) return status;
+    ObjectReader fields(*function, call.PathOf("function"));
+    const std::string name = fields.String("name").value_or("");
+    const std::string arguments = fields.String("arguments").value_or("{}");
+    if (absl::Status status = fields.Finish(); !status.ok()) return status;
+    const absl::StatusOr<json> parsed = ParseJson(arguments.empty() ? "{}" : arguments);
+    result.push_back(
+        {{"id", id},
+         {"type", "function"},
+         {"function", {{"name", name}, {"arguments", parsed.ok() ? *parsed : json(arguments)}}}});
+  }
+  return result;
+}
+
+std::string TemplateRole(const std::string& role) {
+  return role == "developer" ? "system" : role;  // what OpenAI's newer models call it
+}
+
+absl::Status ReadMessage(const json& object, const std::string& path, v1::ChatMessage& message) {
+  ObjectReader reader(object, path);
+  const std::string role = reader.String("role").value_or("");
+  if (reader.ok() && role.empty()) {
+    return ParameterError(path + ".role", "missing_required_parameter",
+                          absl::StrCat("Missing required parameter: '", path, ".role'."));
+  }
+  json extra = json::object();
+  absl::StatusOr<std::optional<std::string>> content = ReadContent(reader);
+  if (!content.ok()) return content.status();
+  if (const json* calls = reader.Array("tool_calls"); calls != nullptr && !calls->empty()) {
+    absl::StatusOr<json> read = ReadToolCalls(*calls, reader.PathOf("tool_calls"));
+    if (!read.ok()) return read.status();
+    extra["tool_calls"] = *std::move(read);
+  }
+  for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
+    if (const auto value = reader.String(name)) extra[name] = *value;
+  }
+  const std::optional<std::string> refusal = reader.String("refusal");
+  reader.PassOver({"annotations"});
+  reader.Refuse({"audio", "function_call"}, "this server does not support it");
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  if (!content->has_value() && role != "assistant") {
+    return ParameterError(path + ".content", "missing_required_parameter",
+                          absl::StrCat("Missing required parameter: '", path, ".content'."));
+  }
+  message.set_role(TemplateRole(role));
+  message.set_content(content->value_or(refusal.value_or("")));
+  if (!extra.empty()) message.set_extra_json(ToJson(extra));
+  return absl::OkStatus();
+}
+
+// "auto" lets the model choose, "none" hides the tools. To make it call one takes a constraint.
+void ReadToolChoice(ObjectReader& reader, const json*& tools) {
+  const json* choice = reader.Any("tool_choice");
+  if (choice == nullptr || *choice == "auto") return;
+  if (*choice == "none") {
+    tools = nullptr;
+    return;
+  }
+  reader.Fail("tool_choice", "unsupported_value",
+              "Unsupported value for 'tool_choice': this server supports 'auto' and 'none'.");
+}
+
+void ReadTools(ObjectReader& reader, ChatRequest& request) {
+  const json* tools = reader.Array("tools");
+  ReadToolChoice(reader, tools);
+  request.parallel_tool_calls = reader.Bool("parallel_tool_calls").value_or(true);
+  if (tools == nullptr || tools->empty()) return;
+  for (size_t i = 0; i < tools->size(); ++i) {
+    const std::string path = absl::StrCat("tools[", i, "]");
+    ObjectReader tool((*tools)[i], path);
+    const std::string type = tool.String("type").value_or("");
+    const json* function = tool.Object("function");
+    if (type != "function" || function == nullptr || !function->contains("name")) {
+      tool.Fail("type", "invalid_value",
+                absl::StrCat("'", path, "' must be of type 'function' and have one with a name."));
+    }
+    reader.Fail(tool.Finish());
+  }
+  request.has_tools = true;
+  request.generate.mutable_chat()->set_tools_json(ToJson(*tools));
+}
+
+// What templates may look at besides the messages, as vLLM hands it on.
+void ReadTemplateVariables(ObjectReader& reader, v1::Chat& chat) {
+  json variables = json::object();
+  if (const json* given = reader.Object("chat_template_kwargs")) variables = *given;
+  if (const auto effort = reader.String("reasoning_effort"))
+    variables["reasoning_effort"] = *effort;
+  if (!variables.empty()) chat.set_variables_json(ToJson(variables));
+}
+
+void ReadLengths(ObjectReader& reader, v1::GenerateRequest& generate) {
+  const auto old_name = reader.Integer("max_tokens", 1, kMaxInt32);
+  const auto new_name = reader.Integer("max_completion_tokens", 1, kMaxInt32);
+  if (const auto value = new_name.has_value() ? new_name : old_name) {
+    generate.set_max_tokens(static_cast<int32_t>(*value));
+  }
+}
+
+void ReadLogprobs(ObjectReader& reader, ChatRequest& request) {
+  request.logprobs = reader.Bool("logprobs").value_or(false);
+  const auto top = reader.Integer("top_logprobs", 0, 20);
+  if (top.has_value() && !request.logprobs) {
+    reader.Fail("top_logprobs", "invalid_value", "'top_logprobs' needs 'logprobs' to be true.");
+  }
+  if (request.logprobs) request.generate.set_logprobs(static_cast<int32_t>(top.value_or(0)));
+}
+
+// Parameters that may be there as long as they ask for nothing.
+void ReadWhatMustBeNeutral(ObjectReader& reader) {
+  if (const json* format = reader.Object("response_format")) {
+    if (format->value("type", json()) != "text") {
+      reader.Refuse({"response_format"}, "this server supports {\"type\": \"text\"} alone");
+    }
+  }
+  if (const json* modalities = reader.Array("modalities")) {
+    if (*modalities != json::array({"text"})) {
+      reader.Refuse({"modalities"}, "this server supports [\"text\"] alone");
+    }
+  }
+  if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
+  reader.Refuse({"audio", "function_call", "functions", "moderation", "prediction", "verbosity",
+                 "web_search_options"},
+                "this server does not support it");
+}
+
+}  // namespace
+
+absl::Status ReadMessages(const json& messages, v1::Chat& chat) {
+  if (messages.empty()) {
+    return ParameterError("messages", "empty_array",
+                          "'messages' is empty: at least one is needed.");
+  }
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const absl::Status status =
+        ReadMessage(messages[i], absl::StrCat("messages[", i, "]"), *chat.add_messages());
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ChatRequest> ReadChatRequest(const json& body) {
+  ObjectReader reader(body);
+  ChatRequest request;
+  request.parameters = ReadGenerationParameters(reader, request.generate);
+  v1::Chat& chat = *request.generate.mutable_chat();
+  if (const json* messages = reader.Array("messages")) {
+    reader.Fail(ReadMessages(*messages, chat));
+  } else {
+    reader.Fail("messages", "missing_required_parameter",
+                "Missing required parameter: 'messages'.");
+  }
+  ReadTools(reader, request);
+  ReadTemplateVariables(reader, chat);
+  ReadLengths(reader, request.generate);
+  ReadLogprobs(reader, request);
+  ReadWhatMustBeNeutral(reader);
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  return request;
+}
+
+}  // namespace sluice::gateway::openai

@@ -1,0 +1,29 @@
+// A body of POST /v1/chat/completions as a value.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "services/gateway/openai/generation_parameters.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice::gateway::openai {
+
+struct ChatRequest {
+  GenerationParameters parameters;
+  bool logprobs = false;
+  bool has_tools = false;           // the model was told of tools it may call
+  bool parallel_tool_calls = true;  // it may call several in one turn
+  v1::GenerateRequest generate;     // complete
+};
+
+// INVALID_ARGUMENT with the payloads of json/object_reader.h.
+absl::StatusOr<ChatRequest> ReadChatRequest(const nlohmann::json& body);
+
+// The conversation in `messages` as the chat template is to see it: contents as one text, arguments
+// of tool calls as objects. INVALID_ARGUMENT naming the message.
+absl::Status ReadMessages(const nlohmann::json& messages, v1::Chat& chat);
+
+}  // namespace sluice::gateway::openai

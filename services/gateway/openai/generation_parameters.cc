@@ -1,0 +1,131 @@
+#include "services/gateway/openai/generation_parameters.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+
+constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+constexpr char kNotYet[] = "this server does not support it";
+
+void ReadSampling(ObjectReader& reader, v1::SamplingOptions& sampling) {
+  if (const auto value = reader.Number("temperature")) {
+    sampling.set_temperature(static_cast<float>(*value));
+  }
+  if (const auto value = reader.Number("top_p")) sampling.set_top_p(static_cast<float>(*value));
+  // -1 is vLLM's word for no limit.
+  if (const auto value = reader.Integer("top_k", -1, kMaxInt32)) {
+    sampling.set_top_k(*value < 0 ? 0 : static_cast<int32_t>(*value));
+  }
+  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  if (const auto value = reader.Integer("seed", kMin, kMax)) {
+    sampling.set_seed(static_cast<uint64_t>(*value));
+  }
+}
+
+// A number that changes nothing may be sent; another can't be honoured.
+void AllowOnly(ObjectReader& reader, const char* name, double neutral) {
+  const auto value = reader.Number(name);
+  if (value.has_value() && *value != neutral) reader.Refuse({name}, kNotYet);
+}
+
+void RefuseWhatIsMissing(ObjectReader& reader) {
+  AllowOnly(reader, "presence_penalty", 0);
+  AllowOnly(reader, "frequency_penalty", 0);
+  AllowOnly(reader, "repetition_penalty", 1);
+  AllowOnly(reader, "min_p", 0);
+  AllowOnly(reader, "min_tokens", 0);
+  if (const json* bias = reader.Object("logit_bias"); bias != nullptr && !bias->empty()) {
+    reader.Refuse({"logit_bias"}, kNotYet);
+  }
+}
+
+void ReadStop(ObjectReader& reader, v1::StopOptions& stop) {
+  if (const json* value = reader.Any("stop"); value != nullptr) {
+    if (value->is_string()) {
+      if (!value->get_ref<const std::string&>().empty()) {
+        stop.add_stop_strings(value->get<std::string>());
+      }
+    } else if (!value->is_array()) {
+      reader.Fail("stop", "invalid_type", "'stop' must be a string or an array of strings.");
+    } else {
+      for (const json& text : *value) {
+        if (!text.is_string()) {
+          return reader.Fail("stop", "invalid_type", "'stop' must hold strings alone.");
+        }
+        stop.add_stop_strings(text.get<std::string>());
+      }
+    }
+  }
+  if (const auto ids = reader.Integers("stop_token_ids")) {
+    stop.mutable_stop_token_ids()->Assign(ids->begin(), ids->end());
+  }
+  stop.set_ignore_eos(reader.Bool("ignore_eos").value_or(false));
+  stop.set_include_stop_string(reader.Bool("include_stop_str_in_output").value_or(false));
+}
+
+StreamOptions ReadStream(ObjectReader& reader) {
+  StreamOptions result;
+  result.stream = reader.Bool("stream").value_or(false);
+  const json* options = reader.Object("stream_options");
+  if (options == nullptr) return result;
+  if (!result.stream) {
+    reader.Fail("stream_options", "invalid_value",
+                "The 'stream_options' parameter is only allowed when 'stream' is enabled.");
+  }
+  ObjectReader fields(*options, "stream_options");
+  result.include_usage = fields.Bool("include_usage").value_or(false);
+  // Padding against the guessing of tokens by lengths on the wire; no padding is asked for by
+  // false.
+  if (fields.Bool("include_obfuscation").value_or(false)) {
+    fields.Refuse({"include_obfuscation"}, kNotYet);
+  }
+  reader.Fail(fields.Finish());
+  return result;
+}
+
+// Classes of service are priorities of scheduling. A priority of one's own (vLLM) has the last
+// word.
+std::string ReadPriority(ObjectReader& reader, v1::GenerateRequest& request) {
+  const std::string tier = reader.String("service_tier").value_or("");
+  if (tier == "priority") {
+    request.set_priority(1);
+  } else if (tier == "flex") {
+    request.set_priority(-1);
+  } else if (!tier.empty() && tier != "auto" && tier != "default") {
+    reader.Fail("service_tier", "invalid_value",
+                absl::StrCat("Invalid value: '", tier,
+                             "'. Supported values are: 'auto', 'default', 'flex', 'priority'."));
+  }
+  // vLLM's priorities fall: smaller goes first.
+  if (const auto value = reader.Integer("priority", -kMaxInt32, kMaxInt32)) {
+    request.set_priority(static_cast<int32_t>(-*value));
+  }
+  return tier == "auto" ? "default" : tier;
+}
+
+}  // namespace
+
+GenerationParameters ReadGenerationParameters(ObjectReader& reader, v1::GenerateRequest& request) {
+  GenerationParameters result;
+  result.model = reader.String("model").value_or("");
+  ReadSampling(reader, *request.mutable_sampling());
+  RefuseWhatIsMissing(reader);
+  ReadStop(reader, *request.mutable_stop());
+  result.stream = ReadStream(reader);
+  result.service_tier = ReadPriority(reader, request);
+  if (const auto n = reader.Integer("n", 1, 16)) request.set_n(static_cast<int32_t>(*n));
+  if (const auto salt = reader.String("cache_salt")) request.set_cache_salt(*salt);
+  // Who is behind a request is told by its token; what is kept is kept by prefixes.
+  reader.PassOver(
+      {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata"});
+  return result;
+}
+
+}  // namespace sluice::gateway::openai

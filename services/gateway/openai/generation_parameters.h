@@ -1,0 +1,26 @@
+// The parameters that completions and chat completions have in common: OpenAI's, and those that
+// vLLM adds to them.
+#pragma once
+
+#include "services/gateway/json/object_reader.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice::gateway::openai {
+
+struct StreamOptions {
+  bool stream = false;
+  bool include_usage = false;  // a chunk with the usage before the last
+};
+
+// What a response says beside what was generated.
+struct GenerationParameters {
+  std::string model;         // as asked for; empty where the client leaves it to the server
+  std::string service_tier;  // empty where not asked for
+  StreamOptions stream;
+};
+
+// Sampling, stopping, n, seed, priority: into `request`. Not the prompt, max_tokens and logprobs,
+// which the two APIs spell differently. Faults go to the reader.
+GenerationParameters ReadGenerationParameters(ObjectReader& reader, v1::GenerateRequest& request);
+
+}  // namespace sluice::gateway::openai

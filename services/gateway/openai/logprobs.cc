@@ -1,0 +1,86 @@
+#include "services/gateway/openai/logprobs.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+
+// JSON has no infinity; this is what OpenAI sends for a token that can't be.
+constexpr double kImpossible = -9999.0;
+
+json Finite(float logprob) { return logprob >= kImpossible ? json(logprob) : json(kImpossible); }
+
+const std::string& TextOf(int32_t token_id, const TokenTexts& texts) {
+  static const std::string* const kNone = new std::string;
+  const auto index = static_cast<size_t>(token_id);
+  return index < texts.size() ? texts[index] : *kNone;
+}
+
+json ChatToken(int32_t token_id, float logprob, const TokenTexts& texts) {
+  const std::string& text = TextOf(token_id, texts);
+  json bytes = json::array();
+  for (const char byte : text) bytes.push_back(static_cast<uint8_t>(byte));
+  return {{"token", text}, {"logprob", Finite(logprob)}, {"bytes", std::move(bytes)}};
+}
+
+size_t NumCharacters(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+json ChatLogprobs(const v1::Chunk& chunk, const TokenTexts& texts) {
+  json content = json::array();
+  for (int i = 0; i < chunk.logprobs_size(); ++i) {
+    const v1::PositionLogprobs& position = chunk.logprobs(i);
+    json token = ChatToken(chunk.token_ids(i), position.logprob(), texts);
+    json top = json::array();
+    for (const v1::TokenLogprob& other : position.top()) {
+      top.push_back(ChatToken(other.token_id(), other.logprob(), texts));
+    }
+    token["top_logprobs"] = std::move(top);
+    content.push_back(std::move(token));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+void CompletionLogprobs::AddToken(int32_t token_id) {
+  const std::string& text = TextOf(token_id, *texts_);
+  tokens_.push_back(text);
+  offsets_.push_back(offset_);
+  offset_ += NumCharacters(text);
+}
+
+void CompletionLogprobs::AddFirst(int32_t token_id) {
+  AddToken(token_id);
+  logprobs_.push_back(nullptr);
+  top_.push_back(nullptr);
+}
+
+void CompletionLogprobs::Add(int32_t token_id, const v1::PositionLogprobs& logprobs) {
+  AddToken(token_id);
+  logprobs_.push_back(Finite(logprobs.logprob()));
+  json top = json::object();
+  // The most probable of two tokens with the same text is the one that counts.
+  for (const v1::TokenLogprob& other : logprobs.top()) {
+    top.emplace(TextOf(other.token_id(), *texts_), Finite(other.logprob()));
+  }
+  top_.push_back(std::move(top));
+}
+
+void CompletionLogprobs::Add(const v1::Chunk& chunk) {
+  for (int i = 0; i < chunk.logprobs_size(); ++i) Add(chunk.token_ids(i), chunk.logprobs(i));
+}
+
+json CompletionLogprobs::Take() {
+  return {{"tokens", std::exchange(tokens_, json::array())},
+          {"token_logprobs", std::exchange(logprobs_, json::array())},
+          {"top_logprobs", std::exchange(top_, json::array())},
+          {"text_offset", std::exchange(offsets_, json::array())}};
+}
+
+}  // namespace sluice::gateway::openai

@@ -1,0 +1,63 @@
+#include "services/gateway/openai/openai_api.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "services/gateway/openai/chat_call.h"
+#include "services/gateway/openai/completion_call.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/openai/response_call.h"
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kModels[] = "/v1/models/";
+
+json ModelObject(const v1::GetModelResponse& model) {
+  return {{"id", model.name()},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "sluice"},
+          {"max_model_len", model.max_positions()}};
+}
+
+// The list where `wanted` is empty.
+void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
+                 std::string wanted) {
+  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  context.backend.GetModel(call->caller(), [call, wanted = std::move(wanted)](
+                                               const absl::StatusOr<v1::GetModelResponse>& model) {
+    if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
+    if (wanted.empty()) {
+      return call->Respond(200, {{"object", "list"}, {"data", json::array({ModelObject(*model)})}});
+    }
+    if (wanted != model->name()) return call->Respond(ErrorResponse(ModelNotFound(wanted)));
+    call->Respond(200, ModelObject(*model));
+  });
+}
+
+}  // namespace
+
+void AddRoutes(http::Router& router, const ApiContext& context) {
+  router.Add("GET", "/v1/models", [&context](std::shared_ptr<http::Exchange> exchange) {
+    ServeModels(context, std::move(exchange), "");
+  });
+  router.Add("GET", "/v1/models/*", [&context](std::shared_ptr<http::Exchange> exchange) {
+    std::string name = exchange->request().path.substr(sizeof(kModels) - 1);
+    ServeModels(context, std::move(exchange), std::move(name));
+  });
+  router.Add("POST", "/v1/completions", [&context](std::shared_ptr<http::Exchange> exchange) {
+    CompletionCall::Start(context, std::move(exchange));
+  });
+  router.Add("POST", "/v1/chat/completions", [&context](std::shared_ptr<http::Exchange> exchange) {
+    ChatCall::Start(context, std::move(exchange));
+  });
+  router.Add("POST", "/v1/responses", [&context](std::shared_ptr<http::Exchange> exchange) {
+    ResponseCall::Start(context, std::move(exchange));
+  });
+}
+
+}  // namespace sluice::gateway::openai

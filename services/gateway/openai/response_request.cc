@@ -1,0 +1,204 @@
+#include "services/gateway/openai/response_request.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/gateway/json/json_text.h"
+#include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/chat_request.h"
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+
+constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
+
+// An item's content as that of a chat message: only the names of the parts' types differ.
+json ChatContent(const json& content) {
+  if (!content.is_array()) return content;
+  json parts = json::array();
+  for (json part : content) {
+    if (part.is_object() && part.contains("type") &&
+        (part["type"] == "input_text" || part["type"] == "output_text")) {
+      part["type"] = "text";
+      part.erase("logprobs");
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+absl::Status ReadItem(const json& value, const std::string& path, json& messages) {
+  ObjectReader item(value, path);
+  const std::string type = item.String("type").value_or("message");
+  item.PassOver({"id", "status", "phase"});
+  if (type == "message") {
+    const json* content = item.Any("content");
+    messages.push_back({{"role", item.String("role").value_or("")},
+                        {"content", content != nullptr ? ChatContent(*content) : json()}});
+  } else if (type == "function_call") {
+    const json function = {{"name", item.String("name").value_or("")},
+                           {"arguments", item.String("arguments").value_or("{}")}};
+    messages.push_back({{"role", "assistant"},
+                        {"tool_calls", json::array({{{"id", item.String("call_id").value_or("")},
+                                                     {"type", "function"},
+                                                     {"function", function}}})}});
+  } else if (type == "function_call_output") {
+    const json* output = item.Any("output");
+    messages.push_back({{"role", "tool"},
+                        {"tool_call_id", item.String("call_id").value_or("")},
+                        {"content", output != nullptr ? ChatContent(*output) : json("")}});
+  } else if (type == "reasoning") {
+    item.PassOver(
+        {"summary", "content", "encrypted_content"});  // templates leave earlier thoughts out
+  } else {
+    item.Fail("type", "unsupported_value",
+              absl::StrCat("Items of type '", type, "' are not supported."));
+  }
+  return item.Finish();
+}
+
+// The conversation: instructions, then a text or items.
+void ReadInput(ObjectReader& reader, v1::Chat& chat) {
+  json messages = json::array();
+  if (const auto instructions = reader.String("instructions")) {
+    messages.push_back({{"role", "system"}, {"content", *instructions}});
+  }
+  const json* input = reader.Any("input");
+  if (input == nullptr) {
+    return reader.Fail("input", "missing_required_parameter",
+                       "Missing required parameter: 'input'.");
+  }
+  if (input->is_string()) {
+    messages.push_back({{"role", "user"}, {"content", *input}});
+  } else if (!input->is_array() || input->empty()) {
+    return reader.Fail("input", "invalid_type", "'input' must be a string or an array of items.");
+  } else {
+    for (size_t i = 0; i < input->size(); ++i) {
+      reader.Fail(ReadItem((*input)[i], absl::StrCat("input[", i, "]"), messages));
+    }
+  }
+  if (reader.ok()) reader.Fail(ReadMessages(messages, chat));
+}
+
+// As chat completions have them: {"type", "function": {...}} for {"type", ...}.
+void ReadTools(ObjectReader& reader, v1::Chat& chat, json& echoed) {
+  const json* tools = reader.Array("tools");
+  const json* choice = reader.Any("tool_choice");
+  echoed["tools"] = tools != nullptr ? *tools : json::array();
+  echoed["tool_choice"] = choice != nullptr ? *choice : json("auto");
+  if (choice != nullptr && *choice != "auto" && *choice != "none") {
+    reader.Fail("tool_choice", "unsupported_value",
+                "Unsupported value for 'tool_choice': this server supports 'auto' and 'none'.");
+  }
+  if (tools == nullptr || tools->empty() || echoed["tool_choice"] == "none") return;
+  json result = json::array();
+  for (size_t i = 0; i < tools->size(); ++i) {
+    ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));
+    const std::string type = tool.String("type").value_or("");
+    json function = {{"name", tool.String("name").value_or("")}};
+    if (const auto text = tool.String("description")) function["description"] = *text;
+    if (const json* schema = tool.Object("parameters")) function["parameters"] = *schema;
+    tool.PassOver({"strict"});
+    if (type != "function") {
+      tool.Fail(
+          "type", "unsupported_value",
+          absl::StrCat("Tools of type '", type, "' are not supported; accepted: 'function'."));
+    }
+    reader.Fail(tool.Finish());
+    result.push_back({{"type", "function"}, {"function", std::move(function)}});
+  }
+  chat.set_tools_json(ToJson(result));
+}
+
+void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& echoed) {
+  echoed["temperature"] = echoed["top_p"] = echoed["max_output_tokens"] = nullptr;
+  if (const auto value = reader.Number("temperature")) {
+    echoed["temperature"] = *value;
+    generate.mutable_sampling()->set_temperature(static_cast<float>(*value));
+  }
+  if (const auto value = reader.Number("top_p")) {
+    echoed["top_p"] = *value;
+    generate.mutable_sampling()->set_top_p(static_cast<float>(*value));
+  }
+  if (const auto value = reader.Integer("max_output_tokens", 1, kMaxInt32)) {
+    echoed["max_output_tokens"] = *value;
+    generate.set_max_tokens(static_cast<int32_t>(*value));
+  }
+}
+
+// Parameters that may be there as long as they ask for what is done anyway.
+void ReadWhatMustBeNeutral(ObjectReader& reader) {
+  if (const json* text = reader.Object("text")) {
+    ObjectReader fields(*text, "text");
+    const json* format = fields.Object("format");
+    if (format != nullptr && format->value("type", json()) != "text") {
+      fields.Refuse({"format"}, "this server supports {\"type\": \"text\"} alone");
+    }
+    fields.Refuse({"verbosity"}, "this server does not support it");
+    reader.Fail(fields.Finish());
+  }
+  if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
+  if (reader.Bool("background").value_or(false)) {
+    reader.Refuse({"background"}, "nothing is stored here");
+  }
+  const std::string truncation = reader.String("truncation").value_or("disabled");
+  if (truncation != "disabled")
+    reader.Refuse({"truncation"}, "this server supports 'disabled' alone");
+  if (const json* include = reader.Array("include"); include != nullptr && !include->empty()) {
+    reader.Refuse({"include"}, "this server has nothing to include");
+  }
+  if (const json* options = reader.Object("stream_options")) {
+    ObjectReader fields(*options, "stream_options");
+    if (fields.Bool("include_obfuscation").value_or(false)) {
+      fields.Refuse({"include_obfuscation"}, "this server does not support it");
+    }
+    reader.Fail(fields.Finish());
+  }
+  reader.Refuse({"previous_response_id", "conversation"},
+                "nothing is stored here; send the whole input");
+  reader.Refuse({"context_management", "max_tool_calls", "prompt", "top_logprobs"},
+                "this server does not support it");
+}
+
+}  // namespace
+
+absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body) {
+  ObjectReader reader(body);
+  ResponseRequest request;
+  json& echoed = request.echoed;
+  v1::Chat& chat = *request.generate.mutable_chat();
+  request.model = reader.String("model").value_or("");
+  request.stream = reader.Bool("stream").value_or(false);
+  const json* instructions = reader.Any("instructions");
+  echoed["instructions"] = instructions != nullptr ? *instructions : json();
+  ReadInput(reader, chat);
+  ReadTools(reader, chat, echoed);
+  ReadSampling(reader, request.generate, echoed);
+  echoed["parallel_tool_calls"] = reader.Bool("parallel_tool_calls").value_or(true);
+  const json* metadata = reader.Object("metadata");
+  echoed["metadata"] = metadata != nullptr ? *metadata : json::object();
+  if (const json* reasoning = reader.Object("reasoning")) {
+    ObjectReader fields(*reasoning, "reasoning");
+    if (const auto effort = fields.String("effort")) {
+      chat.set_variables_json(ToJson({{"reasoning_effort", *effort}}));
+    }
+    fields.Refuse({"summary", "generate_summary"}, "this server does not support it");
+    reader.Fail(fields.Finish());
+  }
+  const std::string tier = reader.String("service_tier").value_or("auto");
+  if (tier == "priority") request.generate.set_priority(1);
+  if (tier == "flex") request.generate.set_priority(-1);
+  if (tier != "auto" && tier != "default" && tier != "priority" && tier != "flex") {
+    reader.Fail("service_tier", "invalid_value", absl::StrCat("Invalid value: '", tier, "'."));
+  }
+  echoed["service_tier"] = tier == "auto" ? "default" : tier;
+  ReadWhatMustBeNeutral(reader);
+  reader.PassOver({"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  return request;
+}
+
+}  // namespace sluice::gateway::openai

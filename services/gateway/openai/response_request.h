@@ -1,0 +1,22 @@
+// A body of POST /v1/responses as a value.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice::gateway::openai {
+
+struct ResponseRequest {
+  std::string model;
+  bool stream = false;
+  nlohmann::json echoed;         // what the response object repeats of the request
+  v1::GenerateRequest generate;  // complete
+};
+
+// INVALID_ARGUMENT with the payloads of json/object_reader.h.
+absl::StatusOr<ResponseRequest> ReadResponseRequest(const nlohmann::json& body);
+
+}  // namespace sluice::gateway::openai

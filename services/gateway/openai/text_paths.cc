@@ -1,0 +1,149 @@
+#include "services/gateway/openai/text_paths.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/openai/logprobs.h"
+
+namespace sluice::gateway::openai {
+namespace {
+
+using nlohmann::json;
+using Call = std::shared_ptr<ApiCall>;
+
+// Hands the body and the model on; answers where either is not to be had.
+template <class Next>
+void ReadBody(const ApiContext& context, std::shared_ptr<http::Exchange> exchange, Next next) {
+  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  absl::StatusOr<json> body = call->Body();
+  if (!body.ok()) return call->Respond(ErrorResponse(body.status()));
+  context.backend.GetModel(call->caller(), [call, body = *std::move(body), next = std::move(next)](
+                                               const absl::StatusOr<v1::GetModelResponse>& model) {
+    if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
+    ObjectReader reader(body);
+    const std::string wanted = reader.String("model").value_or("");
+    if (!wanted.empty() && wanted != model->name()) reader.Fail(ModelNotFound(wanted));
+    const absl::Status status = next(call, reader, *model);
+    if (!status.ok()) call->Respond(ErrorResponse(status));
+  });
+}
+
+absl::Status Missing(const char* name) {
+  return ParameterError(name, "missing_required_parameter",
+                        std::string("Missing required parameter: '") + name + "'.");
+}
+
+void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
+  ReadBody(context, std::move(exchange),
+           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
+             v1::TokenizeRequest request;
+             const std::optional<std::string> prompt = reader.String("prompt");
+             if (const auto value = reader.Bool("add_special_tokens")) {
+               request.set_add_special_tokens(*value);
+             }
+             if (absl::Status status = reader.Finish(); !status.ok()) return status;
+             if (!prompt.has_value()) return Missing("prompt");
+             request.set_text(*prompt);
+             context.backend.Tokenize(call->caller(), std::move(request),
+                                      [call, most = model.max_positions()](
+                                          const absl::StatusOr<v1::TokenizeResponse>& tokens) {
+                                        if (!tokens.ok())
+                                          return call->Respond(ErrorResponse(tokens.status()));
+                                        call->Respond(200, {{"tokens", tokens->token_ids()},
+                                                            {"count", tokens->token_ids_size()},
+                                                            {"max_model_len", most}});
+                                      });
+             return absl::OkStatus();
+           });
+}
+
+void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
+  ReadBody(context, std::move(exchange),
+           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse&) {
+             const auto tokens = reader.Integers("tokens");
+             if (absl::Status status = reader.Finish(); !status.ok()) return status;
+             if (!tokens.has_value()) return Missing("tokens");
+             v1::DetokenizeRequest request;
+             request.mutable_token_ids()->Assign(tokens->begin(), tokens->end());
+             context.backend.Detokenize(call->caller(), std::move(request),
+                                        [call](const absl::StatusOr<v1::DetokenizeResponse>& text) {
+                                          if (!text.ok())
+                                            return call->Respond(ErrorResponse(text.status()));
+                                          call->Respond(200, {{"prompt", text->text()}});
+                                        });
+             return absl::OkStatus();
+           });
+}
+
+json ScoreJson(const v1::ScoreResponse& score, const TokenTexts& texts, const std::string& model) {
+  CompletionLogprobs logprobs(texts);
+  for (int i = 0; i < score.token_ids_size(); ++i) {
+    if (i == 0) {
+      logprobs.AddFirst(score.token_ids(0));
+    } else {
+      logprobs.Add(score.token_ids(i), score.logprobs(i - 1));
+    }
+  }
+  return {{"object", "score"},
+          {"model", model},
+          {"token_ids", score.token_ids()},
+          {"logprobs", logprobs.Take()},
+          {"mean_nll", score.mean_nll()},
+          {"perplexity", score.perplexity()},
+          {"usage",
+           {{"prompt_tokens", score.token_ids_size()}, {"total_tokens", score.token_ids_size()}}}};
+}
+
+absl::Status ReadScoreInput(ObjectReader& reader, v1::ScoreRequest& request) {
+  const json* prompt = reader.Any("prompt");
+  if (const auto top = reader.Integer("top_logprobs", 0, 20)) {
+    request.set_top(static_cast<int32_t>(*top));
+  }
+  if (prompt != nullptr && prompt->is_string()) {
+    request.set_text(prompt->get<std::string>());
+  } else if (const auto ids = reader.Integers("prompt")) {
+    request.mutable_token_ids()->mutable_token_ids()->Assign(ids->begin(), ids->end());
+  }
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  return prompt == nullptr ? Missing("prompt") : absl::OkStatus();
+}
+
+void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
+  ReadBody(context, std::move(exchange),
+           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
+             v1::ScoreRequest request;
+             if (absl::Status status = ReadScoreInput(reader, request); !status.ok()) return status;
+             context.backend.Score(
+                 call->caller(), std::move(request),
+                 [&context, call, name = model.name()](absl::StatusOr<v1::ScoreResponse> score) {
+                   if (!score.ok()) return call->Respond(ErrorResponse(score.status()));
+                   context.vocabulary.Get(
+                       call->caller(), name,
+                       [call, name, score = *std::move(score)](
+                           const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
+                         // A model without a tokenizer has scores, and no texts.
+                         static const auto* const kNone = new TokenTexts;
+                         call->Respond(200, ScoreJson(score, texts.ok() ? **texts : *kNone, name));
+                       });
+                 });
+             return absl::OkStatus();
+           });
+}
+
+}  // namespace
+
+void AddTextRoutes(http::Router& router, const ApiContext& context) {
+  const auto add = [&](const char* path, auto* serve) {
+    router.Add("POST", path, [&context, serve](std::shared_ptr<http::Exchange> exchange) {
+      serve(context, std::move(exchange));
+    });
+  };
+  add("/tokenize", &ServeTokenize);
+  add("/detokenize", &ServeDetokenize);
+  add("/v1/score", &ServeScore);
+}
+
+}  // namespace sluice::gateway::openai

@@ -1,0 +1,32 @@
+#include "services/gateway/openai/usage.h"
+
+namespace sluice::gateway::openai {
+
+using nlohmann::json;
+
+json Usage(const std::vector<v1::Finished>& finished) {
+  int64_t prompt = 0;
+  int64_t generated = 0;
+  int64_t cached = 0;
+  for (const v1::Finished& end : finished) {
+    prompt += end.usage().num_prompt_tokens();
+    generated += end.usage().num_generated_tokens();
+    cached += end.usage().num_cached_prompt_tokens();
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated},
+          {"total_tokens", prompt + generated},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+void SetFinish(json& choice, const v1::FinishedSequence& end) {
+  choice["finish_reason"] = end.reason() == v1::FINISH_REASON_LENGTH ? "length" : "stop";
+  choice["stop_reason"] = nullptr;
+  if (end.reason() == v1::FINISH_REASON_STOP_STRING) {
+    choice["stop_reason"] = end.stop_string();
+  } else if (end.has_stop_token_id()) {
+    choice["stop_reason"] = end.stop_token_id();
+  }
+}
+
+}  // namespace sluice::gateway::openai

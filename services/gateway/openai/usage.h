@@ -1,0 +1,17 @@
+// How sequences ended and what they took, as OpenAI shows it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice::gateway::openai {
+
+// {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"} over all prompts.
+nlohmann::json Usage(const std::vector<v1::Finished>& finished);
+
+// Sets "finish_reason" and vLLM's "stop_reason": the string or token that stopped it, or null.
+void SetFinish(nlohmann::json& choice, const v1::FinishedSequence& end);
+
+}  // namespace sluice::gateway::openai

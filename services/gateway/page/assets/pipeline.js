@@ -1,0 +1,106 @@
+// The processes as a picture that lives: what is lost turns red, and returns.
+
+const figures = [
+  ["Tokens per second", (s, r) => r.tokens.toFixed(0)],
+  ["Steps per second", (s, r) => r.steps.toFixed(0)],
+  ["Sequences in the batch", (s) => s.num_running_sequences],
+  ["Waiting", (s) => s.num_waiting_sequences],
+  ["Tokens so far", (s) => s.num_generated_tokens.toLocaleString("en")],
+  ["Recoveries", (s) => s.num_recoveries],
+];
+
+const element = (tag, properties = {}, ...children) => {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+};
+
+function showFigures(status, rates) {
+  const list = document.getElementById("figures");
+  if (!list.children.length) {
+    list.append(...figures.map(([name]) => element("div", {}, element("dt", {textContent: name}), element("dd"))));
+  }
+  figures.forEach(([, value], i) => {
+    list.children[i].lastChild.textContent = status ? value(status, rates) : "–";
+  });
+}
+
+// [[process, ...], ...]: columns in the order a token travels them.
+function columnsOf(processes) {
+  const of = (service) => processes.filter((process) => process.service === service);
+  const shards = [];
+  for (const shard of of("shard")) (shards[shard.stage] ??= []).push(shard);
+  for (const stage of shards) stage?.sort((a, b) => a.rank - b.rank);
+  return [of("orchestrator"), of("tokenizer"), of("embedding"), ...shards, of("sampler")].filter((c) => c?.length);
+}
+
+const titleOf = (process) =>
+  process.service === "shard" ? `shard ${process.stage}·${process.rank}` : process.service;
+
+const mebibytes = (bytes) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+
+function linesOf(process) {
+  const lines = [];
+  if (process.weight_bytes) lines.push(`weights ${mebibytes(process.weight_bytes)}`);
+  if (process.kv_bytes) lines.push(`keys and values ${mebibytes(process.kv_bytes)}`);
+  if (process.arithmetic) lines.push(process.arithmetic.split(",")[0]);
+  return lines;
+}
+
+async function kill(process) {
+  const notice = document.getElementById("notice");
+  const response = await fetch("/page/kill", {
+    method: "POST",
+    headers: {"content-type": "application/json"},
+    body: JSON.stringify({address: process.address}),
+  }).catch(() => null);
+  const answer = await response?.json().catch(() => null);
+  notice.textContent = response?.ok
+    ? `killed ${titleOf(process)} with signal 9: open streams pause, and go on with the same tokens`
+    : `could not kill ${titleOf(process)}: ${answer?.error?.message ?? "no answer"}`;
+}
+
+const cards = new Map();  // by address
+
+function cardOf(process, demo) {
+  let card = cards.get(process.address);
+  if (!card) {
+    card = element("div", {className: "process", role: "listitem"}, element("h3"), element("p"),
+      element("p", {className: "facts"}));
+    if (demo) {
+      const button = element("button", {type: "button", className: "danger", textContent: "kill −9"});
+      button.addEventListener("click", () => kill(process));
+      button.setAttribute("aria-label", `Kill ${titleOf(process)}`);
+      card.append(button);
+    }
+    cards.set(process.address, card);
+  }
+  const lost = !process.ready;
+  const [title, state, facts] = card.children;
+  card.classList.toggle("lost", lost);
+  title.textContent = titleOf(process);
+  state.textContent = lost ? "lost: waiting for its successor" : "ready";
+  facts.textContent = linesOf(process).join("\n");
+  card.title = process.detail || process.arithmetic || "";
+  return card;
+}
+
+let shape = "";
+
+export function showPipeline(status, rates) {
+  showFigures(status, rates);
+  if (!status) {
+    for (const card of cards.values()) card.classList.add("lost");
+    return;
+  }
+  const columns = columnsOf(status.processes);
+  const newShape = columns.map((column) => column.map((p) => p.address).join()).join(";");
+  if (newShape !== shape) {
+    shape = newShape;
+    cards.clear();
+    document.getElementById("stages").replaceChildren(...columns.map((column) =>
+      element("div", {className: "stage"}, ...column.map((process) => cardOf(process, status.demo)))));
+  }
+  for (const process of status.processes) cardOf(process, status.demo);
+  for (const stage of document.querySelectorAll(".stage")) stage.classList.toggle("flowing", rates.steps > 0);
+}

@@ -1,0 +1,129 @@
+#include "services/gateway/page/page.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "services/gateway/json/json_text.h"
+#include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/error.h"
+#include "services/gateway/page/assets.h"
+#include "services/gateway/page/process_kill.h"
+
+namespace sluice::gateway {
+namespace {
+
+using nlohmann::json;
+
+// Nothing from elsewhere, nothing inline, in no frame.
+constexpr char kPolicy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+http::Response AssetResponse(const Asset& asset) {
+  return {.headers = {{"content-type", asset.content_type},
+                      {"cache-control", "no-cache"},
+                      {"content-security-policy", kPolicy},
+                      {"x-content-type-options", "nosniff"},
+                      {"referrer-policy", "no-referrer"}},
+          .body = std::string(asset.content)};
+}
+
+json ProcessJson(const v1::ProcessStatus& process) {
+  return {{"service", process.service()},
+          {"address", process.address()},
+          {"ready", process.state() == v1::PROCESS_STATE_READY},
+          {"stage", process.stage()},
+          {"rank", process.rank()},
+          {"detail", process.detail()},
+          {"weight_bytes", process.weight_bytes()},
+          {"kv_bytes", process.kv_bytes()},
+          {"arithmetic", process.arithmetic()}};
+}
+
+json HistogramJson(const Histogram& histogram) {
+  return {{"bounds", Histogram::kBounds}, {"counts", histogram.Counts()}};
+}
+
+json StatusJson(const v1::GetStatusResponse& status) {
+  json processes = json::array();
+  for (const v1::ProcessStatus& process : status.processes()) {
+    processes.push_back(ProcessJson(process));
+  }
+  return {{"serving", status.serving()},
+          {"model_name", status.model_name()},
+          {"epoch", status.epoch()},
+          {"processes", std::move(processes)},
+          {"kv_cache",
+           {{"block_size", status.kv_cache().block_size()},
+            {"num_blocks", status.kv_cache().num_blocks()},
+            {"num_used_blocks", status.kv_cache().num_used_blocks()},
+            {"num_shared_blocks", status.kv_cache().num_shared_blocks()},
+            {"num_cached_blocks", status.kv_cache().num_cached_blocks()}}},
+          {"num_waiting_sequences", status.num_waiting_sequences()},
+          {"num_running_sequences", status.num_running_sequences()},
+          {"num_steps", status.num_steps()},
+          {"num_generated_tokens", status.num_generated_tokens()},
+          {"num_recoveries", status.num_recoveries()},
+          {"num_stages", status.num_stages()},
+          {"num_ranks", status.num_ranks()},
+          {"uptime_ms", status.uptime_ms()}};
+}
+
+void ServeStatus(const ApiContext& context, const PageOptions& options,
+                 std::shared_ptr<http::Exchange> exchange) {
+  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  context.backend.GetModel(
+      call->caller(), [&context, options, call](const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (!model.ok()) return call->Respond(openai::ErrorResponse(model.status()));
+        context.backend.GetStatus(
+            call->caller(), [&context, options, call, has_template = model->has_chat_template()](
+                                const absl::StatusOr<v1::GetStatusResponse>& status) {
+              if (!status.ok()) return call->Respond(openai::ErrorResponse(status.status()));
+              json body = StatusJson(*status);
+              const Meter& meter = context.backend.meter();
+              body["time_to_first_token"] = HistogramJson(meter.time_to_first_token);
+              body["time_between_tokens"] = HistogramJson(meter.time_between_tokens);
+              body["has_chat_template"] = has_template;
+              body["demo"] = options.demo;
+              call->Respond(200, body);
+            });
+      });
+}
+
+// Only what a page of this origin can send: other origins' forms have no JSON.
+absl::Status Kill(const ApiCall& call) {
+  const absl::string_view type = call.request().Header("content-type").value_or("");
+  if (type.substr(0, 16) != "application/json") {
+    return absl::InvalidArgumentError("the body must be of type application/json");
+  }
+  const absl::StatusOr<json> body = call.Body();
+  if (!body.ok()) return body.status();
+  ObjectReader reader(*body);
+  const std::string address = reader.String("address").value_or("");
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  return KillSibling(address);
+}
+
+}  // namespace
+
+void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOptions& options) {
+  for (const Asset& asset : Assets()) {
+    router.Add("GET", asset.path, [&asset](std::shared_ptr<http::Exchange> exchange) {
+      exchange->Respond(AssetResponse(asset));
+    });
+  }
+  router.Add("GET", "/page/status", [&context, options](std::shared_ptr<http::Exchange> exchange) {
+    ServeStatus(context, options, std::move(exchange));
+  });
+  if (!options.demo) return;
+  router.Add("POST", "/page/kill", [](std::shared_ptr<http::Exchange> exchange) {
+    ApiCall call(std::move(exchange));
+    if (const absl::Status status = Kill(call); !status.ok()) {
+      return call.Respond(openai::ErrorResponse(status));
+    }
+    call.Respond(200, {{"killed", true}});
+  });
+}
+
+}  // namespace sluice::gateway

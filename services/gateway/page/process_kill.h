@@ -1,0 +1,14 @@
+// For demonstrations: ends another process of the pipeline as a crash would.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace sluice::gateway {
+
+// Sends SIGKILL to the process that listens at `address`, if the process that started this one has
+// started it too: no other can be reached. NOT_FOUND where there is none.
+absl::Status KillSibling(const std::string& address);
+
+}  // namespace sluice::gateway

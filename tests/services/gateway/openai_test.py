@@ -1,0 +1,261 @@
+"""OpenAI's API over a live pipeline.
+
+Usage: openai_test.py BIN_DIR [unittest arguments]
+"""
+
+import json
+import math
+import subprocess
+import sys
+import threading
+import unittest
+
+from served import Served, call
+
+BIN = sys.argv[1]
+PROMPT = "Once upon a time there was a king who"
+served = None
+
+
+def setUpModule():
+    global served
+    served = Served(BIN)
+
+
+def tearDownModule():
+    served.stop()
+
+
+def complete(**fields):
+    body = {"model": "storyteller", "prompt": PROMPT, "max_tokens": 12, "temperature": 0, **fields}
+    return call(served.address, "POST", "/v1/completions", body)
+
+
+def chat(**fields):
+    body = {"model": "storyteller", "messages": [{"role": "user", "content": "Tell me of the king."}],
+            "max_tokens": 12, "temperature": 0, **fields}
+    return call(served.address, "POST", "/v1/chat/completions", body)
+
+
+def sluice(*arguments, stdin=""):
+    done = subprocess.run([f"{BIN}/sluice", *arguments, "--endpoint", served.endpoint], input=stdin,
+                          capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def ids_of(text, *flags):
+    return json.loads(sluice("tokenize", *flags, stdin=json.dumps(text) + "\n"))
+
+
+def text_of(answer, index=0):
+    return "".join(choice.get("text", choice.get("delta", {}).get("content") or "")
+                   for event in answer.events[:-1] for choice in event["choices"] if choice["index"] == index)
+
+
+class ModelsTest(unittest.TestCase):
+    def test_up_says_where_it_serves(self):
+        self.assertRegex(served.lines[0], r"^ready 127\.0\.0\.1:\d+$")
+        self.assertRegex(served.lines[1], r"^http 127\.0\.0\.1:\d+$")
+        self.assertEqual(call(served.address, "GET", "/health").json, {"status": "ok"})
+
+    def test_models(self):
+        listed = call(served.address, "GET", "/v1/models").json
+        self.assertEqual([m["id"] for m in listed["data"]], ["storyteller"])
+        self.assertEqual(call(served.address, "GET", "/v1/models/storyteller").json, listed["data"][0])
+        missing = call(served.address, "GET", "/v1/models/gpt-9")
+        self.assertEqual((missing.status, missing.error["code"]), (404, "model_not_found"))
+
+
+class CompletionsTest(unittest.TestCase):
+    def test_text_is_what_grpc_gives(self):
+        expected = sluice("generate", "--prompt", PROMPT, "--max_tokens", "12", "--temperature", "0")
+        answer = complete().json
+        self.assertEqual(answer["choices"][0]["text"], expected.removesuffix("\n"))
+        self.assertEqual(answer["object"], "text_completion")
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        self.assertEqual(answer["usage"]["completion_tokens"], 12)
+        self.assertEqual(answer["usage"]["total_tokens"], answer["usage"]["prompt_tokens"] + 12)
+
+    def test_a_stream_has_the_same_text(self):
+        expected = complete().json
+        answer = complete(stream=True, stream_options={"include_usage": True})
+        self.assertEqual(answer.headers["content-type"], "text/event-stream; charset=utf-8")
+        self.assertEqual(answer.events[-1], "[DONE]")
+        self.assertEqual(text_of(answer), expected["choices"][0]["text"])
+        self.assertEqual(answer.events[-2]["usage"]["completion_tokens"], 12)
+        self.assertEqual(answer.events[-2]["choices"], [])
+        self.assertTrue(all(event["usage"] is None for event in answer.events[:-2]))
+        finish = [c["finish_reason"] for e in answer.events[:-1] for c in e["choices"]]
+        self.assertEqual(finish[-1], "length")
+        self.assertEqual(set(finish[:-1]), {None})
+
+    def test_several_prompts_and_choices(self):
+        answer = complete(prompt=[PROMPT, "The wolf"], n=2, temperature=1, seed=3).json
+        self.assertEqual([choice["index"] for choice in answer["choices"]], [0, 1, 2, 3])
+        alone = complete(prompt="The wolf", n=2, temperature=1, seed=3).json
+        self.assertEqual([c["text"] for c in answer["choices"][2:]], [c["text"] for c in alone["choices"]])
+        self.assertNotEqual(alone["choices"][0]["text"], alone["choices"][1]["text"])
+        streamed = complete(prompt=[PROMPT, "The wolf"], n=2, temperature=1, seed=3, stream=True)
+        self.assertEqual([text_of(streamed, i) for i in range(4)], [c["text"] for c in answer["choices"]])
+
+    def test_token_ids_are_a_prompt(self):
+        ids = ids_of(PROMPT)
+        self.assertEqual(complete(prompt=ids).json["choices"][0]["text"], complete().json["choices"][0]["text"])
+        both = complete(prompt=[ids, ids[:4]]).json["choices"]
+        self.assertEqual(both[1]["text"], complete(prompt=ids[:4]).json["choices"][0]["text"])
+        cut = complete(truncate_prompt_tokens=4).json
+        self.assertEqual(cut["choices"][0]["text"], complete(prompt=ids[-4:]).json["choices"][0]["text"])
+        self.assertEqual(cut["usage"]["prompt_tokens"], 4)
+
+    def test_stopping(self):
+        text = complete(max_tokens=40).json["choices"][0]["text"]
+        stop = text[20:24]
+        ended = complete(max_tokens=40, stop=stop).json["choices"][0]
+        self.assertEqual(ended["text"], text[:text.index(stop)])
+        self.assertEqual((ended["finish_reason"], ended["stop_reason"]), ("stop", stop))
+        kept = complete(max_tokens=40, stop=["zzz", stop], include_stop_str_in_output=True).json["choices"][0]
+        self.assertEqual(kept["text"], text[:text.index(stop) + len(stop)])
+        token = ids_of(text)[4]
+        by_token = complete(max_tokens=40, stop_token_ids=[token]).json["choices"][0]
+        self.assertEqual((by_token["finish_reason"], by_token["stop_reason"]), ("stop", token))
+
+    def test_logprobs(self):
+        plain = complete(logprobs=3).json["choices"][0]
+        logprobs = plain["logprobs"]
+        self.assertEqual("".join(logprobs["tokens"]), plain["text"])
+        self.assertEqual(len(logprobs["token_logprobs"]), 12)
+        for token, value, top, offset in zip(*(logprobs[k] for k in (
+                "tokens", "token_logprobs", "top_logprobs", "text_offset"))):
+            self.assertAlmostEqual(max(top.values()), value, places=5)
+            self.assertEqual(plain["text"][offset:offset + len(token)], token)
+        streamed = complete(logprobs=3, stream=True)
+        tokens = [t for e in streamed.events[:-1] for c in e["choices"] if c["logprobs"] for t in c["logprobs"]["tokens"]]
+        self.assertEqual(tokens, logprobs["tokens"])
+
+    def test_echo(self):
+        generated = complete().json["choices"][0]["text"]
+        self.assertEqual(complete(echo=True).json["choices"][0]["text"], PROMPT + generated)
+        self.assertEqual(text_of(complete(echo=True, stream=True)), PROMPT + generated)
+        score = json.loads(sluice("score", "--text", PROMPT, "--json"))
+        scored = complete(echo=True, max_tokens=0, logprobs=1).json
+        self.assertEqual(scored["choices"][0]["text"], PROMPT)
+        self.assertEqual(scored["usage"]["completion_tokens"], 0)
+        ours = scored["choices"][0]["logprobs"]["token_logprobs"]
+        self.assertIsNone(ours[0])
+        for a, b in zip(ours[1:], score["logprobs"][1:]):
+            self.assertTrue(math.isclose(a, b, abs_tol=1e-5))
+        whole = complete(echo=True, logprobs=1).json["choices"][0]
+        # The token that the tokenizer puts before a text has a text of its own.
+        self.assertEqual("".join(whole["logprobs"]["tokens"][1:]), whole["text"])
+
+    def test_service_tier_and_priority(self):
+        self.assertEqual(complete(service_tier="flex").json["service_tier"], "flex")
+        self.assertEqual(complete(priority=3).status, 200)
+
+
+class ChatTest(unittest.TestCase):
+    def test_answers(self):
+        answer = chat().json
+        self.assertEqual(answer["object"], "chat.completion")
+        self.assertEqual(answer["choices"][0]["message"]["role"], "assistant")
+        prompt = ids_of("user: Tell me of the king.\nassistant:", "--no_special")
+        expected = complete(prompt=prompt).json["choices"][0]["text"]
+        self.assertEqual(answer["choices"][0]["message"]["content"], expected)
+
+    def test_streams(self):
+        expected = chat().json["choices"][0]["message"]["content"]
+        answer = chat(stream=True)
+        self.assertEqual(answer.events[0]["choices"][0]["delta"]["role"], "assistant")
+        self.assertEqual(text_of(answer), expected)
+        self.assertEqual(answer.events[-2]["choices"][0]["finish_reason"], "length")
+        self.assertEqual({e["object"] for e in answer.events[:-1]}, {"chat.completion.chunk"})
+
+    def test_messages_of_every_kind(self):
+        messages = [
+            {"role": "developer", "content": "Be kind."},
+            {"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "there"}]},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "done"}]
+        answer = chat(messages=messages)
+        text = "system: Be kind.\nuser: Hello\nthere\nassistant: \ntool: done\nassistant:"
+        expected = complete(prompt=ids_of(text, "--no_special"))
+        self.assertEqual(answer.json["choices"][0]["message"]["content"], expected.json["choices"][0]["text"])
+
+    def test_logprobs(self):
+        choice = chat(logprobs=True, top_logprobs=2).json["choices"][0]
+        content = choice["logprobs"]["content"]
+        self.assertEqual(bytes(b for t in content for b in t["bytes"]).decode(), choice["message"]["content"])
+        self.assertTrue(all(len(t["top_logprobs"]) == 2 for t in content))
+
+    def test_max_completion_tokens(self):
+        self.assertEqual(chat(max_completion_tokens=3).json["usage"]["completion_tokens"], 3)
+
+
+class ErrorsTest(unittest.TestCase):
+    def check(self, answer, status, param, code, part=""):
+        self.assertEqual((answer.status, answer.error["param"], answer.error["code"]), (status, param, code), answer.text)
+        self.assertIn(part, answer.error["message"])
+        self.assertIn("x-request-id", answer.headers)
+
+    def test_what_is_wrong_is_named(self):
+        self.check(complete(temperature=-1), 400, "temperature", None, "temperature is -1")
+        self.check(complete(temperature="hot"), 400, "temperature", "invalid_type")
+        self.check(complete(top_p=1.5), 400, "top_p", None)
+        self.check(complete(max_tokens=0), 400, "max_tokens", "invalid_value")
+        self.check(complete(max_tokens=-1), 400, "max_tokens", "integer_below_min_value")
+        self.check(complete(n=99), 400, "n", "integer_above_max_value")
+        self.check(complete(model="gpt-9"), 404, "model", "model_not_found", "gpt-9")
+        self.check(complete(foo=1), 400, "foo", "unknown_parameter", "foo")
+        self.check(complete(suffix="end"), 400, "suffix", "unsupported_parameter")
+        self.check(complete(prompt=[]), 400, "prompt", "invalid_type")
+        self.check(complete(prompt=""), 400, "prompt", None, "empty")
+        self.check(complete(prompt=[1, 999999]), 400, "prompt", None, "999999")
+        self.check(complete(stream_options={}), 400, "stream_options", "invalid_value")
+        self.check(complete(best_of=3), 400, "best_of", "unsupported_parameter")
+        self.check(complete(service_tier="gold"), 400, "service_tier", "invalid_value")
+        self.check(chat(messages=[]), 400, "messages", "empty_array")
+        self.check(chat(messages=None), 400, "messages", "missing_required_parameter")
+        self.check(chat(messages=[{"content": "x"}]), 400, "messages[0].role", "missing_required_parameter")
+        self.check(chat(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), 400,
+                   "messages[0].content[0].type", "unsupported_value")
+        self.check(chat(top_logprobs=2), 400, "top_logprobs", "invalid_value")
+        self.check(chat(tool_choice="required"), 400, "tool_choice", "unsupported_value")
+        self.check(chat(functions=[]), 400, "functions", "unsupported_parameter")
+        self.check(chat(response_format={"type": "json_object"}), 400, "response_format", "unsupported_parameter")
+
+    def test_ids(self):
+        answer = call(served.address, "GET", "/v1/models", headers={"x-request-id": "mine-1"})
+        self.assertEqual(answer.headers["x-request-id"], "mine-1")
+        drawn = call(served.address, "GET", "/v1/models", headers={"x-request-id": "a b"}).headers["x-request-id"]
+        self.assertTrue(drawn.startswith("req_"))
+
+    def test_paths(self):
+        missing = call(served.address, "GET", "/v1/nothing")
+        self.assertEqual((missing.status, missing.error["type"]), (404, "invalid_request_error"))
+        wrong = call(served.address, "GET", "/v1/completions")
+        self.assertEqual((wrong.status, wrong.headers["allow"]), (405, "POST"))
+
+
+class SurvivalTest(unittest.TestCase):
+    def streams_through(self, program):
+        expected = complete(max_tokens=300, ignore_eos=True, temperature=1, seed=5).json["choices"][0]["text"]
+        result = []
+        thread = threading.Thread(target=lambda: result.append(
+            complete(max_tokens=300, ignore_eos=True, temperature=1, seed=5, stream=True)))
+        thread.start()
+        while served.status()["num_running_sequences"] == 0 and thread.is_alive():
+            pass
+        served.kill(program)
+        thread.join()
+        self.assertEqual(text_of(result[0]), expected)
+
+    def test_a_stream_survives_the_death_of_a_stage(self):
+        self.streams_through("sluice-shard")
+
+    def test_a_stream_survives_the_death_of_the_orchestrator(self):
+        self.streams_through("sluice-orchestrator")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,0 +1,181 @@
+"""The page, as a person uses it in Chromium.
+
+Usage: page_test.py BIN_DIR [--screenshots FOLDER] [unittest arguments]
+
+With --screenshots it writes the pictures that README shows.
+"""
+
+import os
+import sys
+import unittest
+
+import browser
+from served import Served, call
+
+BIN = sys.argv[1]
+PICTURES = None
+if "--screenshots" in sys.argv:
+    at = sys.argv.index("--screenshots")
+    PICTURES = sys.argv[at + 1]
+    del sys.argv[at:at + 2]
+CONTROL, ENTER, ESCAPE, RIGHT = "\ue009", "\ue007", "\ue00c", "\ue014"
+served = None
+
+
+def setUpModule():
+    global served
+    served = Served(BIN, "--tp", "2", "--pp", "2", "--demo")
+
+
+def tearDownModule():
+    served.stop()
+
+
+class PageCase(unittest.TestCase):
+    window = {}
+
+    def setUp(self):
+        self.page = browser.Browser(**self.window)
+        self.addCleanup(self.page.close)
+        self.page.open(f"http://{served.address}/")
+        self.page.wait("document.querySelector('.served.serving')")
+
+    def tearDown(self):
+        self.assertEqual([m for m in self.page.complaints() if "502" not in m and "503" not in m], [])
+
+    def picture(self, name):
+        if PICTURES:
+            self.page.screenshot(os.path.join(PICTURES, f"page-{name}.png"))
+
+    def write(self, seed="2", tokens="120"):
+        self.page.fill("#seed", seed)
+        self.page.fill("#max_tokens", tokens)
+        self.page.click("#ignore_eos")
+        self.page.click("#start")
+
+    def wait_until_written(self):
+        self.page.wait("!document.getElementById('start').disabled", 60)
+
+
+class PageTest(PageCase):
+    def test_writes_and_shows_what_else_could_have_come(self):
+        self.write()
+        self.wait_until_written()
+        expected = call(served.address, "POST", "/v1/completions", {
+            "prompt": "Once upon a time there was a king who", "max_tokens": 120, "temperature": 0.7, "seed": 2,
+            "ignore_eos": True}).json["choices"][0]["text"]
+        self.assertEqual(self.page.text(".output .text"), "Once upon a time there was a king who" + expected)
+        self.assertIn("120 tokens after", self.page.text(".output .facts"))
+        self.page.hover(".token[data-index='7']")
+        self.page.wait("!document.getElementById('alternatives').hidden")
+        self.assertGreaterEqual(self.page.script("return document.querySelectorAll('#alternatives button').length"), 5)
+        self.picture("write")
+        # Another token there, and it goes on from it.
+        other = self.page.script("return [...document.querySelectorAll('#alternatives button')].find(b => !b.className)"
+                                 ".querySelector('code').textContent").replace("␣", " ")
+        self.page.script("[...document.querySelectorAll('#alternatives button')].find(b => !b.className).click()")
+        self.wait_until_written()
+        self.assertEqual(self.page.script("return document.querySelector('.output .text').children[8].textContent"), other)
+
+    def test_stops_and_goes_on_by_keyboard(self):
+        self.page.fill("#max_tokens", "400")
+        self.page.click("#ignore_eos")
+        self.page.click("#prompt")
+        self.page.press(("keyDown", CONTROL), ("keyDown", ENTER), ("keyUp", ENTER), ("keyUp", CONTROL))
+        self.page.wait("document.querySelectorAll('.token').length > 3")
+        self.page.press(("keyDown", ESCAPE), ("keyUp", ESCAPE))
+        self.wait_until_written()
+        self.assertIn("stopped", self.page.text(".output .facts"))
+        self.assertEqual(served.wait_until_idle(), 0)
+        before = self.page.script("return document.querySelectorAll('.token').length")
+        self.page.fill("#max_tokens", "5")
+        self.page.click("#go-on")
+        self.wait_until_written()
+        self.assertEqual(self.page.script("return document.querySelectorAll('.token').length"), before + 5)
+        self.page.script("document.querySelector('.output .text').focus()")
+        self.page.press(("keyDown", RIGHT), ("keyUp", RIGHT))
+        self.assertFalse(self.page.script("return document.getElementById('alternatives').hidden"))
+
+    def test_two_texts_side_by_side(self):
+        self.page.click("#compare")
+        self.write(tokens="60")
+        self.wait_until_written()
+        texts = self.page.script("return [...document.querySelectorAll('.output .text')].map(t => t.textContent)")
+        self.assertNotEqual(texts[0], texts[1])
+        self.assertTrue(all(len(text) > 80 for text in texts))
+        self.picture("compare")
+
+    def test_a_conversation(self):
+        self.page.click("#chat-mode")
+        for message in ("Tell me of the king.", "And then?"):
+            self.page.fill("#prompt", message)
+            self.page.fill("#max_tokens", "20")
+            self.page.click("#start")
+            self.wait_until_written()
+        turns = self.page.script("return [...document.querySelectorAll('.turn')].map(t => t.classList[1])")
+        self.assertEqual(turns, ["user", "assistant", "user"])
+
+    def test_says_why_a_request_is_refused(self):
+        self.page.fill("#prompt", "")
+        self.page.click("#start")
+        self.wait_until_written()
+        self.assertIn("empty", self.page.text(".output .facts"))
+        # The browser itself notes an answer of 400.
+        self.assertTrue(all("400" in message for message in self.page.complaints()))
+
+    def test_a_killed_process_turns_red_and_the_stream_goes_on(self):
+        expected = call(served.address, "POST", "/v1/completions", {
+            "prompt": "Once upon a time there was a king who", "max_tokens": 450, "temperature": 0.7, "seed": 5,
+            "ignore_eos": True}).json["choices"][0]["text"]
+        self.write(seed="5", tokens="450")
+        self.page.click("nav a[href='#pipeline']")
+        self.page.wait("document.querySelectorAll('.process').length === 7")
+        self.page.script("""
+            window.reds = 0;
+            new MutationObserver(() => { window.reds += document.querySelectorAll('.process.lost').length; })
+                .observe(document.getElementById('stages'), {subtree: true, attributes: true});
+            document.querySelector('[aria-label="Kill shard 1·0"]').click();""")
+        self.page.wait("window.reds > 0")
+        self.picture("pipeline")
+        self.wait_until_written()
+        self.assertIn("killed shard", self.page.text("#notice"))
+        self.page.click("nav a[href='#write']")
+        self.assertEqual(self.page.text(".output .text"), "Once upon a time there was a king who" + expected)
+
+    def test_the_cache_shows_its_blocks(self):
+        self.page.click("nav a[href='#cache']")
+        self.page.wait("/\\d+ of \\d+ blocks/.test(document.getElementById('cache-summary').textContent)")
+        self.assertGreater(self.page.script("return document.getElementById('blocks').height"), 20)
+
+
+class PhoneTest(PageCase):
+    window = {"width": 500, "height": 900, "dark": True}
+
+    def test_nothing_is_wider_than_the_screen(self):
+        self.write(tokens="60")
+        self.wait_until_written()
+        self.picture("phone")
+        for view in ("write", "pipeline", "cache"):
+            self.page.click(f"nav a[href='#{view}']")
+            self.page.wait(f"!document.getElementById('{view}').hidden")
+            self.assertLessEqual(self.page.script("return document.documentElement.scrollWidth - innerWidth"), 0, view)
+
+
+class HeadersTest(unittest.TestCase):
+    def test_nothing_from_elsewhere(self):
+        page = call(served.address, "GET", "/")
+        self.assertIn("default-src 'none'", page.headers["content-security-policy"])
+        self.assertNotRegex(page.text, r"https?://")
+
+    def test_only_processes_of_this_pipeline_can_be_killed(self):
+        refused = call(served.address, "POST", "/page/kill", {"address": "127.0.0.1:1"})
+        self.assertEqual(refused.status, 404)
+        form = call(served.address, "POST", "/page/kill", b"address=x", {"content-type": "text/plain"})
+        self.assertEqual(form.status, 400)
+
+
+if __name__ == "__main__":
+    if not browser.is_installed():
+        print("skipped: chromium and chromium-driver are not installed: ./dev setup page")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

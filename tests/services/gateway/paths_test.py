@@ -1,0 +1,128 @@
+"""The paths beside OpenAI's own: Anthropic's, KServe's, tokenize, detokenize, score, metrics; and curl.
+
+Usage: paths_test.py BIN_DIR [unittest arguments]
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import unittest
+
+from served import Served, call
+
+BIN = sys.argv[1]
+TEXT = "The king had a daughter."
+served = None
+
+
+def setUpModule():
+    global served
+    served = Served(BIN)
+
+
+def tearDownModule():
+    served.stop()
+
+
+def post(path, **body):
+    return call(served.address, "POST", path, body)
+
+
+def get(path):
+    return call(served.address, "GET", path)
+
+
+class TextTest(unittest.TestCase):
+    def test_tokenize_and_back(self):
+        tokens = post("/tokenize", prompt=TEXT, add_special_tokens=False).json
+        self.assertEqual(tokens["count"], len(tokens["tokens"]))
+        self.assertEqual(tokens["max_model_len"], 512)
+        self.assertEqual(post("/detokenize", tokens=tokens["tokens"]).json, {"prompt": TEXT})
+        self.assertEqual(post("/tokenize").error["param"], "prompt")
+        self.assertEqual(post("/detokenize", tokens=[1.5]).error["param"], "tokens[0]")
+        self.assertEqual(post("/tokenize", prompt=TEXT, model="x").status, 404)
+
+    def test_score(self):
+        score = post("/v1/score", prompt=TEXT, top_logprobs=2).json
+        self.assertEqual(len(score["token_ids"]), len(score["logprobs"]["tokens"]))
+        logprobs = score["logprobs"]["token_logprobs"][1:]
+        self.assertAlmostEqual(score["mean_nll"], -sum(logprobs) / len(logprobs), places=5)
+        self.assertEqual(post("/v1/score", prompt=score["token_ids"]).json["mean_nll"], score["mean_nll"])
+        self.assertEqual(post("/v1/score").error["param"], "prompt")
+        self.assertEqual(post("/v1/score", prompt=3).error["code"], "invalid_type")
+
+
+class KserveTest(unittest.TestCase):
+    def test_health_and_metadata(self):
+        self.assertEqual(get("/v2/health/live").json, {"live": True})
+        self.assertEqual(get("/v2/health/ready").json, {"ready": True})
+        self.assertEqual(get("/v2").json["name"], "sluice")
+        self.assertEqual(get("/v2/models/storyteller").json["name"], "storyteller")
+        self.assertEqual(get("/v2/models/storyteller/ready").json, {"ready": True})
+        self.assertEqual(get("/v2/models/other/ready").status, 404)
+
+
+class AnthropicTest(unittest.TestCase):
+    ASK = {"model": "storyteller", "max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": TEXT}]}
+
+    def test_errors_have_anthropics_shape(self):
+        for change, status, kind, part in (
+                ({"max_tokens": None}, 400, "invalid_request_error", "max_tokens"),
+                ({"model": "claude-9"}, 404, "not_found_error", "claude-9"),
+                ({"thinking": {"type": "enabled", "budget_tokens": 9}}, 400, "invalid_request_error", "thinking"),
+                ({"messages": []}, 400, "invalid_request_error", "messages"),
+                ({"messages": [{"role": "system", "content": "x"}]}, 400, "invalid_request_error", "messages[0].role"),
+                ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "invalid_request_error", "image"),
+                ({"tool_choice": {"type": "any"}}, 400, "invalid_request_error", "tool_choice"),
+                ({"surprise": 1}, 400, "invalid_request_error", "surprise")):
+            with self.subTest(change=change):
+                answer = post("/v1/messages", **{**self.ASK, **change})
+                self.assertEqual((answer.status, answer.json["type"], answer.error["type"]), (status, "error", kind))
+                self.assertIn(part, answer.error["message"])
+
+    def test_the_text_is_that_of_a_chat_completion(self):
+        message = post("/v1/messages", **self.ASK).json
+        chat = post("/v1/chat/completions", **self.ASK).json
+        self.assertEqual(message["content"], [{"type": "text", "text": chat["choices"][0]["message"]["content"]}])
+        usage = message["usage"]
+        self.assertEqual(usage["input_tokens"] + usage["cache_read_input_tokens"], chat["usage"]["prompt_tokens"])
+
+    def test_events_come_in_their_order(self):
+        answer = post("/v1/messages", **self.ASK, stream=True)
+        kinds = [event["type"] for event in answer.events]
+        deltas = kinds.count("content_block_delta")
+        self.assertEqual(kinds, ["message_start", "content_block_start", "ping", *["content_block_delta"] * deltas,
+                                 "content_block_stop", "message_delta", "message_stop"])
+
+
+class CurlTest(unittest.TestCase):
+    def curl(self, path, *arguments):
+        done = subprocess.run(["curl", "-sS", "--no-buffer", f"http://{served.address}{path}", *arguments],
+                              capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout
+
+    def test_curl(self):
+        if not shutil.which("curl"):
+            self.skipTest("curl is not installed")
+        body = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+        # As one types it, which makes curl call the body a form.
+        whole = json.loads(self.curl("/v1/completions", "-d", json.dumps(body)))
+        streamed = self.curl("/v1/completions", "-d", json.dumps({**body, "stream": True}))
+        chunks = [json.loads(line[6:]) for line in streamed.split("\n") if line.startswith("data: {")]
+        self.assertEqual("".join(c["choices"][0]["text"] for c in chunks), whole["choices"][0]["text"])
+        self.assertTrue(streamed.endswith("data: [DONE]\n\n"))
+
+
+class MetricsTest(unittest.TestCase):
+    def test_metrics_count(self):
+        post("/v1/completions", prompt=TEXT, max_tokens=5, ignore_eos=True)
+        text = get("/metrics").text
+        figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        self.assertGreaterEqual(int(figures["sluice_gateway_tokens_total"]), 5)
+        self.assertGreaterEqual(int(figures["sluice_gateway_time_to_first_token_seconds_count"]), 1)
+        self.assertEqual(int(figures["sluice_gateway_generations"]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
