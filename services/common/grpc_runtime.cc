@@ -1,13 +1,18 @@
 #include "services/common/grpc_runtime.h"
 
 #include <google/protobuf/stubs/logging.h>
+#include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <cstdlib>
 #include <memory>
+
+#include "absl/strings/string_view.h"
+#include "services/common/log.h"
 
 namespace sluice {
 namespace {
@@ -28,8 +33,24 @@ class CallbackThreads {
   std::unique_ptr<grpc::Server> server_;
 };
 
+// What gRPC has to say, in lines like all others. Its errors are about connections, which are tried
+// again, or told to whoever made the call: warnings here.
+void LogForGrpc(gpr_log_func_args* line) {
+  // Said of every connection between processes, whose certificates name roles instead of hosts.
+  constexpr absl::string_view kNoHostName = "No match found for server name";
+  if (absl::string_view(line->message).substr(0, kNoHostName.size()) == kNoHostName) return;
+  const bool is_error = line->severity == GPR_LOG_SEVERITY_ERROR;
+  Log(is_error ? LogLevel::kWarning : LogLevel::kInfo, "grpc", "message",
+      {{"text", line->message}});
+}
+
 struct Runtime {
   Runtime() {
+    gpr_set_log_function(&LogForGrpc);
+    // Whoever asks for more with GRPC_VERBOSITY gets it; errors alone otherwise.
+    if (std::getenv("GRPC_VERBOSITY") == nullptr) {
+      gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    }
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   }

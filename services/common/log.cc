@@ -36,9 +36,27 @@ std::string Quoted(absl::string_view value) {
   return plain ? std::string(value) : absl::StrCat("\"", absl::CEscape(value), "\"");
 }
 
+constexpr std::pair<LogLevel, const char*> kLevels[] = {
+    {LogLevel::kInfo, "info"}, {LogLevel::kWarning, "warning"}, {LogLevel::kError, "error"}};
+
 }  // namespace
 
 void SetMinimumLogLevel(LogLevel level) { minimum_level = level; }
+
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view name) {
+  for (const auto& [level, level_name] : kLevels) {
+    if (name == level_name) return level;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, "\" is no level; accepted: info, warning, error"));
+}
+
+absl::string_view Name(LogLevel level) {
+  for (const auto& [known, name] : kLevels) {
+    if (level == known) return name;
+  }
+  return "?";
+}
 
 void Log(LogLevel level, absl::string_view service, absl::string_view event,
          std::initializer_list<LogField> fields) {

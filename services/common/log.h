@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -29,5 +30,9 @@ void Log(LogLevel level, absl::string_view service, absl::string_view event,
 
 // Lines below `level` are dropped. Default: kInfo.
 void SetMinimumLogLevel(LogLevel level);
+
+// "info", "warning" or "error"; INVALID_ARGUMENT for anything else.
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view name);
+absl::string_view Name(LogLevel level);
 
 }  // namespace sluice

@@ -27,6 +27,8 @@ ABSL_FLAG(
     std::string, cpus, "",
     "CPUs that this process keeps to, such as 0-3,8, its threads for arithmetic each to one of "
     "them; all where empty");
+ABSL_FLAG(std::string, log_level, "info",
+          "least level of lines in the log: info, warning or error");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
@@ -97,6 +99,13 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
     return 2;
   }
+  const absl::StatusOr<LogLevel> log_level = ParseLogLevel(absl::GetFlag(FLAGS_log_level));
+  if (!log_level.ok()) {
+    std::fprintf(stderr, "%s: --log_level: %s\n", argv[0],
+                 std::string(log_level.status().message()).c_str());
+    return 2;
+  }
+  SetMinimumLogLevel(*log_level);
   const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
   absl::Status kept = cpus.status();
   if (kept.ok()) kept = KeepToCpus(*cpus);

@@ -52,13 +52,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                ": the address is in use or not one of this host"));
   }
   if (!in_process && !is_unix) address = WithPort(address, port);
-  auto result = std::unique_ptr<Server>(new Server(std::move(address), std::move(server)));
+  auto result =
+      std::unique_ptr<Server>(new Server(std::move(address), options.names, std::move(server)));
   result->SetServing(false);
   return result;
 }
 
-Server::Server(std::string address, std::unique_ptr<grpc::Server> server)
-    : address_(std::move(address)), server_(std::move(server)) {}
+Server::Server(std::string address, std::vector<std::string> names,
+               std::unique_ptr<grpc::Server> server)
+    : address_(std::move(address)), names_(std::move(names)), server_(std::move(server)) {}
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
@@ -105,7 +107,9 @@ void Server::TellHealth() {
   for (grpc::Server* server : {server_.get(), health_server_.get()}) {
     if (server == nullptr) continue;
     grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
-    if (health != nullptr) health->SetServingStatus("", serving_);
+    if (health == nullptr) continue;
+    health->SetServingStatus("", serving_);
+    for (const std::string& name : names_) health->SetServingStatus(name, serving_);
   }
 }
 

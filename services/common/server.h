@@ -23,6 +23,8 @@ struct ServerOptions {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   // Borrowed; must outlive the server.
   std::vector<grpc::Service*> services;
+  // Full names that grpc.health.v1 answers for besides "", such as "sluice.v1.GenerationService".
+  std::vector<std::string> names;
   // Largest message accepted, in bytes; -1: no limit, for the streams between stages.
   int max_receive_bytes = -1;
 };
@@ -46,7 +48,8 @@ class Server {
   // where one can't be bound. REQUIRES: called once.
   absl::Status ServeHealthOn(const std::vector<std::string>& addresses);
 
-  // What grpc.health.v1 answers, for the process ("") as a whole. A new server answers NOT_SERVING.
+  // What grpc.health.v1 answers, for the process as a whole ("") and for each of its names. A new
+  // server answers NOT_SERVING.
   void SetServing(bool serving);
 
   // What it answers at the moment.
@@ -59,10 +62,11 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::string address, std::unique_ptr<grpc::Server> server);
+  Server(std::string address, std::vector<std::string> names, std::unique_ptr<grpc::Server> server);
   void TellHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_);
 
   const std::string address_;
+  const std::vector<std::string> names_;
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "services/common/address.h"
 #include "services/common/grpc_runtime.h"
 
 namespace sluice {
@@ -26,8 +27,7 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
   arguments.SetServiceConfigJSON(R"({"methodConfig": [{
     "name": [{"service": "sluice.v1.TokenizerService", "method": "Tokenize"},
              {"service": "sluice.v1.TokenizerService", "method": "Detokenize"},
-             {"service": "sluice.v1.TokenizerService", "method": "ApplyChatTemplate"},
-             {"service": "sluice.v1.TokenizerService", "method": "GetInfo"}],
+             {"service": "sluice.v1.TokenizerService", "method": "ApplyChatTemplate"}],
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE"]}}]})");
   // A process that was restarted is back within tens of milliseconds.
@@ -44,7 +44,7 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view address,
                                                           const ClientSecurity& security) {
-  if (address.empty()) return absl::InvalidArgumentError("empty address");
+  if (absl::Status valid = CheckAddress(address); !valid.ok()) return valid;
   PrepareGrpc();
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
       ClientChannelCredentials(address, security);
@@ -58,7 +58,7 @@ void Dialer::RegisterInProcess(absl::string_view name, grpc::Server* server) {
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view address) {
-  if (address.empty()) return absl::InvalidArgumentError("empty address");
+  if (absl::Status valid = CheckAddress(address); !valid.ok()) return valid;
   PrepareGrpc();
   const grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
   if (absl::string_view name = address; absl::ConsumePrefix(&name, kInProcess)) {

@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
-                     .services = {result->service_.get()}});
+                     .services = {result->service_.get()},
+                     .names = {v1::EmbeddingService::service_full_name()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
-                     .services = {result->service_.get(), result->service_->activations()}});
+                     .services = {result->service_.get(), result->service_->activations()},
+                     .names = {v1::SamplerService::service_full_name()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

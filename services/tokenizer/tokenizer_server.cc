@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get()},
+                     .names = {v1::TokenizerService::service_full_name()},
                      .max_receive_bytes = kMaxReceiveBytes});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);

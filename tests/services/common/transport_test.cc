@@ -58,14 +58,16 @@ TEST(Dialer, WantsCertificatesWhereOthersCanListen) {
   EXPECT_THAT(std::string(missing.message()), HasSubstr("/none/cert.pem"));
 }
 
-// What grpc.health.v1 says of the whole process: "SERVING", "NOT_SERVING", or the call's error. The
-// response's one field is its status.
-std::string Health(const std::shared_ptr<grpc::Channel>& channel) {
+// What grpc.health.v1 says of a service, or of the whole process: "SERVING", "NOT_SERVING", or the
+// call's error. The request's one field is the name, shorter than 128 bytes, the response's one
+// field is the status.
+std::string Health(const std::shared_ptr<grpc::Channel>& channel, const std::string& service = "") {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Minutes(1)));
-  const grpc::Slice empty;
-  const grpc::ByteBuffer request(&empty, 1);
+  const grpc::Slice bytes_of_request(
+      service.empty() ? "" : absl::StrCat("\x0a", std::string(1, service.size()), service));
+  const grpc::ByteBuffer request(&bytes_of_request, 1);
   grpc::ByteBuffer response;
   grpc::Status status;
   absl::Notification done;
@@ -81,6 +83,20 @@ std::string Health(const std::shared_ptr<grpc::Channel>& channel) {
   const std::string text(reinterpret_cast<const char*>(bytes.begin()), bytes.size());
   if (text == "\x08\x01") return "SERVING";
   return text == "\x08\x02" ? "NOT_SERVING" : "unknown";
+}
+
+TEST(Server, AnswersForItsNames) {
+  const auto server =
+      Server::Start({.address = "127.0.0.1:0", .names = {"sluice.v1.GenerationService"}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  Dialer dialer;
+  const auto channel = dialer.Dial((*server)->address());
+  ASSERT_TRUE(channel.ok());
+  for (const bool serving : {true, false}) {
+    (*server)->SetServing(serving);
+    EXPECT_EQ(Health(*channel, "sluice.v1.GenerationService"), serving ? "SERVING" : "NOT_SERVING");
+  }
+  EXPECT_EQ(Health(*channel, "sluice.v1.Other"), "service name unknown");
 }
 
 TEST(Server, SaysWhichPortItGotAndHowItIs) {
