@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 
 #include "kernels/check.h"
 #include "kernels/spin_pause.h"
@@ -54,7 +55,11 @@ ThreadPool::ThreadPool(int num_threads, absl::Span<const int> cpus) {
   may_spin_ = num_threads <= UsableCpus();
   workers_.reserve(num_threads - 1);
   for (int worker = 1; worker < num_threads; ++worker) {
-    workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+    try {
+      workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+    } catch (const std::system_error&) {
+      break;  // the system gives no more: fewer threads do the same work, with the same bits
+    }
     if (!cpus.empty()) PinTo(cpus[worker % cpus.size()], workers_.back());
   }
 }

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "services/model/lfs_pointer.h"
 
 namespace sluice {
 namespace {
@@ -122,11 +123,14 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has ", size, " bytes; accepted: at most ", kMaxFileBytes));
   }
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file;
   std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  return std::move(text).str();
+  file.open(path, std::ios::binary);
+  if (!file.is_open()) return absl::ErrnoToStatus(errno, path);
+  text << file.rdbuf();
+  std::string contents = std::move(text).str();
+  if (absl::Status real = CheckNoLfsPointer(contents, path); !real.ok()) return real;
+  return contents;
 }
 
 std::string ValueText(const json& value) {

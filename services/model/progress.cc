@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "services/model/progress_bar.h"
 
 namespace sluice {
 namespace {
@@ -16,7 +17,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kQuietStart{300};
 constexpr milliseconds kBarInterval{100};
 constexpr milliseconds kLineInterval{2000};
-constexpr int kBarWidth = 30;
 
 ProgressOptions OnStderr(std::string what) {
   return {
@@ -74,9 +74,7 @@ void Progress::Draw() {
     options_.write(absl::StrCat(text, "\n"));
     return;
   }
-  const int filled = static_cast<int>(share * kBarWidth);
-  options_.write(absl::StrCat("\r[", std::string(filled, '#'), std::string(kBarWidth - filled, '.'),
-                              "] ", text, "\x1b[K"));
+  options_.write(ProgressBar().Draw(share, text, TerminalColumns(STDERR_FILENO)));
 }
 
 }  // namespace sluice

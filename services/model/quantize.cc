@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -167,15 +168,18 @@ absl::Status QuantizedWriter::ReadRows(const Transfer& transfer, IndexRange rows
     const int64_t end = rows.size() * (part + 1) / options_.num_threads;
     const TensorSlice slice{{rows.begin + begin, rows.begin + end}, {0, shape.columns}};
     const auto to = out.subspan(begin * row_bytes, (end - begin) * row_bytes);
-    threads.emplace_back([&, part, slice, to] {
+    const auto read = [&, part, slice, to] {
       statuses[part] = source_.Read(transfer.from, slice, transfer.format, to);
-    });
+    };
+    try {
+      threads.emplace_back(read);
+    } catch (const std::system_error&) {
+      read();  // the system gives no more threads
+    }
   }
+  for (std::thread& thread : threads) thread.join();
   absl::Status status;
-  for (int part = 0; part < options_.num_threads; ++part) {
-    threads[part].join();
-    status.Update(statuses[part]);
-  }
+  for (const absl::Status& part : statuses) status.Update(part);
   return status;
 }
 

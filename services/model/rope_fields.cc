@@ -93,6 +93,9 @@ class ScalingReader {
 
   void ReadYarn() {
     ReadFactor();
+    if (!fields_.Has("factor") && rope_.factor <= 1) {
+      fields_.Reject("factor", "a number of at least 1, or two lengths that tell it");
+    }
     if (rope_.theta <= 1) {
       fields_.Fail(absl::StrCat("rope_theta is ", rope_.theta, "; accepted with yarn: above 1"));
     }

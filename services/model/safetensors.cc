@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "services/model/json_fields.h"
+#include "services/model/lfs_pointer.h"
 
 namespace sluice {
 namespace {
@@ -234,6 +236,9 @@ SafetensorsFile::SafetensorsFile(MappedFile file, SafetensorsContents contents)
 absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   auto file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
+  const std::string_view beginning(reinterpret_cast<const char*>(file->bytes().data()),
+                                   std::min<size_t>(file->bytes().size(), 64));
+  if (absl::Status real = CheckNoLfsPointer(beginning, path); !real.ok()) return real;
   auto contents = ParseSafetensors(file->bytes(), path);
   if (!contents.ok()) return contents.status();
   return SafetensorsFile(*std::move(file), *std::move(contents));

@@ -1,10 +1,13 @@
 #include "services/shard/shard_server.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
 #include "services/model/identity.h"
+#include "services/model/model_check.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 
@@ -23,6 +26,13 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
   if (!config.ok()) return config.status();
   const absl::StatusOr<ShardPlan> plan = MakeShardPlan(*config, options.placement);
   if (!plan.ok()) return plan.status();
+  absl::StatusOr<std::vector<std::string>> odd = CheckModelFiles(options.model, *config);
+  if (!odd.ok()) return odd.status();
+  // Of all shards, one says it.
+  const bool is_first = options.placement.stage == 0 && options.placement.rank == 0;
+  for (const std::string& what : is_first ? *odd : std::vector<std::string>()) {
+    Log(LogLevel::kWarning, "shard", "odd-model", {{"model", options.model}, {"what", what}});
+  }
   Progress progress(absl::StrCat("loading layers ", plan->layers.begin, " to ",
                                  plan->layers.end - 1, " of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
@@ -53,7 +63,8 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
-                     .services = {result->service_.get(), result->service_->activations()}});
+                     .services = {result->service_.get(), result->service_->activations()},
+                     .names = {v1::ShardService::service_full_name()}});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -124,6 +124,7 @@ TEST(RopeFields, BadCommandLinesSayWhatIsAccepted) {
   EXPECT_THAT(Refusal(nullptr, "xpos"),
               HasSubstr("--rope_scaling: rope_type is \"xpos\"; accepted: "));
   EXPECT_THAT(Refusal(nullptr, ","), HasSubstr("FIELD=VALUE"));
+  EXPECT_THAT(Refusal(nullptr, "yarn"), HasSubstr("--rope_scaling: factor is missing"));
   EXPECT_THAT(Refusal(nullptr, "longrope"),
               HasSubstr("--rope_scaling: short_factor is missing; accepted: a list of 2 numbers"));
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/json_fields.h"
 #include "services/model/safetensors_writer.h"
 #include "tests/services/model/model_folder.h"
 
@@ -111,6 +112,19 @@ TEST(Safetensors, KeepsTypesItDoesNotComputeWith) {
 TEST(Safetensors, AcceptsAnEmptyFileOfTensors) {
   EXPECT_TRUE(Parse(SafetensorsBytes("{}", "")).ok());
   EXPECT_TRUE(Parse(SafetensorsBytes("{}     ", "")).ok());
+}
+
+TEST(Safetensors, KnowsWhatGitLfsLeavesInPlaceOfAFile) {
+  const TempFolder folder;
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 269060552\n";
+  folder.Write("model.safetensors", pointer);
+  const absl::Status status = SafetensorsFile::Open(folder.PathOf("model.safetensors")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is a Git LFS pointer"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("git lfs pull"));
+  EXPECT_EQ(ReadTextFile(folder.PathOf("model.safetensors")).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(Safetensors, RefusesWhatIsNoFile) {
