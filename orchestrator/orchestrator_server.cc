@@ -34,6 +34,27 @@ ModelDescription Describe(const ModelConfig& config, const std::string& name,
   return model;
 }
 
+// Vocabularies are padded to round numbers on purpose, by less than this.
+constexpr int kMostPadding = 1024;
+
+// Both serve what they have in common, and some mean it so.
+void WarnOfOtherVocabulary(const v1::GetTokenizerInfoResponse& info, int model_vocabulary) {
+  if (!info.has_tokenizer()) return;
+  const int tokenizer_vocabulary = info.vocabulary_size();
+  const char* effect = nullptr;
+  if (tokenizer_vocabulary > model_vocabulary) {
+    effect = "texts with tokens that the model does not have are refused";
+  } else if (model_vocabulary - tokenizer_vocabulary > kMostPadding) {
+    effect = "the model may write tokens that have no text";
+  } else {
+    return;
+  }
+  Log(LogLevel::kWarning, "orchestrator", "tokenizer-of-another-size",
+      {{"tokenizer_tokens", tokenizer_vocabulary},
+       {"model_tokens", model_vocabulary},
+       {"effect", effect}});
+}
+
 std::string WeightsName(WeightType weights, const std::string& folder, const ModelConfig& config) {
   if (weights != WeightType::kAuto) return Name(weights);
   const absl::StatusOr<WeightSource> source = WeightSource::Open(folder, config);
@@ -73,18 +94,29 @@ absl::StatusOr<std::unique_ptr<Authenticator>> MakeAuthenticator(
 
 struct OrchestratorServer::Health {
   absl::Mutex mutex;
-  bool serving ABSL_GUARDED_BY(mutex) = false;
+  bool engine_serves ABSL_GUARDED_BY(mutex) = false;
+  bool tokenizer_answers ABSL_GUARDED_BY(mutex) = false;
   Server* server ABSL_GUARDED_BY(mutex) = nullptr;
 
-  void Set(bool is_serving) {
+  void SetEngine(bool serves) {
     absl::MutexLock lock(&mutex);
-    serving = is_serving;
-    if (server != nullptr) server->SetServing(serving);
+    engine_serves = serves;
+    Tell();
+  }
+  void SetTokenizer(bool answers) {
+    absl::MutexLock lock(&mutex);
+    tokenizer_answers = answers;
+    Tell();
   }
   void SetServer(Server* started) {
     absl::MutexLock lock(&mutex);
     server = started;
-    if (server != nullptr) server->SetServing(serving);
+    Tell();
+  }
+
+ private:
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    if (server != nullptr) server->SetServing(engine_serves && tokenizer_answers);
   }
 };
 
@@ -118,25 +150,36 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->vllm_metric_names_ = options.vllm_metric_names;
   result->health_ = std::make_shared<Health>();
   result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
+  result->tokenizer_watch_ = std::make_unique<TokenizerWatch>(
+      *tokenizer,
+      TokenizerWatch::Options{
+          .address = options.tokenizer,
+          .on_changed = [health = result->health_](bool answers) { health->SetTokenizer(answers); },
+          .on_info = [vocabulary = config->vocab_size](
+                         const auto& info) { WarnOfOtherVocabulary(info, vocabulary); }});
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
-  engine.on_serving_changed = [health = result->health_](bool serving) { health->Set(serving); };
+  engine.on_serving_changed = [health = result->health_](bool serves) {
+    health->SetEngine(serves);
+  };
   result->engine_ =
       std::make_unique<Engine>(std::move(engine),
                                ReplicaOptions{.topology = options.topology,
                                               .model_fingerprint = identity->fingerprint,
-                                              .rank_transport = options.rank_transport},
+                                              .rank_transport = options.rank_transport,
+                                              .max_step_tokens = options.max_step_tokens},
                                dialer, *tokenizer);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
-      result->engine_.get(), result->tokenizer_.get(), options.tokenizer,
-      result->authenticator_.get(), result->request_metrics_.get());
+      result->engine_.get(), result->tokenizer_.get(), result->tokenizer_watch_.get(),
+      options.tokenizer, result->authenticator_.get(), result->request_metrics_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get()},
+                     .names = {v1::GenerationService::service_full_name()},
                      .max_receive_bytes = kMaxReceiveBytes});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
@@ -151,6 +194,8 @@ std::vector<std::shared_ptr<prometheus::Collectable>> OrchestratorServer::metric
 
 OrchestratorServer::~OrchestratorServer() {
   if (health_ != nullptr) health_->SetServer(nullptr);
+  // No call waits for the tokenizer any longer, which the server would wait for in turn.
+  if (tokenizer_watch_ != nullptr) tokenizer_watch_->Stop();
   // Calls end before what they use: the server first, then the engine, which may still tell calls.
   server_.reset();
   engine_.reset();

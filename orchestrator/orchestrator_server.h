@@ -14,6 +14,7 @@
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "orchestrator/text/tokenizer_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
@@ -54,7 +55,7 @@ class OrchestratorServer final : public RunningService {
  private:
   OrchestratorServer() = default;
 
-  // Health follows the engine, which may be quicker to serve than the server is to start.
+  // Health follows the engine and the tokenizer, which may serve before this server does.
   struct Health;
 
   bool vllm_metric_names_ = false;
@@ -63,6 +64,7 @@ class OrchestratorServer final : public RunningService {
   const std::shared_ptr<RequestMetrics> request_metrics_ =
       RequestMetrics::Make(*registry_, [] { return absl::Now(); });
   std::unique_ptr<TokenizerClient> tokenizer_;
+  std::unique_ptr<TokenizerWatch> tokenizer_watch_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;

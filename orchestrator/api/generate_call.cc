@@ -56,6 +56,8 @@ void GenerateCall::Begin() {
 
 void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
   if (!prompt.ok()) return Refuse(prompt.status());
+  const absl::Status fits = CheckLength(request_, std::ssize(prompt->tokens), context_.model);
+  if (!fits.ok()) return Refuse(fits);
   if (!prompt->has_tokenizer && !request_.stop().stop_strings().empty()) {
     return Refuse(absl::FailedPreconditionError(
         "stop.stop_strings need text, and this model has no tokenizer; use stop.stop_token_ids"));
@@ -92,7 +94,7 @@ void GenerateCall::OnChunk(ChunkEvent chunk) {
 void GenerateCall::OnFinished(RequestEnd end) {
   v1::GenerateResponse response;
   v1::Finished& finished = *response.mutable_finished();
-  finished = ToProto(end);
+  finished = ToProto(end, request_, context_.model);
   finished.set_request_id(request_.request_id());
   finished.set_seed(seed_);
   Send(response);

@@ -15,7 +15,6 @@ namespace {
 
 // How long a call may wait for the tokenizer where its client set no deadline.
 constexpr absl::Duration kTokenizerTimeout = absl::Seconds(60);
-constexpr absl::Duration kStatusTimeout = absl::Seconds(1);
 
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   const auto deadline = context.deadline();
@@ -53,17 +52,18 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const abs
 }  // namespace
 
 GenerationService::GenerationService(ModelDescription model, Engine* engine,
-                                     TokenizerClient* tokenizer, std::string tokenizer_address,
+                                     TokenizerClient* tokenizer, TokenizerWatch* watch,
+                                     std::string tokenizer_address,
                                      const Authenticator* authenticator, RequestMetrics* metrics)
     : model_(std::move(model)),
       engine_(engine),
       tokenizer_(tokenizer),
+      watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
       authenticator_(authenticator),
       metrics_(metrics),
       started_(absl::Now()),
-      facts_(tokenizer),
-      prompts_(&model_, tokenizer, &facts_) {}
+      prompts_(&model_, tokenizer, watch) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
@@ -75,7 +75,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  return new ScoreCall(prompts_, *engine_,
+  return new ScoreCall(model_, prompts_, *engine_,
                        ParseAdmitted<v1::ScoreRequest>(Admit(*context), *request), *response,
                        DeadlineOf(*context));
 }
@@ -111,11 +111,25 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* GenerationService::GetVocabulary(
     grpc::CallbackServerContext* context, const v1::GetVocabularyRequest* request,
     v1::GetVocabularyResponse* response) {
+  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
     tokenizer_->GetVocabulary(*request, TokenizerDeadline(*context), Forward(call, response));
+  }
+  return call;
+}
+
+grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
+    grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
+    v1::ApplyChatTemplateResponse* response) {
+  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
+    call->Finish(ToGrpc(status));
+  } else {
+    tokenizer_->ApplyChatTemplate(*request, TokenizerDeadline(*context), Forward(call, response));
   }
   return call;
 }
@@ -133,14 +147,14 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
   response->set_weights(model_.weights);
   response->mutable_eos_token_ids()->Add(model_.eos_token_ids.begin(), model_.eos_token_ids.end());
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  facts_.Get(TokenizerDeadline(*context),
-             [call, response](absl::StatusOr<v1::GetTokenizerInfoResponse> info) {
-               if (info.ok()) {
-                 response->set_has_tokenizer(info->has_tokenizer());
-                 response->set_has_chat_template(info->has_chat_template());
-               }
-               call->Finish(ToGrpc(info.status()));
-             });
+  watch_->Get(TokenizerDeadline(*context),
+              [call, response](absl::StatusOr<v1::GetTokenizerInfoResponse> info) {
+                if (info.ok()) {
+                  response->set_has_tokenizer(info->has_tokenizer());
+                  response->set_has_chat_template(info->has_chat_template());
+                }
+                call->Finish(ToGrpc(info.status()));
+              });
   return call;
 }
 
@@ -193,19 +207,15 @@ grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerConte
                                                        v1::GetStatusResponse* response) {
   if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  // The tokenizer is asked each time: nothing else tells that it is there.
-  tokenizer_->GetInfo(
-      absl::Now() + kStatusTimeout,
-      [this, call, response](const absl::StatusOr<v1::GetTokenizerInfoResponse>& info) {
-        v1::ProcessStatus& tokenizer = *response->add_processes();
-        tokenizer.set_service("tokenizer");
-        tokenizer.set_address(tokenizer_address_);
-        tokenizer.set_state(info.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
-        tokenizer.set_detail(std::string(info.status().message()));
-        FillStatus(*response);
-        response->set_serving(response->serving() && info.ok());
-        call->Finish(grpc::Status::OK);
-      });
+  const absl::Status status = watch_->status();
+  v1::ProcessStatus& tokenizer = *response->add_processes();
+  tokenizer.set_service("tokenizer");
+  tokenizer.set_address(tokenizer_address_);
+  tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
+  tokenizer.set_detail(std::string(status.message()));
+  FillStatus(*response);
+  response->set_serving(response->serving() && status.ok());
+  call->Finish(grpc::Status::OK);
   return call;
 }
 

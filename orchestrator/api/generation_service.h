@@ -7,10 +7,10 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
-#include "orchestrator/api/tokenizer_facts.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "orchestrator/text/tokenizer_watch.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
@@ -22,8 +22,8 @@ namespace internal {
 using Api = v1::GenerationService;
 using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCallbackMethod_Score<
     Api::WithCallbackMethod_Tokenize<Api::WithCallbackMethod_Detokenize<
-        Api::WithCallbackMethod_GetVocabulary<Api::WithCallbackMethod_GetModel<
-            Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>>;
+        Api::WithCallbackMethod_ApplyChatTemplate<Api::WithCallbackMethod_GetVocabulary<
+            Api::WithCallbackMethod_GetModel<Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>>>;
 
 }  // namespace internal
 
@@ -32,7 +32,8 @@ class GenerationService final : public internal::GenerationServiceBase {
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted.
   // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
-                    std::string tokenizer_address, const Authenticator* authenticator = nullptr,
+                    TokenizerWatch* watch, std::string tokenizer_address,
+                    const Authenticator* authenticator = nullptr,
                     RequestMetrics* metrics = nullptr);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
@@ -49,6 +50,9 @@ class GenerationService final : public internal::GenerationServiceBase {
   grpc::ServerUnaryReactor* GetVocabulary(grpc::CallbackServerContext* context,
                                           const v1::GetVocabularyRequest* request,
                                           v1::GetVocabularyResponse* response) override;
+  grpc::ServerUnaryReactor* ApplyChatTemplate(grpc::CallbackServerContext* context,
+                                              const v1::ApplyChatTemplateRequest* request,
+                                              v1::ApplyChatTemplateResponse* response) override;
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
                                      const v1::GetModelRequest* request,
                                      v1::GetModelResponse* response) override;
@@ -64,11 +68,11 @@ class GenerationService final : public internal::GenerationServiceBase {
   const ModelDescription model_;
   Engine* const engine_;
   TokenizerClient* const tokenizer_;
+  TokenizerWatch* const watch_;
   const std::string tokenizer_address_;
   const Authenticator* const authenticator_;
   RequestMetrics* const metrics_;
   const absl::Time started_;
-  TokenizerFacts facts_;
   const PromptResolver prompts_;
 };
 

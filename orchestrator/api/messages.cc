@@ -19,6 +19,17 @@ v1::FinishReason ToProto(EndReason reason) {
   return v1::FINISH_REASON_UNSPECIFIED;
 }
 
+// What a sequence that reached `num_positions`, its prompt included, had no room beyond.
+v1::LengthLimit LimitAt(int64_t num_positions, const v1::GenerateRequest& asked,
+                        const ModelDescription& model) {
+  if (asked.has_max_tokens()) return v1::LENGTH_LIMIT_MAX_TOKENS;
+  if (num_positions >= model.max_positions) return v1::LENGTH_LIMIT_CONTEXT;
+  if (model.max_length.has_value() && num_positions >= *model.max_length) {
+    return v1::LENGTH_LIMIT_MODEL_DEFAULT;
+  }
+  return v1::LENGTH_LIMIT_KV_CACHE;
+}
+
 }  // namespace
 
 v1::PositionLogprobs ToProto(const TokenEvent& token) {
@@ -43,7 +54,8 @@ v1::Chunk ToProto(ChunkEvent chunk, bool with_logprobs) {
   return result;
 }
 
-v1::Finished ToProto(const RequestEnd& end) {
+v1::Finished ToProto(const RequestEnd& end, const v1::GenerateRequest& asked,
+                     const ModelDescription& model) {
   v1::Finished finished;
   int32_t num_generated = 0;
   for (const SequenceEnd& sequence : end.sequences) {
@@ -53,6 +65,9 @@ v1::Finished ToProto(const RequestEnd& end) {
     message.set_stop_string(sequence.stop_string);
     if (sequence.stop_token.has_value()) message.set_stop_token_id(*sequence.stop_token);
     message.set_num_tokens(sequence.num_tokens);
+    if (sequence.reason == EndReason::kLength) {
+      message.set_length_limit(LimitAt(end.num_prompt_tokens + sequence.num_tokens, asked, model));
+    }
     num_generated += sequence.num_tokens;
   }
   v1::Usage& usage = *finished.mutable_usage();

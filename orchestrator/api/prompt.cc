@@ -28,7 +28,7 @@ void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
   if (!status.ok()) return callback(status);
   ResolvedPrompt prompt;
   prompt.tokens.assign(tokens.token_ids().begin(), tokens.token_ids().end());
-  facts_->Get(deadline, [prompt = std::move(prompt), callback = std::move(callback)](
+  watch_->Get(deadline, [prompt = std::move(prompt), callback = std::move(callback)](
                             absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
     if (!info.ok()) return callback(info.status());
     prompt.has_tokenizer = info->has_tokenizer();
@@ -40,12 +40,9 @@ void PromptResolver::FromText(const std::string& text, absl::Time deadline,
                               Callback callback) const {
   v1::TokenizeRequest request;
   request.set_text(text);
-  tokenizer_->Tokenize(
-      std::move(request), deadline,
-      [this, callback = std::move(callback)](absl::StatusOr<v1::TokenizeResponse> response) {
-        if (!response.ok()) return callback(response.status());
-        callback(Checked({response->token_ids().begin(), response->token_ids().end()}));
-      });
+  OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
+    tokenizer_->Tokenize(request, deadline, Tokens<v1::TokenizeResponse>(std::move(callback)));
+  });
 }
 
 void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline, Callback callback) const {
@@ -54,14 +51,31 @@ void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline, Callbac
   request.set_tools_json(chat.tools_json());
   request.set_template_name(chat.template_name());
   request.set_variables_json(chat.variables_json());
+  if (chat.has_add_generation_prompt()) {
+    request.set_add_generation_prompt(chat.add_generation_prompt());
+  }
   request.set_tokenize(true);
-  tokenizer_->ApplyChatTemplate(
-      std::move(request), deadline,
-      [this,
-       callback = std::move(callback)](absl::StatusOr<v1::ApplyChatTemplateResponse> response) {
-        if (!response.ok()) return callback(response.status());
-        callback(Checked({response->token_ids().begin(), response->token_ids().end()}));
-      });
+  OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
+    tokenizer_->ApplyChatTemplate(request, deadline,
+                                  Tokens<v1::ApplyChatTemplateResponse>(std::move(callback)));
+  });
+}
+
+void PromptResolver::OnceTokenizerAnswers(absl::Time deadline, Callback callback,
+                                          std::function<void(Callback)> then) const {
+  watch_->Get(deadline, [callback = std::move(callback), then = std::move(then)](
+                            const absl::StatusOr<v1::GetTokenizerInfoResponse>& info) {
+    if (!info.ok()) return callback(info.status());
+    then(callback);
+  });
+}
+
+template <class Response>
+TokenizerClient::Callback<Response> PromptResolver::Tokens(Callback callback) const {
+  return [this, callback = std::move(callback)](const absl::StatusOr<Response>& response) {
+    if (!response.ok()) return callback(response.status());
+    callback(Checked({response->token_ids().begin(), response->token_ids().end()}));
+  };
 }
 
 absl::StatusOr<ResolvedPrompt> PromptResolver::Checked(std::vector<int32_t> tokens) const {

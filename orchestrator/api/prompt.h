@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
-#include "orchestrator/api/tokenizer_facts.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "orchestrator/text/tokenizer_watch.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -24,8 +24,8 @@ class PromptResolver {
   using Callback = std::function<void(absl::StatusOr<ResolvedPrompt>)>;
 
   // Borrows all three.
-  PromptResolver(const ModelDescription* model, TokenizerClient* tokenizer, TokenizerFacts* facts)
-      : model_(model), tokenizer_(tokenizer), facts_(facts) {}
+  PromptResolver(const ModelDescription* model, TokenizerClient* tokenizer, TokenizerWatch* watch)
+      : model_(model), tokenizer_(tokenizer), watch_(watch) {}
 
   // FAILED_PRECONDITION for text or chat without tokenizer or template; else the tokenizer's
   // statuses.
@@ -36,12 +36,19 @@ class PromptResolver {
   void FromTokens(const v1::TokenIds& tokens, absl::Time deadline, Callback callback) const;
   void FromText(const std::string& text, absl::Time deadline, Callback callback) const;
   void FromChat(const v1::Chat& chat, absl::Time deadline, Callback callback) const;
+  // Calls `then` with the callback when the tokenizer has answered for the first time; the callback
+  // itself, with the reason, where it has not in time.
+  void OnceTokenizerAnswers(absl::Time deadline, Callback callback,
+                            std::function<void(Callback)> then) const;
+  // What calls back with the token ids of a response, checked.
+  template <class Response>
+  TokenizerClient::Callback<Response> Tokens(Callback callback) const;
   // Checks what the tokenizer made.
   absl::StatusOr<ResolvedPrompt> Checked(std::vector<int32_t> tokens) const;
 
   const ModelDescription* const model_;
   TokenizerClient* const tokenizer_;
-  TokenizerFacts* const facts_;
+  TokenizerWatch* const watch_;
 };
 
 }  // namespace sluice

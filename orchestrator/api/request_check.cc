@@ -161,6 +161,28 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   return absl::OkStatus();
 }
 
+absl::Status CheckLength(const v1::GenerateRequest& request, int64_t num_tokens,
+                         const ModelDescription& model) {
+  const int64_t left = model.max_positions - num_tokens;
+  if (left < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompt has ", num_tokens, " tokens, which leaves no room in the context of ",
+        model.max_positions, " positions; accepted: up to ", model.max_positions - 1));
+  }
+  if (!request.has_max_tokens() || request.max_tokens() <= left) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the prompt has ", num_tokens, " tokens and max_tokens is ",
+                   request.max_tokens(), ", together more than the context of ",
+                   model.max_positions, " positions; accepted: max_tokens of 1 to ", left));
+}
+
+absl::Status CheckScoreLength(int64_t num_tokens, const ModelDescription& model) {
+  if (num_tokens <= model.max_positions) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("there are ", num_tokens, " tokens to score, more than the context of ",
+                   model.max_positions, " positions; accepted: up to ", model.max_positions));
+}
+
 absl::Status CheckScore(const v1::ScoreRequest& request) {
   const absl::Status status = CheckKnownFields(request);
   if (!status.ok()) return status;

@@ -23,6 +23,11 @@ absl::Status CheckKnownFields(const google::protobuf::Message& message);
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model);
 absl::Status CheckScore(const v1::ScoreRequest& request);
 
+// Whether a prompt of `num_tokens`, and the max_tokens asked for, fit the model's context.
+absl::Status CheckLength(const v1::GenerateRequest& request, int64_t num_tokens,
+                         const ModelDescription& model);
+absl::Status CheckScoreLength(int64_t num_tokens, const ModelDescription& model);
+
 // "prompt" or another name of the field, for messages.
 absl::Status CheckTokenIds(absl::Span<const int32_t> token_ids, const ModelDescription& model,
                            const char* field);

@@ -13,8 +13,9 @@ namespace sluice {
 
 class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from_this<Sink> {
  public:
-  Sink(Engine& engine, int32_t top, int32_t priority, absl::Time deadline)
-      : engine_(engine), top_(top), priority_(priority), deadline_(deadline) {}
+  Sink(Engine& engine, const ModelDescription& model, int32_t top, int32_t priority,
+       absl::Time deadline)
+      : engine_(engine), model_(model), top_(top), priority_(priority), deadline_(deadline) {}
 
   // The call gets its answer through these; until Detach().
   void Attach(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response) {
@@ -37,6 +38,8 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
 
   void Submit(absl::StatusOr<ResolvedPrompt> prompt) {
     if (!prompt.ok()) return Finish(prompt.status());
+    const absl::Status fits = CheckScoreLength(std::ssize(prompt->tokens), model_);
+    if (!fits.ok()) return Finish(fits);
     tokens_ = prompt->tokens;
     if (tokens_.size() == 1) return Complete();  // nothing comes before its only token
     EngineRequest request;
@@ -80,6 +83,7 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
   }
 
   Engine& engine_;
+  const ModelDescription& model_;
   const int32_t top_;
   const int32_t priority_;
   const absl::Time deadline_;
@@ -92,10 +96,10 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
   std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
 };
 
-ScoreCall::ScoreCall(const PromptResolver& prompts, Engine& engine,
+ScoreCall::ScoreCall(const ModelDescription& model, const PromptResolver& prompts, Engine& engine,
                      const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
                      absl::Time deadline)
-    : sink_(std::make_shared<Sink>(engine, request.ok() ? request->top() : 0,
+    : sink_(std::make_shared<Sink>(engine, model, request.ok() ? request->top() : 0,
                                    request.ok() ? request->priority() : 0, deadline)) {
   sink_->Attach(this, &response);
   const absl::Status status = request.ok() ? CheckScore(*request) : request.status();

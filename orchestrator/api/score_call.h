@@ -22,7 +22,7 @@ class ScoreCall final : public grpc::ServerUnaryReactor {
  public:
   // Serves `request`, or answers why there is none. Borrows the rest; `response` lives as long as
   // the call.
-  ScoreCall(const PromptResolver& prompts, Engine& engine,
+  ScoreCall(const ModelDescription& model, const PromptResolver& prompts, Engine& engine,
             const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
             absl::Time deadline);
 

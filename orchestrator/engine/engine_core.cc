@@ -8,6 +8,11 @@
 #include "services/common/log.h"
 
 namespace sluice {
+namespace {
+
+constexpr absl::Duration kNotice = absl::Milliseconds(200);
+
+}  // namespace
 
 EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* text)
     : options_(std::move(options)),
@@ -36,12 +41,12 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
     text_->Advance(now);
     for (TextStreams::Answer& answer : text_->TakeAnswers()) requests_.OnText(std::move(answer));
   }
-  requests_.ExpireDeadlines(now);
+  ExpireDeadlines(now);
   SendSteps(now);  // what was told or has expired may have made room
   if (const absl::Status hangs = steps_.CheckTimeout(now); !hangs.ok()) GiveUp(hangs);
   if (given_up_) return now;
-  const SteadyTime wake =
-      std::min({replica_->NextWake(), steps_.NextTimeout(), requests_.NextDeadline()});
+  const SteadyTime wake = std::min({replica_->NextWake(), steps_.NextTimeout(),
+                                    requests_.NextDeadline() + -NoticeBeforeDeadline()});
   return text_ == nullptr ? wake : std::min(wake, text_->NextWake());
 }
 
@@ -69,6 +74,29 @@ void EngineCore::TellRequests() {
 void EngineCore::SetServing(bool serving) {
   serving_ = serving;
   if (options_.on_serving_changed != nullptr) options_.on_serving_changed(serving);
+}
+
+// A client's own clock ends the call at its deadline. Where the stages are not ready it should hear
+// which is missing: a moment before.
+absl::Duration EngineCore::NoticeBeforeDeadline() const {
+  return serving_ ? absl::ZeroDuration() : kNotice;
+}
+
+absl::Status EngineCore::NotReady() const {
+  for (const ReplicaProcess& process : *replica_->processes()) {
+    if (process.ready) continue;
+    return absl::UnavailableError(absl::StrCat("the pipeline is not ready: ", process.service,
+                                               " at ", process.address, ": ", process.detail));
+  }
+  return absl::UnavailableError("the pipeline is not ready");
+}
+
+void EngineCore::ExpireDeadlines(SteadyTime now) {
+  const SteadyTime due = now + NoticeBeforeDeadline();
+  if (requests_.NextDeadline() > due) return;
+  requests_.ExpireDeadlines(
+      due, serving_ ? absl::DeadlineExceededError("the request's deadline has passed")
+                    : NotReady());
 }
 
 void EngineCore::Shutdown() {

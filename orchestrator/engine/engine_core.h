@@ -80,6 +80,11 @@ class EngineCore {
   bool AgreeOnWhoRuns();
   void TellRequests();
   void SetServing(bool serving);
+  void ExpireDeadlines(SteadyTime now);
+  // When requests with that deadline are ended.
+  absl::Duration NoticeBeforeDeadline() const;
+  // UNAVAILABLE naming the first process that is not ready, and why.
+  absl::Status NotReady() const;
 
   const EngineOptions options_;
   Replica* const replica_;

@@ -195,9 +195,8 @@ void RequestTable::FailAll(const absl::Status& status) {
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
 }
 
-void RequestTable::ExpireDeadlines(SteadyTime now) {
-  const absl::Status status = absl::DeadlineExceededError("the request's deadline has passed");
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+void RequestTable::ExpireDeadlines(SteadyTime due, const absl::Status& status) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= due) {
     Fail(deadlines_.begin()->second, status);
   }
 }

@@ -42,8 +42,8 @@ class RequestTable {
   // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
   void UseScheduler(Scheduler* scheduler);
 
-  // Fails every request whose deadline is `now` or earlier.
-  void ExpireDeadlines(SteadyTime now);
+  // Fails every request whose deadline is `due` or earlier.
+  void ExpireDeadlines(SteadyTime due, const absl::Status& status);
   SteadyTime NextDeadline() const;
 
   // Tells requests what a step brought. `rows` are its results; they are moved from. Returns the

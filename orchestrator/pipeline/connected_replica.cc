@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
 // How long all stages together may take to answer Open.
 constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
+// Processes that are starting can't be reached yet: news only when it goes on for longer.
+constexpr absl::Duration kStartTime = absl::Seconds(10);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
@@ -97,6 +99,7 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
 
 void ConnectedReplica::Ask(SteadyTime now) {
   phase_ = Phase::kAsking;
+  if (unready_since_ == SteadyTime()) unready_since_ = now;
   wake_ = now + kAskTimeout;
   round_ = std::make_shared<Round>();
   round_->processes = *processes_;
@@ -140,6 +143,7 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
         absl::StrCat("no answer within ", absl::FormatDuration(kAskTimeout))));
     if (status.ok() && process.service == "shard") {
       status = TakePlace(round.shards[i], options_.topology, process, geometry);
+      if (status.ok()) status = CheckSteps(round.shards[i], options_.max_step_tokens);
     }
     if (status.ok()) status = CheckArithmetic(round.processes, i, arithmetic_);
     process.ready = status.ok();
@@ -167,7 +171,8 @@ void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
   // A stage refused the epoch because somebody else has given it: by its number alone that one's
   // work could not be told from ours.
   if (absl::IsAborted(reason)) keeps_blocks_ = false;
-  if (reason.message() != last_failure_) {
+  const bool expected = absl::IsUnavailable(reason) && now - unready_since_ < kStartTime;
+  if (!expected && reason.message() != last_failure_) {
     last_failure_ = std::string(reason.message());
     Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure_}});
   }
@@ -256,6 +261,7 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   keeps_blocks_ = true;
   wired_epoch_ = epoch_;
   pause_ = absl::ZeroDuration();
+  unready_since_ = SteadyTime();
   last_failure_.clear();
   given_up_ = absl::OkStatus();
   geometry_ = opening_geometry_;

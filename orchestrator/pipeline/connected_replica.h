@@ -34,6 +34,7 @@ struct ReplicaOptions {
   // are not wired.
   std::string model_fingerprint;
   RankTransport rank_transport = RankTransport::kSharedMemory;
+  int max_step_tokens = 1;  // of the steps that will be sent; shards that take fewer are not wired
 };
 
 class ConnectedReplica final : public Replica {
@@ -88,6 +89,7 @@ class ConnectedReplica final : public Replica {
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
   absl::Duration pause_;
   std::string last_failure_;        // logged once
+  SteadyTime unready_since_;        // its default while wired
   std::shared_ptr<Round> round_;    // in kAsking and kConfirming; answers to others are late
   std::unique_ptr<Wiring> wiring_;  // from kOpening on
   absl::Status given_up_;           // in kWired

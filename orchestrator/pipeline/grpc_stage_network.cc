@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "services/common/connection_cause.h"
 #include "services/common/status.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 #include "sluice/v1/sampler.grpc.pb.h"
@@ -12,6 +13,11 @@
 
 namespace sluice {
 namespace {
+
+absl::Status Failure(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
+  return absl::UnavailableError(ConnectionCause(status.error_message()));
+}
 
 template <class Service, class Request, class Response>
 void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Duration timeout,
@@ -35,7 +41,7 @@ void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Dur
                                  if (status.ok()) {
                                    answer(std::move(call->response));
                                  } else {
-                                   answer(FromGrpc(status));
+                                   answer(Failure(status));
                                  }
                                });
 }

@@ -57,6 +57,14 @@ absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& top
   return absl::OkStatus();
 }
 
+absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens) {
+  if (info.max_step_tokens() >= max_step_tokens) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("it computes steps of up to ", info.max_step_tokens(),
+                   " positions, the orchestrator plans up to ", max_step_tokens,
+                   ": give both the same --max_step_tokens"));
+}
+
 absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index,
                              absl::Span<const std::string> former) {
   const ReplicaProcess& process = processes[index];

@@ -28,6 +28,9 @@ absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& f
 absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,
                        const ReplicaProcess& process, KvGeometry& geometry);
 
+// FAILED_PRECONDITION where the shard computes smaller steps than will be sent.
+absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens);
+
 // FAILED_PRECONDITION where process `index` computes with other bits than it did before, if
 // `former` is not empty, or than the shards before it that are ready.
 absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index,

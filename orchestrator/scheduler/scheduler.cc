@@ -87,8 +87,10 @@ absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
 
 absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
   const auto num_prompt = static_cast<int64_t>(spec.prompt.size());
-  const std::string sizes =
-      absl::StrCat("prompt of ", num_prompt, " tokens and max_new_tokens of ", spec.max_new_tokens);
+  const std::string sizes = spec.score_prompt
+                                ? absl::StrCat("a text of ", num_prompt, " tokens")
+                                : absl::StrCat("a prompt of ", num_prompt,
+                                               " tokens and max_tokens of ", spec.max_new_tokens);
   if (num_prompt + spec.max_new_tokens > options_.max_positions) {
     return absl::InvalidArgumentError(
         absl::StrCat(sizes, " exceed the context of ", options_.max_positions, " positions"));

@@ -66,11 +66,4 @@ void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, absl::Time
   Call(method, std::move(request), deadline, std::move(callback));
 }
 
-void TokenizerClient::GetInfo(absl::Time deadline,
-                              Callback<v1::GetTokenizerInfoResponse> callback) {
-  CallbackMethod<v1::GetTokenizerInfoRequest, v1::GetTokenizerInfoResponse> method =
-      &v1::TokenizerService::Stub::async::GetInfo;
-  Call(method, v1::GetTokenizerInfoRequest(), deadline, std::move(callback));
-}
-
 }  // namespace sluice

@@ -31,7 +31,6 @@ class TokenizerClient {
                          Callback<v1::ApplyChatTemplateResponse> callback);
   void GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
                      Callback<v1::GetVocabularyResponse> callback);
-  void GetInfo(absl::Time deadline, Callback<v1::GetTokenizerInfoResponse> callback);
 
  private:
   template <class Request, class Response, class Method>

@@ -119,6 +119,7 @@ grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* con
   response->set_kv_bytes(model_->kv_bytes());
   response->set_backend(std::string(backend_->name()));
   response->set_arithmetic(model_->arithmetic());
+  response->set_max_step_tokens(model_->max_step_rows());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
   return reactor;

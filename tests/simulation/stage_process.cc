@@ -41,6 +41,7 @@ v1::GetShardInfoResponse StageProcess::ShardInfo() const {
   info.set_num_ranks(world_.options.num_ranks);
   info.set_block_size(world_.options.block_size);
   info.set_num_kv_blocks(world_.options.num_blocks);
+  info.set_max_step_tokens(512);
   info.set_epoch(epoch_);
   info.set_num_steps(num_steps_);
   info.set_arithmetic("fake");

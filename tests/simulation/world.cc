@@ -358,8 +358,10 @@ std::string World::FinalFault() const {
       return absl::StrCat(name, " ", fault);
     }
     if (!client.over()) return absl::StrCat(name, " has not ended");
-    const bool expired = client.failure().code() == absl::StatusCode::kDeadlineExceeded &&
-                         client.request().deadline.has_value();
+    // UNAVAILABLE where the stages were not ready at the deadline.
+    const bool expired = client.request().deadline.has_value() &&
+                         (client.failure().code() == absl::StatusCode::kDeadlineExceeded ||
+                          client.failure().code() == absl::StatusCode::kUnavailable);
     const bool is_poison = poison_ == static_cast<int>(&served - served_.data());
     if (is_poison && !client.left() && !expired &&
         client.failure().code() != absl::StatusCode::kInternal) {

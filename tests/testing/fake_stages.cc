@@ -202,6 +202,7 @@ FakeStages::FakeStages(const FakeStagesOptions& options, Dialer* dialer)
         info.set_num_ranks(options_.num_ranks);
         info.set_block_size(options_.block_size);
         info.set_num_kv_blocks(options_.num_kv_blocks);
+        info.set_max_step_tokens(1024);
       });
     }
   }

@@ -104,6 +104,28 @@ TEST(CheckGenerate, LimitsTheCacheSalt) {
               HasSubstr("the length of cache_salt is 129; accepted: up to 128 bytes"));
 }
 
+TEST(CheckLength, SaysWhatWouldFit) {
+  v1::GenerateRequest request;
+  EXPECT_TRUE(CheckLength(request, 63, Model()).ok());
+  EXPECT_THAT(std::string(CheckLength(request, 64, Model()).message()),
+              HasSubstr("64 tokens, which leaves no room in the context of 64 positions; "
+                        "accepted: up to 63"));
+  request.set_max_tokens(62);
+  EXPECT_TRUE(CheckLength(request, 2, Model()).ok());
+  request.set_max_tokens(63);
+  const absl::Status status = CheckLength(request, 2, Model());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "the prompt has 2 tokens and max_tokens is 63, together more than the context of 64 "
+            "positions; accepted: max_tokens of 1 to 62");
+}
+
+TEST(CheckLength, OfATextToScoreIsThatOfTheContext) {
+  EXPECT_TRUE(CheckScoreLength(64, Model()).ok());
+  EXPECT_THAT(std::string(CheckScoreLength(65, Model()).message()),
+              HasSubstr("65 tokens to score, more than the context of 64 positions"));
+}
+
 TEST(EngineRequestFrom, TakesFromTheModelWhatIsLeftOut) {
   const EngineRequest request = EngineRequestFrom(v1::GenerateRequest(), Model(), {4, 5}, 77);
   EXPECT_THAT(request.prompt, ElementsAre(4, 5));

@@ -110,7 +110,9 @@ TEST(Engine, EndsARequestThatWaitsForTheReplicaAtItsDeadline) {
   Served served;
   EngineRequest request = Request({1}, 2);
   request.deadline = SteadyTime::Now();
-  EXPECT_EQ(served.Submit(std::move(request))->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  const absl::Status status = served.Submit(std::move(request))->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is not ready: embedding at inproc:"));
 }
 
 TEST(Engine, TellsEveryRequestWhenItEnds) {

@@ -45,7 +45,9 @@ class Wired final : private EventLoop::Task {
   explicit Wired(const FakeStagesOptions& options = {.num_stages = 2, .num_ranks = 2})
       : stages(options, &dialer_),
         network_(&dialer_, loop_.post()),
-        replica_({.topology = stages.topology(), .model_fingerprint = options.fingerprint},
+        replica_({.topology = stages.topology(),
+                  .model_fingerprint = options.fingerprint,
+                  .max_step_tokens = 512},
                  &network_),
         processes_(replica_.processes()) {}
   ~Wired() override { Stop(); }
@@ -214,6 +216,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"WrongNumberOfStages", "shard-0-1", [](auto& i) { i.set_num_stages(3); }, "stage 0 of 3"},
         {"OtherBlockSize", "shard-1-1", [](auto& i) { i.set_block_size(8); },
          "blocks hold 8 positions, those of other shards 4"},
+        {"SmallerSteps", "shard-1-0", [](auto& i) { i.set_max_step_tokens(256); },
+         "steps of up to 256 positions, the orchestrator plans up to 512"},
         {"OtherArithmetic", "shard-1-1", [](auto& i) { i.set_arithmetic("cpu/portable"); },
          "it computes with cpu/portable, other shards with fake; the bits would differ"},
     }),

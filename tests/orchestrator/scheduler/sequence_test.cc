@@ -39,7 +39,7 @@ TEST_F(SequenceTest, AcceptsExactlyTheContext) {
   options_.max_positions = 10;
   EXPECT_THAT(scheduler().Add(Spec(1, 6, 5)), StatusIs(kInvalid, "context of 10 positions"));
   EXPECT_THAT(scheduler().Add(Spec(1, 6, std::numeric_limits<int32_t>::max())),
-              StatusIs(kInvalid, "max_new_tokens of 2147483647"));
+              StatusIs(kInvalid, "max_tokens of 2147483647"));
   EXPECT_TRUE(scheduler().Add(Spec(1, 6, 4)).ok());
 }
 
