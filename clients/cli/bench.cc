@@ -95,6 +95,17 @@ absl::StatusOr<v1::GetModelResponse> ModelOf(Client& client) {
   return model;
 }
 
+void SayIfInterrupted(const std::string& of, Environment& environment) {
+  if (!environment.interrupt.requested()) return;
+  environment.err << "sluice: interrupted; the figures are those of " << of << std::endl;
+}
+
+// Like Succeed, but with the exit status of an interrupt where there was one.
+int End(Environment& environment) {
+  const int exit = Succeed(environment);
+  return environment.interrupt.requested() ? environment.interrupt.exit_code() : exit;
+}
+
 int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& environment) {
   const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
   if (!model.ok()) return Fail(model.status(), environment);
@@ -108,9 +119,12 @@ int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& enviro
   }
   if (!trace.ok()) return Fail(trace.status(), environment);
   const BenchFigures figures = FiguresOf(*trace);
+  SayIfInterrupted(
+      absl::StrCat("the ", figures.num_requests, " of ", load.requests, " requests that had ended"),
+      environment);
   environment.out << (json ? BenchJson(figures, load, NameOf(*model), MachineOf(client))
                            : BenchTable(figures, load, NameOf(*model), MachineOf(client)));
-  return Succeed(environment);
+  return End(environment);
 }
 
 void AddSizes(const v1::GetStatusResponse& status, PhasesReport* report) {
@@ -140,8 +154,9 @@ int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> s
   }
   if (!phases.ok()) return Fail(phases.status(), environment);
   report.phases = *std::move(phases);
+  SayIfInterrupted("the rounds that had ended", environment);
   environment.out << (json ? PhasesJson(report) : PhasesTable(report));
-  return Succeed(environment);
+  return End(environment);
 }
 
 }  // namespace

@@ -105,6 +105,10 @@ absl::StatusOr<std::vector<PhaseFigures>> RunPhases(Client& client, const Phases
           RunLoad(client, load, [&](int now_finished, int64_t now_generated) {
             progress(finished + now_finished, tokens + now_generated);
           });
+      if (client.interrupted()) {
+        if (round < 2) return absl::CancelledError("interrupted");
+        return figures;
+      }
       if (!trace.ok()) return trace.status();
       finished += load.requests;
       tokens += int64_t{load.requests} * load.max_tokens;

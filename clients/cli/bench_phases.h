@@ -47,6 +47,7 @@ absl::StatusOr<double> RateOf(const Phase& phase, const LoadTrace& trace);
 int NumRequests(const PhasesOptions& options);
 
 // Runs all phases, round by round, after a round that is not counted. `progress` counts over all.
+// After an interrupt: what was measured by then, where that is something of every phase.
 absl::StatusOr<std::vector<PhaseFigures>> RunPhases(Client& client, const PhasesOptions& options,
                                                     const LoadProgress& progress);
 

@@ -9,6 +9,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/prompt_input.h"
 #include "services/model/json_fields.h"
 
 namespace sluice {
@@ -47,7 +48,7 @@ void AddFlags(FlagSet& flags, ChatTemplateFlags* into) {
   flags.Section("Rendering");
   flags.Add("context", "FILE",
             "A JSON object of the template's variables: messages, tools, add_generation_prompt, "
-            "bos_token, ...",
+            "bos_token, ...; -: from stdin.",
             &into->context);
   flags.Add("name", "NAME",
             "Which of several templates. Default: tool_use where there are tools and such a "
@@ -61,7 +62,8 @@ absl::Status CheckFlags(const ChatTemplateFlags& flags) {
   if (flags.tokenizer.has_value() == flags.file.has_value()) {
     return absl::InvalidArgumentError("give exactly one of --tokenizer DIR and --template FILE");
   }
-  if (flags.context.empty()) return absl::InvalidArgumentError("give --context FILE");
+  if (flags.context.empty())
+    return absl::InvalidArgumentError("give --context FILE, or - for stdin");
   return absl::OkStatus();
 }
 
@@ -76,10 +78,10 @@ absl::StatusOr<TokenizerConfig> LoadTemplates(const ChatTemplateFlags& flags) {
   return config;
 }
 
-absl::StatusOr<jinja::Rendering> Render(const ChatTemplateFlags& flags) {
+absl::StatusOr<jinja::Rendering> Render(const ChatTemplateFlags& flags, Environment& environment) {
   absl::StatusOr<TokenizerConfig> config = LoadTemplates(flags);
   if (!config.ok()) return config.status();
-  const absl::StatusOr<std::string> text = ReadTextFile(flags.context);
+  const absl::StatusOr<std::string> text = ReadInput(flags.context, environment);
   if (!text.ok()) return text.status();
   const auto context = nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!context.is_object()) {
@@ -100,7 +102,7 @@ int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& en
   if (const absl::Status usage = CheckFlags(template_flags); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
-  const absl::StatusOr<jinja::Rendering> rendering = Render(template_flags);
+  const absl::StatusOr<jinja::Rendering> rendering = Render(template_flags, environment);
   if (!rendering.ok()) return Fail(rendering.status(), environment);
   environment.out << rendering->text;
   return Succeed(environment);

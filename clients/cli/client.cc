@@ -3,11 +3,14 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/sync_stream.h>
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cli/in_process.h"
+#include "clients/cli/wait_notice.h"
+#include "services/common/connection_cause.h"
 #include "services/common/status.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
@@ -16,6 +19,8 @@ namespace {
 
 // What a server that is up answers at once.
 constexpr absl::Duration kQuickCall = absl::Seconds(10);
+// How long a call may go without an answer before the user is told why.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 
 // The context of one call: its deadline, and its end when the interrupt is requested.
 class CallContext {
@@ -35,10 +40,21 @@ class CallContext {
   const Interrupt::Handler cancel_;
 };
 
-// The last part of gRPC's chain of causes, such as "Connection refused".
-std::string RootCause(const std::string& message) {
-  const size_t colon = message.rfind(": ");
-  return colon == std::string::npos ? message : message.substr(colon + 2);
+// What keeps a pipeline from serving; nothing where it serves.
+std::optional<std::string> CauseIn(const v1::GetStatusResponse& status) {
+  if (status.serving()) return std::nullopt;
+  for (const v1::ProcessStatus& process : status.processes()) {
+    if (process.state() == v1::PROCESS_STATE_READY) continue;
+    return absl::StrCat("the pipeline is not ready: ", process.service(), " at ", process.address(),
+                        ": ", process.detail());
+  }
+  return "the pipeline is not ready";
+}
+
+// A cause that has one remedy most of the time, with that.
+std::string Advised(const std::string& cause) {
+  if (cause != "Connection refused") return cause;
+  return absl::StrCat(cause, ": nothing listens there; `sluice up` starts a pipeline");
 }
 
 }  // namespace
@@ -48,6 +64,7 @@ struct Client::Impl {
   std::unique_ptr<InProcessPipeline> pipeline;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::GenerationService::Stub> stub = v1::GenerationService::NewStub(channel);
+  std::unique_ptr<WaitNotice> notice = nullptr;  // ends before the stub it asks through
 
   // The status of a call, saying where it went where the connection is at fault.
   static absl::Status Translate(const grpc::Status& status, const std::string& name) {
@@ -72,6 +89,19 @@ Client::Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt
 
 Client::~Client() = default;
 
+void Client::SayWhatCallsWaitFor(std::function<void(const std::string&)> say) {
+  const auto cause = [this]() -> std::optional<std::string> {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
+    v1::GetStatusResponse status;
+    if (!impl_->stub->GetStatus(&context, v1::GetStatusRequest(), &status).ok()) {
+      return std::nullopt;
+    }
+    return CauseIn(status);
+  };
+  impl_->notice = std::make_unique<WaitNotice>(cause, std::move(say), kPatience);
+}
+
 absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
   const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
   if (impl_->channel->WaitForConnected(deadline)) return absl::OkStatus();
@@ -85,16 +115,18 @@ absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
   return absl::UnavailableError(
       absl::StrCat("cannot reach ", name_, ": ",
                    silent ? absl::StrCat("no answer within ", absl::FormatDuration(timeout))
-                          : RootCause(status.error_message())));
+                          : Advised(ConnectionCause(status.error_message()))));
 }
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                               const std::function<void(const v1::GenerateResponse&)>& on_event) {
   CallContext context(timeout, interrupt_, token_);
+  WaitNotice::Call waiting(impl_->notice.get());
   const auto reader = impl_->stub->Generate(context.get(), request);
   v1::GenerateResponse event;
   bool finished = false;
   while (reader->Read(&event)) {
+    waiting.Answered();
     finished = finished || event.has_finished();
     on_event(event);
   }
@@ -108,6 +140,7 @@ absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 absl::Duration timeout) {
   CallContext context(timeout, interrupt_, token_);
+  const WaitNotice::Call waiting(impl_->notice.get());
   v1::ScoreResponse response;
   const grpc::Status status = impl_->stub->Score(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -117,6 +150,7 @@ absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       absl::Duration timeout) {
   CallContext context(timeout, interrupt_, token_);
+  const WaitNotice::Call waiting(impl_->notice.get());
   v1::TokenizeResponse response;
   const grpc::Status status = impl_->stub->Tokenize(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -126,6 +160,7 @@ absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest&
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
                                                           absl::Duration timeout) {
   CallContext context(timeout, interrupt_, token_);
+  const WaitNotice::Call waiting(impl_->notice.get());
   v1::DetokenizeResponse response;
   const grpc::Status status = impl_->stub->Detokenize(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
@@ -134,6 +169,7 @@ absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRe
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   CallContext context(kQuickCall, interrupt_, token_);
+  const WaitNotice::Call waiting(impl_->notice.get());
   v1::GetModelResponse response;
   const grpc::Status status =
       impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);

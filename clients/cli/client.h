@@ -32,6 +32,10 @@ class Client {
   Client& operator=(const Client&) = delete;
   ~Client();
 
+  // From now on, `say` is told what calls wait for that have had no answer for two seconds, where
+  // the pipeline is not ready; from another thread.
+  void SayWhatCallsWaitFor(std::function<void(const std::string&)> say);
+
   // Waits until the server can be called. UNAVAILABLE "cannot reach <name>: <reason>" after
   // `timeout`.
   absl::Status WaitUntilReachable(absl::Duration timeout);
@@ -49,6 +53,7 @@ class Client {
   absl::StatusOr<v1::GetStatusResponse> GetStatus();
 
   const std::string& name() const { return name_; }
+  bool interrupted() const { return interrupt_.requested(); }
 
  private:
   struct Impl;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/in_process.h"
+#include "services/common/address.h"
 #include "services/common/cpu_list.h"
 #include "services/common/transport.h"
 
@@ -12,8 +13,12 @@ namespace sluice {
 
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into) {
   flags.Section("Server");
-  flags.Add("endpoint", "HOST:PORT", absl::StrCat("Where the pipeline listens. ", default_text),
-            &into->endpoint);
+  flags.AddParsed("endpoint", "HOST:PORT",
+                  absl::StrCat("Where the pipeline listens, or unix:/PATH. ", default_text),
+                  [into](const std::string& text) {
+                    into->endpoint = text;
+                    return CheckAddress(text);
+                  });
   flags.Add("connect_timeout", "SECONDS", "How long to wait for it to come up. Default 5.",
             &into->connect_timeout);
   flags.Add("tls_ca", "FILE", "Authority that signed the server's certificate (PEM).",
@@ -61,6 +66,9 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
                                          *std::move(token));
   const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout);
   if (!reached.ok()) return reached;
+  client->SayWhatCallsWaitFor([&environment](const std::string& cause) {
+    environment.err << "sluice: " << cause << std::endl;
+  });
   return client;
 }
 
@@ -79,17 +87,33 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .num_threads = model.num_threads(),
                                     .cpus = model.cpus,
                                     .instructions = model.instructions,
-                                    .kv_cache_bytes = model.kv_cache_size_mib() << 20});
+                                    .kv_cache_bytes = model.kv_cache_size_mib() << 20,
+                                    .log_level = model.log_level.value_or(LogLevel::kWarning)});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
+}
+
+absl::StatusOr<std::string> PoolText(Client& client) {
+  const absl::StatusOr<v1::GetStatusResponse> status = client.GetStatus();
+  if (!status.ok()) return status.status();
+  const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
+  if (!model.ok()) return model.status();
+  const int64_t positions =
+      int64_t{status->kv_cache().num_blocks()} * status->kv_cache().block_size();
+  if (positions == 0) return "";
+  const std::string text =
+      absl::StrCat("the KV pool holds ", positions, " positions; the context of ", model->name(),
+                   " is ", model->max_positions());
+  if (positions >= model->max_positions()) return text;
+  return absl::StrCat(text, ", so no sequence reaches it: --kv_cache_mib makes the pool larger");
 }
 
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model) {
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib and "
-      "--rope_scaling");
+      "--weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib, --rope_scaling "
+      "and --log_level");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -44,6 +44,10 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                                       Environment& environment);
 
+// "the KV pool holds 16384 positions; the context of storyteller is 512", and what to do where it
+// holds fewer than that; empty where the server says nothing of a pool.
+absl::StatusOr<std::string> PoolText(Client& client);
+
 // INVALID_ARGUMENT where an endpoint and a model were both given.
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model);
 

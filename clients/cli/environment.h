@@ -14,6 +14,7 @@
 namespace sluice {
 
 class InProcessPipeline;
+class LineReader;
 struct InProcessOptions;
 
 struct Environment {
@@ -24,6 +25,8 @@ struct Environment {
   bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  // Where temporary files go: TMPDIR, or /tmp.
+  std::string temp_folder = "/tmp";
   // Path of this program: the services' binaries and the embedded model are found from it.
   std::string executable;
   // Bearer token from the environment; may be empty.
@@ -31,6 +34,8 @@ struct Environment {
   // StartInProcess of in_process.h.
   std::function<absl::StatusOr<std::unique_ptr<InProcessPipeline>>(const InProcessOptions&)>
       start_in_process;
+  // MakeLineEditor of line_editor.h, for a terminal at stdin; may be unset, and may return null.
+  std::function<std::unique_ptr<LineReader>()> make_line_editor;
 };
 
 }  // namespace sluice

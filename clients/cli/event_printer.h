@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <ostream>
+#include <string>
 
 #include "sluice/v1/generation.pb.h"
 
@@ -20,9 +21,14 @@ struct TextOptions {
   // False: the model has no tokenizer, token ids are printed instead, separated by spaces.
   bool has_tokenizer = true;
   int num_sequences = 1;
-  // A terminal's line is ended after the text; elsewhere nothing is added to it.
+  // A terminal's line is ended after the text, and control characters are spelled out for it;
+  // elsewhere nothing is added or changed.
   bool terminal = false;
 };
+
+// What a sequence had no room beyond, as users know it: "max_tokens", "context", ...; empty where
+// that was not why it ended.
+std::string LimitName(v1::LengthLimit limit);
 
 // Sequence 0 as it comes, the others once all are finished, each below "--- sequence 1 ---" where
 // there are several.

@@ -102,6 +102,13 @@ void FlagSet::AddSwitch(std::string name, std::string help, bool* into) {
   flags_.push_back({section_, std::move(name), "", std::move(help), parse, /*is_switch=*/true});
 }
 
+absl::Status FlagSet::CheckRange(int32_t value, int32_t least, int32_t most) {
+  if (value < least)
+    return absl::InvalidArgumentError(absl::StrCat(value, " is less than ", least));
+  if (value > most) return absl::InvalidArgumentError(absl::StrCat(value, " is more than ", most));
+  return absl::OkStatus();
+}
+
 const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
   for (const Flag& flag : flags_) {
     if (flag.name == name) return &flag;

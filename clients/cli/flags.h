@@ -38,6 +38,18 @@ class FlagSet {
  public:
   using Parser = std::function<absl::Status(const std::string& text)>;
 
+  // Reads an integer and refuses what is outside [least, most].
+  template <typename T>
+  static Parser IntegerFrom(int32_t least, int32_t most, T* into) {
+    return [least, most, into](const std::string& text) {
+      int32_t value = 0;
+      absl::Status status = ParseFlagValue(text, &value);
+      if (status.ok()) status = CheckRange(value, least, most);
+      if (status.ok()) *into = value;
+      return status;
+    };
+  }
+
   // `arguments` is what follows the command's name in the usage line, such as "[flags] [PROMPT]".
   FlagSet(std::string command, std::string arguments, std::string description);
 
@@ -75,6 +87,7 @@ class FlagSet {
     bool is_switch = false;
   };
 
+  static absl::Status CheckRange(int32_t value, int32_t least, int32_t most);
   const Flag* Find(const std::string& name) const;
   absl::Status ParseFlag(absl::Span<const std::string> arguments, size_t* next);
   absl::Status Unknown(const std::string& argument) const;

@@ -3,6 +3,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/prompt_input.h"
 #include "clients/cli/write_request.h"
 
 namespace sluice {
@@ -18,6 +19,9 @@ int GenerateCommand(absl::Span<const std::string> arguments, Environment& enviro
   AddEndpointFlags(flags, absl::StrCat("Default ", kDefaultEndpoint, "."), &endpoint_flags);
   flags.AddPositional(&positional);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  if (absl::Status read = ReadPrompt(environment, &positional, &request_flags); !read.ok()) {
+    return Fail(read, environment);
+  }
   const absl::StatusOr<v1::GenerateRequest> request = ToRequest(request_flags, positional);
   if (!request.ok()) return FailUsage(flags.command(), request.status(), environment);
 

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "clients/cli/health_check.h"
+#include "services/common/grpc_runtime.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +36,7 @@ HealthProbe::~HealthProbe() {
 }
 
 void HealthProbe::Ask() {
+  PrepareGrpc();
   const std::shared_ptr<grpc::Channel> channel = ChannelTo(address_);
   do {
     const absl::StatusOr<HealthState> state = CheckHealth(channel, "", absl::Now() + kDeadline);

@@ -13,7 +13,7 @@ namespace sluice {
 
 class HealthProbe {
  public:
-  // Starts asking the server at `address`, a loopback one, from a thread of its own, and after it
+  // Starts asking the server at `address`, on this host, from a thread of its own, and after it
   // `also`, where given, until that is true.
   explicit HealthProbe(std::string address, std::function<bool()> also = nullptr);
   HealthProbe(const HealthProbe&) = delete;

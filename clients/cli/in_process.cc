@@ -143,8 +143,7 @@ absl::Status Pipeline::WaitUntilServing() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InProcessPipeline>> StartInProcess(const InProcessOptions& options) {
-  // One process is its own log: the result alone should be seen, and what goes wrong.
-  SetMinimumLogLevel(LogLevel::kWarning);
+  SetMinimumLogLevel(options.log_level);
   if (options.num_stages < 1 || options.num_ranks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("--pp is ", options.num_stages, " and --tp is ",
                                                    options.num_ranks, "; accepted: 1 or more"));

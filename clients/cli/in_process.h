@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/instruction_set.h"
+#include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
 
@@ -28,6 +29,8 @@ struct InProcessOptions {
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
   std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
+  // One process is its own log: the result alone should be seen, and what goes wrong.
+  LogLevel log_level = LogLevel::kWarning;
 };
 
 class InProcessPipeline {

@@ -19,6 +19,25 @@ std::string NameOf(v1::FinishReason reason) {
   }
 }
 
+}  // namespace
+
+std::string LimitName(v1::LengthLimit limit) {
+  switch (limit) {
+    case v1::LENGTH_LIMIT_MAX_TOKENS:
+      return "max_tokens";
+    case v1::LENGTH_LIMIT_CONTEXT:
+      return "context";
+    case v1::LENGTH_LIMIT_KV_CACHE:
+      return "kv_cache";
+    case v1::LENGTH_LIMIT_MODEL_DEFAULT:
+      return "model_default";
+    default:
+      return "";
+  }
+}
+
+namespace {
+
 Json TokenIdsOf(const v1::Chunk& chunk) {
   Json ids = Json::array();
   for (const int32_t id : chunk.token_ids()) ids.push_back(id);
@@ -40,6 +59,8 @@ void AddReasons(const v1::Finished& finished, Json* event) {
   (*event)["finish_reason"] = NameOf(first.reason());
   if (!first.stop_string().empty()) (*event)["stop_string"] = first.stop_string();
   if (first.has_stop_token_id()) (*event)["stop_token_id"] = first.stop_token_id();
+  const std::string limit = LimitName(first.length_limit());
+  if (!limit.empty()) (*event)["length_limit"] = limit;
   if (finished.sequences_size() == 1) return;
   Json reasons = Json::array();
   for (const v1::FinishedSequence& sequence : finished.sequences()) {

@@ -29,7 +29,9 @@ class Load {
     for (int i = 0; i < num_callers; ++i) callers.emplace_back([this] { CallInTurn(); });
     for (std::thread& caller : callers) caller.join();
     const absl::MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
+    if (!failure_.ok() && !(client_.interrupted() && finished_ > 0)) return failure_;
+    std::erase_if(trace_.requests,
+                  [](const RequestTrace& trace) { return trace.arrivals.empty(); });
     trace_.wall_seconds = Now();
     return std::move(trace_);
   }

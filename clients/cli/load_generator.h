@@ -36,7 +36,7 @@ struct RequestTrace {
 struct LoadTrace {
   LoadOptions options;
   double wall_seconds = 0;
-  std::vector<RequestTrace> requests;  // in order of their numbers
+  std::vector<RequestTrace> requests;  // those that ended, in order of their numbers
 };
 
 // Called after every request and every arrival, one call at a time.
@@ -46,7 +46,8 @@ using LoadProgress = std::function<void(int finished_requests, int64_t generated
 std::vector<int32_t> RandomPrompt(const LoadOptions& options, int index);
 
 // Runs the load: greedy, past the end of sequence, so that every request writes max_tokens tokens.
-// The first failure keeps further requests from starting and is returned.
+// The first failure keeps further requests from starting and is returned; but after an interrupt,
+// what had ended by then.
 absl::StatusOr<LoadTrace> RunLoad(Client& client, const LoadOptions& options,
                                   const LoadProgress& progress);
 

@@ -13,6 +13,7 @@
 
 #include "clients/cli/cli.h"
 #include "clients/cli/in_process.h"
+#include "clients/cli/line_editor.h"
 
 namespace {
 
@@ -24,6 +25,11 @@ void WatchSignals(sluice::Interrupt& interrupt) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // The line editor takes it, and no other thread may.
+  sigset_t resize;
+  sigemptyset(&resize);
+  sigaddset(&resize, SIGWINCH);
+  pthread_sigmask(SIG_BLOCK, &resize, nullptr);
   std::thread([signals, &interrupt] {
     while (true) {
       int signal = 0;
@@ -36,6 +42,23 @@ void WatchSignals(sluice::Interrupt& interrupt) {
 std::string EnvironmentVariable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// $XDG_STATE_HOME/sluice/chat_history, by default in ~/.local/state; empty without a home.
+std::string HistoryFile() {
+  namespace fs = std::filesystem;
+  const fs::path state = EnvironmentVariable("XDG_STATE_HOME");
+  const fs::path home = EnvironmentVariable("HOME");
+  if (!state.is_absolute() && !home.is_absolute()) return "";
+  const fs::path folder = (state.is_absolute() ? state : home / ".local/state") / "sluice";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  return error ? "" : (folder / "chat_history").string();
+}
+
+std::string TempFolder() {
+  const std::string folder = EnvironmentVariable("TMPDIR");
+  return folder.empty() ? "/tmp" : folder;
 }
 
 }  // namespace
@@ -53,9 +76,11 @@ int main(int argc, char** argv) {
       .in_is_terminal = isatty(STDIN_FILENO) == 1,
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
+      .temp_folder = TempFolder(),
       .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
       .token = EnvironmentVariable("SLUICE_TOKEN"),
       .start_in_process = sluice::StartInProcess,
+      .make_line_editor = [] { return sluice::MakeLineEditor(HistoryFile()); },
   };
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   return sluice::RunCli(arguments, environment);

@@ -16,15 +16,12 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostKvCacheMib = uint64_t{1} << 30;  // 1 PiB: in bytes it fits 64 bits
 
-// A count with a least value that has no meaning below it.
-FlagSet::Parser AtLeast(int32_t least, std::optional<int32_t>* into) {
-  return [least, into](const std::string& text) {
-    absl::Status status = ParseFlagValue(text, into);
-    if (status.ok() && **into < least) {
-      status = absl::InvalidArgumentError(absl::StrCat(text, " is less than ", least));
-    }
-    return status;
-  };
+constexpr int32_t kMostProcesses = 1024;
+
+absl::Status SetLogLevel(const std::string& text, std::optional<LogLevel>* into) {
+  const absl::StatusOr<LogLevel> level = ParseLogLevel(text);
+  if (level.ok()) *into = *level;
+  return level.status();
 }
 
 absl::Status SetWeights(const std::string& text, std::optional<WeightType>* into) {
@@ -64,16 +61,16 @@ int ModelFlags::num_threads() const {
   return threads.value_or(cores);
 }
 
-void AddModelFlags(FlagSet& flags, ModelFlags* into) {
+void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) {
   flags.Section("Model");
   flags.Add("model", "DIR",
             "Hugging Face folder: config.json, model.safetensors, tokenizer.json. Default: the "
             "embedded storyteller model.",
             &into->model);
   flags.AddParsed("tp", "N", "Ranks that share every layer (tensor parallel). Default 1.",
-                  AtLeast(1, &into->tp));
+                  FlagSet::IntegerFrom(1, kMostProcesses, &into->tp));
   flags.AddParsed("pp", "P", "Stages that share the layers (pipeline parallel). Default 1.",
-                  AtLeast(1, &into->pp));
+                  FlagSet::IntegerFrom(1, kMostProcesses, &into->pp));
   flags.AddParsed("weights", "TYPE",
                   "Keep matrices as f32, bf16, int8 or int4 (quantized while they are read, unless "
                   "`sluice quantize` has done it); auto: as the file stores them. Default auto.",
@@ -85,7 +82,7 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
   flags.AddParsed("threads", "N",
                   "Threads for arithmetic, shared out among the ranks, each of which has at least "
                   "one. Default: one per core, or per CPU listed.",
-                  AtLeast(1, &into->threads));
+                  FlagSet::IntegerFrom(1, kMostThreads, &into->threads));
   flags.AddParsed(
       "cpus", "LIST",
       "CPUs to keep to, such as 0-3,8, each thread for arithmetic to one of them; shared "
@@ -103,19 +100,25 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into) {
             "How rotary positions are stretched, instead of what config.json says: a type and its "
             "fields, such as yarn,factor=4.",
             &into->rope_scaling);
+  flags.AddParsed(
+      "log_level", "LEVEL",
+      absl::StrCat("Least level of lines in the log, on stderr: info, warning or error. Default ",
+                   default_level, "."),
+      [into](const std::string& text) { return SetLogLevel(text, &into->log_level); });
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {
   if (flags.model.has_value()) return *flags.model;
   const fs::path bin = fs::path(executable).parent_path();
   const fs::path in_checkout = (bin / "../../../models/storyteller").lexically_normal();
-  const fs::path installed = (bin / "../share/sluice/models/storyteller").lexically_normal();
-  for (const fs::path& folder : {in_checkout, installed}) {
+  const fs::path beside = (bin / "../share/sluice/models/storyteller").lexically_normal();
+  const fs::path installed = fs::path(SLUICE_INSTALLED_DATA) / "models/storyteller";
+  for (const fs::path& folder : {in_checkout, beside, installed}) {
     std::error_code ignored;
     if (fs::exists(folder / "config.json", ignored)) return folder.string();
   }
-  return absl::NotFoundError(absl::StrCat("the embedded model is neither in ", in_checkout.string(),
-                                          " nor in ", installed.string(),
+  return absl::NotFoundError(absl::StrCat("the embedded model is in none of ", in_checkout.string(),
+                                          ", ", beside.string(), " and ", installed.string(),
                                           ": name a model's folder with --model DIR"));
 }
 

@@ -10,10 +10,14 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
+#include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
 
 namespace sluice {
+
+// More than any machine has cores; so many threads start on most.
+inline constexpr int32_t kMostThreads = 1024;
 
 struct ModelFlags {
   std::optional<std::string> model;  // folder; none: the embedded model
@@ -26,6 +30,7 @@ struct ModelFlags {
   std::optional<InstructionSet> instructions;
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
+  std::optional<LogLevel> log_level;
 
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
@@ -38,18 +43,19 @@ struct ModelFlags {
   // Whether any of the flags was given.
   bool any() const {
     return model || tp || pp || weights || kv || threads || !cpus.empty() || instructions ||
-           kv_cache_mib || rope_scaling;
+           kv_cache_mib || rope_scaling || log_level;
   }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
 // --model, --tp, --pp, --weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib,
-// --rope_scaling.
-void AddModelFlags(FlagSet& flags, ModelFlags* into);
+// --rope_scaling, --log_level. `default_level` is what the help says of the latter.
+void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
-// The folder asked for, else the embedded model's, which is looked for beside `executable`: in the
-// checkout of a build (../../../models/storyteller from its bin) and in an installation
-// (../share/sluice/models/storyteller). NOT_FOUND naming both where it is in neither.
+// The folder asked for, else the embedded model's, which is looked for from where `executable` is:
+// in the checkout of a build (../../../models/storyteller from its bin) and in an installation
+// (../share/sluice/models/storyteller); then, for a program that was copied, where `cmake
+// --install` puts it. NOT_FOUND naming all where it is in none.
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable);
 
 }  // namespace sluice

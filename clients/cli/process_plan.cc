@@ -86,6 +86,10 @@ class Planner {
     if (spec_.flags.rope_scaling.has_value()) {
       process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
     }
+    if (spec_.flags.log_level.has_value()) {
+      process.argv.insert(process.argv.end(),
+                          {"--log_level", std::string(Name(*spec_.flags.log_level))});
+    }
     if (!cpus.empty()) {
       process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
     }
@@ -95,13 +99,22 @@ class Planner {
   const PipelineSpec& spec_;
 };
 
-Arguments ShardArguments(const ShardPlacement& placement, DType kv_dtype, uint64_t kv_cache_mib) {
-  return {"--num_stages",   absl::StrCat(placement.num_stages),
-          "--stage",        absl::StrCat(placement.stage),
-          "--num_ranks",    absl::StrCat(placement.num_ranks),
-          "--rank",         absl::StrCat(placement.rank),
-          "--kv_dtype",     KvDTypeName(kv_dtype),
-          "--kv_cache_mib", absl::StrCat(kv_cache_mib)};
+Arguments ShardArguments(const ShardPlacement& placement, const PipelineSpec& spec,
+                         uint64_t kv_cache_mib) {
+  return {"--num_stages",
+          absl::StrCat(placement.num_stages),
+          "--stage",
+          absl::StrCat(placement.stage),
+          "--num_ranks",
+          absl::StrCat(placement.num_ranks),
+          "--rank",
+          absl::StrCat(placement.rank),
+          "--kv_dtype",
+          KvDTypeName(spec.flags.kv_dtype()),
+          "--kv_cache_mib",
+          absl::StrCat(kv_cache_mib),
+          "--max_step_tokens",
+          absl::StrCat(spec.steps.max_step_tokens)};
 }
 
 // The orchestrator, which is the last, on `port`; the others on those after it.
@@ -142,7 +155,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   for (const ShardPlan& shard : shards) {
     Arguments arguments = planner.Arithmetic(threads_per_rank);
     const Arguments placement =
-        ShardArguments(shard.placement, spec.flags.kv_dtype(), KvCacheMib(spec, config, shard));
+        ShardArguments(shard.placement, spec, KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
     const Arguments products = planner.Products();
     arguments.insert(arguments.end(), products.begin(), products.end());
@@ -153,10 +166,22 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   const Arguments products = planner.Products();
   head.insert(head.end(), products.begin(), products.end());
   processes.push_back(planner.Internal("sampler", "sampler", head));
-  Arguments orchestrator = {
-      "--weights",   Name(spec.flags.weight_type()), "--tokenizer", planner.SocketOf("tokenizer"),
-      "--embedding", planner.SocketOf("embedding"),  "--shards",    planner.ShardAddresses(shards),
-      "--sampler",   planner.SocketOf("sampler")};
+  Arguments orchestrator = {"--weights",
+                            Name(spec.flags.weight_type()),
+                            "--tokenizer",
+                            planner.SocketOf("tokenizer"),
+                            "--embedding",
+                            planner.SocketOf("embedding"),
+                            "--shards",
+                            planner.ShardAddresses(shards),
+                            "--sampler",
+                            planner.SocketOf("sampler"),
+                            "--max_step_tokens",
+                            absl::StrCat(spec.steps.max_step_tokens),
+                            "--max_step_sequences",
+                            absl::StrCat(spec.steps.max_step_sequences),
+                            "--max_queued_sequences",
+                            absl::StrCat(spec.steps.max_queued_sequences)};
   orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
   processes.push_back(planner.Orchestrator(orchestrator));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);

@@ -12,6 +12,13 @@
 
 namespace sluice {
 
+// What a step may hold, and how many sequences may wait.
+struct StepFlags {
+  int32_t max_step_tokens = 512;
+  int32_t max_step_sequences = 64;
+  int32_t max_queued_sequences = 1024;
+};
+
 struct PipelineSpec {
   std::string bin_folder;     // holds sluice-tokenizer and the other services' programs
   std::string socket_folder;  // for the internal listeners
@@ -22,6 +29,7 @@ struct PipelineSpec {
   std::string http_listen;            // the gateway's; empty: none is started
   bool demo = false;                  // the gateway's page may kill processes
   ModelFlags flags;
+  StepFlags steps;
 };
 
 // The plan of every shard, stage by stage and in each rank by rank; errors of MakeShardPlan.

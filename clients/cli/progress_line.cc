@@ -1,20 +1,18 @@
 #include "clients/cli/progress_line.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 
 namespace sluice {
-namespace {
 
-constexpr int kBarWidth = 30;
-
-}  // namespace
-
-ProgressLine::ProgressLine(std::ostream& err, bool terminal, int total)
+ProgressLine::ProgressLine(std::ostream& err, bool terminal, int total,
+                           std::function<int()> columns)
     : err_(err),
       terminal_(terminal),
       total_(total),
+      columns_(std::move(columns)),
       interval_(terminal ? absl::Milliseconds(100) : absl::Seconds(2)) {}
 
 ProgressLine::~ProgressLine() {
@@ -35,9 +33,7 @@ void ProgressLine::Draw(int finished, int64_t tokens) {
     err_ << text << std::endl;
     return;
   }
-  const int filled = static_cast<int>(int64_t{finished} * kBarWidth / total_);
-  err_ << "\r[" << std::string(filled, '#') << std::string(kBarWidth - filled, '.') << "] " << text
-       << "\x1b[K" << std::flush;
+  err_ << bar_.Draw(static_cast<double>(finished) / total_, text, columns_()) << std::flush;
 }
 
 }  // namespace sluice

@@ -2,16 +2,23 @@
 // elsewhere. Not thread-safe; the stream is borrowed.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
+#include <functional>
 #include <ostream>
 
 #include "absl/time/time.h"
+#include "services/model/progress_bar.h"
 
 namespace sluice {
 
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& err, bool terminal, int total);
+  // `columns` tells how wide the terminal is now.
+  ProgressLine(
+      std::ostream& err, bool terminal, int total,
+      std::function<int()> columns = [] { return TerminalColumns(STDERR_FILENO); });
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   // Ends the bar's line where one was drawn.
@@ -27,9 +34,11 @@ class ProgressLine {
   std::ostream& err_;
   const bool terminal_;
   const int total_;
+  const std::function<int()> columns_;
   const absl::Duration interval_;
   absl::Time next_draw_ = absl::InfinitePast();
   bool drawn_ = false;
+  ProgressBar bar_;
 };
 
 }  // namespace sluice

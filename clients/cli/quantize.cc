@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/model_flags.h"
 #include "clients/cli/outcome.h"
 #include "kernels/usable_cpus.h"
 #include "services/model/storage_type.h"
@@ -35,18 +36,16 @@ void AddQuantizeFlags(FlagSet& flags, QuantizeFlags* into) {
   flags.AddParsed("weights", "TYPE",
                   "int8 (about half the size of bf16) or int4 (about three tenths).",
                   [into](const std::string& text) { return SetFormat(text, &into->format); });
-  flags.Add("threads", "N", "Threads that quantize. Default: one per core.", &into->threads);
+  flags.AddParsed("threads", "N", "Threads that quantize. Default: one per core.",
+                  FlagSet::IntegerFrom(1, kMostThreads, &into->threads));
 }
 
 absl::Status CheckFlags(const QuantizeFlags& flags) {
   if (!flags.model.has_value() || !flags.out.has_value()) {
     return absl::InvalidArgumentError("give MODEL and OUT, the folders to read and to make");
   }
-  if (!flags.format.has_value()) {
-    return absl::InvalidArgumentError("give --weights int8 or --weights int4");
-  }
-  if (flags.threads.value_or(1) >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--threads: ", *flags.threads, " is less than 1"));
+  if (flags.format.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError("give --weights int8 or --weights int4");
 }
 
 std::string SummaryText(const QuantizeFlags& flags, const QuantizeResult& result) {

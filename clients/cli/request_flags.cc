@@ -45,6 +45,10 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
   flags.Section("Prompt (exactly one)");
   flags.Add("prompt", "TEXT", "Text to continue, UTF-8; PROMPT without a flag means the same.",
             &into->prompt);
+  flags.Add("prompt_file", "FILE",
+            "The same from a file, but for a line break at its end; - or PROMPT as -, or no prompt "
+            "at all in a pipe: from stdin.",
+            &into->prompt_file);
   flags.AddParsed("token_ids", "1,2,3",
                   "Token ids to continue; nothing is added to them. The only kind of prompt for a "
                   "model without a tokenizer.",
@@ -61,7 +65,8 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
   flags.AddSwitch("json",
                   "One JSON object per event: {\"sequence\":0,\"text\":\"..\",\"token_ids\":[..]}, "
                   "with --logprobs also \"logprobs\":[{\"logprob\":..,\"top\":[..]}]; the last one "
-                  "is {\"finished\":true,\"finish_reason\":..,\"usage\":{..},\"seed\":..}.",
+                  "is {\"finished\":true,\"finish_reason\":..,\"usage\":{..},\"seed\":..}, with "
+                  "\"length_limit\" where the reason is length.",
                   &into->json);
 }
 
@@ -105,11 +110,12 @@ v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
 absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
                                               const std::optional<std::string>& positional) {
   const int prompts = int{positional.has_value()} + int{flags.prompt.has_value()} +
-                      int{flags.token_ids.has_value()};
+                      int{flags.prompt_file.has_value()} + int{flags.token_ids.has_value()};
   if (prompts != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(prompts == 0 ? "no prompt" : "more than one prompt",
-                     ": give one of PROMPT, --prompt TEXT and --token_ids 1,2,3"));
+                     ": give one of PROMPT, --prompt TEXT, --prompt_file FILE and --token_ids "
+                     "1,2,3"));
   }
   if (flags.logprobs.has_value() && !flags.json) {
     return absl::InvalidArgumentError("--logprobs needs --json: text has no place for them");

@@ -16,8 +16,9 @@
 namespace sluice {
 
 struct RequestFlags {
-  // At most one of these two; `prompt` may also come as the argument without a flag.
+  // At most one of these three; `prompt` may also come as the argument without a flag.
   std::optional<std::string> prompt;
+  std::optional<std::string> prompt_file;  // read by ReadPrompt (prompt_input.h)
   std::optional<std::vector<int32_t>> token_ids;
 
   std::optional<int32_t> max_tokens;
@@ -36,7 +37,7 @@ struct RequestFlags {
   bool json = false;
 };
 
-// --prompt, --token_ids, --n, --logprobs, --json.
+// --prompt, --prompt_file, --token_ids, --n, --logprobs, --json.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
 // --max_tokens, --temperature, --top_k, --top_p, --seed, --stop, --stop_token_ids, --ignore_eos,
 // --priority, --timeout.

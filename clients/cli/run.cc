@@ -2,6 +2,7 @@
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/prompt_input.h"
 #include "clients/cli/write_request.h"
 
 namespace sluice {
@@ -18,11 +19,17 @@ int RunCommand(absl::Span<const std::string> arguments, Environment& environment
   AddModelFlags(flags, &model_flags);
   flags.AddPositional(&positional);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  if (absl::Status read = ReadPrompt(environment, &positional, &request_flags); !read.ok()) {
+    return Fail(read, environment);
+  }
   const absl::StatusOr<v1::GenerateRequest> request = ToRequest(request_flags, positional);
   if (!request.ok()) return FailUsage(flags.command(), request.status(), environment);
 
   absl::StatusOr<std::unique_ptr<Client>> client = StartPipeline(model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
+  const absl::StatusOr<std::string> pool = PoolText(**client);
+  if (!pool.ok()) return Fail(pool.status(), environment);
+  if (!pool->empty()) environment.err << "sluice: " << *pool << std::endl;
   return WriteRequest(**client, *request, request_flags, environment);
 }
 

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr char kPrefix[] = "sluice-";
 constexpr char kPattern[] = "sluice-XXXXXX";
 constexpr int kMaxTries = 10;
+constexpr size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
+constexpr size_t kLongestName = sizeof("/shard-1023-1023") - 1;
 
 // A locked descriptor of the folder, or -1 where another holds it or it is not ours.
 int Lock(const std::string& path) {
@@ -58,6 +62,12 @@ void RemoveAbandoned(const std::string& parent) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SocketFolder>> SocketFolder::Make(const std::string& parent) {
+  const size_t longest = parent.size() + 1 + std::strlen(kPattern) + kLongestName;
+  if (longest > kLongestPath) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("TMPDIR is ", parent, ": the paths of unix sockets in it would have ", longest,
+                     " bytes; accepted: up to ", kLongestPath));
+  }
   RemoveAbandoned(parent);
   for (int tries = 0; tries < kMaxTries; ++tries) {
     std::string path = absl::StrCat(parent, "/", kPattern);

@@ -12,9 +12,9 @@ namespace sluice {
 // killed are known from those in use.
 class SocketFolder {
  public:
-  // Makes PARENT/sluice-XXXXXX after removing this user's folders there that nobody holds. PARENT
-  // is to be short, /tmp whatever TMPDIR says: a unix socket's path has at most 107 bytes.
-  // UNAVAILABLE where it cannot be made.
+  // Makes PARENT/sluice-XXXXXX after removing this user's folders there that nobody holds.
+  // INVALID_ARGUMENT where PARENT is so long that the path of a socket in the folder would not fit
+  // the 107 bytes that it may have; UNAVAILABLE where the folder cannot be made.
   static absl::StatusOr<std::unique_ptr<SocketFolder>> Make(const std::string& parent);
   SocketFolder(const SocketFolder&) = delete;
   SocketFolder& operator=(const SocketFolder&) = delete;

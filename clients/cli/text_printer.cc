@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "clients/cli/event_printer.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
@@ -12,11 +13,10 @@ std::string HeaderOf(int sequence) { return absl::StrCat("--- sequence ", sequen
 
 class TextPrinter : public EventPrinter {
  public:
-  TextPrinter(std::ostream& out, const TextOptions& options) : out_(out), options_(options) {
-    if (options_.num_sequences > 1) Write(HeaderOf(0));
-  }
+  TextPrinter(std::ostream& out, const TextOptions& options) : out_(out), options_(options) {}
 
   void Print(const v1::Chunk& chunk) override {
+    Begin();
     std::string& text = texts_[chunk.sequence()];
     const std::string piece = PieceOf(chunk, /*first=*/text.empty());
     text += piece;
@@ -24,6 +24,7 @@ class TextPrinter : public EventPrinter {
   }
 
   void Finish(const v1::Finished& finished) override {
+    Begin();
     for (int sequence = 1; sequence < options_.num_sequences; ++sequence) {
       EndLine();
       Write(HeaderOf(sequence));
@@ -39,9 +40,15 @@ class TextPrinter : public EventPrinter {
     return first || ids.empty() ? ids : absl::StrCat(" ", ids);
   }
 
+  // With the first event: a request that is refused prints nothing.
+  void Begin() {
+    if (!begun_ && options_.num_sequences > 1) Write(HeaderOf(0));
+    begun_ = true;
+  }
+
   void Write(const std::string& text) {
     if (text.empty()) return;
-    out_ << text << std::flush;
+    out_ << (options_.terminal ? Printable(text) : text) << std::flush;
     last_ = text.back();
   }
 
@@ -53,6 +60,7 @@ class TextPrinter : public EventPrinter {
   const TextOptions options_;
   std::map<int, std::string> texts_;
   char last_ = '\n';
+  bool begun_ = false;
 };
 
 }  // namespace

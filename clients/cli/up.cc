@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cli/commands.h"
+#include "clients/cli/connection.h"
 #include "clients/cli/event_fd.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/health_probe.h"
@@ -14,8 +15,11 @@
 #include "clients/cli/process_plan.h"
 #include "clients/cli/socket_folder.h"
 #include "services/common/log.h"
+#include "services/common/transport.h"
+#include "services/model/model_check.h"
 #include "services/model/weights.h"
 #include "services/security/credentials.h"
+#include "services/tokenizer/tokenizer.h"
 
 namespace sluice {
 namespace {
@@ -27,6 +31,7 @@ constexpr absl::Duration kEnd = absl::Seconds(1);
 
 struct UpFlags {
   ModelFlags model;
+  StepFlags steps;
   std::string host = "127.0.0.1";
   int32_t port = 8700;
   PublicListener listener;
@@ -43,6 +48,22 @@ struct UpFlags {
 std::string AddressOf(const std::string& host, int port) {
   const bool is_ipv6 = absl::StrContains(host, ':');
   return is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
+void AddStepFlags(FlagSet& flags, StepFlags* into) {
+  constexpr int32_t kMost = 1 << 20;
+  flags.Section("Steps and queues");
+  flags.AddParsed(
+      "max_step_tokens", "N",
+      "Positions computed in one step, over all sequences; shards allocate for so many. "
+      "Default 512.",
+      FlagSet::IntegerFrom(1, kMost, &into->max_step_tokens));
+  flags.AddParsed("max_step_sequences", "N", "Sequences in one step. Default 64.",
+                  FlagSet::IntegerFrom(1, kMost, &into->max_step_sequences));
+  flags.AddParsed("max_queued_sequences", "N",
+                  "Sequences that may wait before new ones are refused with RESOURCE_EXHAUSTED. "
+                  "Default 1024.",
+                  FlagSet::IntegerFrom(1, kMost, &into->max_queued_sequences));
 }
 
 PublicListener ListenerOf(const UpFlags& flags) {
@@ -148,9 +169,15 @@ struct Plan {
   std::vector<ProcessSpec> processes;
 };
 
+// A folder without a tokenizer serves token ids; one that can't be read serves nothing.
+absl::Status CheckTokenizer(const std::string& folder) {
+  const absl::Status status = Tokenizer::Load(folder).status();
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
 // Everything that can be known to fail before a process is started.
-absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executable) {
-  absl::StatusOr<std::string> folder = ModelFolder(flags.model, executable);
+absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environment) {
+  absl::StatusOr<std::string> folder = ModelFolder(flags.model, environment.executable);
   if (!folder.ok()) return folder.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(*folder, flags.model.overrides());
   if (!config.ok()) return config.status();
@@ -158,12 +185,16 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
   if (!shards.ok()) return shards.status();
   const absl::StatusOr<WeightSource> weights = WeightSource::Open(*folder, *config);
   if (!weights.ok()) return weights.status();
+  const absl::Status files = CheckModelFiles(*folder, *config).status();
+  if (!files.ok()) return files;
+  if (absl::Status loads = CheckTokenizer(*folder); !loads.ok()) return loads;
   const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
   if (!port.ok()) return port.status();
   absl::StatusOr<int> http_port = 0;
   if (flags.http_port.has_value()) http_port = FindListenPort(flags.host, *flags.http_port);
   if (!http_port.ok()) return http_port.status();
-  absl::StatusOr<std::unique_ptr<SocketFolder>> sockets = SocketFolder::Make("/tmp");
+  absl::StatusOr<std::unique_ptr<SocketFolder>> sockets =
+      SocketFolder::Make(environment.temp_folder);
   if (!sockets.ok()) return sockets.status();
 
   Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
@@ -174,17 +205,30 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const std::string& executabl
       return AcceptsConnections(host, port);
     };
   }
-  plan.processes = PlanProcesses({.bin_folder = fs::path(executable).parent_path().string(),
-                                  .socket_folder = plan.sockets->path(),
-                                  .model_folder = *std::move(folder),
-                                  .listen = plan.address,
-                                  .listener = ListenerArguments(flags, plan.health),
-                                  .metrics_port = flags.metrics_port,
-                                  .http_listen = plan.http_address,
-                                  .demo = flags.demo,
-                                  .flags = flags.model},
-                                 *config, *shards);
+  plan.processes =
+      PlanProcesses({.bin_folder = fs::path(environment.executable).parent_path().string(),
+                     .socket_folder = plan.sockets->path(),
+                     .model_folder = *std::move(folder),
+                     .listen = plan.address,
+                     .listener = ListenerArguments(flags, plan.health),
+                     .metrics_port = flags.metrics_port,
+                     .http_listen = plan.http_address,
+                     .demo = flags.demo,
+                     .flags = flags.model,
+                     .steps = flags.steps},
+                    *config, *shards);
   return plan;
+}
+
+// How much the pool holds is known once it is there. A pipeline that is lost again by now, or asks
+// its clients for more than this one has, says nothing.
+void LogPool(const std::string& address, Environment& environment) {
+  const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address);
+  if (!channel.ok()) return;
+  Client client(address, *channel, environment.interrupt);
+  const absl::StatusOr<std::string> pool = PoolText(client);
+  if (!pool.ok() || pool->empty()) return;
+  Log(LogLevel::kInfo, "up", "pipeline-ready", {{"note", *pool}});
 }
 
 int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
@@ -213,6 +257,7 @@ int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
             if (!plan.http_address.empty()) {
               environment.out << "http " << plan.http_address << std::endl;
             }
+            LogPool(plan.address, environment);
           },
       .stopped_first = "orchestrator",
       .stopped_first_grace = drain,
@@ -228,15 +273,18 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
   FlagSet flags("up", "[flags]",
                 "Serves a model on this host with one process per service and shard. Prints "
                 "\"ready HOST:PORT\" once it serves, starts again what ends, stops everything on "
-                "Ctrl-C or SIGTERM.");
+                "Ctrl-C or SIGTERM. Its log goes to stderr, the processes' unix sockets into a "
+                "folder of TMPDIR.");
   flags.Section("Server");
   AddListenerFlags(flags, &up_flags);
-  AddModelFlags(flags, &up_flags.model);
+  AddModelFlags(flags, &up_flags.model, "info");
+  AddStepFlags(flags, &up_flags.steps);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   if (const absl::Status usage = CheckFlags(up_flags); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
-  const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment.executable);
+  if (up_flags.model.log_level.has_value()) SetMinimumLogLevel(*up_flags.model.log_level);
+  const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment);
   if (!plan.ok()) return Fail(plan.status(), environment);
   return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd, environment);
 }

@@ -33,6 +33,23 @@ std::string Summary(const v1::Finished& finished, const Times& times) {
   return text;
 }
 
+// Why the text is shorter than was asked for, where it is.
+std::string LimitText(const v1::Finished& finished) {
+  for (const v1::FinishedSequence& sequence : finished.sequences()) {
+    switch (sequence.length_limit()) {
+      case v1::LENGTH_LIMIT_CONTEXT:
+        return "; the context is full";
+      case v1::LENGTH_LIMIT_KV_CACHE:
+        return "; the KV pool is full: --kv_cache_mib makes it larger";
+      case v1::LENGTH_LIMIT_MODEL_DEFAULT:
+        return "; max_length of generation_config.json ended it: --max_tokens overrides that";
+      default:
+        break;
+    }
+  }
+  return "";
+}
+
 absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const RequestFlags& flags,
                                                           Environment& environment) {
   if (flags.json) return MakeJsonPrinter(environment.out, flags.logprobs.has_value());
@@ -69,7 +86,7 @@ int WriteRequest(Client& client, const v1::GenerateRequest& request, const Reque
     if (environment.out_is_terminal) environment.out << std::endl;
     return Fail(status, environment);
   }
-  if (!flags.json) environment.err << Summary(finished, times) << std::endl;
+  if (!flags.json) environment.err << Summary(finished, times) << LimitText(finished) << std::endl;
   return Succeed(environment);
 }
 

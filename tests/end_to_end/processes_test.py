@@ -18,7 +18,7 @@ BIN, PROTOS = sys.argv[1:3]
 sys.path.insert(0, PROTOS)
 
 import grpc  # noqa: E402
-from sluice.v1 import generation_pb2, status_pb2  # noqa: E402
+from sluice.v1 import generation_pb2, status_pb2, tokenizer_pb2  # noqa: E402
 
 SLUICE = os.path.join(BIN, "sluice")
 STORYTELLER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "storyteller")
@@ -122,7 +122,67 @@ def sluice(*arguments, code=0, stdin=""):
     return done
 
 
+class Orchestrator:
+    """An orchestrator started by hand, whose other processes are not there."""
+
+    def __init__(self, folder):
+        self.socket = f"unix:{folder}/orchestrator"
+        self.process = subprocess.Popen(
+            [os.path.join(BIN, "sluice-orchestrator"), "--model", STORYTELLER, "--listen", self.socket,
+             "--tokenizer", f"unix:{folder}/tokenizer", "--embedding", f"unix:{folder}/embedding",
+             "--shards", f"unix:{folder}/shard", "--sampler", f"unix:{folder}/sampler"],
+            stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.log = self.process.communicate(timeout=30)[1]
+
+
 class ProcessesTest(unittest.TestCase):
+    def test_a_call_says_what_it_waits_for(self):
+        with tempfile.TemporaryDirectory() as folder, Orchestrator(folder) as orchestrator:
+            waiting = sluice("generate", "--endpoint", orchestrator.socket, "--token_ids", "1,2", "--timeout", "4",
+                             code=1).stderr
+            self.assertIn(f"the pipeline is not ready: tokenizer at unix:{folder}/tokenizer: No such file", waiting)
+            # Any client's status names the cause, in place of its own "Deadline Exceeded".
+            for message in (request(1), generation_pb2.GenerateRequest(token_ids={"token_ids": [1]})):
+                with self.assertRaises(grpc.RpcError) as refused:
+                    list(Client(orchestrator.socket).generate(message, timeout=2))
+                self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAVAILABLE)
+                self.assertIn("No such file or directory", refused.exception.details())
+            status = sluice("status", "--endpoint", orchestrator.socket, code=1).stdout
+            self.assertIn("is not serving", status)
+            self.assertEqual(status.count("No such file or directory"), 4)
+        # What is not there yet is no news.
+        self.assertNotIn(" W ", orchestrator.log)
+
+    def test_up_gives_up_at_once_where_the_tokenizer_cannot_be_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in os.listdir(STORYTELLER):
+                os.symlink(os.path.abspath(os.path.join(STORYTELLER, name)), os.path.join(folder, name))
+            for text in ("{}", '{"model": {"type": "BPE"'):
+                with self.subTest(text=text):
+                    path = os.path.join(folder, "tokenizer.json")
+                    os.unlink(path)
+                    with open(path, "w") as file:
+                        file.write(text)
+                    refused = sluice("up", "--port", "0", "--model", folder, code=1)
+                    self.assertEqual(refused.stdout, "")
+                    self.assertIn("tokenizer.json", refused.stderr)
+
+    def test_conversations_are_rendered_for_clients(self):
+        # The embedded model has no template: the refusal is the tokenizer's.
+        with Up() as up:
+            client = Client(up.endpoint)
+            chat = tokenizer_pb2.ApplyChatTemplateRequest(messages=[{"role": "user", "content": "Hello"}])
+            with self.assertRaises(grpc.RpcError) as refused:
+                client.unary("ApplyChatTemplate", chat, tokenizer_pb2.ApplyChatTemplateResponse)
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
+            self.assertIn("template", refused.exception.details())
+
     def test_every_shape_writes_the_same_text_as_one_process(self):
         greedy = ["--prompt", PROMPT, "--max_tokens", "40", "--temperature", "0", "--ignore_eos"]
         sampled = ["--prompt", PROMPT, "--max_tokens", "40", "--seed", "7", "--ignore_eos"]
@@ -151,6 +211,9 @@ class ProcessesTest(unittest.TestCase):
 
             # grpc.health.v1: an empty request asks for the whole process; the answer's field 1 is SERVING, 1.
             self.assertEqual(client.raw("/grpc.health.v1.Health/Check", b""), b"\x08\x01")
+            name = b"sluice.v1.GenerationService"
+            self.assertEqual(client.raw("/grpc.health.v1.Health/Check", b"\x0a" + bytes([len(name)]) + name),
+                             b"\x08\x01")
             status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
             self.assertTrue(status.serving)
             self.assertEqual(sorted(p.service for p in status.processes),

@@ -137,6 +137,31 @@ std::vector<std::string> BenchArguments(const FakePipeline& pipeline) {
           "10"};
 }
 
+TEST(BenchTest, CtrlCPrintsTheFiguresOfWhatHasEnded) {
+  FakeEnvironment fake;
+  std::atomic<int> begun = 0;
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [&](const v1::GenerateRequest& request, const WriteEvent& write) {
+    if (++begun > 4) {
+      EXPECT_TRUE(fake.interrupt.Request(130));
+      while (write(TextEvent(0, "", {}))) {
+      }
+      return absl::CancelledError();
+    }
+    for (int i = 0; i < request.max_tokens(); ++i) write(TextEvent(0, "x", {1}));
+    write(FinishedEvent(1, request.max_tokens()));
+    return absl::OkStatus();
+  };
+  FakePipeline pipeline(answers);
+  EXPECT_EQ(fake.Run({"bench", "--endpoint", pipeline.endpoint(), "--prompt_tokens", "16",
+                      "--max_tokens", "5", "--concurrency", "1", "--requests", "10"}),
+            130);
+  EXPECT_THAT(fake.err.str(),
+              HasSubstr("interrupted; the figures are those of the 4 of 10 requests"));
+  EXPECT_THAT(fake.out.str(), HasSubstr("\n4 requests, 1 at a time"));
+  EXPECT_THAT(fake.out.str(), HasSubstr("20 generated tokens"));
+}
+
 TEST(BenchTest, KeepsAsManyRequestsInProgressAsAsked) {
   Writer writer(/*gather=*/3);
   FakePipeline pipeline(writer.Answers());

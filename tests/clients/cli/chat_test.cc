@@ -9,8 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "clients/cli/conversation.h"
+#include "clients/cli/line_reader.h"
 #include "tests/clients/cli/fake_pipeline.h"
+#include "tests/services/model/model_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -92,7 +93,7 @@ TEST(ChatTest, PipedInputFailsWithItsFirstFailure) {
   FakePipeline pipeline(Counting(true));
   for (const auto& [input, message] :
        {std::pair("refuse\nunread\n", "too long [INVALID_ARGUMENT]"),
-        std::pair("/what\nunread\n", "unknown command /what; there are /reset and /exit"),
+        std::pair("/what\nunread\n", "unknown command /what; there are /reset, /retry"),
         std::pair("a\xFF\nunread\n", "not UTF-8: byte 0xFF at offset 1")}) {
     FakeEnvironment fake;
     EXPECT_EQ(Chat(pipeline, fake, input), 1);
@@ -140,19 +141,121 @@ TEST(ChatTest, RefusesAModelWithoutTokenizer) {
   EXPECT_THAT(fake.err.str(), HasSubstr("has no tokenizer: it cannot chat"));
 }
 
-TEST(ConversationTest, PartsLinesByOneSpaceWhereThereIsNone) {
-  const auto joined = [](const std::string& answer, const std::string& line) {
-    Conversation conversation(/*has_chat_template=*/false);
-    conversation.AddLine("a");
-    conversation.AddAnswer(answer);
-    conversation.AddLine(line);
-    v1::GenerateRequest request;
-    conversation.FillPrompt(&request);
-    return request.text();
+// What a terminal's editor would give.
+class Typed : public LineReader {
+ public:
+  explicit Typed(std::vector<std::pair<Result, std::string>> turns) : turns_(std::move(turns)) {}
+  Result Read(std::string* line) override {
+    if (next_ == turns_.size()) return Result::kEnd;
+    *line = turns_[next_].second;
+    return turns_[next_++].first;
+  }
+
+ private:
+  const std::vector<std::pair<Result, std::string>> turns_;
+  size_t next_ = 0;
+};
+
+int ChatAtTerminal(FakePipeline& pipeline, FakeEnvironment& fake,
+                   const std::vector<std::pair<LineReader::Result, std::string>>& turns) {
+  fake.environment.in_is_terminal = true;
+  fake.environment.make_line_editor = [&turns] { return std::make_unique<Typed>(turns); };
+  return fake.Run({"chat", "--endpoint", pipeline.endpoint()});
+}
+
+constexpr LineReader::Result kLine = LineReader::Result::kLine;
+constexpr LineReader::Result kInterrupted = LineReader::Result::kInterrupted;
+
+TEST(ChatTest, SeveralLinesThatWerePastedAreOneTurn) {
+  FakePipeline pipeline(Counting(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(ChatAtTerminal(pipeline, fake, {{kLine, "def f():\n  pass\n"}, {kLine, " \n\t"}}), 0);
+  ASSERT_EQ(pipeline.requests().size(), 1u);
+  EXPECT_THAT(Turns(pipeline.requests()[0]), ElementsAre("user: def f():\n  pass\n"));
+}
+
+TEST(ChatTest, CtrlCTwiceInARowEndsAndOnceDoesNot) {
+  FakePipeline pipeline(Counting(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(ChatAtTerminal(pipeline, fake,
+                           {{kInterrupted, ""},
+                            {kLine, "hello"},
+                            {kInterrupted, ""},
+                            {kInterrupted, ""},
+                            {kLine, "unread"}}),
+            130);
+  EXPECT_EQ(pipeline.requests().size(), 1u);
+  EXPECT_THAT(fake.err.str(), HasSubstr("Ctrl-C once more ends"));
+}
+
+TEST(ChatTest, TellsTheModelTheSystemPromptFirst) {
+  for (const bool has_chat_template : {true, false}) {
+    FakePipeline pipeline(Counting(has_chat_template));
+    FakeEnvironment fake;
+    fake.in.str("hello\n/reset\nagain\n");
+    EXPECT_EQ(fake.Run({"chat", "--endpoint", pipeline.endpoint(), "--system", "Be brief."}), 0);
+    const v1::GenerateRequest last = pipeline.requests().at(1);
+    if (has_chat_template) {
+      EXPECT_THAT(Turns(last), ElementsAre("system: Be brief.", "user: again"));
+    } else {
+      EXPECT_EQ(last.text(), "Be brief. again");
+    }
+  }
+}
+
+TEST(ChatTest, AsksForAnotherAnswer) {
+  FakePipeline pipeline(Counting(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(Chat(pipeline, fake, "hello\n/retry\nmore\n"), 0);
+  EXPECT_EQ(fake.out.str(), " one\n two\n three\n");
+  EXPECT_THAT(Turns(pipeline.requests().at(1)), ElementsAre("user: hello"));
+  EXPECT_THAT(Turns(pipeline.requests().at(2)),
+              ElementsAre("user: hello", "assistant:  two", "user: more"));
+  FakeEnvironment nothing;
+  EXPECT_EQ(Chat(pipeline, nothing, "/retry\n"), 1);
+  EXPECT_THAT(nothing.err.str(), HasSubstr("no answer to take back"));
+}
+
+TEST(ChatTest, SavesAConversationAndGoesOnWithIt) {
+  const TempFolder folder;
+  FakePipeline pipeline(Counting(true));
+  FakeEnvironment first;
+  EXPECT_EQ(Chat(pipeline, first, "hello\n/save " + folder.PathOf("talk.json") + "\n"), 0);
+  FakeEnvironment second;
+  EXPECT_EQ(Chat(pipeline, second, "/load " + folder.PathOf("talk.json") + "\nmore\n"), 0);
+  EXPECT_THAT(Turns(pipeline.requests().at(1)),
+              ElementsAre("user: hello", "assistant:  one", "user: more"));
+  FakeEnvironment missing;
+  EXPECT_EQ(Chat(pipeline, missing, "/load " + folder.PathOf("nowhere") + "\n"), 1);
+  EXPECT_THAT(missing.err.str(), HasSubstr("nowhere: No such file or directory [NOT_FOUND]"));
+}
+
+TEST(ChatTest, ShowsAndChangesItsOptions) {
+  FakePipeline pipeline(Counting(true));
+  FakeEnvironment fake;
+  EXPECT_EQ(Chat(pipeline, fake, "/options temperature=0.25 max_tokens=7\nhello\n"), 0);
+  EXPECT_THAT(fake.err.str(), HasSubstr("temperature: 0.25"));
+  EXPECT_EQ(pipeline.requests().at(0).max_tokens(), 7);
+  EXPECT_EQ(pipeline.requests().at(0).sampling().temperature(), 0.25f);
+  FakeEnvironment unknown;
+  EXPECT_EQ(Chat(pipeline, unknown, "/options heat=1\n"), 1);
+  EXPECT_THAT(unknown.err.str(), HasSubstr("unknown flag --heat"));
+}
+
+TEST(ChatTest, SaysWhatToDoWhereTheContextIsFull) {
+  FakeAnswers answers = Counting(true);
+  answers.generate = [turns = 0](const v1::GenerateRequest&, const WriteEvent& write) mutable {
+    if (turns++ > 0) return absl::InvalidArgumentError("128 tokens exceed the context of 100");
+    v1::GenerateResponse last = FinishedEvent(1, 1);
+    last.mutable_finished()->mutable_sequences(0)->set_length_limit(v1::LENGTH_LIMIT_CONTEXT);
+    write(last);
+    return absl::OkStatus();
   };
-  EXPECT_EQ(joined("b.", "c"), "ab. c");
-  EXPECT_EQ(joined("b.\n", "c"), "ab.\nc");
-  EXPECT_EQ(joined("b.", " c"), "ab. c");
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(Chat(pipeline, fake, "hello\nmore\n"), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("(the context is full: /reset begins anew)"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("context of 100; /reset forgets what was said so far"));
 }
 
 }  // namespace

@@ -25,11 +25,13 @@ Names operator+(Names names, const Names& more) {
 
 const std::map<std::string, Names>& FlagsOfCommands() {
   static const auto& flags = *[] {
-    const Names prompt = {"prompt", "token_ids", "n", "logprobs", "json"};
+    const Names prompt = {"prompt", "prompt_file", "token_ids", "n", "logprobs", "json"};
     const Names sampling = {"max_tokens", "temperature",    "top_k",      "top_p",    "seed",
                             "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
-    const Names model = {"model",   "tp",   "pp",           "weights",      "kv_dtype",
-                         "threads", "cpus", "instructions", "kv_cache_mib", "rope_scaling"};
+    const Names model = {"model",        "tp",           "pp",       "weights",
+                         "kv_dtype",     "threads",      "cpus",     "instructions",
+                         "kv_cache_mib", "rope_scaling", "log_level"};
+    const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
@@ -39,10 +41,10 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"run", prompt + sampling + model},
         {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
                      "health_listen", "drain_delay", "drain_timeout", "metrics_port",
-                     "vllm_metric_names"} +
-                   model},
+                     "vllm_metric_names", "http_port", "demo"} +
+                   model + steps},
         {"generate", prompt + sampling + server},
-        {"chat", sampling + model + server},
+        {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
         {"bench", load + model + server},
         {"quantize", Names{"weights", "threads"}},

@@ -221,7 +221,76 @@ TEST(GenerateTest, SaysWhereNobodyListens) {
   // A port below 1024 that no test machine serves.
   EXPECT_EQ(fake.Run({"generate", "--endpoint", "127.0.0.1:9", "--connect_timeout", "0.2", "Once"}),
             1);
-  EXPECT_EQ(fake.err.str(), "sluice: cannot reach 127.0.0.1:9: Connection refused [UNAVAILABLE]\n");
+  EXPECT_EQ(fake.err.str(),
+            "sluice: cannot reach 127.0.0.1:9: Connection refused: nothing listens there; `sluice "
+            "up` starts a pipeline [UNAVAILABLE]\n");
+}
+
+TEST(GenerateTest, SaysHowAnAddressIsWritten) {
+  for (const char* address : {"8700", ":8700", "::1:8805", "http://127.0.0.1:8700"}) {
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run({"generate", "--endpoint", address, "Once"}), 2);
+    EXPECT_THAT(fake.err.str(), HasSubstr("write HOST:PORT, such as"));
+  }
+}
+
+TEST(GenerateTest, ReadsThePromptFromStdinOrAFile) {
+  FakePipeline pipeline(Saying(Story()));
+  const TempFolder folder;
+  folder.Write("prompt.txt", "from a\nfile\n");
+  const auto prompt_of = [&](std::vector<std::string> arguments, const std::string& in) {
+    FakeEnvironment fake;
+    fake.in.str(in);
+    arguments.insert(arguments.begin(), {"generate", "--endpoint", pipeline.endpoint()});
+    EXPECT_EQ(fake.Run(arguments), 0) << fake.err.str();
+    return pipeline.requests().back().text();
+  };
+  EXPECT_EQ(prompt_of({"-"}, "dashed\n"), "dashed");
+  EXPECT_EQ(prompt_of({}, "piped\r\n"), "piped");
+  EXPECT_EQ(prompt_of({"--prompt_file", "-"}, "two\n\n"), "two\n");
+  EXPECT_EQ(prompt_of({"--prompt_file", folder.PathOf("prompt.txt")}, "unread"), "from a\nfile");
+  EXPECT_EQ(prompt_of({"given"}, "unread"), "given");
+}
+
+TEST(GenerateTest, RefusesTwoPromptsNoneAndFilesThatAreNotThere) {
+  FakePipeline pipeline(Saying(Story()));
+  const auto refusal = [&](std::vector<std::string> arguments, bool terminal) {
+    FakeEnvironment fake;
+    fake.environment.in_is_terminal = terminal;
+    arguments.insert(arguments.begin(), {"generate", "--endpoint", pipeline.endpoint()});
+    EXPECT_NE(fake.Run(arguments), 0);
+    return fake.err.str();
+  };
+  EXPECT_THAT(refusal({}, /*terminal=*/true), HasSubstr("no prompt: give one of"));
+  EXPECT_THAT(refusal({}, /*terminal=*/false), HasSubstr("no prompt: give one of"));
+  EXPECT_THAT(refusal({"-", "--prompt_file", "x"}, true), HasSubstr("more than one prompt"));
+  EXPECT_THAT(refusal({"given", "--prompt_file", "x"}, true), HasSubstr("more than one prompt"));
+  EXPECT_THAT(refusal({"--prompt_file", "/nowhere"}, true),
+              HasSubstr("/nowhere: No such file or directory [NOT_FOUND]"));
+}
+
+TEST(GenerateTest, PrintsNothingForARefusedRequestOfSeveralSequences) {
+  FakePipeline pipeline(Failing(absl::InvalidArgumentError("n is 17; accepted: 1 to 16")));
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--n", "17", "Once"}), 1);
+  EXPECT_THAT(fake.out.str(), IsEmpty());
+}
+
+TEST(GenerateTest, SpellsControlCharactersOutAtATerminalAlone) {
+  FakePipeline pipeline(Saying({TextEvent(0,
+                                          "a\x1b[31m\tb\xC2\x9B"
+                                          "c\n",
+                                          {1}),
+                                FinishedEvent(1, 1)}));
+  FakeEnvironment terminal;
+  terminal.environment.out_is_terminal = true;
+  EXPECT_EQ(terminal.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 0);
+  EXPECT_EQ(terminal.out.str(), "a\\x1b[31m\tb\\x9bc\n");
+  FakeEnvironment pipe;
+  EXPECT_EQ(pipe.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 0);
+  EXPECT_EQ(pipe.out.str(),
+            "a\x1b[31m\tb\xC2\x9B"
+            "c\n");
 }
 
 TEST(GenerateTest, AsksForCertificatesBeyondLoopback) {
@@ -295,6 +364,26 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
   EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
   EXPECT_EQ(seen.overrides.rope_scaling, "yarn,factor=4");
   EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
+}
+
+TEST(RunTest, SaysHowManyPositionsThePoolHolds) {
+  FakeAnswers answers = Saying(Story());
+  answers.model.set_max_positions(512);
+  answers.status.mutable_kv_cache()->set_block_size(16);
+  answers.status.mutable_kv_cache()->set_num_blocks(4);
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  fake.environment.start_in_process = [&](const InProcessOptions&) { return pipeline.InProcess(); };
+  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "Once"}), 0);
+  EXPECT_THAT(fake.err.str(),
+              HasSubstr("sluice: the KV pool holds 64 positions; the context of fake "
+                        "is 512, so no sequence reaches it: --kv_cache_mib"));
+}
+
+TEST(RunTest, RefusesMoreThreadsThanAnyMachineHas) {
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"run", "--threads", "20000", "Once"}), 2);
+  EXPECT_THAT(fake.err.str(), HasSubstr("--threads: 20000 is more than 1024"));
 }
 
 TEST(RunTest, PrintsWhyThePipelineDidNotStart) {

@@ -24,13 +24,15 @@ std::vector<std::string> CommandLines(const ModelFlags& flags,
   const auto shards = PlanShards(config, flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
   std::vector<std::string> lines;
-  for (const ProcessSpec& process : PlanProcesses({.bin_folder = "/bin",
-                                    .socket_folder = "/tmp/s",
-                                    .model_folder = "/m",
-                                    .listen = "127.0.0.1:8700",
-                                    .http_listen = http_listen,
-                                    .flags = flags},
-                                                  config, *shards)) {
+  for (const ProcessSpec& process :
+       PlanProcesses({.bin_folder = "/bin",
+       .socket_folder = "/tmp/s",
+       .model_folder = "/m",
+       .listen = "127.0.0.1:8700",
+       .http_listen = http_listen,
+       .flags = flags,
+       .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}},
+                     config, *shards)) {
     lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
   }
   return lines;
@@ -53,22 +55,24 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "--weights f32 --threads 5",
           "shard-0-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-0 --weights f32 "
           "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 0 --kv_dtype bf16 "
-          "--kv_cache_mib 20",
+          "--kv_cache_mib 20 --max_step_tokens 256",
           "shard-0-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-1 --weights f32 "
           "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 1 --kv_dtype bf16 "
-          "--kv_cache_mib 20",
+          "--kv_cache_mib 20 --max_step_tokens 256",
           "shard-1-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-0 --weights f32 "
           "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 0 --kv_dtype bf16 "
-          "--kv_cache_mib 10",
+          "--kv_cache_mib 10 --max_step_tokens 256",
           "shard-1-1: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-1-1 --weights f32 "
           "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 1 --kv_dtype bf16 "
-          "--kv_cache_mib 10",
+          "--kv_cache_mib 10 --max_step_tokens 256",
           "sampler: /bin/sluice-sampler --model /m --listen unix:/tmp/s/sampler --weights f32 "
           "--threads 5",
           "orchestrator: /bin/sluice-orchestrator --model /m --listen 127.0.0.1:8700 "
-          "--weights f32 --tokenizer unix:/tmp/s/tokenizer --embedding unix:/tmp/s/embedding "
+          "--weights f32 --tokenizer unix:/tmp/s/tokenizer "
+          "--embedding unix:/tmp/s/embedding "
           "--shards unix:/tmp/s/shard-0-0,unix:/tmp/s/shard-0-1;"
-          "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler"));
+          "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler "
+          "--max_step_tokens 256 --max_step_sequences 8 --max_queued_sequences 9"));
 }
 
 TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {

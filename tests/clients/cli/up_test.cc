@@ -133,6 +133,62 @@ TEST_F(UpTest, GivesUpWhereAServiceEndsAgainAndAgain) {
   EXPECT_THAT(fake_.err.str(), HasSubstr("sampler ended 5 times before the pipeline was ready"));
 }
 
+// Another pipeline was quicker to listen where the orchestrator was to: that it serves says
+// nothing.
+TEST_F(UpTest, TakesNoOtherServerForItsOrchestrator) {
+  Program("orchestrator", "echo $* >$0.fifo; exit 1");
+  const std::string fifo = PathOf("orchestrator") + ".fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::thread other([&] {
+    std::unique_ptr<FakePipeline> winner;
+    for (int start = 0; start < 5; ++start) {
+      std::string line;
+      std::ifstream stream(fifo);
+      std::getline(stream, line);
+      const std::vector<std::string> arguments = absl::StrSplit(line, ' ');
+      for (size_t i = 0; i + 1 < arguments.size() && winner == nullptr; ++i) {
+        if (arguments[i] != "--listen") continue;
+        winner = std::make_unique<FakePipeline>(DefaultAnswers(), arguments[i + 1]);
+        winner->SetServing(true);
+      }
+    }
+  });
+  EXPECT_EQ(Up({}), 1);
+  other.join();
+  EXPECT_THAT(fake_.out.str(), IsEmpty());
+  EXPECT_THAT(fake_.err.str(), HasSubstr("orchestrator ended 5 times"));
+}
+
+TEST_F(UpTest, RefusesATokenizerThatCannotBeRead) {
+  std::filesystem::remove_all(folder_.PathOf("bin"));
+  for (const auto& [name, text] :
+       {std::pair("tokenizer.json", "{\"model\": {\"type\""), std::pair("tokenizer.json", "{}"),
+        std::pair("tokenizer_config.json", "{\"bos_tok")}) {
+    FakeEnvironment fake;
+    folder_.Write(name, text);
+    EXPECT_EQ(fake.Run({"up", "--model", folder_.path(), "--port", "0"}), 1);
+    EXPECT_THAT(fake.err.str(), HasSubstr(name));
+    EXPECT_THAT(fake.err.str(), HasSubstr("[INVALID_ARGUMENT]"));
+    std::filesystem::remove(folder_.PathOf(name));
+  }
+}
+
+TEST_F(UpTest, PutsItsSocketsWhereTemporaryFilesGo) {
+  std::filesystem::create_directory(folder_.PathOf("tmp"));
+  Program("orchestrator", "echo $* >$0.arguments; exit 1");
+  fake_.environment.temp_folder = folder_.PathOf("tmp");
+  EXPECT_EQ(Up({}), 1);
+  std::ifstream stream(PathOf("orchestrator") + ".arguments");
+  std::string line;
+  std::getline(stream, line);
+  EXPECT_THAT(line, HasSubstr("--tokenizer unix:" + folder_.PathOf("tmp") + "/sluice-"));
+  FakeEnvironment fake;
+  fake.environment.executable = fake_.environment.executable;
+  fake.environment.temp_folder = "/tmp/" + std::string(80, 'x');
+  EXPECT_EQ(fake.Run({"up", "--model", folder_.path(), "--port", "0"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("accepted: up to 107 [INVALID_ARGUMENT]"));
+}
+
 TEST_F(UpTest, RefusesAPortInUse) {
   FakePipeline other(DefaultAnswers());
   const std::string port = other.endpoint().substr(other.endpoint().find(':') + 1);

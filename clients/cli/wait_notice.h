@@ -1,0 +1,53 @@
+// Says what calls wait for, once one has waited for a while without an answer. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+class WaitNotice {
+ public:
+  // `cause` asks what is waited for, nothing where nothing is wrong; `say` tells the user. Both are
+  // called from a thread of this object's, after `patience`, and `say` once for each cause.
+  WaitNotice(std::function<std::optional<std::string>()> cause,
+             std::function<void(const std::string&)> say, absl::Duration patience);
+  WaitNotice(const WaitNotice&) = delete;
+  WaitNotice& operator=(const WaitNotice&) = delete;
+  ~WaitNotice();
+
+  // A call that has no answer yet, from construction to Answered() or destruction.
+  class Call {
+   public:
+    explicit Call(WaitNotice* notice);  // null: nobody is told
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() { Answered(); }
+    void Answered();
+
+   private:
+    WaitNotice* notice_;
+    std::multiset<absl::Time>::iterator begun_;
+  };
+
+ private:
+  void Loop();
+
+  const std::function<std::optional<std::string>()> cause_;
+  const std::function<void(const std::string&)> say_;
+  const absl::Duration patience_;
+
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::multiset<absl::Time> begun_ ABSL_GUARDED_BY(mutex_);  // of the calls without an answer
+  std::thread thread_;
+};
+
+}  // namespace sluice
