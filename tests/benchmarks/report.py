@@ -57,7 +57,7 @@ def insert(document, text):
 
 def svg(machine, results):
     """A bar for each row: the share reached, with a mark where it should be."""
-    left, width, step, top = 470, 400, 30, 70
+    left, width, step, top = 530, 400, 30, 70  # the longest label fits left of the bars, in any font
     scale = width / 1.2  # of a share of 100%
     height = top + step * len(results) + 46
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 {height}" font-family="system-ui, sans-serif" '
@@ -65,7 +65,7 @@ def svg(machine, results):
            "  <title>Share of each ceiling that was reached, against what is asked</title>",
            f'  <rect width="960" height="{height}" fill="#fff"/>',
            '  <text x="20" y="28" font-size="16" font-weight="600" fill="#0f172a">Share of what this machine could do</text>',
-           f'  <text x="20" y="48" font-size="11" fill="#475569">{escape(machine.split(";")[0])}</text>']
+           f'  <text x="20" y="48" font-size="11" fill="#475569">{escape(machine.split(". ")[0])}</text>']
     bottom = top + step * len(results)
     for percent in range(0, 121, 20):
         x = left + scale * percent / 100
@@ -73,7 +73,8 @@ def svg(machine, results):
         out.append(f'  <text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" font-size="11" fill="#475569">{percent}%</text>')
     for index, result in enumerate(results):
         y = top + step * index
-        out.append(f'  <text x="{left - 10}" y="{y + 15}" text-anchor="end" fill="#0f172a">{escape(result.row.what)}</text>')
+        out.append(f'  <text x="{left - 10}" y="{y + 15}" text-anchor="end" font-size="11" '
+                   f'fill="#0f172a">{escape(result.row.what)}</text>')
         if result.note:
             out.append(f'  <text x="{left + 6}" y="{y + 15}" font-size="11" fill="#64748b">not measured</text>')
         else:
@@ -81,8 +82,9 @@ def svg(machine, results):
             bar = scale * min(result.share, 1.2)
             out.append(f'  <rect x="{left}" y="{y + 2}" width="{bar:.1f}" height="18" rx="3" fill="{color}"/>')
             inside = bar > 60
-            out.append(f'  <text x="{left + (bar - 6 if inside else bar + 6):.1f}" y="{y + 15}" font-size="11" '
-                       f'text-anchor="{"end" if inside else "start"}" fill="{"#fff" if inside else "#0f172a"}">'
+            # At the bar's beginning, where no mark is.
+            out.append(f'  <text x="{left + (6 if inside else bar + 6):.1f}" y="{y + 15}" font-size="11" '
+                       f'fill="{"#fff" if inside else "#0f172a"}">'
                        f'{_percent(result.share)}</text>')
         asked = left + scale * result.row.asked
         out.append(f'  <path d="M{asked:.1f} {y - 2} V{y + 24}" stroke="#0f172a" stroke-width="2.5"/>')
