@@ -151,7 +151,7 @@ void Automaton::MakeTable(State state) {
 Automaton::State Automaton::MakeStep(State state, uint8_t byte) {
   const uint32_t first = info_[state].first, count = info_[state].count;
   const size_t work = 1 + count;
-  if (exhausted() || work_left_ < work) {
+  if (exhausted() || work_left_ < work + (grammar_.space().work() - derived_)) {
     exhausted_ = true;
     return kDead;
   }

@@ -74,7 +74,10 @@ class Automaton {
   ByteLexer& lexer() { return lexer_; }
 
   // Allows so much work until the next call; what a step takes is about its positions.
-  void GrantWork(size_t work) { work_left_ = work; }
+  void GrantWork(size_t work) {
+    work_left_ = work;
+    derived_ = grammar_.space().work();
+  }
   // Set for good once a limit was passed or the work done; the states reached since are of no use.
   bool exhausted() const { return exhausted_ || grammar_.space().exhausted(); }
   size_t size() const { return info_.size(); }
@@ -131,6 +134,7 @@ class Automaton {
   State start_ = kDead;
   size_t num_tables_ = 0;
   size_t work_left_ = SIZE_MAX;
+  size_t derived_ = 0;  // the space's work when work_left_ was set
   bool exhausted_ = false;
 
   // Scratch of one step.

@@ -420,6 +420,7 @@ ExprSpace::ArcList ExprSpace::Derive(ExprId expr) {
     }
   }
   --depth_;
+  work_ += 10 + arcs.size();
   return arcs;
 }
 

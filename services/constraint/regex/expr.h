@@ -82,6 +82,8 @@ class ExprSpace {
   // Forgets all expressions with ids from `size` on, and that a limit was passed.
   void ShrinkTo(size_t size);
   size_t size() const { return nodes_.size(); }
+  // How much was derived so far, some tens of nanoseconds each.
+  size_t work() const { return work_; }
   // Roughly, in bytes.
   size_t memory() const { return memory_; }
 
@@ -135,6 +137,7 @@ class ExprSpace {
   ExprId any_char_ = 0;
   ExprId any_text_ = 0;
   size_t memory_ = 0;
+  size_t work_ = 0;
   int depth_ = 0;  // of recursion
   bool exhausted_ = false;
 };

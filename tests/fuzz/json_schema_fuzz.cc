@@ -1,0 +1,25 @@
+// Fuzzes the compiling of JSON schemas: the answer is a status or a grammar whose masks allow just
+// what its automaton reads, and never lead where nothing can follow.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "services/constraint/schema/schema_compiler.h"
+#include "tests/fuzz/constraint_masks.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view schema(reinterpret_cast<const char*>(data), size);
+  const sluice::SchemaLimits limits{.grammar = {.max_nodes = 20'000, .max_edges = 60'000},
+                                    .exprs = {.max_exprs = 20'000, .max_search = 2'000},
+                                    .normalizer = {.max_shapes = 100, .max_steps = 20'000}};
+  auto grammar = sluice::CompileJsonSchema(schema, limits);
+  if (!grammar.ok()) {
+    SLUICE_CHECK(!grammar.status().message().empty());
+    return 0;
+  }
+  const auto plain = sluice::CompileJsonSchema(schema, limits);
+  SLUICE_CHECK(plain.ok());
+  sluice::HoldMasks(*std::move(grammar), **plain, static_cast<uint32_t>(size * 2654435761u));
+  return 0;
+}
