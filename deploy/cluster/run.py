@@ -284,7 +284,7 @@ def main():
         run("bash", os.path.join(CLUSTER, "build.sh"), timeout=3600)
     if not up:
         run("bash", os.path.join(CLUSTER, "up.sh"), timeout=600)
-    listed = inside("ctr", "-n", "k8s.io", "images", "import", IMAGE).stdout
+    listed = inside(os.path.join(HOME, "dist/usr/bin/ctr"), "-n", "k8s.io", "images", "import", IMAGE).stdout
     image = re.search(r"(\S+:\S+) *\(", listed).group(1) if "(" in listed else listed.split()[1]
     version = json.loads(kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
     print(f"Kubernetes {version}, image {image}", flush=True)

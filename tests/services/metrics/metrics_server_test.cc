@@ -51,7 +51,7 @@ TEST(MetricsServer, ServesWhatAProcessSaysOfItself) {
   serving = true;
   EXPECT_THAT(Get((*server)->port(), "/metrics"),
               HasSubstr("sluice_serving{service=\"shard\"} 1\n"));
-  EXPECT_THAT(Get((*server)->port(), "/elsewhere"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Get((*server)->port(), "/elsewhere"), HasSubstr(" 404 "));
 }
 
 TEST(MetricsServer, NamesAnAddressInUse) {
