@@ -33,6 +33,9 @@ ABSL_FLAG(absl::Duration, hang_timeout, absl::Seconds(2),
           "a step that takes longer, and ten times as long as steps like it have taken, hangs: the "
           "replica is wired anew");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
+ABSL_FLAG(
+    std::string, tenants, "",
+    "JSON file of what tenants are granted: weights, priorities, limits; read again on SIGHUP");
 
 namespace {
 
@@ -92,6 +95,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
                                                    absl::FormatDuration(options.hang_timeout),
                                                    "; it must be longer than 0s, such as 2s"));
   }
+  options.tenants = absl::GetFlag(FLAGS_tenants);
   return options;
 }
 

@@ -143,12 +143,16 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       return rope.LongestLike(length);
     };
   }
+  const auto tenants = std::make_shared<TenantBook>(options.tenants);
+  if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
+  scheduler.tenant_policies = [tenants] { return tenants->policies(); };
   const absl::Status valid = Validate(scheduler);
   if (!valid.ok()) return valid;
 
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->vllm_metric_names_ = options.vllm_metric_names;
   result->health_ = std::make_shared<Health>();
+  result->tenants_ = tenants;
   result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
   result->tokenizer_watch_ = std::make_unique<TokenizerWatch>(
       *tokenizer,
@@ -174,7 +178,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->tokenizer_.get(), result->tokenizer_watch_.get(),
-      options.tokenizer, result->authenticator_.get(), result->request_metrics_.get());
+      options.tokenizer, tenants.get(), result->authenticator_.get(),
+      result->request_metrics_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
@@ -190,6 +195,13 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 std::vector<std::shared_ptr<prometheus::Collectable>> OrchestratorServer::metrics() {
   const auto look = [this] { return EngineSnapshot{engine_->status(), engine_->processes()}; };
   return {registry_, std::make_shared<EngineMetrics>(look, vllm_metric_names_)};
+}
+
+bool OrchestratorServer::Reload() {
+  const absl::Status status = tenants_->Load();
+  Log(status.ok() ? LogLevel::kInfo : LogLevel::kWarning, "orchestrator", "tenants-read",
+      {{"status", status.ToString()}});
+  return true;
 }
 
 OrchestratorServer::~OrchestratorServer() {

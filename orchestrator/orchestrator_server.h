@@ -38,6 +38,7 @@ struct OrchestratorServerOptions {
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
   absl::Duration hang_timeout = absl::Seconds(2);  // EngineOptions::hang_timeout
+  std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
 };
 
 class OrchestratorServer final : public RunningService {
@@ -50,6 +51,8 @@ class OrchestratorServer final : public RunningService {
 
   Server& server() override { return *server_; }
   std::vector<std::shared_ptr<prometheus::Collectable>> metrics() override;
+  // Reads the tenants' rules again.
+  bool Reload() override;
   Engine& engine() { return *engine_; }
 
  private:
@@ -63,6 +66,7 @@ class OrchestratorServer final : public RunningService {
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::shared_ptr<RequestMetrics> request_metrics_ =
       RequestMetrics::Make(*registry_, [] { return absl::Now(); });
+  std::shared_ptr<TenantBook> tenants_;
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;
   std::unique_ptr<Engine> engine_;

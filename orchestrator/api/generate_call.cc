@@ -46,7 +46,8 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
 }
 
 void GenerateCall::Begin() {
-  const absl::Status status = CheckGenerate(request_, context_.model);
+  absl::Status status = CheckGenerate(request_, context_.model);
+  status.Update(context_.tenants.CheckPriority(context_.tenant, request_.priority()));
   if (!status.ok()) return Refuse(status);
   context_.prompts.Resolve(request_, deadline_,
                            [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
@@ -65,6 +66,7 @@ void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt->tokens), RandomNumber());
   request.wants_text = prompt->has_tokenizer;
+  request.tenant = context_.tenant;
   if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);

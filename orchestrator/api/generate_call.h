@@ -14,6 +14,7 @@
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
+#include "orchestrator/tenants/tenant_book.h"
 #include "services/common/server_writer.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -23,11 +24,13 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
  public:
   using Writer = ServerWriter<grpc::ByteBuffer>;
 
-  // What a call works with; borrowed.
+  // What a call works with; references are borrowed.
   struct Context {
     const ModelDescription& model;
     const PromptResolver& prompts;
     Engine& engine;
+    const TenantBook& tenants;
+    std::string tenant;                 // that it is served for
     RequestMetrics* metrics = nullptr;  // null: nothing is counted
   };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "orchestrator/api/caller.h"
 #include "orchestrator/api/generate_call.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
@@ -53,13 +54,14 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const abs
 
 GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      TokenizerClient* tokenizer, TokenizerWatch* watch,
-                                     std::string tokenizer_address,
+                                     std::string tokenizer_address, const TenantBook* tenants,
                                      const Authenticator* authenticator, RequestMetrics* metrics)
     : model_(std::move(model)),
       engine_(engine),
       tokenizer_(tokenizer),
       watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
+      tenants_(tenants),
       authenticator_(authenticator),
       metrics_(metrics),
       started_(absl::Now()),
@@ -67,16 +69,27 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return GenerateCall::Start(
-      {.model = model_, .prompts = prompts_, .engine = *engine_, .metrics = metrics_},
-      ParseAdmitted<v1::GenerateRequest>(Admit(*context), *request), DeadlineOf(*context));
+  absl::StatusOr<std::string> tenant = AdmitTenant(*context);
+  return GenerateCall::Start({.model = model_,
+                              .prompts = prompts_,
+                              .engine = *engine_,
+                              .tenants = *tenants_,
+                              .tenant = tenant.value_or(""),
+                              .metrics = metrics_},
+                             ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request),
+                             DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  return new ScoreCall(model_, prompts_, *engine_,
-                       ParseAdmitted<v1::ScoreRequest>(Admit(*context), *request), *response,
+  absl::StatusOr<std::string> tenant = AdmitTenant(*context);
+  return new ScoreCall({.model = model_,
+                        .prompts = prompts_,
+                        .engine = *engine_,
+                        .tenants = *tenants_,
+                        .tenant = tenant.value_or("")},
+                       ParseAdmitted<v1::ScoreRequest>(tenant.status(), *request), *response,
                        DeadlineOf(*context));
 }
 
@@ -161,6 +174,14 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
 absl::Status GenerationService::Admit(const grpc::CallbackServerContext& context) const {
   if (authenticator_ == nullptr) return absl::OkStatus();
   return authenticator_->Admit(context).status();
+}
+
+absl::StatusOr<std::string> GenerationService::AdmitTenant(
+    const grpc::CallbackServerContext& context) const {
+  if (authenticator_ == nullptr) return TenantOf(context);
+  absl::StatusOr<Caller> caller = authenticator_->Admit(context);
+  if (!caller.ok()) return caller.status();
+  return caller->tenant;
 }
 
 void GenerationService::FillStatus(v1::GetStatusResponse& response) const {

@@ -9,6 +9,7 @@
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
+#include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "services/security/authenticator.h"
@@ -32,7 +33,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted.
   // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
-                    TokenizerWatch* watch, std::string tokenizer_address,
+                    TokenizerWatch* watch, std::string tokenizer_address, const TenantBook* tenants,
                     const Authenticator* authenticator = nullptr,
                     RequestMetrics* metrics = nullptr);
 
@@ -63,6 +64,9 @@ class GenerationService final : public internal::GenerationServiceBase {
  private:
   // Whether the caller is one who may call at all.
   absl::Status Admit(const grpc::CallbackServerContext& context) const;
+  // The tenant whom an admitted call is served for: the one it has proved to be, else whom it
+  // names.
+  absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;
   void FillStatus(v1::GetStatusResponse& response) const;
 
   const ModelDescription model_;
@@ -70,6 +74,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   TokenizerClient* const tokenizer_;
   TokenizerWatch* const watch_;
   const std::string tokenizer_address_;
+  const TenantBook* const tenants_;
   const Authenticator* const authenticator_;
   RequestMetrics* const metrics_;
   const absl::Time started_;

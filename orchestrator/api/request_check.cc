@@ -17,6 +17,7 @@ constexpr int kMaxSequences = 16;
 constexpr int kMaxLogprobs = 20;
 constexpr int kMaxStopStrings = 64;
 constexpr int kMaxStopStringBytes = 1024;
+constexpr int kMaxStopTokenIds = 1024;
 
 absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
                     absl::string_view accepted) {
@@ -48,7 +49,21 @@ absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& mode
                     absl::StrCat("1 to ", kMaxStopStringBytes, " bytes"));
     }
   }
+  if (stop.stop_token_ids_size() > kMaxStopTokenIds) {
+    return Refuse("the number of stop.stop_token_ids", stop.stop_token_ids_size(),
+                  absl::StrCat("up to ", kMaxStopTokenIds));
+  }
   return CheckTokenIds(stop.stop_token_ids(), model, "stop.stop_token_ids");
+}
+
+// No more than a sequence can have.
+absl::Status CheckTokenList(absl::Span<const int32_t> token_ids, const ModelDescription& model,
+                            const char* field) {
+  if (std::ssize(token_ids) > model.max_positions) {
+    return Refuse(absl::StrCat("the number of ", field), token_ids.size(),
+                  absl::StrCat("up to ", model.max_positions, ", the model's context"));
+  }
+  return CheckTokenIds(token_ids, model, field);
 }
 
 absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescription& model) {
@@ -63,7 +78,7 @@ absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescript
         "resume needs sampling.seed: that of the call that is resumed");
   }
   for (const v1::ResumedSequence& sequence : request.resume()) {
-    const absl::Status status = CheckTokenIds(sequence.token_ids(), model, "resume.token_ids");
+    const absl::Status status = CheckTokenList(sequence.token_ids(), model, "resume.token_ids");
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -78,7 +93,7 @@ absl::Status CheckPrompt(const v1::GenerateRequest& request, const ModelDescript
       if (request.token_ids().token_ids().empty()) {
         return absl::InvalidArgumentError("the prompt's token_ids are empty");
       }
-      return CheckTokenIds(request.token_ids().token_ids(), model, "token_ids");
+      return CheckTokenList(request.token_ids().token_ids(), model, "token_ids");
     case v1::GenerateRequest::kChat:
       if (request.chat().messages().empty()) {
         return absl::InvalidArgumentError("the prompt's chat has no messages");

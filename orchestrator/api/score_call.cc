@@ -13,9 +13,14 @@ namespace sluice {
 
 class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from_this<Sink> {
  public:
-  Sink(Engine& engine, const ModelDescription& model, int32_t top, int32_t priority,
-       absl::Time deadline)
-      : engine_(engine), model_(model), top_(top), priority_(priority), deadline_(deadline) {}
+  Sink(Engine& engine, const ModelDescription& model, std::string tenant, int32_t top,
+       int32_t priority, absl::Time deadline)
+      : engine_(engine),
+        model_(model),
+        tenant_(std::move(tenant)),
+        top_(top),
+        priority_(priority),
+        deadline_(deadline) {}
 
   // The call gets its answer through these; until Detach().
   void Attach(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response) {
@@ -49,6 +54,7 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
     request.wants_text = false;
     request.num_logprobs = top_;
     request.priority = priority_;
+    request.tenant = tenant_;
     if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
     absl::MutexLock lock(&mutex_);
     if (call_ != nullptr) submitted_ = engine_.Submit(std::move(request), shared_from_this());
@@ -84,6 +90,7 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
 
   Engine& engine_;
   const ModelDescription& model_;
+  const std::string tenant_;
   const int32_t top_;
   const int32_t priority_;
   const absl::Time deadline_;
@@ -96,20 +103,21 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
   std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
 };
 
-ScoreCall::ScoreCall(const ModelDescription& model, const PromptResolver& prompts, Engine& engine,
-                     const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
-                     absl::Time deadline)
-    : sink_(std::make_shared<Sink>(engine, model, request.ok() ? request->top() : 0,
+ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
+                     grpc::ByteBuffer& response, absl::Time deadline)
+    : sink_(std::make_shared<Sink>(context.engine, context.model, context.tenant,
+                                   request.ok() ? request->top() : 0,
                                    request.ok() ? request->priority() : 0, deadline)) {
   sink_->Attach(this, &response);
-  const absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  absl::Status status = request.ok() ? CheckScore(*request) : request.status();
+  if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) {
     sink_->Finish(status);
     return;
   }
-  prompts.Resolve(*request, deadline, [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) {
-    sink->Submit(std::move(prompt));
-  });
+  context.prompts.Resolve(
+      *request, deadline,
+      [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) { sink->Submit(std::move(prompt)); });
 }
 
 void ScoreCall::OnCancel() { sink_->Cancel(); }

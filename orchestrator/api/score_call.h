@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/tenants/tenant_book.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -20,11 +22,18 @@ namespace sluice {
 // Belongs to gRPC, which ends its life with OnDone.
 class ScoreCall final : public grpc::ServerUnaryReactor {
  public:
-  // Serves `request`, or answers why there is none. Borrows the rest; `response` lives as long as
-  // the call.
-  ScoreCall(const ModelDescription& model, const PromptResolver& prompts, Engine& engine,
-            const absl::StatusOr<v1::ScoreRequest>& request, grpc::ByteBuffer& response,
-            absl::Time deadline);
+  // What a call works with; references are borrowed.
+  struct Context {
+    const ModelDescription& model;
+    const PromptResolver& prompts;
+    Engine& engine;
+    const TenantBook& tenants;
+    std::string tenant;  // that it is served for
+  };
+
+  // Serves `request`, or answers why there is none. `response` lives as long as the call.
+  ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
+            grpc::ByteBuffer& response, absl::Time deadline);
 
  private:
   // Gets the engine's events. Outlives the call where that is cancelled.

@@ -46,6 +46,7 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.max_new_tokens = max_new_tokens;
   spec.stop_tokens = request_.stop_tokens;
   spec.priority = request_.priority;
+  spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
   spec.use_prefix_cache = request_.use_prefix_cache;
   spec.score_prompt = request_.score;

@@ -33,6 +33,7 @@ struct EngineRequest {
   bool wants_text = true;    // false where there is no tokenizer
   int32_t num_logprobs = 0;  // alternatives per token
   int32_t priority = 0;
+  std::string tenant;            // whom it is served for
   std::string cache_salt;        // keys and values are shared with requests of the same one
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   std::optional<SteadyTime> deadline;

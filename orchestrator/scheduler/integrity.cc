@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -39,23 +41,8 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks,
 
 absl::Status Scheduler::CheckIntegrity() const {
   if (absl::Status status = kv_cache_.CheckIntegrity(); !status.ok()) return status;
-  for (const Line* line : {&waiting_, &running_}) {
-    for (const auto& [place, sequence] : *line) {
-      if (Find(sequence->spec.id) != sequence || sequence->place != place ||
-          sequence->running != (line == &running_)) {
-        return Broken(*sequence, "stands in the wrong line or place");
-      }
-      const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(sequence->spec.id).size());
-      if (absl::Status status = CheckSequence(*sequence, num_blocks, kv_cache_); !status.ok()) {
-        return status;
-      }
-    }
-  }
-  if (waiting_.size() + running_.size() != sequences_.size()) {
-    return absl::InternalError(absl::StrCat(sequences_.size(), " sequences are alive, ",
-                                            waiting_.size(), " wait and ", running_.size(),
-                                            " run"));
-  }
+  if (absl::Status status = CheckLines(); !status.ok()) return status;
+  if (absl::Status status = CheckTenants(); !status.ok()) return status;
   if (std::ssize(running_) > MaxRunning()) {
     return absl::InternalError(
         absl::StrCat(running_.size(), " sequences run; the limit is ", MaxRunning()));
@@ -64,6 +51,54 @@ absl::Status Scheduler::CheckIntegrity() const {
     return absl::InternalError("a sequence that is not running holds blocks");
   }
   return CheckStepsInFlight();
+}
+
+absl::Status Scheduler::CheckLines() const {
+  absl::Status first_failure;
+  int64_t num_waiting = 0;
+  int64_t num_tokens = 0;
+  const auto check = [&](const PlaceInLine& place, const SequenceState& sequence, bool running) {
+    num_waiting += running ? 0 : 1;
+    num_tokens += running ? 0 : sequence.num_tokens();
+    if (Find(sequence.spec.id) != &sequence || sequence.place != place ||
+        sequence.running != running) {
+      return first_failure.Update(Broken(sequence, "stands in the wrong line or place"));
+    }
+    const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(sequence.spec.id).size());
+    first_failure.Update(CheckSequence(sequence, num_blocks, kv_cache_));
+  };
+  waiting_.ForEach([&](const PlaceInLine& place, const SequenceState& sequence) {
+    check(place, sequence, false);
+  });
+  for (const auto& [place, sequence] : running_) check(place, *sequence, true);
+  if (num_waiting != waiting_.num_sequences() || num_tokens != waiting_.num_tokens() ||
+      waiting_.num_sequences() + running_.size() != sequences_.size()) {
+    first_failure.Update(absl::InternalError(
+        absl::StrCat(sequences_.size(), " sequences are alive, ", num_waiting, " wait with ",
+                     num_tokens, " tokens, counted as ", waiting_.num_sequences(), " with ",
+                     waiting_.num_tokens(), ", and ", running_.size(), " run")));
+  }
+  return first_failure;
+}
+
+absl::Status Scheduler::CheckTenants() const {
+  absl::flat_hash_map<const Tenant*, std::pair<int32_t, int32_t>> counts;  // alive, running
+  for (const auto& [id, sequence] : sequences_) {
+    auto& [alive, running] = counts[sequence.tenant];
+    ++alive;
+    running += sequence.running ? 1 : 0;
+  }
+  for (const auto& [name, tenant] : tenants_.all()) {
+    const auto& [alive, running] = counts[&tenant];
+    if (tenant.num_alive != alive || tenant.num_running != running ||
+        tenant.num_waiting != alive - running || tenant.unbilled != 0) {
+      return absl::InternalError(absl::StrCat(
+          "tenant \"", name, "\" has ", alive, " sequences, ", running, " running; counted as ",
+          tenant.num_alive, ", ", tenant.num_running, " running, ", tenant.num_waiting,
+          " waiting, with ", tenant.unbilled, " tokens not billed"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Scheduler::CheckStepsInFlight() const {

@@ -1,11 +1,22 @@
 // The policy: what goes into the next step.
 #include <algorithm>
-#include <limits>
+#include <tuple>
 #include <utility>
 
 #include "orchestrator/scheduler/scheduler.h"
 
 namespace sluice {
+namespace {
+
+bool GoesBefore(const SequenceState& a, const SequenceState& b) {
+  const auto key = [](const SequenceState& sequence) {
+    return std::tuple(sequence.place.negated_priority, sequence.tenant->served,
+                      ~sequence.tenant->serial, sequence.place);
+  };
+  return key(a) < key(b);
+}
+
+}  // namespace
 
 std::optional<Step> Scheduler::Plan() {
   if (std::ssize(in_flight_) >= options_.max_inflight_steps) return std::nullopt;
@@ -17,6 +28,7 @@ std::optional<Step> Scheduler::Plan() {
   AdmitUrgent();
   PlanDecodes(step, budget);
   PlanPrefills(step, budget);
+  BillDecodes();
   if (step.segments.empty()) return std::nullopt;
   step.copies = std::exchange(copies_, {});
   last_step_ = step.id;
@@ -24,18 +36,14 @@ std::optional<Step> Scheduler::Plan() {
   return step;
 }
 
-// Waiting sequences of higher priority than a running one, before that one gets into the step and
-// cannot be preempted. They are computed as far as this step's tokens go, or in later ones.
+// Waiting sequences that others have to make room for, before those get into the step and cannot
+// be preempted. They are computed as far as this step's tokens go, or in later ones.
 void Scheduler::AdmitUrgent() {
-  PlaceInLine last;
-  for (auto it = waiting_.begin(); it != waiting_.end(); it = waiting_.upper_bound(last)) {
-    SequenceState& sequence = *it->second;
-    if (running_.empty() ||
-        sequence.place.negated_priority >= running_.rbegin()->first.negated_priority) {
-      break;
-    }
-    last = sequence.place;
-    if (MayRun(sequence) && !HeldBack(sequence) && !Admit(sequence)) break;
+  waiting_.BeginRound();
+  while (SequenceState* sequence = waiting_.Next()) {
+    if (!IsUrgent(*sequence)) break;
+    waiting_.Pass(*sequence);
+    if (MayRun(*sequence) && !HeldBack(*sequence) && !Admit(*sequence)) break;
   }
 }
 
@@ -67,21 +75,30 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
     AppendSegment(*sequence, 1, step, budget);
     --slots;
   }
+  BillDecodes();
 }
 
-// Prompts (and what else is to be computed again), in line order and in chunks of what the step
-// has left. The first waiting sequence that finds no room closes the door behind it: nobody
-// overtakes it, however small. Sequences held back for a sibling's prompt don't close it.
+// Once for all of a tenant's decodes, because it changes the order of the line.
+void Scheduler::BillDecodes() {
+  for (Tenant* tenant : unbilled_) {
+    waiting_.Bill(*tenant, std::exchange(tenant->unbilled, 0));
+  }
+  unbilled_.clear();
+}
+
+// Prompts (and what else is to be computed again), in chunks of what the step has left: by
+// priority, then those of tenants that have been served less, then in line order. The first waiting
+// sequence that finds no room closes the door behind it: nobody overtakes it, however small.
+// Sequences held back for a sibling's prompt, and tenants that run as many as they may, don't close
+// it.
 void Scheduler::PlanPrefills(Step& step, Budget& budget) {
   const std::vector<SequenceState*> under_way = PrefillsUnderWay();
   auto running = under_way.begin();
-  // The waiting ones looked at; an iterator would not outlive their coming and going.
-  PlaceInLine seen = {.negated_priority = std::numeric_limits<int64_t>::min()};
   bool door_open = true;
+  waiting_.BeginRound();
   while (budget.segments > 0 && budget.tokens > 0) {
-    const auto waiting = door_open ? waiting_.upper_bound(seen) : waiting_.end();
-    if (running != under_way.end() &&
-        (waiting == waiting_.end() || (*running)->place < waiting->first)) {
+    SequenceState* waiting = door_open ? waiting_.Next() : nullptr;
+    if (running != under_way.end() && (waiting == nullptr || GoesBefore(**running, *waiting))) {
       SequenceState& sequence = **running++;
       const int32_t count = std::min(sequence.num_pending(), budget.tokens);
       // Unless it gave its blocks to one before it, or has even come back since.
@@ -89,27 +106,35 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
       if (ready && Equip(sequence, sequence.num_computed + count)) {
         AppendSegment(sequence, count, step, budget);
       }
-    } else if (waiting != waiting_.end()) {
-      SequenceState& sequence = *waiting->second;
-      seen = sequence.place;
-      if (!MayRun(sequence) || HeldBack(sequence)) continue;
-      door_open = Admit(sequence);
+    } else if (waiting != nullptr) {
+      waiting_.Pass(*waiting);
+      if (!MayRun(*waiting) || HeldBack(*waiting)) continue;
+      door_open = Admit(*waiting);
       if (!door_open) continue;
-      AppendSegment(sequence, std::min(sequence.num_pending(), budget.tokens), step, budget);
+      AppendSegment(*waiting, std::min(waiting->num_pending(), budget.tokens), step, budget);
     } else {
       break;
     }
   }
 }
 
-// In line order.
 std::vector<SequenceState*> Scheduler::PrefillsUnderWay() const {
   std::vector<SequenceState*> result;
   for (const auto& [place, sequence] : running_) {
     const bool prefilling = sequence->in_flight == 0 && sequence->num_pending() > 1;
     if (prefilling && MayRun(*sequence)) result.push_back(sequence);
   }
+  std::stable_sort(result.begin(), result.end(),
+                   [](auto* a, auto* b) { return GoesBefore(*a, *b); });
   return result;
+}
+
+// One position is a token chosen; more are a prompt, or what is computed again at its price.
+void Scheduler::Bill(SequenceState& sequence, int32_t num_positions) {
+  Tenant& tenant = *sequence.tenant;
+  if (num_positions > 1) return waiting_.Bill(tenant, num_positions * Tenants::kPrefillPrice);
+  if (tenant.unbilled == 0) unbilled_.push_back(&tenant);
+  tenant.unbilled += Tenants::kDecodePrice;
 }
 
 void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step,
@@ -126,6 +151,7 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
       .block_table = {table.begin(), table.end()},
       .rows = sequence.RowsFor(first, num_positions),
   });
+  Bill(sequence, num_positions);
   sequence.in_flight = step.id;
   sequence.last_step = step.id;
   budget.tokens -= num_positions;

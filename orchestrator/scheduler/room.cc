@@ -1,7 +1,9 @@
 // Who holds blocks, and who gives them up.
 #include <algorithm>
 #include <limits>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "kernels/check.h"
 #include "orchestrator/scheduler/scheduler.h"
 
@@ -33,7 +35,8 @@ PrefixDomain Scheduler::DomainOf(const SequenceState& sequence) const {
 }
 
 // From waiting to running, with blocks for every token it has: a prompt under way never runs out
-// of blocks. Only sequences of lower priority make room for it.
+// of blocks. Only sequences of lower priority make room for it, and those of tenants that have more
+// than their part of the places while its own has less.
 bool Scheduler::Admit(SequenceState& sequence) {
   if (!MayFindRoom(sequence)) return false;
   const SequenceId id = sequence.spec.id;
@@ -42,7 +45,11 @@ bool Scheduler::Admit(SequenceState& sequence) {
   const PlaceInLine last_of_its_priority = {.negated_priority = sequence.place.negated_priority,
                                             .arrival = std::numeric_limits<uint64_t>::max(),
                                             .serial = std::numeric_limits<uint64_t>::max()};
-  const Need need = {.sequence = id, .first = begin, .end = sequence.num_tokens(), .places = 1};
+  const Need need = {.sequence = id,
+                     .first = begin,
+                     .end = sequence.num_tokens(),
+                     .places = 1,
+                     .displacing = MayDisplace(sequence) ? &sequence : nullptr};
   if (!MakeRoom(need, last_of_its_priority)) {
     kv_cache_.Release(id);
     // What was lacking may have been a place.
@@ -56,16 +63,45 @@ bool Scheduler::Admit(SequenceState& sequence) {
   Reserve(sequence, sequence.num_tokens());
   CountBeginning(sequence, beginning);
   sequence.refused_with_blocks = -1;
-  sequence.running = true;
-  waiting_.erase(sequence.place);
-  running_.emplace(sequence.place, &sequence);
+  waiting_.Erase(sequence);
+  StartRunning(sequence);
   return true;
+}
+
+void Scheduler::StartRunning(SequenceState& sequence) {
+  sequence.running = true;
+  ++sequence.tenant->num_running;
+  running_.emplace(sequence.place, &sequence);
+}
+
+// It need not wait for a place: a running sequence of lower priority, or of a tenant that has more
+// than its part, gives up its own.
+bool Scheduler::IsUrgent(const SequenceState& sequence) const {
+  if (running_.empty()) return false;
+  if (sequence.place.negated_priority < running_.rbegin()->first.negated_priority) return true;
+  const bool is_full =
+      std::ssize(running_) >= MaxRunning() ||
+      kv_cache_.num_available_blocks() < kv_cache_.BlocksFor(sequence.num_tokens());
+  return is_full && MayDisplace(sequence);
+}
+
+// Its tenant has less than its part of the places, and another has more.
+bool Scheduler::MayDisplace(const SequenceState& sequence) const {
+  const Tenant& tenant = *sequence.tenant;
+  if (tenants_.num_active() < 2) return false;
+  if (tenant.num_running >= tenants_.FairPlaces(tenant, MaxRunning())) return false;
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
+    const SequenceState& other = *entry.second;
+    return other.in_flight == 0 && other.tenant != &tenant &&
+           other.place.negated_priority == sequence.place.negated_priority &&
+           other.tenant->num_running > tenants_.FairPlaces(*other.tenant, MaxRunning());
+  });
 }
 
 // Spares looking up its tokens again and again while nothing has become better.
 bool Scheduler::MayFindRoom(const SequenceState& sequence) const {
   if (running_.empty()) return true;
-  if (running_.rbegin()->first.negated_priority > sequence.place.negated_priority) return true;
+  if (IsUrgent(sequence)) return true;
   return std::ssize(running_) < MaxRunning() &&
          kv_cache_.num_available_blocks() > sequence.refused_with_blocks;
 }
@@ -121,9 +157,8 @@ void Scheduler::Reserve(SequenceState& sequence, int32_t num_positions) {
   ++sequence.usage.copied_blocks;
 }
 
-// True once there are blocks and places for `need`, if need be by preempting running sequences
-// behind `below` that are not in flight, the last in line first. Preempts nobody when all of them
-// would not do.
+// True once there are blocks and places for `need`, if need be by preempting running sequences, the
+// last in line first. Preempts nobody when all that could be would not do.
 bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
   const auto enough = [&](int32_t freed_blocks, size_t freed_places) {
     return kv_cache_.num_available_blocks() + freed_blocks >=
@@ -131,21 +166,41 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
            std::ssize(running_) + need.places <= MaxRunning() + static_cast<int64_t>(freed_places);
   };
   if (enough(0, 0)) return true;
-  std::vector<SequenceState*> victims;
+  const std::vector<SequenceState*> victims = Victims(need, below);
+  if (victims.empty()) return false;
   std::vector<SequenceId> ids;
-  for (auto it = running_.rbegin(); it != running_.rend() && below < it->first; ++it) {
-    if (it->second->in_flight != 0) continue;
-    victims.push_back(it->second);
-    ids.push_back(it->second->spec.id);
-  }
-  const int32_t freed = kv_cache_.BlocksFreedBy(ids, need.sequence, need.first);
-  if (victims.empty() || !enough(freed, ids.size())) return false;
+  for (const SequenceState* victim : victims) ids.push_back(victim->spec.id);
+  if (!enough(kv_cache_.BlocksFreedBy(ids, need.sequence, need.first), ids.size())) return false;
   for (SequenceState* victim : victims) {
     if (enough(0, 0)) break;
     ++victim->usage.preemptions;
     ThrowBack(*victim, ThrownBackBy::kPreemption);
   }
   return true;
+}
+
+// Running sequences that may be preempted, the last in line first: those behind `below`, and of
+// each tenant with more than its part of the places, so many as it has more. None that is in
+// flight.
+std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLine& below) const {
+  std::vector<SequenceState*> victims;
+  absl::flat_hash_map<const Tenant*, int32_t> displaced;
+  for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
+    SequenceState& sequence = *it->second;
+    const bool is_behind = below < it->first;
+    if (!is_behind && need.displacing == nullptr) break;
+    if (sequence.in_flight != 0) continue;
+    if (!is_behind) {
+      const Tenant* tenant = sequence.tenant;
+      if (sequence.place.negated_priority != need.displacing->place.negated_priority) break;
+      if (tenant == need.displacing->tenant) continue;
+      const int32_t fair = tenants_.FairPlaces(*tenant, MaxRunning());
+      if (tenant->num_running - displaced[tenant] <= fair) continue;
+    }
+    ++displaced[sequence.tenant];
+    victims.push_back(&sequence);
+  }
+  return victims;
 }
 
 int64_t Scheduler::MaxRunning() const {
@@ -160,7 +215,8 @@ void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
   sequence.running = false;
   sequence.in_flight = 0;
   running_.erase(sequence.place);
-  waiting_.emplace(sequence.place, &sequence);
+  --sequence.tenant->num_running;
+  waiting_.Insert(sequence);
 }
 
 }  // namespace sluice

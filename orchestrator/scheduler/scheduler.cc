@@ -14,6 +14,7 @@ absl::Status Validate(const SchedulerOptions& options) {
       {"max_tokens_per_step", options.max_tokens_per_step},
       {"max_sequences_per_step", options.max_sequences_per_step},
       {"max_queued_sequences", options.max_queued_sequences},
+      {"max_queued_tokens", options.max_queued_tokens},
       {"max_positions", options.max_positions},
       {"max_inflight_steps", options.max_inflight_steps},
   };
@@ -32,11 +33,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, const KvCacheOptions& kv_c
 }
 
 absl::Status Scheduler::Add(SequenceSpec spec) {
+  RefreshPolicies();
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
-  if (std::ssize(waiting_) >= options_.max_queued_sequences) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        waiting_.size(), " sequences are waiting; the limit is ", options_.max_queued_sequences));
-  }
+  if (absl::Status status = CheckQueue(spec); !status.ok()) return status;
   std::optional<uint64_t> sibling_serial;
   if (spec.prompt_of.has_value() && !spec.score_prompt) {
     if (const SequenceState* sibling = Find(*spec.prompt_of)) {
@@ -50,8 +49,40 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   ++num_added_;
   const auto [it, added] = sequences_.try_emplace(id, std::move(spec), place);
   SLUICE_CHECK(added);
-  it->second.sibling_serial = sibling_serial;
-  waiting_.emplace(place, &it->second);
+  SequenceState& sequence = it->second;
+  sequence.sibling_serial = sibling_serial;
+  sequence.tenant = &tenants_.Enter(sequence.spec.tenant, waiting_.least_served());
+  waiting_.Insert(sequence);
+  return absl::OkStatus();
+}
+
+void Scheduler::RefreshPolicies() {
+  if (!options_.tenant_policies) return;
+  std::shared_ptr<const TenantPolicies> policies = options_.tenant_policies();
+  if (policies == policies_ || policies == nullptr) return;
+  policies_ = std::move(policies);
+  tenants_.SetPolicies(*policies_);
+}
+
+absl::Status Scheduler::CheckQueue(const SequenceSpec& spec) const {
+  if (waiting_.num_sequences() >= options_.max_queued_sequences) {
+    return absl::ResourceExhaustedError(absl::StrCat(waiting_.num_sequences(),
+                                                     " sequences are waiting; the limit is ",
+                                                     options_.max_queued_sequences));
+  }
+  const auto tokens = std::ssize(spec.prompt) + std::ssize(spec.resumed_tokens);
+  if (!waiting_.empty() && waiting_.num_tokens() + tokens > options_.max_queued_tokens) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the sequences that wait have ", waiting_.num_tokens(), " tokens, this one ",
+                     tokens, "; the limit is ", options_.max_queued_tokens));
+  }
+  const auto tenant = tenants_.all().find(spec.tenant);
+  const int32_t waiting = tenant == tenants_.all().end() ? 0 : tenant->second.num_waiting;
+  const int32_t most = tenants_.policies().Of(spec.tenant).max_waiting_sequences;
+  if (waiting >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        waiting, " sequences of tenant \"", spec.tenant, "\" are waiting; its limit is ", most));
+  }
   return absl::OkStatus();
 }
 
@@ -231,18 +262,21 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
   PlaceInLine place = from->place;
   place.serial = num_added_++;
   SequenceState& to = sequences_.try_emplace(fork.to, std::move(spec), place).first->second;
+  to.tenant = &tenants_.Enter(to.spec.tenant, from->tenant->served);
   to.last_step = from->last_step;  // its turn comes when that of `from` does
   // Its last position is computed in any case, because it chooses the next token.
   const int32_t shared = std::min({from->num_computed, fork.num_tokens, to.num_tokens() - 1});
   if (shared > 0 && std::ssize(running_) < MaxRunning() &&
+      from->tenant->num_running < from->tenant->policy.max_running_sequences &&
       AreAlike(from->num_tokens(), to.num_tokens())) {
     kv_cache_.Fork(fork.from, fork.to, shared);
     to.num_computed = shared;
     to.usage.shared_positions = shared;
     to.copied_in = from->copied_in;
-    to.running = true;
+    StartRunning(to);
+  } else {
+    waiting_.Insert(to);
   }
-  (to.running ? running_ : waiting_).emplace(place, &to);
   return absl::OkStatus();
 }
 
@@ -251,8 +285,14 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
                                      .request = sequence.spec.request,
                                      .reason = reason,
                                      .usage = sequence.usage};
-  kv_cache_.Release(finished.sequence);
-  (sequence.running ? running_ : waiting_).erase(sequence.place);
+  if (sequence.running) {
+    kv_cache_.Release(finished.sequence);
+    running_.erase(sequence.place);
+    --sequence.tenant->num_running;
+  } else {
+    waiting_.Erase(sequence);
+  }
+  tenants_.Leave(*sequence.tenant);
   sequences_.erase(finished.sequence);
   return finished;
 }
@@ -286,13 +326,12 @@ absl::StatusOr<SequenceUsage> Scheduler::Usage(SequenceId id) const {
 }
 
 SchedulerStatistics Scheduler::statistics() const {
-  SchedulerStatistics result = {.waiting_sequences = static_cast<int32_t>(waiting_.size()),
-                                .running_sequences = static_cast<int32_t>(running_.size()),
-                                .inflight_steps = static_cast<int32_t>(in_flight_.size()),
-                                .kv_cache = kv_cache_.statistics()};
-  for (const auto& [place, sequence] : waiting_) result.waiting_positions += sequence->num_tokens();
-  for (const auto& [place, sequence] : running_) result.running_positions += sequence->num_tokens();
-  return result;
+  return {.waiting_sequences = waiting_.num_sequences(),
+          .running_sequences = static_cast<int32_t>(running_.size()),
+          .inflight_steps = static_cast<int32_t>(in_flight_.size()),
+          .active_tenants = tenants_.num_active(),
+          .waiting_positions = waiting_.num_tokens(),
+          .kv_cache = kv_cache_.statistics()};
 }
 
 std::deque<Scheduler::PlannedStep>::iterator Scheduler::FindInFlight(StepId step) {

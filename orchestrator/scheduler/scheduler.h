@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -32,6 +33,8 @@
 #include "orchestrator/scheduler/sequence.h"
 #include "orchestrator/scheduler/sequence_state.h"
 #include "orchestrator/scheduler/step.h"
+#include "orchestrator/scheduler/tenants.h"
+#include "orchestrator/scheduler/waiting_line.h"
 
 namespace sluice {
 
@@ -39,6 +42,7 @@ struct SchedulerOptions {
   int32_t max_tokens_per_step = 512;    // over all segments; prompts longer than it go in chunks
   int32_t max_sequences_per_step = 64;  // segments in a step
   int32_t max_queued_sequences = 1024;  // waiting ones beyond which Add refuses
+  int32_t max_queued_tokens = 1 << 22;  // that they may have together, prompts above all
   int32_t max_positions = 0;            // the model's context: prompt and new tokens together
   // As many as the pipeline has stages keeps all of them busy; decodes are split evenly over them.
   int32_t max_inflight_steps = 1;
@@ -46,6 +50,9 @@ struct SchedulerOptions {
   // like those of one of `length` tokens. Two lengths for which it differs have no use for each
   // other's keys. Empty: all lengths are alike.
   std::function<int32_t(int32_t length)> longest_like;
+  // What tenants are granted; asked for at every Add, so that it may change. Empty or null: all the
+  // same, without limits. Sequences that run or wait stay when a limit falls below them.
+  std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value; every field is at least 1.
@@ -55,8 +62,8 @@ struct SchedulerStatistics {
   int32_t waiting_sequences = 0;
   int32_t running_sequences = 0;
   int32_t inflight_steps = 0;
+  int32_t active_tenants = 0;     // with sequences that wait or run
   int64_t waiting_positions = 0;  // known tokens of waiting sequences, all still to compute
-  int64_t running_positions = 0;  // known tokens of running sequences, computed or not
   KvCacheStatistics kv_cache;
 };
 
@@ -73,8 +80,10 @@ class Scheduler {
   //                      whole pool holds, is AlreadyFinished, or names in prompt_of a sequence
   //                      whose prompt is another.
   //   ALREADY_EXISTS     a sequence with this id is alive.
-  //   RESOURCE_EXHAUSTED the queue is full; try again later.
+  //   RESOURCE_EXHAUSTED the queue is full, or the tenant's part of it; try again later.
   absl::Status Add(SequenceSpec spec);
+
+  const Tenants& tenants() const { return tenants_; }
 
   // The next step to execute, or nothing: max_inflight_steps are under way, or no sequence can go
   // on before one of them ends. Worth calling again after any other call that changes something.
@@ -126,9 +135,6 @@ class Scheduler {
   absl::Status CheckIntegrity() const;
 
  private:
-  // Line order: the first key goes first.
-  using Line = absl::btree_map<PlaceInLine, SequenceState*>;
-
   struct PlannedSegment {
     SequenceId sequence = 0;
     int32_t first_position = 0;
@@ -151,6 +157,8 @@ class Scheduler {
     int32_t first = 0;
     int32_t end = 0;
     int32_t places = 0;  // 1 for one that is to run
+    // One that is to run in a place that another tenant has beyond its fair part; else null.
+    const SequenceState* displacing = nullptr;
   };
 
   // What a sequence need not compute.
@@ -166,6 +174,8 @@ class Scheduler {
   void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
   std::vector<SequenceState*> PrefillsUnderWay() const;
   static PlannedStep Remember(const Step& step);
+  void Bill(SequenceState& sequence, int32_t num_positions);
+  void BillDecodes();
 
   bool MayRun(const SequenceState& sequence) const {
     return !only_.has_value() || sequence.spec.request == *only_;
@@ -174,6 +184,9 @@ class Scheduler {
   // Who holds blocks (room.cc).
   bool Admit(SequenceState& sequence);
   bool MayFindRoom(const SequenceState& sequence) const;
+  bool IsUrgent(const SequenceState& sequence) const;
+  bool MayDisplace(const SequenceState& sequence) const;
+  void StartRunning(SequenceState& sequence);
   Beginning BeginWithOthers(SequenceState& sequence);
   static void CountBeginning(SequenceState& sequence, const Beginning& beginning);
   bool HeldBack(const SequenceState& sequence) const;
@@ -181,6 +194,7 @@ class Scheduler {
   bool Equip(SequenceState& sequence, int32_t num_positions);
   void Reserve(SequenceState& sequence, int32_t num_positions);
   bool MakeRoom(const Need& need, const PlaceInLine& below);
+  std::vector<SequenceState*> Victims(const Need& need, const PlaceInLine& below) const;
   int64_t MaxRunning() const;
   bool AreAlike(int32_t length, int32_t other_length) const;
   PrefixDomain DomainOf(const SequenceState& sequence) const;
@@ -190,8 +204,12 @@ class Scheduler {
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                      absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
 
+  void RefreshPolicies();
+  absl::Status CheckQueue(const SequenceSpec& spec) const;
   absl::Status CheckSpec(const SequenceSpec& spec) const;
   absl::Status CheckSize(const SequenceSpec& spec) const;
+  absl::Status CheckLines() const;
+  absl::Status CheckTenants() const;
   absl::Status CheckStepsInFlight() const;
 
   std::deque<PlannedStep>::iterator FindInFlight(StepId step);
@@ -202,8 +220,11 @@ class Scheduler {
   const SchedulerOptions options_;
   KvCache kv_cache_;
   absl::node_hash_map<SequenceId, SequenceState> sequences_;  // owns; the lines borrow
-  Line waiting_;
+  std::shared_ptr<const TenantPolicies> policies_;            // that tenants_ has
+  Tenants tenants_;
+  WaitingLine waiting_;
   Line running_;
+  std::vector<Tenant*> unbilled_;      // with decodes in the step being planned
   std::deque<PlannedStep> in_flight_;  // oldest first
   std::optional<RequestId> only_;      // PlanOnly
   StepId last_step_ = 0;

@@ -29,7 +29,10 @@ struct SequenceSpec {
   // Each ends the sequence and is part of its output. EOS ids are the caller's to add.
   std::vector<TokenId> stop_tokens;
 
-  int32_t priority = 0;  // higher goes first; first come, first served within one
+  int32_t priority = 0;  // higher goes first; tenants share within one
+
+  // Whom it is served for.
+  std::string tenant;
 
   // Keys and values are shared only with sequences that have the same salt.
   std::string cache_salt;

@@ -25,6 +25,8 @@ struct PlaceInLine {
 // Why a sequence had to begin again.
 enum class ThrownBackBy { kNobody, kPreemption, kLoss, kGrowth };
 
+struct Tenant;
+
 struct SequenceState {
   SequenceState(SequenceSpec spec, const PlaceInLine& place);
 
@@ -42,6 +44,7 @@ struct SequenceState {
   SequenceSpec spec;  // its token vectors have moved into `tokens`
   const PlaceInLine place;
   const absl::flat_hash_set<TokenId> stop_tokens;
+  Tenant* tenant = nullptr;  // set once, when it gets in line
   // The serial of the sequence that spec.prompt_of named, to tell it from a later one with its
   // id; empty where blocks are not shared.
   std::optional<uint64_t> sibling_serial;

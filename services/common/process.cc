@@ -56,6 +56,7 @@ sigset_t ShutdownSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
   return signals;
 }
 
@@ -144,7 +145,9 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   }
   Log(LogLevel::kInfo, program, "listening", {{"address", (*service)->server().address()}});
   int signal = 0;
-  sigwait(&signals, &signal);
+  do {
+    sigwait(&signals, &signal);
+  } while (signal == SIGHUP && (*service)->Reload());
   (*service)->server().StopServing();
   WaitFor(signals, absl::GetFlag(FLAGS_drain_delay));
   (*service)->server().Shutdown(absl::GetFlag(FLAGS_drain_timeout));

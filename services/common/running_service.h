@@ -16,6 +16,9 @@ class RunningService {
  public:
   virtual ~RunningService() = default;
   virtual Server& server() = 0;
+  // SIGHUP: reads again what can change while it runs. False: nothing can, and the process ends as
+  // it does when its terminal goes away.
+  virtual bool Reload() { return false; }
   // What it has to say besides what every process does, on --metrics_port.
   virtual std::vector<std::shared_ptr<prometheus::Collectable>> metrics() { return {}; }
 };

@@ -46,6 +46,7 @@ Generated GenerationClient::Generate(const v1::GenerateRequest& request, absl::D
                                      const std::function<bool(const v1::Chunk&)>& on_chunk) const {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  if (!tenant_.empty()) context.AddMetadata("sluice-tenant", tenant_);
   const auto stub = v1::GenerationService::NewStub(channel_);
   const auto reader = stub->Generate(&context, request);
   Generated result;

@@ -41,8 +41,9 @@ v1::GenerateRequest SampledRequest(const std::string& prompt, int max_tokens, ui
 // Thread-safe.
 class GenerationClient {
  public:
-  explicit GenerationClient(std::shared_ptr<grpc::Channel> channel)
-      : channel_(std::move(channel)) {}
+  // `tenant` goes with every Generate, unless it is empty.
+  explicit GenerationClient(std::shared_ptr<grpc::Channel> channel, std::string tenant = "")
+      : channel_(std::move(channel)), tenant_(std::move(tenant)) {}
 
   // `on_chunk` may cancel the call by returning false.
   Generated Generate(const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(60),
@@ -55,6 +56,7 @@ class GenerationClient {
 
  private:
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::string tenant_;
 };
 
 }  // namespace sluice::testing

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "orchestrator/api/caller.h"
+
 namespace sluice {
 namespace {
 
@@ -92,6 +94,27 @@ TEST(CheckGenerate, AsksForOneResumedSequencePerN) {
   request.mutable_resume(1)->add_token_ids(100);
   EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
               HasSubstr("resume.token_ids[0] is 100"));
+}
+
+TEST(CheckGenerate, LimitsEveryListOfTokens) {
+  v1::GenerateRequest request;
+  request.mutable_token_ids()->mutable_token_ids()->Resize(64, 1);
+  request.mutable_stop()->mutable_stop_token_ids()->Resize(1024, 1);
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.mutable_stop()->add_stop_token_ids(1);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the number of stop.stop_token_ids is 1025; accepted: up to 1024"));
+  request.mutable_token_ids()->add_token_ids(1);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the number of token_ids is 65; accepted: up to 64, the model's context"));
+}
+
+TEST(HostOfPeer, LeavesThePortOff) {
+  EXPECT_EQ(HostOfPeer("ipv4:10.0.0.7:5123"), "10.0.0.7");
+  EXPECT_EQ(HostOfPeer("ipv6:%5B::1%5D:5123"), "::1");
+  EXPECT_EQ(HostOfPeer("ipv6:[fe80::2]:80"), "fe80::2");
+  EXPECT_EQ(HostOfPeer("unix:/run/a"), "unix:/run/a");
+  EXPECT_EQ(HostOfPeer("inproc"), "inproc");
 }
 
 TEST(CheckGenerate, LimitsTheCacheSalt) {

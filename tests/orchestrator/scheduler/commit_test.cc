@@ -157,7 +157,6 @@ TEST_F(CommitTest, ReportsWhatItIsBusyWith) {
   const SchedulerStatistics statistics = scheduler().statistics();
   EXPECT_EQ(statistics.running_sequences, 1);
   EXPECT_EQ(statistics.waiting_sequences, 1);
-  EXPECT_EQ(statistics.running_positions, 5);
   EXPECT_EQ(statistics.waiting_positions, 7);
   EXPECT_EQ(statistics.inflight_steps, 1);
   EXPECT_EQ(statistics.kv_cache.used_blocks, 2);

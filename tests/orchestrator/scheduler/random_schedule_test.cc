@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -70,7 +71,8 @@ class RandomSchedule {
                  .max_queued_sequences = Pick(2, 40),
                  .max_positions = 60,
                  .max_inflight_steps = Pick(1, 4),
-                 .longest_like = RandomLengths()},
+                 .longest_like = RandomLengths(),
+                 .tenant_policies = [this] { return policies_; }},
         scheduler_(options_, kv_cache_),
         replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.longest_like) {}
 
@@ -123,6 +125,7 @@ class RandomSchedule {
       FinishOne();
     } else if (dice <= 95) {
       ASSERT_NO_FATAL_FAILURE(ForkOne());
+      if (Chance(20)) policies_ = RandomPolicies();
     } else if (dice <= 98) {
       ASSERT_NO_FATAL_FAILURE(Abandon());
     } else {
@@ -149,6 +152,7 @@ class RandomSchedule {
     if (Chance(30)) spec.priority = Pick(-1, 1);
     spec.use_prefix_cache = Chance(80);
     if (Chance(20)) spec.cache_salt = "salt";
+    spec.tenant = std::string(1, static_cast<char>('a' + Pick(0, 3) * Pick(0, 1)));
     return spec;
   }
 
@@ -176,6 +180,16 @@ class RandomSchedule {
       coverage_.resumed += !client.spec.resumed_tokens.empty();
       clients_.emplace(client.spec.id, client);
     }
+  }
+
+  std::shared_ptr<const TenantPolicies> RandomPolicies() {
+    TenantPolicies policies;
+    for (const char* name : {"a", "b", "c"}) {
+      policies.named[name] = {.weight = 0.5 * Pick(1, 6),
+                              .max_running_sequences = Pick(1, 8),
+                              .max_waiting_sequences = Pick(1, 20)};
+    }
+    return std::make_shared<const TenantPolicies>(policies);
   }
 
   void ForkOne() {
@@ -382,6 +396,7 @@ class RandomSchedule {
 
   std::mt19937 random_;
   Coverage& coverage_;
+  std::shared_ptr<const TenantPolicies> policies_;
   const KvCacheOptions kv_cache_;
   const SchedulerOptions options_;
   Scheduler scheduler_;

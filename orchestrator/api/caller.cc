@@ -1,0 +1,44 @@
+#include "orchestrator/api/caller.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kTenantKey[] = "sluice-tenant";
+constexpr size_t kMaxTenantBytes = 128;
+
+}  // namespace
+
+absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
+  const auto [begin, end] = context.client_metadata().equal_range(kTenantKey);
+  if (begin != end) {
+    if (std::next(begin) != end) {
+      return absl::InvalidArgumentError("metadata sluice-tenant is there more than once");
+    }
+    const grpc::string_ref name = begin->second;
+    if (name.empty() || name.size() > kMaxTenantBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("metadata sluice-tenant has ", name.size(),
+                                                     " bytes; accepted: 1 to ", kMaxTenantBytes));
+    }
+    return std::string(name.data(), name.size());
+  }
+  if (const auto auth = context.auth_context(); auth != nullptr && auth->IsPeerAuthenticated()) {
+    for (const grpc::string_ref identity : auth->GetPeerIdentity()) {
+      return std::string(identity.data(), identity.size());
+    }
+  }
+  return HostOfPeer(context.peer());
+}
+
+std::string HostOfPeer(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) {
+    return std::string(peer);
+  }
+  const std::string host(peer.substr(0, peer.rfind(':')));
+  return absl::StrReplaceAll(host, {{"%5B", ""}, {"%5D", ""}, {"[", ""}, {"]", ""}});
+}
+
+}  // namespace sluice

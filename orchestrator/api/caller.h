@@ -1,0 +1,21 @@
+// Who calls. Pure functions.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// The tenant that a call of nobody in particular is served for: what its metadata `sluice-tenant`
+// says, else the identity in the peer's certificate, else the host it calls from. INVALID_ARGUMENT
+// where the metadata is empty, longer than 128 bytes or there more than once.
+absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
+
+// The host in a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7". Others stay as they are.
+std::string HostOfPeer(absl::string_view peer);
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// What tenants are granted. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+struct TenantPolicy {
+  double weight = 1;  // > 0; of twice the weight, twice the tokens where there are not enough
+  int32_t max_running_sequences = std::numeric_limits<int32_t>::max();  // at least 1
+  int32_t max_waiting_sequences = std::numeric_limits<int32_t>::max();  // at least 0
+};
+
+struct TenantPolicies {
+  TenantPolicy others;  // of tenants that are not named
+  absl::flat_hash_map<std::string, TenantPolicy> named;
+
+  const TenantPolicy& Of(absl::string_view tenant) const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+#include "orchestrator/tenants/tenant_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "services/model/json_fields.h"
+
+namespace sluice {
+
+absl::Status TenantBook::Load() {
+  if (file_.empty()) return absl::OkStatus();
+  const absl::StatusOr<std::string> text = ReadTextFile(file_);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<TenantRules> rules = ParseTenantRules(*text, file_);
+  if (!rules.ok()) return rules.status();
+  auto policies = std::make_shared<const TenantPolicies>(rules->Policies());
+  absl::MutexLock lock(&mutex_);
+  rules_ = *std::move(rules);
+  policies_ = std::move(policies);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const TenantPolicies> TenantBook::policies() const {
+  absl::MutexLock lock(&mutex_);
+  return policies_;
+}
+
+absl::Status TenantBook::CheckPriority(const std::string& tenant, int32_t priority) const {
+  absl::MutexLock lock(&mutex_);
+  const std::vector<int32_t>& accepted = rules_.Of(tenant).priorities;
+  if (std::count(accepted.begin(), accepted.end(), priority) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("priority is ", priority,
+                                                 "; accepted for tenant \"", tenant,
+                                                 "\": ", absl::StrJoin(accepted, ", ")));
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// The tenants' rules that are in force, read from a file again whenever told to. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "orchestrator/tenants/tenant_rules.h"
+
+namespace sluice {
+
+class TenantBook {
+ public:
+  // Without a file ("") all tenants are alike, and may ask for priority 0 alone.
+  explicit TenantBook(std::string file) : file_(std::move(file)) {}
+
+  // Reads the file. Where that fails, as ReadTextFile and ParseTenantRules do, the rules stay what
+  // they were.
+  absl::Status Load();
+
+  // For SchedulerOptions::tenant_policies: the same pointer while nothing changes.
+  std::shared_ptr<const TenantPolicies> policies() const;
+
+  // INVALID_ARGUMENT naming the value and those that the tenant may ask for.
+  absl::Status CheckPriority(const std::string& tenant, int32_t priority) const;
+
+ private:
+  const std::string file_;
+
+  mutable absl::Mutex mutex_;
+  TenantRules rules_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const TenantPolicies> policies_ ABSL_GUARDED_BY(mutex_) =
+      std::make_shared<const TenantPolicies>();
+};
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// What the operator's file says about tenants. Plain values.
+//
+// The file is JSON:
+//   {"default": {"weight": 1, "priorities": [0]},
+//    "tenants": {"batch": {"weight": 0.25, "max_running_sequences": 8, "max_waiting_sequences":
+//    64},
+//                "chat": {"weight": 4, "priorities": [0, 1]}}}
+// "default" holds for tenants that are not named, and for what the entry of one that is leaves out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "orchestrator/scheduler/tenant_policy.h"
+
+namespace sluice {
+
+struct TenantRule {
+  TenantPolicy policy;
+  std::vector<int32_t> priorities = {0};  // that it may ask for
+};
+
+struct TenantRules {
+  TenantRule others;
+  std::map<std::string, TenantRule> named;
+
+  const TenantRule& Of(const std::string& tenant) const;
+  TenantPolicies Policies() const;
+};
+
+// `source` names the file in messages. INVALID_ARGUMENT naming field, value and what is accepted,
+// unknown fields included: weight from 0.001 to 1000, limits from 1 (waiting: 0), priorities a list
+// of integers.
+absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std::string& source);
+
+}  // namespace sluice
