@@ -19,19 +19,53 @@ absl::Span<std::byte> BytesOf(absl::Span<float> values) {
   return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
 }
 
-absl::Status CheckFinite(absl::Span<const float> logits) {
-  const auto bad =
-      std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); });
-  if (bad == logits.end()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the logit of token ", bad - logits.begin(), " is ", *bad,
-                                          "; weights or activations are broken"));
-}
-
 absl::Status InRow(int64_t row, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("row ", row, ": ", status.message()));
 }
 
+// The row of a task that chooses nothing: its logits are looked at all the same.
+const SampleRow& GreedyRow() {
+  static const SamplingOptions& greedy = *new SamplingOptions{.temperature = 0};
+  static const SampleRow& row = *new SampleRow{.options = &greedy};
+  return row;
+}
+
+SampleRow RowOf(const SamplerTask& task) {
+  const auto* sampled = std::get_if<SampleRow>(&task.token);
+  if (sampled == nullptr || !task.refusal.ok()) return GreedyRow();
+  SampleRow row = *sampled;
+  if (task.processed_logprobs) row.num_top = task.num_logprobs;
+  return row;
+}
+
+TokenLogprob LogprobOf(const TokenProbability& token) {
+  return {.id = token.id, .logprob = static_cast<float>(std::log(token.probability))};
+}
+
+absl::Status StatusOf(const SampledRow& sampled) {
+  switch (sampled.error) {
+    case SampleError::kNone:
+      break;
+    case SampleError::kNotFinite:
+      return absl::InternalError(absl::StrCat("the logit of token ", sampled.token.id,
+                                              " is not finite; weights or activations are broken"));
+    case SampleError::kNothingLeft:
+      return absl::FailedPreconditionError("the sampling options forbid every token");
+  }
+  return absl::OkStatus();
+}
+
+bool WantsRawLogprobs(const SamplerTask& task, const SampledToken& result) {
+  return result.status.ok() && !task.processed_logprobs;
+}
+
 }  // namespace
+
+SampleRow SampleRowFor(const SamplingOptions& options, int32_t sequence_index, int32_t position) {
+  return {.options = &options,
+          .token_uniform = UniformFor(options.seed, sequence_index, position),
+          .xtc_uniform = UniformFor(options.seed, sequence_index, position, DrawPurpose::kXtc)};
+}
 
 absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Load(const ModelConfig& config,
                                                        const WeightSource& source,
@@ -69,17 +103,15 @@ absl::StatusOr<std::vector<SampledToken>> Sampler::Run(MatrixView hidden,
 }
 
 absl::Status Sampler::CheckTask(const SamplerTask& task) const {
+  if (!task.refusal.ok()) return task.refusal;
   if (task.num_logprobs < 0 || task.num_logprobs > vocab_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_logprobs is ", task.num_logprobs, "; accepted: 0 to ", vocab_size()));
   }
-  if (const auto* options = std::get_if<SamplingOptions>(&task.token)) {
-    return CheckSamplingOptions(*options);
-  }
-  const int32_t id = std::get<TokenToScore>(task.token).id;
-  if (id >= 0 && id < vocab_size()) return absl::OkStatus();
+  const auto* scored = std::get_if<TokenToScore>(&task.token);
+  if (scored == nullptr || (scored->id >= 0 && scored->id < vocab_size())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("score_token_id is ", id, "; accepted: 0 to ", vocab_size() - 1));
+      absl::StrCat("score_token_id is ", scored->id, "; accepted: 0 to ", vocab_size() - 1));
 }
 
 absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> tasks,
@@ -87,39 +119,44 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
   head_.Logits(hidden, logits);
-  if (absl::Status done = backend_.Synchronize(); !done.ok()) return done;
-  backend_.RunOnHost(hidden.rows, [&](int64_t row, int worker) {
-    const absl::Status status =
-        ChooseInRow(tasks[row], logits.Row(row), workers_[worker], results[row].token.id);
-    if (!status.ok()) results[row].status = InRow(first_row + row, status);
+  absl::Status done = backend_.Synchronize();
+  if (done.ok()) done = Choose(logits, tasks, first_row, results);
+  if (done.ok()) done = FindTop(logits, tasks, results);
+  if (done.ok()) done = FillLogprobs(logits, tasks, results);
+  return done;
+}
+
+absl::Status Sampler::Choose(MatrixView logits, absl::Span<const SamplerTask> tasks,
+                             int64_t first_row, absl::Span<SampledToken> results) {
+  std::vector<SampledRow> sampled(tasks.size());
+  std::vector<absl::Status> copied(tasks.size());
+  backend_.RunOnHost(logits.rows, [&](int64_t row, int index) {
+    Worker& worker = workers_[index];
+    copied[row] = backend_.CopyOut(logits.Row(row), BytesOf(absl::MakeSpan(worker.logits)));
+    sampled[row] = worker.sampler.Sample(worker.logits, RowOf(tasks[row]));
   });
-  if (absl::Status found = FindTop(logits, tasks, results); !found.ok()) return found;
-  return FillLogprobs(logits, results);
-}
-
-absl::Status Sampler::ChooseInRow(const SamplerTask& task, const float* logits, Worker& worker,
-                                  int32_t& id) {
-  absl::Status status = CheckTask(task);
-  status.Update(backend_.CopyOut(logits, BytesOf(absl::MakeSpan(worker.logits))));
-  status.Update(CheckFinite(worker.logits));
-  if (status.ok()) id = Choose(task, worker);
-  return status;
-}
-
-int32_t Sampler::Choose(const SamplerTask& task, Worker& worker) {
-  if (const auto* scored = std::get_if<TokenToScore>(&task.token)) return scored->id;
-  const auto& options = std::get<SamplingOptions>(task.token);
-  FilteredDistribution(worker.logits, options, worker.distribution);
-  if (worker.distribution.size() == 1) return worker.distribution.front().id;
-  return DrawToken(worker.distribution,
-                   UniformFor(options.seed, task.sequence_index, task.position));
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    SampledToken& result = results[i];
+    if (!copied[i].ok()) return copied[i];
+    absl::Status status = CheckTask(tasks[i]);
+    status.Update(StatusOf(sampled[i]));
+    if (!status.ok()) {
+      result.status = InRow(first_row + static_cast<int64_t>(i), status);
+    } else if (const auto* scored = std::get_if<TokenToScore>(&tasks[i].token)) {
+      result.token.id = scored->id;
+    } else {
+      result.token = LogprobOf(sampled[i].token);
+      for (const TokenProbability& top : sampled[i].top) result.top.push_back(LogprobOf(top));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Sampler::FindTop(MatrixView logits, absl::Span<const SamplerTask> tasks,
                               absl::Span<SampledToken> results) {
   int most = 0;
   for (size_t row = 0; row < tasks.size(); ++row) {
-    if (results[row].status.ok()) most = std::max(most, tasks[row].num_logprobs);
+    if (WantsRawLogprobs(tasks[row], results[row])) most = std::max(most, tasks[row].num_logprobs);
   }
   if (most == 0) return absl::OkStatus();
   std::vector<float> values(tasks.size() * most);
@@ -127,25 +164,30 @@ absl::Status Sampler::FindTop(MatrixView logits, absl::Span<const SamplerTask> t
   absl::Status found = backend_.TopK(logits, most, absl::MakeSpan(values), absl::MakeSpan(ids));
   if (!found.ok()) return found;
   for (size_t row = 0; row < tasks.size(); ++row) {
-    if (!results[row].status.ok()) continue;
+    if (!WantsRawLogprobs(tasks[row], results[row])) continue;
     const int32_t* of_row = ids.data() + row * most;
     for (int i = 0; i < tasks[row].num_logprobs; ++i) results[row].top.push_back({.id = of_row[i]});
   }
   return absl::OkStatus();
 }
 
-absl::Status Sampler::FillLogprobs(MatrixView logits, absl::Span<SampledToken> results) {
+absl::Status Sampler::FillLogprobs(MatrixView logits, absl::Span<const SamplerTask> tasks,
+                                   absl::Span<SampledToken> results) {
+  bool wanted = false;
+  for (size_t row = 0; row < tasks.size(); ++row) {
+    wanted = wanted || WantsRawLogprobs(tasks[row], results[row]);
+  }
+  if (!wanted) return absl::OkStatus();
   backend_.LogSoftmax(logits, logits);
   for (size_t row = 0; row < results.size(); ++row) {
-    if (!results[row].status.ok()) continue;
+    if (!WantsRawLogprobs(tasks[row], results[row])) continue;
     const float* logprobs = logits.Row(static_cast<int64_t>(row));
     const auto fill = [&](TokenLogprob& token) {
       return backend_.CopyOut(logprobs + token.id, BytesOf(absl::MakeSpan(&token.logprob, 1)));
     };
-    if (absl::Status filled = fill(results[row].token); !filled.ok()) return filled;
-    for (TokenLogprob& token : results[row].top) {
-      if (absl::Status filled = fill(token); !filled.ok()) return filled;
-    }
+    absl::Status filled = fill(results[row].token);
+    for (TokenLogprob& token : results[row].top) filled.Update(fill(token));
+    if (!filled.ok()) return filled;
   }
   return absl::OkStatus();
 }

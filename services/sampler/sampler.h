@@ -15,9 +15,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/sample_row.h"
+#include "kernels/sampling.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
-#include "services/sampler/distribution.h"
 #include "services/sampler/lm_head.h"
 
 namespace sluice {
@@ -27,18 +28,23 @@ struct TokenToScore {
   int32_t id = 0;
 };
 
+// A row that is to be sampled, with the random numbers of its place: which of a request's sequences
+// it is, from 0, and the position of the token that is chosen. Borrows the options.
+SampleRow SampleRowFor(const SamplingOptions& options, int32_t sequence_index, int32_t position);
+
 // What is wanted of one row of hidden states.
 struct SamplerTask {
-  // Which of a request's sequences this is, from 0, and the position of the token that is chosen or
-  // scored: with the seed, they make the random number.
-  int32_t sequence_index = 0;
-  int32_t position = 0;
-  std::variant<SamplingOptions, TokenToScore> token;
+  std::variant<SampleRow, TokenToScore> token;
   // How many of the most probable tokens to return, 0 to V.
   int num_logprobs = 0;
+  // Logprobs of the distribution that the token was drawn from, not of the model; a sampled row's.
+  bool processed_logprobs = false;
+  // Where this is not OK the task was refused before: it is the answer, and nothing is computed.
+  absl::Status refusal;
 };
 
-// Logprobs are natural logarithms of the model's own probabilities, before temperature and filters.
+// Logprobs are natural logarithms of the model's own probabilities, before any sampling option,
+// unless the task asks for processed ones.
 struct TokenLogprob {
   int32_t id = 0;
   float logprob = 0;
@@ -46,7 +52,7 @@ struct TokenLogprob {
 
 struct SampledToken {
   // INVALID_ARGUMENT where a field of the task is out of range, INTERNAL where the row's logits are
-  // not finite; both name the row, and leave the rest of this struct unset.
+  // not finite, FAILED_PRECONDITION where every token is forbidden. The rest is unset then.
   absl::Status status;
   TokenLogprob token;             // the one chosen or scored
   std::vector<TokenLogprob> top;  // the most probable, falling by logit, ties by lower id
@@ -79,26 +85,27 @@ class Sampler {
   // Does the tasks of one tile; `first_row` is its first row's number in the call.
   absl::Status RunTile(MatrixView hidden, absl::Span<const SamplerTask> tasks, int64_t first_row,
                        absl::Span<SampledToken> results);
-  // What one host thread works with, one row after another.
-  struct alignas(64) Worker {
-    std::vector<float> logits;
-    std::vector<TokenProbability> distribution;
-  };
-  // Finds the token of one row of logits, memory of the backend.
-  absl::Status ChooseInRow(const SamplerTask& task, const float* logits, Worker& worker,
-                           int32_t& id);
-  int32_t Choose(const SamplerTask& task, Worker& worker);
-  // Fills in the ids of `top` for the rows that want some.
+  // Finds the tokens, and the processed logprobs where they are asked for.
+  absl::Status Choose(MatrixView logits, absl::Span<const SamplerTask> tasks, int64_t first_row,
+                      absl::Span<SampledToken> results);
+  // Fills in the ids of `top` for the rows that want some of the model's own.
   absl::Status FindTop(MatrixView logits, absl::Span<const SamplerTask> tasks,
                        absl::Span<SampledToken> results);
-  // Fills in every logprob, turning the logits on the backend into log-probabilities.
-  absl::Status FillLogprobs(MatrixView logits, absl::Span<SampledToken> results);
+  // Fills in the model's own logprobs, turning the logits into log-probabilities.
+  absl::Status FillLogprobs(MatrixView logits, absl::Span<const SamplerTask> tasks,
+                            absl::Span<SampledToken> results);
 
   Backend& backend_;
   LmHead head_;
   const int64_t tile_rows_;
   const std::unique_ptr<Buffer> logits_;  // [tile_rows, V]
-  std::vector<Worker> workers_;           // one for each host thread
+
+  // What one host thread works with, one row after another.
+  struct alignas(64) Worker {
+    std::vector<float> logits;
+    RowSampler sampler;
+  };
+  std::vector<Worker> workers_;  // one for each host thread
 };
 
 }  // namespace sluice

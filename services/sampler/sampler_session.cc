@@ -4,21 +4,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_check.h"
 #include "services/common/status.h"
 
 namespace sluice {
 namespace {
 
-SamplerTask TaskFrom(const v1::SamplerRow& row) {
+SamplingOptions OptionsFrom(const v1::SamplingParameters& sample) {
+  return {.temperature = sample.temperature(),
+          .top_k = sample.top_k(),
+          .top_p = sample.top_p(),
+          .seed = sample.seed()};
+}
+
+// Borrows the options, which count where the row is to be sampled.
+SamplerTask TaskFrom(const v1::SamplerRow& row, const SamplingOptions& options,
+                     int64_t vocabulary_size) {
   SamplerTask task;
-  task.sequence_index = row.sequence_index();
-  task.position = row.position();
   task.num_logprobs = row.num_logprobs();
   if (row.has_sample()) {
-    task.token = SamplingOptions{.temperature = row.sample().temperature(),
-                                 .top_k = row.sample().top_k(),
-                                 .top_p = row.sample().top_p(),
-                                 .seed = row.sample().seed()};
+    task.refusal = CheckSamplingOptions(options, vocabulary_size);
+    task.token = SampleRowFor(options, row.sequence_index(), row.position());
   } else {
     task.token = TokenToScore{row.score_token_id()};
   }
@@ -87,7 +93,12 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const v1::T
   }
   std::vector<SamplerTask> tasks;
   tasks.reserve(plan.rows_size());
-  for (const v1::SamplerRow& row : plan.rows()) tasks.push_back(TaskFrom(row));
+  std::vector<SamplingOptions> options;
+  options.reserve(plan.rows_size());  // tasks point into it
+  for (const v1::SamplerRow& row : plan.rows()) {
+    options.push_back(OptionsFrom(row.sample()));
+    tasks.push_back(TaskFrom(row, options.back(), sampler_.vocab_size()));
+  }
   absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), tasks);
   if (!sampled.ok()) return sampled.status();
   v1::SamplerRunResponse response;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
+#include "kernels/reference/reference_sampling.h"
 #include "services/sampler/philox.h"
 #include "tests/kernels/testing/test_backend.h"
 #include "tests/services/model/model_folder.h"
@@ -121,7 +122,8 @@ std::vector<double> LogSoftmax(const std::vector<double>& logits) {
 }
 
 SamplerTask Greedy(int num_logprobs = 0) {
-  return {.token = SamplingOptions{.temperature = 0}, .num_logprobs = num_logprobs};
+  static const SamplingOptions& greedy = *new SamplingOptions{.temperature = 0};
+  return {.token = SampleRow{.options = &greedy}, .num_logprobs = num_logprobs};
 }
 
 TEST_F(SamplerTest, GreedyTakesTheLargestLogitOfNormAndHead) {
@@ -217,14 +219,13 @@ TEST_F(SamplerTest, DrawsByInvertingTheFilteredDistribution) {
     logits.push_back(static_cast<float>(logit));
   }
   const SamplingOptions options{.temperature = 2.5F, .top_k = 7, .top_p = 0.95F, .seed = 1234};
-  std::vector<TokenProbability> distribution;
-  FilteredDistribution(logits, options, distribution);
   int different = 0, previous = -1;
   for (int sequence = 0; sequence < 5; ++sequence) {
     for (int position = 0; position < 100; ++position) {
-      const SamplerTask task{.sequence_index = sequence, .position = position, .token = options};
+      const SamplerTask task{.token = SampleRowFor(options, sequence, position)};
       const int32_t id = Run(hidden, {task})[0].token.id;
-      EXPECT_EQ(id, DrawToken(distribution, UniformFor(1234, sequence, position)));
+      SampleRow row{.options = &options, .token_uniform = UniformFor(1234, sequence, position)};
+      EXPECT_EQ(id, ReferenceSample(logits, row).token.id);
       different += id != previous;
       previous = id;
     }
@@ -237,13 +238,16 @@ TEST_F(SamplerTest, NeighboursDoNotChangeARow) {
   constexpr int kRows = 600;
   ASSERT_LT(sampler_->tile_rows(), kRows / 2);
   const std::vector<float> hidden = RandomRows(kRows);
+  std::vector<SamplingOptions> options;
+  for (int t = 0; t < 5; ++t) options.push_back({.temperature = static_cast<float>(t), .seed = 5});
   std::vector<SamplerTask> tasks;
   for (int row = 0; row < kRows; ++row) {
-    SamplerTask task{.position = row, .num_logprobs = row % 4};
+    SamplerTask task{.num_logprobs = row % 4, .processed_logprobs = row % 7 == 0};
     if (row % 3 == 0) {
       task.token = TokenToScore{row % 10};
+      task.processed_logprobs = false;
     } else {
-      task.token = SamplingOptions{.temperature = static_cast<float>(row % 5), .seed = 5};
+      task.token = SampleRowFor(options[row % 5], 0, row);
     }
     tasks.push_back(task);
   }
@@ -267,8 +271,9 @@ TEST_F(SamplerTest, RowsThatAreNotFiniteFailAlone) {
   std::vector<float> hidden = RandomRows(300);
   hidden[1 * kHidden + 3] = std::numeric_limits<float>::quiet_NaN();
   hidden[290 * kHidden] = std::numeric_limits<float>::infinity();
+  const SamplingOptions options{.temperature = 1, .top_p = 0.9F};
   const std::vector<SamplerTask> tasks(
-      300, {.token = SamplingOptions{.temperature = 1, .top_p = 0.9F}, .num_logprobs = 3});
+      300, {.token = SampleRow{.options = &options}, .num_logprobs = 3});
   const std::vector<SampledToken> results = Run(hidden, tasks);
   for (int row = 0; row < 300; ++row) {
     const SampledToken& result = results[row];
@@ -292,7 +297,7 @@ TEST_F(SamplerTest, TasksOutOfRangeFailAlone) {
                           {.token = TokenToScore{10}},
                           {.token = TokenToScore{-1}},
                           Greedy(11),
-                          {.token = SamplingOptions{.temperature = -1}}});
+                          {.refusal = absl::InvalidArgumentError("top_k is -1")}});
   EXPECT_TRUE(results[0].status.ok());
   const auto expect_refused = [&](int row, const std::string& message) {
     EXPECT_EQ(results[row].status.code(), absl::StatusCode::kInvalidArgument);
@@ -301,7 +306,42 @@ TEST_F(SamplerTest, TasksOutOfRangeFailAlone) {
   expect_refused(1, "row 1: score_token_id is 10; accepted: 0 to 9");
   expect_refused(2, "row 2: score_token_id is -1; accepted: 0 to 9");
   expect_refused(3, "row 3: num_logprobs is 11; accepted: 0 to 10");
-  expect_refused(4, "row 4: temperature is -1; accepted: a finite number from 0");
+  expect_refused(4, "row 4: top_k is -1");
+}
+
+TEST_F(SamplerTest, ProcessedLogprobsAreThoseOfTheDistributionDrawnFrom) {
+  Load();
+  const std::vector<float> hidden = RandomRows(1);
+  std::vector<float> logits;
+  for (const double logit : ExpectedLogits(hidden.data(), "lm_head.weight")) {
+    logits.push_back(static_cast<float>(logit));
+  }
+  const SamplingOptions options{.temperature = 1.5F, .top_k = 4};
+  SamplerTask task{
+      .token = SampleRowFor(options, 0, 3), .num_logprobs = 6, .processed_logprobs = true};
+  const SampledToken result = Run(hidden, {task})[0];
+  const auto expected = ReferenceDistribution(logits, {.options = &options});
+  ASSERT_EQ(result.top.size(), 4u);  // no more are left
+  double total = 0;
+  for (const TokenLogprob& token : result.top) {
+    const auto same = std::find_if(expected.begin(), expected.end(),
+                                   [&](const auto& e) { return e.id == token.id; });
+    ASSERT_NE(same, expected.end());
+    EXPECT_NEAR(token.logprob, std::log(same->probability), 1e-5);
+    if (token.id == result.token.id) EXPECT_EQ(token.logprob, result.token.logprob);
+    total += std::exp(token.logprob);
+  }
+  EXPECT_NEAR(total, 1, 1e-5);
+}
+
+TEST_F(SamplerTest, OptionsThatForbidEveryTokenFailTheirRow) {
+  Load();
+  const SamplingOptions options;
+  const std::vector<uint32_t> nothing = {0};
+  const std::vector<SampledToken> results =
+      Run(RandomRows(2), {{.token = SampleRow{.options = &options, .allowed = nothing}}, Greedy()});
+  EXPECT_EQ(results[0].status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(results[1].status.ok());
 }
 
 TEST_F(SamplerTest, NoRowsGiveNoResults) {

@@ -1,0 +1,117 @@
+#include "services/sampler/sequence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "services/sampler/repetition.h"
+
+namespace sluice {
+namespace {
+
+// A penalty that grows without bound stays a number: DRY discourages, it forbids nothing.
+constexpr double kLargestPenalty = 1e30;
+
+class EditList {
+ public:
+  LogitEdit& Of(int32_t id) {
+    LogitEdit& edit = edits_[id];
+    edit.id = id;
+    return edit;
+  }
+  void Forbid(int32_t id) { Of(id).bias = -HUGE_VALF; }
+
+  std::vector<LogitEdit> Sorted() const {
+    std::vector<LogitEdit> sorted;
+    sorted.reserve(edits_.size());
+    for (const auto& [id, edit] : edits_) sorted.push_back(edit);
+    std::sort(sorted.begin(), sorted.end(),
+              [](const LogitEdit& a, const LogitEdit& b) { return a.id < b.id; });
+    return sorted;
+  }
+
+ private:
+  absl::flat_hash_map<int32_t, LogitEdit> edits_;
+};
+
+void AddPenalties(const SamplingOptions& options, const SequencePast& past, EditList& edits) {
+  const bool repetition = options.repetition_penalty != 1;
+  const bool counted = options.presence_penalty != 0 || options.frequency_penalty != 0;
+  if (!repetition && !counted) return;
+  for (const auto& [id, count] : past.counts()) {
+    if (!repetition && count.generated == 0) continue;
+    LogitEdit& edit = edits.Of(id);
+    edit.repeated = repetition;
+    if (count.generated > 0) {
+      edit.penalty = options.presence_penalty +
+                     options.frequency_penalty * static_cast<float>(count.generated);
+    }
+  }
+}
+
+void AddDry(const SamplingOptions& options, absl::Span<const int32_t> tokens,
+            const absl::flat_hash_set<int32_t>& breakers, EditList& edits) {
+  const size_t range = options.dry_range;
+  if (range > 0 && range < tokens.size()) tokens = tokens.subspan(tokens.size() - range);
+  for (const auto& [id, length] : RepeatedRuns(tokens, breakers)) {
+    if (length < options.dry_allowed_length) continue;
+    const double penalty = options.dry_multiplier *
+                           std::pow(double{options.dry_base}, length - options.dry_allowed_length);
+    LogitEdit& edit = edits.Of(id);
+    edit.penalty = static_cast<float>(edit.penalty + std::min(penalty, kLargestPenalty));
+  }
+}
+
+// The last token of each bad word whose others the sequence ends with.
+void ForbidBadWords(const SamplingOptions& options, absl::Span<const int32_t> tokens,
+                    EditList& edits) {
+  for (const std::vector<int32_t>& word : options.bad_words_ids) {
+    const size_t known = word.size() - 1;
+    if (known > tokens.size()) continue;
+    if (std::equal(word.begin(), word.end() - 1, tokens.end() - static_cast<ptrdiff_t>(known))) {
+      edits.Forbid(word.back());
+    }
+  }
+}
+
+// As SampleRow::allowed.
+std::vector<uint32_t> MaskOf(const SamplingOptions& options, int64_t vocabulary_size) {
+  const std::vector<int32_t>& allowed = options.allowed_token_ids;
+  const std::vector<int32_t>& banned = options.banned_token_ids;
+  if (allowed.empty() && banned.empty()) return {};
+  std::vector<uint32_t> mask((vocabulary_size + 31) / 32, allowed.empty() ? ~uint32_t{0} : 0);
+  for (const int32_t id : allowed) mask[id / 32] |= uint32_t{1} << (id % 32);
+  for (const int32_t id : banned) mask[id / 32] &= ~(uint32_t{1} << (id % 32));
+  return mask;
+}
+
+}  // namespace
+
+SamplerSequence::SamplerSequence(SamplingOptions options, std::vector<int32_t> stop_tokens,
+                                 int32_t num_prompt, int64_t vocabulary_size)
+    : options_(std::move(options)),
+      stop_tokens_(std::move(stop_tokens)),
+      dry_breakers_(options_.dry_breaker_token_ids.begin(), options_.dry_breaker_token_ids.end()),
+      allowed_(MaskOf(options_, vocabulary_size)),
+      past_(num_prompt) {}
+
+std::vector<LogitEdit> SamplerSequence::Edits() const {
+  EditList edits;
+  for (const TokenBias& bias : options_.logit_bias) edits.Of(bias.id).bias = bias.bias;
+  ForbidBadWords(options_, past_.tokens(), edits);
+  if (past_.num_generated() < options_.min_tokens) {
+    for (const int32_t id : stop_tokens_) edits.Forbid(id);
+  }
+  AddPenalties(options_, past_, edits);
+  if (options_.no_repeat_ngram_size > 0) {
+    for (const int32_t id : RepeatedNgramEnds(past_.tokens(), options_.no_repeat_ngram_size)) {
+      edits.Forbid(id);
+    }
+  }
+  if (options_.dry_multiplier > 0) AddDry(options_, past_.tokens(), dry_breakers_, edits);
+  return edits.Sorted();
+}
+
+}  // namespace sluice

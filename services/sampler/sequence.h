@@ -1,0 +1,43 @@
+// A sequence as the sampler knows it: what its options and its tokens so far say about the next
+// token. Everything here is a function of what plans have told; nothing of it is needed twice.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "kernels/sampling.h"
+#include "kernels/sampling_options/sampling_options.h"
+#include "services/sampler/sequence_past.h"
+
+namespace sluice {
+
+class SamplerSequence {
+ public:
+  // `stop_tokens` end the sequence, and are held back until it has min_tokens. The first
+  // `num_prompt` tokens of its past are the prompt.
+  // REQUIRES: options pass CheckSamplingOptions; stop tokens are in the vocabulary.
+  SamplerSequence(SamplingOptions options, std::vector<int32_t> stop_tokens, int32_t num_prompt,
+                  int64_t vocabulary_size);
+
+  const SamplingOptions& options() const { return options_; }
+  SequencePast& past() { return past_; }
+
+  // Which tokens may be chosen at all, as SampleRow::allowed.
+  absl::Span<const uint32_t> allowed() const { return allowed_; }
+  // What to change of the logits of the token after past(); by ascending id.
+  std::vector<LogitEdit> Edits() const;
+
+ private:
+  // Constant after construction.
+  SamplingOptions options_;
+  std::vector<int32_t> stop_tokens_;
+  absl::flat_hash_set<int32_t> dry_breakers_;
+  std::vector<uint32_t> allowed_;
+
+  SequencePast past_;
+};
+
+}  // namespace sluice
