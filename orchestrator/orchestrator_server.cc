@@ -6,6 +6,7 @@
 #include "services/common/log.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
+#include "services/model/sampling_defaults.h"
 
 namespace sluice {
 namespace {
@@ -13,8 +14,8 @@ namespace {
 // Largest request accepted: a prompt of the longest text the tokenizer takes.
 constexpr int kMaxReceiveBytes = 64 << 20;
 
-ModelDescription Describe(const ModelConfig& config, const std::string& name,
-                          const std::string& weights) {
+ModelDescription Describe(const ModelConfig& config, const SamplingOptions& sampling,
+                          const std::string& name, const std::string& weights) {
   ModelDescription model;
   model.name = name;
   model.architecture = config.model_type;
@@ -24,13 +25,8 @@ ModelDescription Describe(const ModelConfig& config, const std::string& name,
   model.hidden_size = config.hidden_size;
   model.weights = weights;
   model.eos_token_ids.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
-  const GenerationDefaults& defaults = config.generation;
-  if (defaults.temperature.has_value())
-    model.temperature = static_cast<float>(*defaults.temperature);
-  if (defaults.do_sample.has_value() && !*defaults.do_sample) model.temperature = 0;
-  if (defaults.top_k.has_value()) model.top_k = *defaults.top_k;
-  if (defaults.top_p.has_value()) model.top_p = static_cast<float>(*defaults.top_p);
-  model.max_length = defaults.max_length;
+  model.sampling = sampling;
+  model.max_length = config.generation.max_length;
   return model;
 }
 
@@ -131,6 +127,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!identity.ok()) return identity.status();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
+  const absl::StatusOr<SamplingOptions> sampling = LoadSamplingDefaults(options.model);
+  if (!sampling.ok()) return sampling.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
   SchedulerOptions scheduler;
@@ -176,7 +174,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                dialer, *tokenizer);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
-      Describe(*config, identity->name, WeightsName(options.weights, options.model, *config)),
+      Describe(*config, *sampling, identity->name,
+               WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->tokenizer_.get(), result->tokenizer_watch_.get(),
       options.tokenizer, tenants.get(), result->authenticator_.get(),
       result->request_metrics_.get());

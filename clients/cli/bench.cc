@@ -8,6 +8,7 @@
 #include "clients/cli/load_generator.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/progress_line.h"
+#include "clients/cli/sampling_flags.h"
 
 namespace sluice {
 namespace {
@@ -19,13 +20,13 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* json) {
   flags.Add("prompt_tokens", "P", "Tokens of every prompt, random ids. Default 128.",
             &into->prompt_tokens);
   flags.Add("max_tokens", "N",
-            "Tokens every request writes (greedy, past the end of sequence). "
+            "Tokens every request writes, past the end of sequence. "
             "Default 64.",
             &into->max_tokens);
   flags.Add("concurrency", "C", "Requests in progress at a time, at most 4096. Default 8.",
             &into->concurrency);
   flags.Add("requests", "R", "Requests in all. Default 32.", &into->requests);
-  flags.Add("seed", "S", "Seed of the random prompts. Default 0.", &into->seed);
+  flags.Add("seed", "S", "Seed of the random prompts and of the sampling. Default 0.", &into->seed);
   flags.AddSwitch("json", "The figures as one JSON object; times in milliseconds.", json);
 }
 
@@ -172,12 +173,15 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
                 "rates.");
   AddLoadFlags(flags, &load, &json);
   AddPhaseFlags(flags, &phases);
+  flags.Section("Choosing tokens (temperature 0 where it is not given)");
+  AddSamplingParameters(flags, &load.sampling, {"seed"});
   AddModelFlags(flags, &model_flags);
   AddEndpointFlags(flags, "Default: a pipeline in this process.", &endpoint_flags);
   flags.SetFooter(kFigureDefinitions);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   phases.max_tokens = load.max_tokens;
   phases.seed = load.seed;
+  phases.sampling = load.sampling;
   absl::Status usage = CheckLoad(load);
   usage.Update(CheckPhases(phases));
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));

@@ -59,6 +59,7 @@ LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round) 
   // Different for every phase as well: a prompt that begins like an earlier one has less to
   // compute.
   const int phase_number = phase.count + (prefill ? 0 : kMostCount);
+  load.sampling = options.sampling;
   load.seed = options.seed + uint64_t{2} * kMostCount * round + phase_number;
   return load;
 }

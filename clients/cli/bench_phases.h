@@ -28,6 +28,7 @@ struct PhasesOptions {
   int max_tokens = 0;  // that a stream of a decode phase writes, >= 2
   int vocabulary_size = 0;
   uint64_t seed = 0;
+  v1::SamplingOptions sampling;  // greedy where it has no temperature
 };
 
 // Tokens per second, round by round.

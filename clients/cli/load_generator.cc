@@ -83,7 +83,9 @@ class Load {
     const std::vector<int32_t> prompt = RandomPrompt(options_, index);
     request.mutable_token_ids()->mutable_token_ids()->Assign(prompt.begin(), prompt.end());
     request.set_max_tokens(options_.max_tokens);
-    request.mutable_sampling()->set_temperature(0);
+    *request.mutable_sampling() = options_.sampling;
+    if (!options_.sampling.has_temperature()) request.mutable_sampling()->set_temperature(0);
+    request.mutable_sampling()->set_seed(options_.seed);
     request.mutable_stop()->set_ignore_eos(true);
     return request;
   }

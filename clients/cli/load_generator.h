@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/cli/client.h"
+#include "sluice/v1/sampling.pb.h"
 
 namespace sluice {
 
@@ -18,7 +19,8 @@ struct LoadOptions {
   int concurrency = 0;
   int requests = 0;
   int vocabulary_size = 0;
-  uint64_t seed = 0;
+  uint64_t seed = 0;             // of the prompts and of the sampling
+  v1::SamplingOptions sampling;  // greedy where it has no temperature
 };
 
 // Tokens that arrived together.
@@ -45,7 +47,7 @@ using LoadProgress = std::function<void(int finished_requests, int64_t generated
 // The token ids of request number `index`: uniform in [0, V), a function of seed and index alone.
 std::vector<int32_t> RandomPrompt(const LoadOptions& options, int index);
 
-// Runs the load: greedy, past the end of sequence, so that every request writes max_tokens tokens.
+// Runs the load past the end of sequence, so that every request writes max_tokens tokens.
 // The first failure keeps further requests from starting and is returned; but after an interrupt,
 // what had ended by then.
 absl::StatusOr<LoadTrace> RunLoad(Client& client, const LoadOptions& options,

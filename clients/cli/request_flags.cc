@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "clients/cli/sampling_flags.h"
 #include "clients/cli/text_input.h"
 
 namespace sluice {
@@ -24,13 +25,6 @@ absl::Status SetTokenIds(const std::string& text, Ids* into) {
   if (!ids.ok()) return ids.status();
   *into = *std::move(ids);
   return absl::OkStatus();
-}
-
-void SetSampling(const RequestFlags& flags, v1::SamplingOptions* sampling) {
-  if (flags.temperature) sampling->set_temperature(*flags.temperature);
-  if (flags.top_k) sampling->set_top_k(*flags.top_k);
-  if (flags.top_p) sampling->set_top_p(*flags.top_p);
-  if (flags.seed) sampling->set_seed(*flags.seed);
 }
 
 void SetStop(const RequestFlags& flags, v1::StopOptions* stop) {
@@ -62,6 +56,10 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
             "With --json: the log-probability of every token and of its K most probable "
             "alternatives, 0 to 20.",
             &into->logprobs);
+  flags.AddSwitch("processed_logprobs",
+                  "With --logprobs: of the distribution that the token was drawn from, after all "
+                  "options, instead of the model's own.",
+                  &into->processed_logprobs);
   flags.AddSwitch("json",
                   "One JSON object per event: {\"sequence\":0,\"text\":\"..\",\"token_ids\":[..]}, "
                   "with --logprobs also \"logprobs\":[{\"logprob\":..,\"top\":[..]}]; the last one "
@@ -74,13 +72,7 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
   flags.Section(
       "Choosing tokens (what is not given comes from the model's generation_config.json)");
   flags.Add("max_tokens", "N", "Most tokens to write per sequence, at least 1.", &into->max_tokens);
-  flags.Add("temperature", "T", "0: always the most probable token; at least 0.",
-            &into->temperature);
-  flags.Add("top_k", "K", "Only the K most probable tokens; 0: no limit.", &into->top_k);
-  flags.Add("top_p", "P", "Only the most probable tokens that together reach P, in (0, 1].",
-            &into->top_p);
-  flags.Add("seed", "S", "The same seed gives the same tokens. Default: drawn and reported.",
-            &into->seed);
+  AddSamplingParameters(flags, &into->sampling);
   flags.AddParsed("stop", "TEXT",
                   "Ends before this text; give the flag again for further ones. C escapes are "
                   "understood: \\n, \\t, \\\\, \\\", \\x41.",
@@ -98,11 +90,12 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
 
 v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
   v1::GenerateRequest request;
-  SetSampling(flags, request.mutable_sampling());
+  *request.mutable_sampling() = flags.sampling;
   SetStop(flags, request.mutable_stop());
   if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
   if (flags.n) request.set_n(*flags.n);
   if (flags.logprobs) request.set_logprobs(*flags.logprobs);
+  if (flags.processed_logprobs) request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
   request.set_priority(flags.priority.value_or(0));
   return request;
 }

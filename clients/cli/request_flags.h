@@ -22,15 +22,13 @@ struct RequestFlags {
   std::optional<std::vector<int32_t>> token_ids;
 
   std::optional<int32_t> max_tokens;
-  std::optional<float> temperature;
-  std::optional<int32_t> top_k;
-  std::optional<float> top_p;
-  std::optional<uint64_t> seed;
+  v1::SamplingOptions sampling;           // what was given
   std::vector<std::string> stop_strings;  // UTF-8, escapes resolved
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
   std::optional<int32_t> n;
   std::optional<int32_t> logprobs;  // only with `json`
+  bool processed_logprobs = false;  // only with `logprobs`
   std::optional<int32_t> priority;
 
   std::optional<absl::Duration> timeout;
@@ -39,7 +37,7 @@ struct RequestFlags {
 
 // --prompt, --prompt_file, --token_ids, --n, --logprobs, --json.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// --max_tokens, --temperature, --top_k, --top_p, --seed, --stop, --stop_token_ids, --ignore_eos,
+// --max_tokens, a flag for every sampling parameter, --stop, --stop_token_ids, --ignore_eos,
 // --priority, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sampling_options/sampling_options.h"
+
 namespace sluice {
 
 struct ModelDescription {
@@ -19,9 +21,7 @@ struct ModelDescription {
   std::vector<int32_t> eos_token_ids;
 
   // Where a request leaves them out; from generation_config.json.
-  float temperature = 1;
-  int32_t top_k = 0;
-  float top_p = 1;
+  SamplingOptions sampling;
   std::optional<int32_t> max_length;  // prompt and new tokens
 };
 

@@ -3,10 +3,11 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_check.h"
+#include "services/common/sampling_message.h"
 
 namespace sluice {
 namespace {
@@ -25,17 +26,8 @@ absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
       absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
 }
 
-absl::Status CheckSampling(const v1::SamplingOptions& sampling) {
-  if (const float t = sampling.temperature();
-      sampling.has_temperature() && !(std::isfinite(t) && t >= 0)) {
-    return Refuse("sampling.temperature", t, "a finite number, 0 or more");
-  }
-  if (sampling.top_k() < 0)
-    return Refuse("sampling.top_k", sampling.top_k(), "0 (no limit) or more");
-  if (const float p = sampling.top_p(); sampling.has_top_p() && !(p > 0 && p <= 1)) {
-    return Refuse("sampling.top_p", p, "above 0, up to 1");
-  }
-  return absl::OkStatus();
+absl::Status CheckSampling(const v1::SamplingOptions& sampling, const ModelDescription& model) {
+  return CheckSamplingOptions(Merged(model.sampling, sampling), model.vocabulary_size, "sampling.");
 }
 
 absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& model) {
@@ -158,7 +150,7 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   if (status.ok()) status = CheckRequestId(request.request_id());
   if (status.ok()) status = CheckCacheSalt(request.cache_salt());
   if (status.ok()) status = CheckPrompt(request, model);
-  if (status.ok()) status = CheckSampling(request.sampling());
+  if (status.ok()) status = CheckSampling(request.sampling(), model);
   if (status.ok()) status = CheckStop(request.stop(), model);
   if (status.ok()) status = CheckResume(request, model);
   if (!status.ok()) return status;
@@ -169,6 +161,18 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   }
   if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
     return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
+  }
+  if (request.sampling().has_min_tokens() && request.has_max_tokens() &&
+      request.sampling().min_tokens() > request.max_tokens()) {
+    return Refuse("sampling.min_tokens", request.sampling().min_tokens(),
+                  absl::StrCat("up to max_tokens, which is ", request.max_tokens()));
+  }
+  if (!v1::LogprobsMode_IsValid(request.logprobs_mode())) {
+    return Refuse("logprobs_mode", static_cast<int>(request.logprobs_mode()),
+                  "raw (1) or processed (2)");
+  }
+  if (request.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED && !request.has_logprobs()) {
+    return absl::InvalidArgumentError("logprobs_mode needs logprobs: how many alternatives");
   }
   if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
     return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
@@ -218,15 +222,11 @@ absl::Status CheckScore(const v1::ScoreRequest& request) {
 
 EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelDescription& model,
                                 std::vector<int32_t> prompt, uint64_t random_seed) {
-  const v1::SamplingOptions& sampling = request.sampling();
   EngineRequest result;
   result.name = request.request_id();
   result.prompt = std::move(prompt);
-  result.sampling.temperature =
-      sampling.has_temperature() ? sampling.temperature() : model.temperature;
-  result.sampling.top_k = sampling.has_top_k() ? sampling.top_k() : model.top_k;
-  result.sampling.top_p = sampling.has_top_p() ? sampling.top_p() : model.top_p;
-  result.sampling.seed = sampling.has_seed() ? sampling.seed() : random_seed;
+  result.sampling = Merged(model.sampling, request.sampling());
+  if (!request.sampling().has_seed()) result.sampling.seed = random_seed;
   result.num_sequences = request.has_n() ? request.n() : 1;
   if (request.has_max_tokens()) result.max_new_tokens = request.max_tokens();
   result.default_length = model.max_length;
@@ -239,6 +239,7 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   result.stop_strings.assign(stop.stop_strings().begin(), stop.stop_strings().end());
   result.include_stop_string = stop.include_stop_string();
   result.num_logprobs = request.logprobs();
+  result.processed_logprobs = request.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
   result.priority = request.priority();
   result.cache_salt = request.cache_salt();
   result.use_prefix_cache = !request.decline_prefix_cache();

@@ -27,6 +27,9 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
     options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
                                   request_.prompt.end());
     if (!request_.resumed.empty()) options.resumed_tokens = request_.resumed[index];
+    outputs_[index].tokens = request_.prompt;
+    outputs_[index].tokens.insert(outputs_[index].tokens.end(), options.resumed_tokens.begin(),
+                                  options.resumed_tokens.end());
     outputs_[index].num_delivered = static_cast<int32_t>(options.resumed_tokens.size());
     if (text_ != nullptr) text_->Open(ids_[index], options);
   }
@@ -62,9 +65,13 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   if (row.kind == RowKind::kScore) {
     request.task = ScoreTarget{row.target};
   } else {
-    request.task = request_.sampling;
+    request.task = &request_.sampling;
+    request.processed_logprobs = request_.processed_logprobs;
   }
   request.num_logprobs = request_.num_logprobs;
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.stop_tokens = request_.stop_tokens;
+  request.tokens = outputs_[index].tokens;
   return request;
 }
 
@@ -77,7 +84,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
   Output& output = outputs_[index];
   if (over_ || output.end.has_value()) return;  // a stop string was found meanwhile
   const TokenId id = token.token;
-  output.last_token = id;
+  output.tokens.push_back(id);
   output.pending.push_back(std::move(token));
   if (text_ == nullptr) {
     Deliver(index, "", output.pending.size());
@@ -94,7 +101,7 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
   end.reason = request_.score                           ? EndReason::kScored
                : finished.reason == FinishReason::kStop ? EndReason::kStopToken
                                                         : EndReason::kLength;
-  if (end.reason == EndReason::kStopToken) end.stop_token = output.last_token;
+  if (end.reason == EndReason::kStopToken) end.stop_token = output.tokens.back();
   if (text_ == nullptr) {
     End(index, std::move(end));
   } else {

@@ -34,7 +34,7 @@ class ActiveRequest {
 
   // What the scheduler is to know of sequence `index`.
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
-  // What is asked of the sampler for a row of sequence `index`.
+  // What is asked of the sampler for a row of sequence `index`. Borrows from this request.
   RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
 
   // A token of sequence `index` was accepted.
@@ -55,9 +55,10 @@ class ActiveRequest {
  private:
   struct Output {
     std::deque<TokenEvent> pending;  // accepted, not yet delivered
-    TokenId last_token = 0;          // accepted
-    int64_t num_text_tokens = 0;     // delivered, as the text end counts
-    int32_t num_delivered = 0;       // resumed ones included
+    // Prompt, resumed tokens and those accepted, for who counts them.
+    std::vector<TokenId> tokens;
+    int64_t num_text_tokens = 0;  // delivered, as the text end counts
+    int32_t num_delivered = 0;    // resumed ones included
     std::optional<SequenceEnd> scheduler_end;
     std::optional<SequenceEnd> end;
   };

@@ -21,7 +21,7 @@ struct EngineRequest {
   // role then.
   bool score = false;
 
-  SamplingParameters sampling;
+  SamplingOptions sampling;
   int32_t num_sequences = 1;
   // Not set: as many as context and KV cache leave, at most `default_length` positions in all where
   // that is set.
@@ -32,6 +32,7 @@ struct EngineRequest {
   bool include_stop_string = false;
   bool wants_text = true;    // false where there is no tokenizer
   int32_t num_logprobs = 0;  // alternatives per token
+  bool processed_logprobs = false;
   int32_t priority = 0;
   std::string tenant;            // whom it is served for
   std::string cache_salt;        // keys and values are shared with requests of the same one

@@ -60,7 +60,8 @@ void StepDriver::FailBrokenRows(const StepInFlight& step, const std::vector<RowR
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].error.empty()) continue;
     const ActiveRequest* owner = requests_->OwnerOf(step.row_sequences[i]);
-    if (owner != nullptr) requests_->Fail(owner->id(), absl::InternalError(rows[i].error));
+    if (owner != nullptr)
+      requests_->Fail(owner->id(), absl::Status(rows[i].error_code, rows[i].error));
   }
 }
 

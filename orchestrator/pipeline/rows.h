@@ -7,17 +7,12 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/sampling_options/sampling_options.h"
 #include "orchestrator/scheduler/sequence.h"
 
 namespace sluice {
-
-// How to choose a token; ranges as in sampler.proto.
-struct SamplingParameters {
-  float temperature = 1;
-  int32_t top_k = 0;
-  float top_p = 1;
-  uint64_t seed = 0;
-};
 
 // Asks for the log-probability of a known token.
 struct ScoreTarget {
@@ -28,8 +23,14 @@ struct RowRequest {
   SequenceId sequence = 0;
   int32_t sequence_index = 0;  // which of its request's sequences
   int32_t position = 0;        // of the token to choose or score
-  std::variant<SamplingParameters, ScoreTarget> task;
+  // What is pointed at is borrowed until the step has been sent, and so are the spans below.
+  std::variant<const SamplingOptions*, ScoreTarget> task;
   int32_t num_logprobs = 0;
+  bool processed_logprobs = false;  // of the distribution that is drawn from, not of the model
+  // Of the sequence, for options that look at more than the row.
+  absl::Span<const TokenId> tokens;       // those before `position`, at least in its first row
+  int32_t num_prompt_tokens = 0;          // of them
+  absl::Span<const TokenId> stop_tokens;  // what min_tokens holds back
 };
 
 struct RankedToken {
@@ -41,8 +42,10 @@ struct RowResult {
   TokenId token = 0;
   float logprob = 0;
   std::vector<RankedToken> top;  // falling
-  // Why this row has no token (its logits were not finite), else empty.
+  // Why this row has no token (its logits were not finite, or all tokens are forbidden), else
+  // empty.
   std::string error;
+  absl::StatusCode error_code = absl::StatusCode::kInternal;
 };
 
 }  // namespace sluice

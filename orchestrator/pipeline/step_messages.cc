@@ -3,21 +3,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
-namespace {
-
-void SetTask(const SamplingParameters& parameters, v1::SamplerRow& row) {
-  v1::SamplingParameters& sample = *row.mutable_sample();
-  sample.set_temperature(parameters.temperature);
-  sample.set_top_k(parameters.top_k);
-  sample.set_top_p(parameters.top_p);
-  sample.set_seed(parameters.seed);
-}
-
-void SetTask(const ScoreTarget& target, v1::SamplerRow& row) {
-  row.set_score_token_id(target.token);
-}
-
-}  // namespace
 
 v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step) {
   v1::EmbeddingRunRequest request;
@@ -57,23 +42,6 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
   return request;
 }
 
-v1::SamplerRunRequest SamplerMessage(uint64_t epoch, const Step& step,
-                                     absl::Span<const RowRequest> rows) {
-  v1::SamplerRunRequest request;
-  v1::SamplerExecute& execute = *request.mutable_execute();
-  execute.set_epoch(epoch);
-  execute.set_step_id(step.id);
-  for (const RowRequest& row : rows) {
-    v1::SamplerRow& message = *execute.add_rows();
-    message.set_sequence_id(row.sequence);
-    message.set_sequence_index(row.sequence_index);
-    message.set_position(row.position);
-    message.set_num_logprobs(row.num_logprobs);
-    std::visit([&message](const auto& task) { SetTask(task, message); }, row.task);
-  }
-  return request;
-}
-
 absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed) {
   std::vector<RowResult> results;
   results.reserve(executed.rows_size());
@@ -87,6 +55,7 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     result.token = row.token_id();
     result.logprob = row.logprob();
     result.error = row.error_message();
+    if (row.error_code() != 0) result.error_code = static_cast<absl::StatusCode>(row.error_code());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {
       result.top.push_back({row.top_token_ids(i), row.top_logprobs(i)});
     }

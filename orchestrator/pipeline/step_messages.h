@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/step.h"
 #include "sluice/v1/embedding.pb.h"
@@ -16,9 +15,7 @@ namespace sluice {
 
 v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step);
 v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step);
-// `rows` are those of the step, in the order of its segments and their rows.
-v1::SamplerRunRequest SamplerMessage(uint64_t epoch, const Step& step,
-                                     absl::Span<const RowRequest> rows);
+// For the sampler's see sampler_plans.h.
 
 // INTERNAL where the sampler's answer contradicts itself.
 absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed);

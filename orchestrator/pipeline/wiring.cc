@@ -125,7 +125,7 @@ void Wiring::Execute(const Step& step, absl::Span<const RowRequest> rows) {
   embedding_->Send(EmbeddingMessage(options_.epoch, step));
   const v1::ShardRunRequest shard_message = ShardMessage(options_.epoch, step);
   for (const auto& shard : rank_zero_) shard->Send(shard_message);
-  sampler_->Send(SamplerMessage(options_.epoch, step, rows));
+  sampler_->Send(sampler_plans_.Message(options_.epoch, step, rows));
 }
 
 std::vector<StepExecuted> Wiring::TakeExecuted() { return std::exchange(executed_, {}); }

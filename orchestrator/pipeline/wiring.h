@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/rows.h"
+#include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/stage_network.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/scheduler/step.h"
@@ -82,6 +83,8 @@ class Wiring {
   std::vector<std::unique_ptr<StageNetwork::ShardStream>> rank_zero_;  // by stage, the last first
   std::vector<std::unique_ptr<StageNetwork::ShardStream>> other_ranks_;
   std::unique_ptr<StageNetwork::SamplerStream> sampler_;
+
+  SamplerPlans sampler_plans_;
 };
 
 }  // namespace sluice

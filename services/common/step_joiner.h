@@ -35,30 +35,49 @@ class StepJoiner {
 
   // The next step in the order of plans, once it is complete; nothing once closed.
   std::optional<Step> Next() {
+    std::optional<Plan> plan = NextPlan();
+    if (!plan.has_value()) return std::nullopt;
+    std::optional<v1::Tensor> hidden = HiddenOf(plan->step_id());
+    if (!hidden.has_value()) return std::nullopt;
+    return Step{*std::move(plan), *std::move(hidden)};
+  }
+
+  // The same in two parts, for who can prepare something before the rows come.
+  std::optional<Plan> NextPlan() {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(this, &StepJoiner::HasNextOrClosed));
+    mutex_.Await(absl::Condition(this, &StepJoiner::HasPlanOrClosed));
     if (closed_) return std::nullopt;
     Plan plan = std::move(plans_.front());
     plans_.pop_front();
-    auto hidden = hidden_.extract(plan.step_id());
-    return Step{std::move(plan), std::move(hidden.mapped())};
+    return plan;
+  }
+  std::optional<v1::Tensor> HiddenOf(uint64_t step_id) {
+    absl::MutexLock lock(&mutex_);
+    wanted_ = step_id;
+    mutex_.Await(absl::Condition(this, &StepJoiner::HasWantedOrClosed));
+    if (closed_) return std::nullopt;
+    return std::move(hidden_.extract(step_id).mapped());
   }
 
-  // Wakes Next().
+  // Wakes who waits.
   void Close() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
   }
 
  private:
-  bool HasNextOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closed_ || (!plans_.empty() && hidden_.contains(plans_.front().step_id()));
+  bool HasPlanOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || !plans_.empty();
+  }
+  bool HasWantedOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || hidden_.contains(wanted_);
   }
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Plan> plans_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, v1::Tensor> hidden_ ABSL_GUARDED_BY(mutex_);
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // the step whose rows HiddenOf waits for
 };
 
 }  // namespace sluice

@@ -5,35 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
+#include "services/common/sampling_message.h"
 #include "services/common/status.h"
 
 namespace sluice {
 namespace {
 
-SamplingOptions OptionsFrom(const v1::SamplingParameters& sample) {
-  return {.temperature = sample.temperature(),
-          .top_k = sample.top_k(),
-          .top_p = sample.top_p(),
-          .seed = sample.seed()};
-}
-
-// Borrows the options, which count where the row is to be sampled.
-SamplerTask TaskFrom(const v1::SamplerRow& row, const SamplingOptions& options,
-                     int64_t vocabulary_size) {
-  SamplerTask task;
-  task.num_logprobs = row.num_logprobs();
-  if (row.has_sample()) {
-    task.refusal = CheckSamplingOptions(options, vocabulary_size);
-    task.token = SampleRowFor(options, row.sequence_index(), row.position());
-  } else {
-    task.token = TokenToScore{row.score_token_id()};
-  }
-  return task;
-}
-
 void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   if (!sampled.status.ok()) {
     row.set_error_message(std::string(sampled.status.message()));
+    row.set_error_code(sampled.status.raw_code());
     return;
   }
   row.set_token_id(sampled.token.id);
@@ -54,7 +35,8 @@ SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, S
       sampler_(sampler),
       receiver_(receiver),
       on_step_(std::move(on_step)),
-      rows_(backend, sampler.hidden_size()) {}
+      rows_(backend, sampler.hidden_size()),
+      sequences_(sampler.vocab_size()) {}
 
 void SamplerSession::Run() {
   const absl::Status status = Serve();
@@ -76,36 +58,77 @@ absl::Status SamplerSession::Serve() {
   stream_->Send(std::move(response));
   absl::Status status;
   while (status.ok()) {
-    const std::optional<Joiner::Step> step = steps_->Next();
-    if (!step.has_value()) break;
-    status =
-        Annotate(Execute(step->plan, step->hidden), absl::StrCat("step ", step->plan.step_id()));
+    const std::optional<v1::SamplerExecute> plan = steps_->NextPlan();
+    if (!plan.has_value()) break;
+    const absl::StatusOr<Prepared> prepared = Prepare(*plan);
+    status = prepared.status();
+    if (status.ok()) {
+      const std::optional<v1::Tensor> hidden = steps_->HiddenOf(plan->step_id());
+      if (!hidden.has_value()) break;
+      status = Execute(*plan, *prepared, *hidden);
+    }
+    status = Annotate(status, absl::StrCat("step ", plan->step_id()));
   }
   return status;
 }
 
-absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const v1::Tensor& hidden) {
+absl::StatusOr<SamplerSession::Prepared> SamplerSession::Prepare(const v1::SamplerExecute& plan) {
+  if (absl::Status status = sequences_.Update(plan); !status.ok()) return status;
+  Prepared prepared;
+  prepared.options.reserve(plan.rows_size());  // tasks point into it
+  for (const v1::SamplerRow& row : plan.rows()) {
+    if (absl::Status status = PrepareRow(row, prepared); !status.ok()) return status;
+  }
+  return prepared;
+}
+
+absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& prepared) {
+  SamplerTask& task = prepared.tasks.emplace_back();
+  task.num_logprobs = row.num_logprobs();
+  task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
+  prepared.sequences.push_back(nullptr);
+  if (row.has_score_token_id()) {
+    task.token = TokenToScore{row.score_token_id()};
+  } else if (row.has_sample()) {
+    const SamplingOptions& options = prepared.options.emplace_back(Merged({}, row.sample()));
+    task.refusal = CheckSamplingOptions(options, sampler_.vocab_size());
+    if (HasSequenceParameters(options)) {
+      task.refusal.Update(absl::InvalidArgumentError(
+          "options that look at more than a row need a sequence that has been told"));
+    }
+    task.token = SampleRowFor(options, row.sequence_index(), row.position());
+  } else {
+    const auto sequence = sequences_.Find(row.sequence_id(), row.position());
+    if (!sequence.ok()) return sequence.status();
+    prepared.sequences.back() = *sequence;
+    SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
+    sample.allowed = (*sequence)->allowed();
+    sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
+    task.token = sample;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
+                                     const v1::Tensor& hidden) {
   absl::Status status = rows_.Load(hidden);
   if (!status.ok()) return status;
   if (rows_.rows() != plan.rows_size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(rows_.rows(), " rows for a plan of ", plan.rows_size()));
   }
-  std::vector<SamplerTask> tasks;
-  tasks.reserve(plan.rows_size());
-  std::vector<SamplingOptions> options;
-  options.reserve(plan.rows_size());  // tasks point into it
-  for (const v1::SamplerRow& row : plan.rows()) {
-    options.push_back(OptionsFrom(row.sample()));
-    tasks.push_back(TaskFrom(row, options.back(), sampler_.vocab_size()));
-  }
-  absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), tasks);
+  absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), prepared.tasks);
   if (!sampled.ok()) return sampled.status();
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
   executed.set_step_id(plan.step_id());
-  for (const SampledToken& token : *sampled) ToProto(token, *executed.add_rows());
+  for (size_t row = 0; row < sampled->size(); ++row) {
+    const SampledToken& token = (*sampled)[row];
+    ToProto(token, *executed.add_rows());
+    SamplerSequence* sequence = prepared.sequences[row];
+    if (sequence != nullptr && token.status.ok()) sequence->past().Append(token.token.id);
+  }
   stream_->Send(std::move(response));
   on_step_();
   return absl::OkStatus();

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "services/common/activations.h"
 #include "services/common/server_stream.h"
@@ -13,6 +15,7 @@
 #include "services/common/step_joiner.h"
 #include "services/common/step_rows.h"
 #include "services/sampler/sampler.h"
+#include "services/sampler/sequence_table.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {
@@ -33,8 +36,20 @@ class SamplerSession final : public StageSession {
  private:
   using Joiner = StepJoiner<v1::SamplerExecute>;
 
+  // What a plan asks of every row. The tasks borrow from the rest and from the sequences.
+  struct Prepared {
+    std::vector<SamplingOptions> options;       // of rows that say theirs
+    std::vector<std::vector<LogitEdit>> edits;  // of rows of sequences
+    std::vector<SamplerSequence*> sequences;    // of each row; null: it needs none
+    std::vector<SamplerTask> tasks;
+  };
+
   absl::Status Serve();
-  absl::Status Execute(const v1::SamplerExecute& plan, const v1::Tensor& hidden);
+  // Needs no rows: the stages before compute them meanwhile.
+  absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
+  absl::Status PrepareRow(const v1::SamplerRow& row, Prepared& prepared);
+  absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
+                       const v1::Tensor& hidden);
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
@@ -42,6 +57,7 @@ class SamplerSession final : public StageSession {
   ActivationsReceiver& receiver_;
   const std::function<void()> on_step_;
   StepRows rows_;
+  SequenceTable sequences_;
   const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
 };
 

@@ -262,6 +262,54 @@ class ProcessesTest(unittest.TestCase):
             status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
             self.assertGreaterEqual(status.num_recoveries, 5)
 
+    def test_options_that_look_back_survive_kill_9_and_resume(self):
+        """Penalties, n-grams and DRY count tokens in the sampler: a new one is told them again."""
+        def looking_back():
+            message = request(200, seed=5)
+            message.sampling.repetition_penalty = 1.1
+            message.sampling.presence_penalty = 0.25
+            message.sampling.frequency_penalty = 0.125
+            message.sampling.dry_multiplier = 0.5
+            message.sampling.no_repeat_ngram_size = 5
+            message.sampling.min_p = 0.02
+            message.sampling.logit_bias[300] = 2.5
+            message.n = 2
+            return message
+
+        def tokens_of(responses, on_chunk=lambda: None):
+            tokens = [[], []]
+            for response in responses:
+                if response.HasField("chunk"):
+                    tokens[response.chunk.sequence].extend(response.chunk.token_ids)
+                    on_chunk()
+            return tokens
+
+        with Up("--pp", "2") as up:
+            client = Client(up.endpoint)
+            expected = tokens_of(client.generate(looking_back()))
+            self.assertEqual([len(tokens) for tokens in expected], [200, 200])
+            self.assertNotEqual(*expected)
+            plain = looking_back()
+            plain.sampling.CopyFrom(request(1, seed=5).sampling)
+            self.assertNotEqual(tokens_of(client.generate(plain)), expected)
+            for name in ("sluice-sampler", "sluice-shard"):
+                with self.subTest(name=name):
+                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 60:
+                            os.kill(victim, signal.SIGKILL)
+
+                    self.assertEqual(tokens_of(client.generate(looking_back()), on_chunk), expected)
+                    self.assertNotIn(victim, children_of(up.process.pid))
+            resumed = looking_back()
+            for tokens, known in zip(expected, (70, 3)):
+                resumed.resume.add(token_ids=tokens[:known])
+            rest = tokens_of(client.generate(resumed))
+            self.assertEqual([expected[0][:70] + rest[0], expected[1][:3] + rest[1]], expected)
+
     def test_the_orchestrator_is_restarted(self):
         with Up() as up:
             victim = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")

@@ -30,6 +30,15 @@ TEST(SameBits, GivesTheSameBitsForEveryNumberOfRanksAndStages) {
   }
 }
 
+// Options whose effect depends on all tokens so far.
+void LookBack(int kind, v1::SamplingOptions& sampling) {
+  if (kind % 3 == 0) sampling.set_repetition_penalty(1.2F);
+  if (kind % 3 == 1) sampling.set_frequency_penalty(0.5F);
+  if (kind % 3 == 2) sampling.set_no_repeat_ngram_size(3);
+  sampling.set_dry_multiplier(0.8F);
+  sampling.set_min_tokens(4);
+}
+
 std::vector<v1::GenerateRequest> MixedRequests(int count) {
   const std::vector<std::string> prompts = {
       kPrompt, "The wolf", "\"Come here,\" said the old woman, and",
@@ -42,6 +51,7 @@ std::vector<v1::GenerateRequest> MixedRequests(int count) {
     requests.push_back(i % 3 == 0 ? GreedyRequest(prompt, max_tokens)
                                   : SampledRequest(prompt, max_tokens, 1000 + i));
     requests.back().set_logprobs(0);
+    if (i % 2 == 1) LookBack(i, *requests.back().mutable_sampling());
   }
   return requests;
 }

@@ -417,6 +417,7 @@ void FakeStages::Answer(const Pending& step, const FakeStep& written) {
     const std::string error = row_error_ == nullptr ? "" : row_error_(before);
     if (!error.empty()) {
       row.set_error_message(error);
+      row.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
     } else if (asked.has_score_token_id()) {
       row.set_token_id(asked.score_token_id());
       row.set_logprob(-static_cast<float>(position));

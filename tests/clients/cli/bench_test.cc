@@ -178,6 +178,20 @@ TEST(BenchTest, KeepsAsManyRequestsInProgressAsAsked) {
   }
 }
 
+TEST(BenchTest, SendsTheSamplingThatFlagsSay) {
+  Writer writer(/*gather=*/1);
+  FakePipeline pipeline(writer.Answers());
+  FakeEnvironment fake;
+  std::vector<std::string> arguments = BenchArguments(pipeline);
+  for (const char* argument : {"--temperature", "0.5", "--min_p", "0.125", "--seed", "3"}) {
+    arguments.emplace_back(argument);
+  }
+  EXPECT_EQ(fake.Run(arguments), 0);
+  EXPECT_EQ(pipeline.requests().at(0).sampling().temperature(), 0.5F);
+  EXPECT_EQ(pipeline.requests().at(0).sampling().min_p(), 0.125F);
+  EXPECT_EQ(pipeline.requests().at(0).sampling().seed(), 3u);
+}
+
 TEST(BenchTest, PrintsItsTableAndProgress) {
   Writer writer(1);
   FakePipeline pipeline(writer.Answers());

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/sampling_options/sampling_options.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {
@@ -25,9 +26,14 @@ Names operator+(Names names, const Names& more) {
 
 const std::map<std::string, Names>& FlagsOfCommands() {
   static const auto& flags = *[] {
-    const Names prompt = {"prompt", "prompt_file", "token_ids", "n", "logprobs", "json"};
-    const Names sampling = {"max_tokens", "temperature",    "top_k",      "top_p",    "seed",
-                            "stop",       "stop_token_ids", "ignore_eos", "priority", "timeout"};
+    const Names prompt = {"prompt",   "prompt_file", "token_ids",         "n",
+                          "logprobs", "json",        "processed_logprobs"};
+    Names parameters;
+    for (const SamplingParameter& parameter : kSamplingParameters) {
+      if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
+    }
+    const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",   "stop_token_ids",
+                                              "ignore_eos", "priority", "timeout"};
     const Names model = {"model",        "tp",           "pp",       "weights",
                          "kv_dtype",     "threads",      "cpus",     "instructions",
                          "kv_cache_mib", "rope_scaling", "log_level"};
@@ -46,7 +52,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
-        {"bench", load + model + server},
+        {"bench", load + parameters + model + server},
         {"quantize", Names{"weights", "threads"}},
         {"status", Names{"json"} + server},
         {"health", Names{"service", "timeout"} + server},
@@ -144,6 +150,7 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--stop", "\\q"}, "--stop: \"\\q\" has a faulty escape"},
       {{"generate", "a", "--stop", "\\xff"}, "--stop: not UTF-8: byte 0xFF at offset 0"},
       {{"generate", "a", "--temperature", "nan"}, "--temperature: \"nan\" is not a finite number"},
+      {{"generate", "a", "--logit_bias", "5"}, "--logit_bias: \"5\" is not a token id"},
       {{"generate", "a", "--max_tokens", "many"}, "--max_tokens: \"many\" is not an integer"},
       {{"generate", "a", "--logprobs", "2"}, "--logprobs needs --json"},
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},

@@ -152,6 +152,10 @@ TEST(GenerateTest, SendsWhatTheFlagsSay) {
                       "0.9",
                       "--seed",
                       "18446744073709551615",
+                      "--logit_bias",
+                      "15=-2.5,7=3",
+                      "--banned_token_ids",
+                      "8,9",
                       "--stop",
                       "a,b\\n",
                       "--stop",
@@ -171,6 +175,10 @@ TEST(GenerateTest, SendsWhatTheFlagsSay) {
   expected.mutable_sampling()->set_top_k(40);
   expected.mutable_sampling()->set_top_p(0.9f);
   expected.mutable_sampling()->set_seed(18446744073709551615u);
+  (*expected.mutable_sampling()->mutable_logit_bias())[15] = -2.5f;
+  (*expected.mutable_sampling()->mutable_logit_bias())[7] = 3;
+  expected.mutable_sampling()->add_banned_token_ids(8);
+  expected.mutable_sampling()->add_banned_token_ids(9);
   expected.mutable_stop()->add_stop_strings("a,b\n");
   expected.mutable_stop()->add_stop_strings("");
   expected.mutable_stop()->add_stop_token_ids(3);

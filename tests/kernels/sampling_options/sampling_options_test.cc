@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "kernels/sampling_options/sampling_check.h"
+#include "kernels/sampling_options/sampling_reference.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice {
 namespace {
@@ -106,6 +110,15 @@ TEST(CheckSamplingOptions, RefusesOptionsThatContradictEachOther) {
   for (int32_t id = 0; id < kVocabulary; ++id) all[id] = id;
   EXPECT_EQ(Refusal({.banned_token_ids = all}),
             "sampling.banned_token_ids has every token of the vocabulary");
+}
+
+TEST(SamplingReference, IsWhatTheDocumentSays) {
+  std::ifstream file(testing::ProjectPath("docs/sampling.md"));
+  std::stringstream document;
+  document << file.rdbuf();
+  EXPECT_THAT(document.str(), HasSubstr("\n\n" + SamplingReference() + "\n"))
+      << "docs/sampling.md is to hold this table:\n"
+      << SamplingReference();
 }
 
 }  // namespace

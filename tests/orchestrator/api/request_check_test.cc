@@ -24,9 +24,7 @@ ModelDescription Model() {
   model.vocabulary_size = 100;
   model.max_positions = 64;
   model.eos_token_ids = {2, 3};
-  model.temperature = 0.5f;
-  model.top_k = 7;
-  model.top_p = 0.75f;
+  model.sampling = {.temperature = 0.5f, .top_k = 7, .top_p = 0.75f};
   model.max_length = 20;
   return model;
 }
@@ -149,6 +147,38 @@ TEST(CheckLength, OfATextToScoreIsThatOfTheContext) {
               HasSubstr("65 tokens to score, more than the context of 64 positions"));
 }
 
+TEST(CheckGenerate, JudgesSamplingOptionsWithTheModelsOwn) {
+  v1::GenerateRequest request = Request();
+  request.mutable_sampling()->set_min_p(2);
+  EXPECT_EQ(CheckGenerate(request, Model()).message(), "sampling.min_p is 2; accepted: 0 to 1");
+  request = Request();
+  request.mutable_sampling()->set_dynatemp_range(0.75f);  // the model's temperature is 0.5
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("sampling.dynatemp_range is 0.75"));
+  request.mutable_sampling()->set_temperature(1);
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.mutable_sampling()->add_banned_token_ids(100);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("sampling.banned_token_ids[0] is 100"));
+}
+
+TEST(CheckGenerate, RefusesLengthsAndModesThatContradictEachOther) {
+  v1::GenerateRequest request = Request();
+  request.set_max_tokens(5);
+  request.mutable_sampling()->set_min_tokens(6);
+  EXPECT_EQ(CheckGenerate(request, Model()).message(),
+            "sampling.min_tokens is 6; accepted: up to max_tokens, which is 5");
+  request = Request();
+  request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("logprobs_mode needs logprobs"));
+  request.set_logprobs(0);
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  request.set_logprobs_mode(static_cast<v1::LogprobsMode>(7));
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("logprobs_mode is 7"));
+}
+
 TEST(EngineRequestFrom, TakesFromTheModelWhatIsLeftOut) {
   const EngineRequest request = EngineRequestFrom(v1::GenerateRequest(), Model(), {4, 5}, 77);
   EXPECT_THAT(request.prompt, ElementsAre(4, 5));
@@ -156,6 +186,7 @@ TEST(EngineRequestFrom, TakesFromTheModelWhatIsLeftOut) {
   EXPECT_EQ(request.sampling.top_k, 7);
   EXPECT_EQ(request.sampling.top_p, 0.75f);
   EXPECT_EQ(request.sampling.seed, 77u);
+  EXPECT_FALSE(request.processed_logprobs);
   EXPECT_EQ(request.num_sequences, 1);
   EXPECT_EQ(request.max_new_tokens, std::nullopt);
   EXPECT_EQ(request.default_length, 20);

@@ -73,8 +73,8 @@ TEST(ActiveRequest, AsksTheSamplerByPositionOfTheTokenThatFollows) {
   EXPECT_EQ(sampled.sequence_index, 1);
   EXPECT_EQ(sampled.position, 13);
   EXPECT_EQ(sampled.num_logprobs, 1);
-  ASSERT_TRUE(std::holds_alternative<SamplingParameters>(sampled.task));
-  EXPECT_EQ(std::get<SamplingParameters>(sampled.task).seed, 9u);
+  ASSERT_TRUE(std::holds_alternative<const SamplingOptions*>(sampled.task));
+  EXPECT_EQ(std::get<const SamplingOptions*>(sampled.task)->seed, 9u);
   const RowRequest scored =
       made.request->RowFor(1, segment, {.offset = 0, .kind = RowKind::kScore, .target = 42});
   EXPECT_EQ(scored.position, 11);

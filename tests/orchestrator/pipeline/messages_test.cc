@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/step_messages.h"
 #include "orchestrator/pipeline/topology.h"
 
@@ -87,14 +88,11 @@ TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
 }
 
 TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
+  const SamplingOptions options{.temperature = 0.5f, .top_k = 4, .top_p = 0.75f, .seed = 11};
   const std::vector<RowRequest> rows = {
-      {.sequence = 7,
-       .sequence_index = 2,
-       .position = 21,
-       .task = SamplingParameters{.temperature = 0.5f, .top_k = 4, .top_p = 0.75f, .seed = 11},
-       .num_logprobs = 3},
+      {.sequence = 7, .sequence_index = 2, .position = 21, .task = &options, .num_logprobs = 3},
       {.sequence = 8, .position = 5, .task = ScoreTarget{102}}};
-  const v1::SamplerExecute execute = SamplerMessage(6, TwoSegments(), rows).execute();
+  const v1::SamplerExecute execute = SamplerPlans().Message(6, TwoSegments(), rows).execute();
   EXPECT_EQ(execute.epoch(), 6u);
   EXPECT_EQ(execute.step_id(), 9u);
   ASSERT_EQ(execute.rows_size(), 2);
@@ -110,6 +108,50 @@ TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
   EXPECT_EQ(execute.rows(1).score_token_id(), 102);
 }
 
+// A sequence whose options look back is told once, with all before its row; then its rows alone go.
+TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
+  const SamplingOptions options{.frequency_penalty = 0.5f, .temperature = 0.5f};
+  const std::vector<TokenId> tokens = {3, 4, 5, 6}, stops = {2};
+  RowRequest row{.sequence = 7,
+                 .sequence_index = 1,
+                 .position = 4,
+                 .task = &options,
+                 .tokens = tokens,
+                 .num_prompt_tokens = 3,
+                 .stop_tokens = stops};
+  SamplerPlans plans;
+  const v1::SamplerExecute first = plans.Message(6, TwoSegments(), {row}).execute();
+  ASSERT_EQ(first.sequences_size(), 1);
+  EXPECT_EQ(first.sequences(0).sequence_id(), 7u);
+  EXPECT_EQ(first.sequences(0).sampling().frequency_penalty(), 0.5f);
+  EXPECT_EQ(first.sequences(0).sampling().temperature(), 0.5f);
+  EXPECT_EQ(first.sequences(0).num_prompt_tokens(), 3);
+  EXPECT_THAT(first.sequences(0).token_ids(), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(first.sequences(0).stop_token_ids(), ElementsAre(2));
+  EXPECT_FALSE(first.rows(0).has_sample());
+  EXPECT_EQ(first.rows(0).position(), 4);
+  EXPECT_EQ(first.rows(0).sequence_index(), 1);
+
+  row.position = 5;
+  row.tokens = {};  // what the sampler chose it knows
+  EXPECT_EQ(plans.Message(6, TwoSegments(), {row}).execute().sequences_size(), 0);
+
+  // Without a row of its own it is dropped once, and told again when it comes back.
+  const SamplingOptions plain;
+  const std::vector<RowRequest> other = {{.sequence = 9, .position = 2, .task = &plain}};
+  std::vector<uint64_t> ended;
+  for (uint64_t i = 0; i < 3 * SamplerPlans::kForgottenAfter; ++i) {
+    const v1::SamplerExecute execute = plans.Message(6, TwoSegments(), other).execute();
+    EXPECT_TRUE(execute.rows(0).has_sample());
+    ended.insert(ended.end(), execute.ended_sequence_ids().begin(),
+                 execute.ended_sequence_ids().end());
+  }
+  EXPECT_THAT(ended, ElementsAre(7));
+  row.position = 4;
+  row.tokens = tokens;
+  EXPECT_EQ(plans.Message(6, TwoSegments(), {row}).execute().sequences_size(), 1);
+}
+
 TEST(StepMessages, ReadTheSamplersRows) {
   v1::SamplerExecuted executed;
   v1::SampledRow& row = *executed.add_rows();
@@ -120,9 +162,11 @@ TEST(StepMessages, ReadTheSamplersRows) {
   row.add_top_token_ids(6);
   row.add_top_logprobs(-1.5f);
   executed.add_rows()->set_error_message("not finite");
+  executed.add_rows()->set_error_message("nothing left");
+  executed.mutable_rows(2)->set_error_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
   const auto results = ResultsFrom(executed);
   ASSERT_TRUE(results.ok()) << results.status();
-  ASSERT_EQ(results->size(), 2u);
+  ASSERT_EQ(results->size(), 3u);
   EXPECT_EQ((*results)[0].token, 5);
   EXPECT_EQ((*results)[0].logprob, -0.5f);
   ASSERT_EQ((*results)[0].top.size(), 2u);
@@ -130,6 +174,9 @@ TEST(StepMessages, ReadTheSamplersRows) {
   EXPECT_EQ((*results)[0].top[1].logprob, -1.5f);
   EXPECT_EQ((*results)[0].error, "");
   EXPECT_EQ((*results)[1].error, "not finite");
+  EXPECT_EQ((*results)[1].error_code, absl::StatusCode::kInternal);
+  EXPECT_EQ((*results)[2].error, "nothing left");
+  EXPECT_EQ((*results)[2].error_code, absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(StepMessages, RefuseAlternativesThatDoNotPairUp) {

@@ -1,0 +1,64 @@
+#include "orchestrator/pipeline/sampler_plans.h"
+
+#include "kernels/check.h"
+#include "services/common/sampling_message.h"
+
+namespace sluice {
+
+v1::SamplerRunRequest SamplerPlans::Message(uint64_t epoch, const Step& step,
+                                            absl::Span<const RowRequest> rows) {
+  v1::SamplerRunRequest request;
+  v1::SamplerExecute& execute = *request.mutable_execute();
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  if (++num_messages_ % kForgottenAfter == 0) Sweep(execute);
+  for (const RowRequest& row : rows) AddRow(row, execute);
+  return request;
+}
+
+void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
+  for (auto it = told_.begin(); it != told_.end();) {
+    if (num_messages_ - it->second < kForgottenAfter) {
+      ++it;
+      continue;
+    }
+    execute.add_ended_sequence_ids(it->first);
+    told_.erase(it++);
+  }
+}
+
+void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
+  v1::SamplerRow& message = *execute.add_rows();
+  message.set_sequence_id(row.sequence);
+  message.set_sequence_index(row.sequence_index);
+  message.set_position(row.position);
+  message.set_num_logprobs(row.num_logprobs);
+  if (const auto* score = std::get_if<ScoreTarget>(&row.task)) {
+    message.set_score_token_id(score->token);
+    return;
+  }
+  message.set_processed_logprobs(row.processed_logprobs);
+  const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
+  if (HasSequenceParameters(options)) {
+    AddSequence(row, options, execute);
+  } else {
+    *message.mutable_sample() = ToMessage(options);
+  }
+}
+
+void SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& options,
+                               v1::SamplerExecute& execute) {
+  const auto [last_message, is_new] = told_.try_emplace(row.sequence);
+  last_message->second = num_messages_;
+  if (!is_new) return;
+  SLUICE_CHECK(static_cast<int32_t>(row.tokens.size()) >= row.position);
+  v1::SamplerSequence& told = *execute.add_sequences();
+  told.set_sequence_id(row.sequence);
+  *told.mutable_sampling() = ToMessage(options);
+  told.mutable_stop_token_ids()->Add(row.stop_tokens.begin(), row.stop_tokens.end());
+  told.set_num_prompt_tokens(row.num_prompt_tokens);
+  const absl::Span<const TokenId> tokens = row.tokens.first(row.position);
+  told.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+}
+
+}  // namespace sluice

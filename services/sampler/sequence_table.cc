@@ -1,0 +1,63 @@
+#include "services/sampler/sequence_table.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_check.h"
+#include "services/common/sampling_message.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+absl::Status CheckTokens(absl::Span<const int32_t> tokens, int64_t vocabulary_size) {
+  for (const int32_t token : tokens) {
+    if (token >= 0 && token < vocabulary_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("a token is ", token, "; accepted: 0 to ", vocabulary_size - 1));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SequenceTable::Update(const v1::SamplerExecute& plan) {
+  for (const uint64_t id : plan.ended_sequence_ids()) sequences_.erase(id);
+  for (const v1::SamplerSequence& told : plan.sequences()) {
+    const absl::Status status = Add(told);
+    if (!status.ok()) return Annotate(status, absl::StrCat("sequence ", told.sequence_id()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceTable::Add(const v1::SamplerSequence& told) {
+  SamplingOptions options = Merged({}, told.sampling());
+  absl::Status status = CheckSamplingOptions(options, vocabulary_size_);
+  status.Update(CheckTokens(told.token_ids(), vocabulary_size_));
+  status.Update(CheckTokens(told.stop_token_ids(), vocabulary_size_));
+  if (!status.ok()) return status;
+  SamplerSequence sequence(std::move(options),
+                           {told.stop_token_ids().begin(), told.stop_token_ids().end()},
+                           told.num_prompt_tokens(), vocabulary_size_);
+  for (const int32_t token : told.token_ids()) sequence.past().Append(token);
+  sequences_.erase(told.sequence_id());
+  sequences_.emplace(told.sequence_id(), std::move(sequence));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SamplerSequence*> SequenceTable::Find(uint64_t id, int32_t position) {
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is not known here"));
+  }
+  SequencePast& past = found->second.past();
+  if (position < 0 || past.size() < position) {
+    return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is known up to position ",
+                                                      past.size(), ", not ", position));
+  }
+  past.Truncate(position);
+  return &found->second;
+}
+
+}  // namespace sluice
