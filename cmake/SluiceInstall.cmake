@@ -21,8 +21,10 @@ install(FILES ${package}/completions/_sluice DESTINATION ${CMAKE_INSTALL_DATADIR
 install(FILES ${package}/completions/sluice.fish
         DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
+# Units name the program by the prefix that is installed to, which is known then.
 foreach(unit sluice.service sluice@.service)
-  configure_file(${package}/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${unit} @ONLY)
+  install(CODE "set(bin_folder \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR})
+configure_file(${package}/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${unit} @ONLY)")
   install(FILES ${PROJECT_BINARY_DIR}/systemd/${unit} DESTINATION lib/systemd/system)
 endforeach()
 

@@ -55,6 +55,7 @@ MATRIX = {
     "metrics of services": ["layout=services", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
     "no metrics": ["metrics.enabled=false"],
     "KEDA": ["keda.enabled=true", "keda.prometheus=http://prometheus.lab:9090"],
+    "renewal": ["certificates.renew=7"],
     "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
     "no policies": ["networkPolicy.enabled=false", "podDisruptionBudget.enabled=false"],
 }
