@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/interrupt.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/prompt_input.h"
 #include "clients/cli/terminal_text.h"
@@ -110,6 +111,8 @@ absl::Status ChatSession::Command(const std::string& line, Next* next) {
 }
 
 absl::Status ChatSession::Answer(const std::string& line) {
+  // Ctrl-C ends the answer alone, also before the call has begun.
+  const Interrupt::Handler handler(environment_.interrupt, [] {});
   conversation_.AddLine(line);
   std::string answer;
   const absl::Status status = Stream(&answer);
@@ -136,7 +139,8 @@ absl::Status ChatSession::Stream(std::string* answer) {
                             sequence.length_limit() == v1::LENGTH_LIMIT_KV_CACHE;
         }
       });
-  if (!answer->empty() || status.ok()) environment_.out << std::endl;
+  const bool interrupted = environment_.in_is_terminal && environment_.interrupt.requested();
+  if (!answer->empty() || status.ok() || interrupted) environment_.out << std::endl;
   if (context_is_full) environment_.err << "(the context is full: /reset begins anew)" << std::endl;
   return status;
 }

@@ -25,7 +25,7 @@ absl::Status Parse(const std::string& text, std::vector<int32_t>& into) {
 // "15=-2.5,7=3"
 absl::Status Parse(const std::string& text, std::vector<TokenBias>& into) {
   into.clear();
-  for (const std::string& entry : absl::StrSplit(text, ',')) {
+  for (const absl::string_view entry : absl::StrSplit(text, ',')) {
     const std::vector<std::string> parts = absl::StrSplit(entry, '=');
     TokenBias bias;
     if (parts.size() != 2 || !ParseFlagValue(parts[0], &bias.id).ok() ||

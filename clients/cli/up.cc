@@ -36,6 +36,7 @@ struct UpFlags {
   int32_t port = 8700;
   PublicListener listener;
   std::string tokens;
+  std::string tenants;
   std::string health_listen;
   int32_t metrics_port = 0;
   bool vllm_metric_names = false;
@@ -108,7 +109,8 @@ std::vector<std::string> ListenerArguments(const UpFlags& flags, const std::stri
   const TlsFiles& tls = flags.listener.tls;
   for (const auto& [name, value] :
        {std::pair("--public_tls_cert", tls.certificate), std::pair("--public_tls_key", tls.key),
-        std::pair("--public_tls_ca", tls.authority), std::pair("--tokens", flags.tokens)}) {
+        std::pair("--public_tls_ca", tls.authority), std::pair("--tokens", flags.tokens),
+        std::pair("--tenants", flags.tenants)}) {
     if (!value.empty()) arguments.insert(arguments.end(), {name, value});
   }
   arguments.insert(arguments.end(), {"--drain_delay", absl::FormatDuration(flags.drain_delay),
@@ -133,6 +135,10 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             "Bearer tokens of clients: on each line the SHA-256 of one, its tenant and, "
             "optionally, classes. Read again when it changes.",
             &into->tokens);
+  flags.Add("tenants", "FILE",
+            "JSON file of what tenants are granted: weights, priorities, limits. Read again on "
+            "SIGHUP to the orchestrator. Default: all the same, and priority 0 alone.",
+            &into->tenants);
   flags.AddSwitch("insecure_public",
                   "Serve clients on other hosts in plaintext, or without asking who they are.",
                   &into->listener.insecure);

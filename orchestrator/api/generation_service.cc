@@ -121,9 +121,9 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
   return call;
 }
 
-grpc::ServerUnaryReactor* GenerationService::GetVocabulary(
-    grpc::CallbackServerContext* context, const v1::GetVocabularyRequest* request,
-    v1::GetVocabularyResponse* response) {
+grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context,
+                                                           const v1::GetVocabularyRequest* request,
+                                                           v1::GetVocabularyResponse* response) {
   if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/tenants/tenant_book.h"

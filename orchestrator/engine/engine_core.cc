@@ -95,8 +95,8 @@ void EngineCore::ExpireDeadlines(SteadyTime now) {
   const SteadyTime due = now + NoticeBeforeDeadline();
   if (requests_.NextDeadline() > due) return;
   requests_.ExpireDeadlines(
-      due, serving_ ? absl::DeadlineExceededError("the request's deadline has passed")
-                    : NotReady());
+      due,
+      serving_ ? absl::DeadlineExceededError("the request's deadline has passed") : NotReady());
 }
 
 void EngineCore::Shutdown() {

@@ -127,7 +127,7 @@ TEST(ChatTest, CtrlCAtATerminalEndsTheAnswerAlone) {
   FakePipeline pipeline(answers);
   fake.environment.in_is_terminal = true;
   EXPECT_EQ(Chat(pipeline, fake, "hello\nmore\n"), 0);
-  EXPECT_EQ(fake.out.str(), " one\n");
+  EXPECT_EQ(fake.out.str(), "\n one\n");
   EXPECT_THAT(Turns(pipeline.requests().at(1)),
               ElementsAre("user: hello", "assistant: ", "user: more"));
 }

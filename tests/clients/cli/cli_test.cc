@@ -47,7 +47,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"run", prompt + sampling + model},
         {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
                      "health_listen", "drain_delay", "drain_timeout", "metrics_port",
-                     "vllm_metric_names", "http_port", "demo"} +
+                     "vllm_metric_names", "http_port", "demo", "tenants"} +
                    model + steps},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
@@ -142,7 +142,8 @@ TEST(CliTest, EveryCommandRefusesUnknownFlagsAndExtraArguments) {
 // Command lines that are wrong in themselves, and what is said about them.
 TEST(CliTest, RefusesWhatNoRequestCanCarry) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"run"}, "no prompt: give one of PROMPT, --prompt TEXT and --token_ids 1,2,3"},
+      {{"run"},
+       "no prompt: give one of PROMPT, --prompt TEXT, --prompt_file FILE and --token_ids 1,2,3"},
       {{"run", "a", "--prompt", "b"}, "more than one prompt"},
       {{"generate", "--prompt", "a", "--token_ids", "1"}, "more than one prompt"},
       {{"generate", "--token_ids", "1,two,3"}, "--token_ids: item 2: \"two\" is not an integer"},

@@ -29,8 +29,8 @@ HostMatrix ProductOfOne(Backend& backend, Activation activation, const HostMatri
   for (int64_t t = 0; t < elements.rows; ++t) {
     const HostMatrix weights(elements.cols, 1, elements.Rows(t, 1).values);
     DeviceMatrix out(backend, 1, result.cols, t % 4);
-    backend.Gemm(one.view(), *Pack(backend, weights, {.gated = gated}), out.view(),
-                 {.activation = activation});
+    const auto packed = Pack(backend, weights, {.gated = gated});
+    backend.Gemm(one.view(), *packed, out.view(), {.activation = activation});
     const HostMatrix row = out.Read();
     std::copy(row.values.begin(), row.values.end(), &result.At(t, 0));
   }

@@ -83,7 +83,8 @@ SLUICE_FOR_ALL_BACKENDS(WorkedExamplesTest);
 // x w, with w [K, N] as textbooks write it.
 HostMatrix Product(Backend& backend, const HostMatrix& x, const HostMatrix& w) {
   DeviceMatrix in(backend, x), out(backend, x.rows, w.cols);
-  backend.Gemm(in.view(), *Pack(backend, Transposed(w)), out.view());
+  const auto packed = Pack(backend, Transposed(w));
+  backend.Gemm(in.view(), *packed, out.view());
   return out.Read();
 }
 

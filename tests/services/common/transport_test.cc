@@ -89,8 +89,7 @@ TEST(Server, AnswersForItsNames) {
   const auto server =
       Server::Start({.address = "127.0.0.1:0", .names = {"sluice.v1.GenerationService"}});
   ASSERT_TRUE(server.ok()) << server.status();
-  Dialer dialer;
-  const auto channel = dialer.Dial((*server)->address());
+  const auto channel = DialPublic((*server)->address());
   ASSERT_TRUE(channel.ok());
   for (const bool serving : {true, false}) {
     (*server)->SetServing(serving);

@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -17,13 +18,20 @@ PROMPT = "Once upon a time there was a king who"
 served = None
 
 
+tenants = None
+
+
 def setUpModule():
-    global served
-    served = Served(BIN)
+    global served, tenants
+    tenants = tempfile.NamedTemporaryFile("w", suffix=".json")
+    json.dump({"default": {"priorities": [-3, -1, 0, 1]}}, tenants)
+    tenants.flush()
+    served = Served(BIN, "--tenants", tenants.name)
 
 
 def tearDownModule():
     served.stop()
+    tenants.close()
 
 
 def complete(**fields):
@@ -151,6 +159,9 @@ class CompletionsTest(unittest.TestCase):
     def test_service_tier_and_priority(self):
         self.assertEqual(complete(service_tier="flex").json["service_tier"], "flex")
         self.assertEqual(complete(priority=3).status, 200)
+        refused = complete(priority=-9)  # larger than any that the operator grants
+        self.assertEqual(refused.status, 400)
+        self.assertIn("priority is 9", refused.json["error"]["message"])
 
 
 class ChatTest(unittest.TestCase):
