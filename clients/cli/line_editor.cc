@@ -94,6 +94,7 @@ class LineEditor final : public LineReader {
   Result Read(std::string* line) override {
     interrupted_ = false;
     Write(kMarkPastes);
+    el_set(editor_, EL_PREP_TERM, 1);  // before the prompt: what is typed at it comes as keys
     int count = 0;
     const char* text = el_gets(editor_, &count);
     Write(kMarkNoPastes);
