@@ -239,9 +239,8 @@ absl::StatusOr<MessageRequest> ReadCountRequest(const json& body) {
   MessageRequest request;
   ReadConversation(reader, request);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  // The prompt's length comes with an answer's usage, so one token is asked for, after all others.
+  // The prompt's length comes with an answer's usage, so one token is asked for.
   request.generate.set_max_tokens(1);
-  request.generate.set_priority(-1);
   return request;
 }
 
