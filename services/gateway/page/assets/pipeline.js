@@ -47,6 +47,10 @@ function linesOf(process) {
   return lines;
 }
 
+// A successor may be there before the next look at the status: what was killed stays red for so long at least.
+const kSeen = 1500;  // ms
+const lostUntil = new Map();  // by address
+
 async function kill(process) {
   const notice = document.getElementById("notice");
   const response = await fetch("/page/kill", {
@@ -55,6 +59,10 @@ async function kill(process) {
     body: JSON.stringify({address: process.address}),
   }).catch(() => null);
   const answer = await response?.json().catch(() => null);
+  if (response?.ok) {
+    lostUntil.set(process.address, performance.now() + kSeen);
+    cardOf(process, true);
+  }
   notice.textContent = response?.ok
     ? `killed ${titleOf(process)} with signal 9: open streams pause, and go on with the same tokens`
     : `could not kill ${titleOf(process)}: ${answer?.error?.message ?? "no answer"}`;
@@ -75,7 +83,7 @@ function cardOf(process, demo) {
     }
     cards.set(process.address, card);
   }
-  const lost = !process.ready;
+  const lost = !process.ready || performance.now() < (lostUntil.get(process.address) ?? 0);
   const [title, state, facts] = card.children;
   card.classList.toggle("lost", lost);
   title.textContent = titleOf(process);
