@@ -91,7 +91,7 @@ class GrammarBuilder {
 
   // Leaves out what leads to no text. INVALID_ARGUMENT where the start rule holds no text;
   // RESOURCE_EXHAUSTED where a limit was passed. The builder is of no use afterwards.
-  // REQUIRES: no rule calls itself before its first byte (grammar/left_recursion.h).
+  // REQUIRES: no rule calls itself before its first byte.
   absl::StatusOr<std::unique_ptr<Grammar>> Build(RuleId start);
 
  private:
