@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
+#include "orchestrator/api/constraint_check.h"
 #include "services/common/sampling_message.h"
 
 namespace sluice {
@@ -109,6 +110,18 @@ absl::Status CheckCacheSalt(const std::string& salt) {
                 absl::StrCat("up to ", kMaxCacheSaltBytes, " bytes"));
 }
 
+absl::Status CheckConstraintOf(const v1::GenerateRequest& request) {
+  if (!request.has_constraint()) return absl::OkStatus();
+  absl::Status status = CheckConstraint(request.constraint(), "constraint");
+  if (!status.ok()) return status;
+  if (request.stop().ignore_eos()) {
+    return absl::InvalidArgumentError(
+        "stop.ignore_eos and constraint contradict each other: nothing may follow a text that is "
+        "whole");
+  }
+  return absl::UnimplementedError("constraint: this server keeps none yet");
+}
+
 }  // namespace
 
 absl::Status CheckKnownFields(const google::protobuf::Message& message) {
@@ -153,6 +166,7 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   if (status.ok()) status = CheckSampling(request.sampling(), model);
   if (status.ok()) status = CheckStop(request.stop(), model);
   if (status.ok()) status = CheckResume(request, model);
+  if (status.ok()) status = CheckConstraintOf(request);
   if (!status.ok()) return status;
   if (request.has_max_tokens() &&
       (request.max_tokens() < 1 || request.max_tokens() > model.max_positions)) {
