@@ -3,17 +3,48 @@
 #include <memory>
 #include <utility>
 
+#include "services/gateway/anthropic/error.h"
 #include "services/gateway/anthropic/message_call.h"
+#include "services/gateway/anthropic/message_request.h"
 
 namespace sluice::gateway::anthropic {
+namespace {
+
+void CountTokens(const ApiContext& context, const std::shared_ptr<ApiCall>& call,
+                 const v1::Chat& chat) {
+  context.backend.ApplyChatTemplate(
+      call->caller(), TemplateRequest(chat),
+      [call](const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) {
+        if (!prompt.ok()) return AnswerError(*call, prompt.status());
+        call->Respond(200, {{"input_tokens", prompt->token_ids_size()}});
+      });
+}
+
+void ServeCount(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
+  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  const absl::StatusOr<nlohmann::json> body = call->Body();
+  if (!body.ok()) return AnswerError(*call, body.status());
+  absl::StatusOr<MessageRequest> request = ReadCountRequest(*body);
+  if (!request.ok()) return AnswerError(*call, request.status());
+  context.backend.GetModel(call->caller(), [&context, call, request = *std::move(request)](
+                                               const absl::StatusOr<v1::GetModelResponse>& model) {
+    if (!model.ok()) return AnswerError(*call, model.status());
+    if (!request.model.empty() && request.model != model->name()) {
+      return AnswerError(*call, ModelNotFound(request.model));
+    }
+    CountTokens(context, call, request.generate.chat());
+  });
+}
+
+}  // namespace
 
 void AddRoutes(http::Router& router, const ApiContext& context) {
   router.Add("POST", "/v1/messages", [&context](std::shared_ptr<http::Exchange> exchange) {
-    MessageCall::Start(context, std::move(exchange));
+    std::make_shared<MessageCall>(context, std::move(exchange))->Start();
   });
   router.Add("POST", "/v1/messages/count_tokens",
              [&context](std::shared_ptr<http::Exchange> exchange) {
-               MessageCall::StartCount(context, std::move(exchange));
+               ServeCount(context, std::move(exchange));
              });
 }
 

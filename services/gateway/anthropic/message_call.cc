@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "services/gateway/api/http_status.h"
+#include "services/gateway/anthropic/error.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
 
@@ -11,34 +10,6 @@ namespace sluice::gateway::anthropic {
 namespace {
 
 using nlohmann::json;
-
-const char* ErrorType(int http_status) {
-  switch (http_status) {
-    case 400:
-      return "invalid_request_error";
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    case 504:
-      return "timeout_error";
-    default:
-      return "api_error";
-  }
-}
-
-json ErrorBody(const absl::Status& status, const std::string& request_id) {
-  return {{"type", "error"},
-          {"error",
-           {{"type", ErrorType(HttpStatus(status))}, {"message", std::string(status.message())}}},
-          {"request_id", request_id}};
-}
 
 json UsageJson(const v1::Usage& usage) {
   // Anthropic counts what was read from a cache apart.
@@ -61,54 +32,27 @@ void SetStop(json& object, const v1::Finished& finished) {
 
 }  // namespace
 
-void MessageCall::Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<MessageCall> call(new MessageCall(context, std::move(exchange), false));
-  call->Begin();
-}
+MessageCall::MessageCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
+    : GenerationCall(context, std::move(exchange)), id_(RandomId("msg_")) {}
 
-void MessageCall::StartCount(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<MessageCall> call(new MessageCall(context, std::move(exchange), true));
-  call->Begin();
-}
-
-MessageCall::MessageCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
-                         bool counts)
-    : context_(context), call_(std::move(exchange)), counts_(counts), id_(RandomId("msg_")) {}
-
-void MessageCall::Begin() {
-  const absl::StatusOr<json> body = call_.Body();
-  if (!body.ok()) return Fail(body.status());
-  absl::StatusOr<MessageRequest> request =
-      counts_ ? ReadCountRequest(*body) : ReadMessageRequest(*body);
-  if (!request.ok()) return Fail(request.status());
+absl::StatusOr<GenerationCall::Needs> MessageCall::Read(const json& body) {
+  absl::StatusOr<MessageRequest> request = ReadMessageRequest(body);
+  if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  context_.backend.GetModel(call_.caller(), [self = shared_from_this()](
-                                                const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return self->Fail(model.status());
-    self->CheckModel(*model);
-  });
+  return Needs{.model = request_.model};
 }
 
-void MessageCall::CheckModel(const v1::GetModelResponse& model) {
-  model_ = model.name();
-  if (!request_.model.empty() && request_.model != model_) {
-    return Fail(absl::NotFoundError(absl::StrCat("model: ", request_.model)));
-  }
-  request_.generate.set_request_id(call_.id());
-  GenerationGroup::Start(
-      context_.backend, call_.caller(), {request_.generate}, call_.exchange(),
-      {.on_chunk = [self = shared_from_this()](
-                       int, const v1::Chunk& chunk) { self->OnText(chunk.text()); },
-       .on_finished = [self = shared_from_this()](
-                          const std::vector<v1::Finished>& all) { self->OnFinished(all.front()); },
-       .on_failed = [self = shared_from_this()](const absl::Status& s) { self->Fail(s); }});
+absl::Status MessageCall::UnknownModel(const std::string& name) const {
+  return ModelNotFound(name);
 }
+
+void MessageCall::Prepare() { Generate({request_.generate}); }
 
 json MessageCall::Message() const {
   return {{"id", id_},
           {"type", "message"},
           {"role", "assistant"},
-          {"model", model_},
+          {"model", model().name()},
           {"content", json::array()},
           {"stop_reason", nullptr},
           {"stop_sequence", nullptr}};
@@ -116,12 +60,12 @@ json MessageCall::Message() const {
 
 void MessageCall::SendEvent(json data) {
   const std::string name = data["type"];
-  call_.SendEvent(name, ToJson(data));
+  call().SendEvent(name, ToJson(data));
 }
 
 // How long the prompt was is known at the end; message_delta has it.
 void MessageCall::BeginMessage() {
-  if (call_.has_sent_events()) return;
+  if (call().has_sent_events()) return;
   json message = Message();
   message["usage"] = UsageJson({});
   SendEvent({{"type", "message_start"}, {"message", std::move(message)}});
@@ -131,7 +75,8 @@ void MessageCall::BeginMessage() {
   SendEvent({{"type", "ping"}});
 }
 
-void MessageCall::OnText(const std::string& text) {
+void MessageCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
+  const std::string& text = chunk.text();
   if (!request_.stream) {
     text_ += text;
     return;
@@ -143,14 +88,14 @@ void MessageCall::OnText(const std::string& text) {
              {"delta", {{"type", "text_delta"}, {"text", text}}}});
 }
 
-void MessageCall::OnFinished(const v1::Finished& finished) {
-  if (counts_) return call_.Respond(200, {{"input_tokens", finished.usage().num_prompt_tokens()}});
+void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
+  const v1::Finished& finished = all.front();
   if (!request_.stream) {
     json message = Message();
     message["content"].push_back({{"type", "text"}, {"text", text_}});
     SetStop(message, finished);
     message["usage"] = UsageJson(finished.usage());
-    return call_.Respond(200, message);
+    return call().Respond(200, message);
   }
   BeginMessage();
   SendEvent({{"type", "content_block_stop"}, {"index", 0}});
@@ -160,20 +105,9 @@ void MessageCall::OnFinished(const v1::Finished& finished) {
              {"delta", std::move(delta)},
              {"usage", UsageJson(finished.usage())}});
   SendEvent({{"type", "message_stop"}});
-  call_.EndEvents();
+  call().EndEvents();
 }
 
-void MessageCall::Fail(const absl::Status& status) {
-  const json body = ErrorBody(status, call_.id());
-  if (call_.has_sent_events()) {
-    SendEvent(body);
-    return call_.EndEvents();
-  }
-  http::Response response = {.status = HttpStatus(status),
-                             .headers = {{"content-type", "application/json"}},
-                             .body = ToJson(body)};
-  AddRetryAfter(response, status);
-  call_.Respond(std::move(response));
-}
+void MessageCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
 
 }  // namespace sluice::gateway::anthropic

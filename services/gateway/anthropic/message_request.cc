@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/gateway/api/sampling_parameters.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 
@@ -193,14 +194,7 @@ void ReadConversation(ObjectReader& reader, MessageRequest& request) {
 }
 
 void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate) {
-  v1::SamplingOptions& sampling = *generate.mutable_sampling();
-  if (const auto value = reader.Number("temperature")) {
-    sampling.set_temperature(static_cast<float>(*value));
-  }
-  if (const auto value = reader.Number("top_p")) sampling.set_top_p(static_cast<float>(*value));
-  if (const auto value = reader.Integer("top_k", 0, kMaxInt32)) {
-    sampling.set_top_k(static_cast<int32_t>(*value));
-  }
+  ReadSamplingParameters(reader, *generate.mutable_sampling());
   if (const json* texts = reader.Array("stop_sequences")) {
     for (const json& text : *texts) {
       if (!text.is_string()) {
@@ -239,8 +233,6 @@ absl::StatusOr<MessageRequest> ReadCountRequest(const json& body) {
   MessageRequest request;
   ReadConversation(reader, request);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  // The prompt's length comes with an answer's usage, so one token is asked for.
-  request.generate.set_max_tokens(1);
   return request;
 }
 

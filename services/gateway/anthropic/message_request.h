@@ -12,7 +12,7 @@ namespace sluice::gateway::anthropic {
 struct MessageRequest {
   std::string model;
   bool stream = false;
-  v1::GenerateRequest generate;  // complete
+  v1::GenerateRequest generate;  // complete; where tokens are counted, the chat alone
 };
 
 // INVALID_ARGUMENT with the payloads of json/object_reader.h.

@@ -132,6 +132,12 @@ void Backend::GetVocabulary(const Caller& caller, v1::GetVocabularyRequest reque
       caller, std::move(request), &Async::GetVocabulary, std::move(done));
 }
 
+void Backend::ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateRequest request,
+                                Callback<v1::ApplyChatTemplateResponse> done) {
+  Start<v1::ApplyChatTemplateRequest, v1::ApplyChatTemplateResponse>(
+      caller, std::move(request), &Async::ApplyChatTemplate, std::move(done));
+}
+
 void Backend::GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done) {
   Start<v1::GetStatusRequest, v1::GetStatusResponse>(caller, {}, &Async::GetStatus,
                                                      std::move(done));
@@ -154,6 +160,19 @@ void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done
         }
         done(std::move(model));
       });
+}
+
+v1::ApplyChatTemplateRequest TemplateRequest(const v1::Chat& chat) {
+  v1::ApplyChatTemplateRequest request;
+  *request.mutable_messages() = chat.messages();
+  request.set_tools_json(chat.tools_json());
+  request.set_template_name(chat.template_name());
+  request.set_variables_json(chat.variables_json());
+  if (chat.has_add_generation_prompt()) {
+    request.set_add_generation_prompt(chat.add_generation_prompt());
+  }
+  request.set_tokenize(true);
+  return request;
 }
 
 }  // namespace sluice::gateway

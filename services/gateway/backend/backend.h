@@ -58,6 +58,8 @@ class Backend {
                   Callback<v1::DetokenizeResponse> done);
   void GetVocabulary(const Caller& caller, v1::GetVocabularyRequest request,
                      Callback<v1::GetVocabularyResponse> done);
+  void ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateRequest request,
+                         Callback<v1::ApplyChatTemplateResponse> done);
   void GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done);
   // May be some seconds old: a model is asked about with every request, and rarely changes.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
@@ -100,5 +102,8 @@ class Backend {
   std::optional<v1::GetModelResponse> model_ ABSL_GUARDED_BY(mutex_);
   absl::Time model_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
+
+// Asks for the tokens of the prompt that a conversation becomes.
+v1::ApplyChatTemplateRequest TemplateRequest(const v1::Chat& chat);
 
 }  // namespace sluice::gateway

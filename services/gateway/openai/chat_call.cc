@@ -26,61 +26,33 @@ void AppendLogprobs(json& all, json more) {
 
 }  // namespace
 
-void ChatCall::Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<ChatCall> call(new ChatCall(context, std::move(exchange)));
-  call->Begin();
-}
-
 ChatCall::ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : context_(context),
-      call_(std::move(exchange)),
+    : GenerationCall(context, std::move(exchange)),
       id_(RandomId("chatcmpl-")),
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
-void ChatCall::Begin() {
-  const absl::StatusOr<json> body = call_.Body();
-  if (!body.ok()) return Fail(body.status());
-  absl::StatusOr<ChatRequest> request = ReadChatRequest(*body);
-  if (!request.ok()) return Fail(request.status());
+absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
+  absl::StatusOr<ChatRequest> request = ReadChatRequest(body);
+  if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  context_.backend.GetModel(call_.caller(), [self = shared_from_this()](
-                                                const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return self->Fail(model.status());
-    self->CheckModel(*model);
-  });
+  return Needs{.model = request_.parameters.model,
+               .token_texts = request_.logprobs,
+               .bad_words = request_.parameters.bad_words};
 }
 
-void ChatCall::CheckModel(const v1::GetModelResponse& model) {
-  model_ = model.name();
-  const std::string& wanted = request_.parameters.model;
-  if (!wanted.empty() && wanted != model_) return Fail(ModelNotFound(wanted));
-  if (!request_.logprobs) return Generate();
-  context_.vocabulary.Get(
-      call_.caller(), model_,
-      [self = shared_from_this()](absl::StatusOr<std::shared_ptr<const TokenTexts>> texts) {
-        if (!texts.ok()) return self->Fail(texts.status());
-        self->texts_ = *std::move(texts);
-        self->Generate();
-      });
-}
+absl::Status ChatCall::UnknownModel(const std::string& name) const { return ModelNotFound(name); }
 
-void ChatCall::Generate() {
+void ChatCall::Prepare() {
   choices_.resize(std::max(1, request_.generate.n()));
-  request_.generate.set_request_id(call_.id());
-  GenerationGroup::Start(
-      context_.backend, call_.caller(), {request_.generate}, call_.exchange(),
-      {.on_chunk = [self = shared_from_this()](int,
-                                               const v1::Chunk& chunk) { self->OnChunk(chunk); },
-       .on_finished = [self = shared_from_this()](
-                          const std::vector<v1::Finished>& all) { self->OnFinished(all.front()); },
-       .on_failed = [self = shared_from_this()](const absl::Status& s) { self->Fail(s); }});
+  Generate({request_.generate});
 }
 
-void ChatCall::OnChunk(const v1::Chunk& chunk) {
+void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   if (chunk.sequence() < 0 || static_cast<size_t>(chunk.sequence()) >= choices_.size()) return;
   Choice& choice = choices_[chunk.sequence()];
   json logprobs;
-  if (texts_ != nullptr && chunk.logprobs_size() > 0) logprobs = ChatLogprobs(chunk, *texts_);
+  if (token_texts() != nullptr && chunk.logprobs_size() > 0)
+    logprobs = ChatLogprobs(chunk, *token_texts());
   if (!request_.parameters.stream.stream) {
     choice.content += chunk.text();
     if (!logprobs.is_null()) AppendLogprobs(choice.logprobs, std::move(logprobs));
@@ -91,7 +63,8 @@ void ChatCall::OnChunk(const v1::Chunk& chunk) {
   SendDelta(chunk.sequence(), {{"content", chunk.text()}}, std::move(logprobs));
 }
 
-void ChatCall::OnFinished(const v1::Finished& finished) {
+void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
+  const v1::Finished& finished = all.front();
   const bool streams = request_.parameters.stream.stream;
   json choices = json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
@@ -115,19 +88,14 @@ void ChatCall::OnFinished(const v1::Finished& finished) {
   }
   json body = Envelope(streams ? "chat.completion.chunk" : "chat.completion");
   body["choices"] = std::move(choices);
-  body["usage"] = Usage({finished});
-  if (!streams) return call_.Respond(200, body);
-  if (request_.parameters.stream.include_usage) call_.SendEvent(ToJson(body));
-  call_.SendEvent("[DONE]");
-  call_.EndEvents();
+  body["usage"] = Usage(all);
+  if (!streams) return call().Respond(200, body);
+  if (request_.parameters.stream.include_usage) call().SendEvent(ToJson(body));
+  call().SendEvent("[DONE]");
+  call().EndEvents();
 }
 
-void ChatCall::Fail(const absl::Status& status) {
-  if (!call_.has_sent_events()) return call_.Respond(ErrorResponse(status));
-  call_.SendEvent(ToJson(ErrorBody(status)));
-  call_.SendEvent("[DONE]");
-  call_.EndEvents();
-}
+void ChatCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
 
 void ChatCall::BeginChoice(int index) {
   if (std::exchange(choices_[index].begun, true)) return;
@@ -145,11 +113,11 @@ void ChatCall::SendChoice(json choice) {
   json body = Envelope("chat.completion.chunk");
   body["choices"] = json::array({std::move(choice)});
   if (request_.parameters.stream.include_usage) body["usage"] = nullptr;
-  call_.SendEvent(ToJson(body));
+  call().SendEvent(ToJson(body));
 }
 
 json ChatCall::Envelope(const char* object) const {
-  json body = {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}};
+  json body = {{"id", id_}, {"object", object}, {"created", created_}, {"model", model().name()}};
   if (!request_.parameters.service_tier.empty()) {
     body["service_tier"] = request_.parameters.service_tier;
   }

@@ -1,20 +1,18 @@
-// POST /v1/chat/completions: from the request to the last byte of its answer. Belongs to the
-// exchange's loop; kept alive by what it waits for.
+// POST /v1/chat/completions.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "services/gateway/api/api_call.h"
-#include "services/gateway/backend/generation_group.h"
+#include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/chat_request.h"
 
 namespace sluice::gateway::openai {
 
-class ChatCall : public std::enable_shared_from_this<ChatCall> {
+class ChatCall final : public GenerationCall {
  public:
-  static void Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
+  ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
  private:
   struct Choice {
@@ -23,29 +21,21 @@ class ChatCall : public std::enable_shared_from_this<ChatCall> {
     nlohmann::json logprobs;  // null where not asked for
   };
 
-  ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
-
-  // The steps, each of which goes on to the next.
-  void Begin();
-  void CheckModel(const v1::GetModelResponse& model);
-  void Generate();
-
-  void OnChunk(const v1::Chunk& chunk);
-  void OnFinished(const v1::Finished& finished);
-  void Fail(const absl::Status& status);
+  absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
+  absl::Status UnknownModel(const std::string& name) const override;
+  void Prepare() override;
+  void OnChunk(int prompt, const v1::Chunk& chunk) override;
+  void OnFinished(const std::vector<v1::Finished>& finished) override;
+  void Fail(const absl::Status& status) override;
 
   void BeginChoice(int index);
   void SendDelta(int index, nlohmann::json delta, nlohmann::json logprobs);
   void SendChoice(nlohmann::json choice);
   nlohmann::json Envelope(const char* object) const;
 
-  const ApiContext context_;
-  ApiCall call_;
   const std::string id_;
   const int64_t created_;
   ChatRequest request_;
-  std::string model_;
-  std::shared_ptr<const TokenTexts> texts_;  // where log-probabilities were asked for
   std::vector<Choice> choices_;
 };
 

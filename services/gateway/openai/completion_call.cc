@@ -25,72 +25,53 @@ void SetInput(const Prompt& prompt, auto& message) {
 
 }  // namespace
 
-void CompletionCall::Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<CompletionCall> call(new CompletionCall(context, std::move(exchange)));
-  call->Begin();
-}
-
 CompletionCall::CompletionCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : context_(context),
-      call_(std::move(exchange)),
+    : GenerationCall(context, std::move(exchange)),
       id_(RandomId("cmpl-")),
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
-void CompletionCall::Begin() {
-  const absl::StatusOr<json> body = call_.Body();
-  if (!body.ok()) return Fail(body.status());
-  absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(*body);
-  if (!request.ok()) return Fail(request.status());
+absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
+  absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(body);
+  if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  context_.backend.GetModel(call_.caller(), [self = shared_from_this()](
-                                                const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return self->Fail(model.status());
-    self->CheckModel(*model);
-  });
+  return Needs{.model = request_.parameters.model,
+               .token_texts = request_.logprobs.has_value(),
+               .bad_words = request_.parameters.bad_words};
 }
 
-void CompletionCall::CheckModel(const v1::GetModelResponse& model) {
-  model_ = model.name();
-  max_positions_ = model.max_positions();
-  const std::string& wanted = request_.parameters.model;
-  if (!wanted.empty() && wanted != model_) return Fail(ModelNotFound(wanted));
+absl::Status CompletionCall::UnknownModel(const std::string& name) const {
+  return ModelNotFound(name);
+}
+
+void CompletionCall::Prepare() {
   if (request_.echo) echoes_.resize(request_.prompts.size());
-  if (!request_.logprobs.has_value()) return ResolvePrompt(0);
-  context_.vocabulary.Get(
-      call_.caller(), model_,
-      [self = shared_from_this()](absl::StatusOr<std::shared_ptr<const TokenTexts>> texts) {
-        if (!texts.ok()) return self->Fail(texts.status());
-        self->texts_ = *std::move(texts);
-        self->ResolvePrompt(0);
-      });
+  ResolvePrompt(0);
 }
 
 // Prompts that are to be cut or shown take calls of their own, one prompt after the other.
 void CompletionCall::ResolvePrompt(size_t index) {
-  if (index == request_.prompts.size()) return Generate();
+  if (index == request_.prompts.size()) return Begin();
   if (request_.truncate_prompt_tokens.has_value()) return TruncatePrompt(index);
   EchoPrompt(index);
 }
 
 void CompletionCall::TruncatePrompt(size_t index) {
   const int32_t wanted = *request_.truncate_prompt_tokens;
-  const int32_t room = max_positions_ - std::max(1, request_.generate.max_tokens());
+  const int32_t room = model().max_positions() - std::max(1, request_.generate.max_tokens());
   const auto keep = static_cast<size_t>(std::max(1, wanted < 0 ? room : wanted));
-  const auto cut = [self = shared_from_this(), index, keep](std::vector<int32_t> ids) {
+  const auto cut = [this, index, keep](std::vector<int32_t> ids) {
     if (ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
-    self->request_.prompts[index] = std::move(ids);
-    self->EchoPrompt(index);
+    request_.prompts[index] = std::move(ids);
+    EchoPrompt(index);
   };
   Prompt& prompt = request_.prompts[index];
   if (auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return cut(std::move(*ids));
   v1::TokenizeRequest request;
   request.set_text(std::get<std::string>(prompt));
-  context_.backend.Tokenize(
-      call_.caller(), std::move(request),
-      [cut, self = shared_from_this()](const absl::StatusOr<v1::TokenizeResponse>& tokens) {
-        if (!tokens.ok()) return self->Fail(tokens.status());
-        cut({tokens->token_ids().begin(), tokens->token_ids().end()});
-      });
+  backend().Tokenize(call().caller(), std::move(request),
+                     Then<v1::TokenizeResponse>([cut](const v1::TokenizeResponse& tokens) {
+                       cut({tokens.token_ids().begin(), tokens.token_ids().end()});
+                     }));
 }
 
 void CompletionCall::EchoPrompt(size_t index) {
@@ -104,13 +85,11 @@ void CompletionCall::EchoPrompt(size_t index) {
   v1::DetokenizeRequest request;
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
   request.mutable_token_ids()->Assign(ids.begin(), ids.end());
-  context_.backend.Detokenize(
-      call_.caller(), std::move(request),
-      [self = shared_from_this(), index](absl::StatusOr<v1::DetokenizeResponse> text) {
-        if (!text.ok()) return self->Fail(text.status());
-        self->echoes_[index].text = std::move(*text->mutable_text());
-        self->ResolvePrompt(index + 1);
-      });
+  backend().Detokenize(call().caller(), std::move(request),
+                       Then<v1::DetokenizeResponse>([this, index](v1::DetokenizeResponse text) {
+                         echoes_[index].text = std::move(*text.mutable_text());
+                         ResolvePrompt(index + 1);
+                       }));
 }
 
 // The prompt's tokens with their log-probabilities; what is generated follows the same tokens.
@@ -119,27 +98,27 @@ void CompletionCall::ScorePrompt(size_t index) {
   SetInput(request_.prompts[index], request);
   request.set_top(request_.logprobs.value_or(0));
   request.set_priority(request_.generate.priority());
-  context_.backend.Score(
-      call_.caller(), std::move(request),
-      [self = shared_from_this(), index](absl::StatusOr<v1::ScoreResponse> score) {
-        if (!score.ok()) return self->Fail(score.status());
-        Echo& echo = self->echoes_[index];
-        echo.score = *std::move(score);
-        const auto& ids = echo.score.token_ids();
-        Prompt& prompt = self->request_.prompts[index];
-        if (const auto* text = std::get_if<std::string>(&prompt)) {
-          echo.text = *text;
-        } else if (self->texts_ != nullptr) {
-          for (const int32_t id : ids) {
-            if (static_cast<size_t>(id) < self->texts_->size()) echo.text += (*self->texts_)[id];
-          }
-        }
-        prompt = std::vector<int32_t>(ids.begin(), ids.end());
-        self->ResolvePrompt(index + 1);
-      });
+  backend().Score(call().caller(), std::move(request),
+                  Then<v1::ScoreResponse>([this, index](v1::ScoreResponse score) {
+                    Echo& echo = echoes_[index];
+                    echo.score = std::move(score);
+                    const auto& ids = echo.score.token_ids();
+                    Prompt& prompt = request_.prompts[index];
+                    if (const auto* text = std::get_if<std::string>(&prompt)) {
+                      echo.text = *text;
+                    } else if (token_texts() != nullptr) {
+                      for (const int32_t id : ids) {
+                        if (static_cast<size_t>(id) < token_texts()->size()) {
+                          echo.text += (*token_texts())[id];
+                        }
+                      }
+                    }
+                    prompt = std::vector<int32_t>(ids.begin(), ids.end());
+                    ResolvePrompt(index + 1);
+                  }));
 }
 
-void CompletionCall::Generate() {
+void CompletionCall::Begin() {
   BeginChoices();
   if (!request_.generates) {
     std::vector<v1::Finished> finished(request_.prompts.size());
@@ -153,18 +132,11 @@ void CompletionCall::Generate() {
     return OnFinished(finished);
   }
   std::vector<v1::GenerateRequest> requests;
-  for (size_t i = 0; i < request_.prompts.size(); ++i) {
+  for (const Prompt& prompt : request_.prompts) {
     requests.push_back(request_.generate);
-    requests.back().set_request_id(call_.id());
-    SetInput(request_.prompts[i], requests.back());
+    SetInput(prompt, requests.back());
   }
-  GenerationGroup::Start(
-      context_.backend, call_.caller(), std::move(requests), call_.exchange(),
-      {.on_chunk = [self = shared_from_this()](
-                       int prompt, const v1::Chunk& chunk) { self->OnChunk(prompt, chunk); },
-       .on_finished = [self = shared_from_this()](
-                          const std::vector<v1::Finished>& all) { self->OnFinished(all); },
-       .on_failed = [self = shared_from_this()](const absl::Status& s) { self->Fail(s); }});
+  Generate(std::move(requests));
 }
 
 int CompletionCall::num_sequences() const { return std::max(1, request_.generate.n()); }
@@ -177,7 +149,8 @@ void CompletionCall::BeginChoices() {
   choices_.resize(request_.prompts.size() * num_sequences());
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    if (texts_ != nullptr) choice.logprobs = std::make_unique<CompletionLogprobs>(*texts_);
+    if (token_texts() != nullptr)
+      choice.logprobs = std::make_unique<CompletionLogprobs>(*token_texts());
     if (echoes_.empty()) continue;
     const Echo& echo = echoes_[i / num_sequences()];
     choice.text = echo.text;
@@ -210,7 +183,7 @@ void CompletionCall::OnChunk(int prompt, const v1::Chunk& chunk) {
     choice.text += chunk.text();
     return;
   }
-  if (!call_.has_sent_events() && request_.echo) EchoChoices();
+  if (!call().has_sent_events() && request_.echo) EchoChoices();
   if (chunk.text().empty() && choice.logprobs == nullptr) return;
   SendChoice(ChoiceJson(prompt * num_sequences() + chunk.sequence(), chunk.text(),
                         choice.logprobs != nullptr ? choice.logprobs->Take() : json(nullptr)));
@@ -236,22 +209,17 @@ void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
   json body = Envelope();
   body["choices"] = std::move(choices);
   body["usage"] = Usage(finished);
-  if (!streams) return call_.Respond(200, body);
-  if (request_.parameters.stream.include_usage) call_.SendEvent(ToJson(body));
-  call_.SendEvent("[DONE]");
-  call_.EndEvents();
+  if (!streams) return call().Respond(200, body);
+  if (request_.parameters.stream.include_usage) call().SendEvent(ToJson(body));
+  call().SendEvent("[DONE]");
+  call().EndEvents();
 }
 
-void CompletionCall::Fail(const absl::Status& status) {
-  if (!call_.has_sent_events()) return call_.Respond(ErrorResponse(status));
-  call_.SendEvent(ToJson(ErrorBody(status)));
-  call_.SendEvent("[DONE]");
-  call_.EndEvents();
-}
+void CompletionCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
 
 json CompletionCall::Envelope() const {
   json body = {
-      {"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_}};
+      {"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model().name()}};
   if (!request_.parameters.service_tier.empty()) {
     body["service_tier"] = request_.parameters.service_tier;
   }
@@ -269,7 +237,7 @@ void CompletionCall::SendChoice(json choice) {
   json body = Envelope();
   body["choices"] = json::array({std::move(choice)});
   if (request_.parameters.stream.include_usage) body["usage"] = nullptr;
-  call_.SendEvent(ToJson(body));
+  call().SendEvent(ToJson(body));
 }
 
 }  // namespace sluice::gateway::openai

@@ -1,21 +1,19 @@
-// POST /v1/completions: from the request to the last byte of its answer. Belongs to the exchange's
-// loop; kept alive by what it waits for.
+// POST /v1/completions.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "services/gateway/api/api_call.h"
-#include "services/gateway/backend/generation_group.h"
+#include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/completion_request.h"
 #include "services/gateway/openai/logprobs.h"
 
 namespace sluice::gateway::openai {
 
-class CompletionCall : public std::enable_shared_from_this<CompletionCall> {
+class CompletionCall final : public GenerationCall {
  public:
-  static void Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
+  CompletionCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
  private:
   // One of the n texts of one of the prompts.
@@ -29,20 +27,19 @@ class CompletionCall : public std::enable_shared_from_this<CompletionCall> {
     v1::ScoreResponse score;  // where log-probabilities were asked for
   };
 
-  CompletionCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
+  absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
+  absl::Status UnknownModel(const std::string& name) const override;
+  void Prepare() override;
+  void OnChunk(int prompt, const v1::Chunk& chunk) override;
+  void OnFinished(const std::vector<v1::Finished>& finished) override;
+  void Fail(const absl::Status& status) override;
 
-  // The steps, each of which goes on to the next.
-  void Begin();
-  void CheckModel(const v1::GetModelResponse& model);
+  // The steps of Prepare(), by prompt.
   void ResolvePrompt(size_t index);
   void TruncatePrompt(size_t index);
   void EchoPrompt(size_t index);
   void ScorePrompt(size_t index);
-  void Generate();
-
-  void OnChunk(int prompt, const v1::Chunk& chunk);
-  void OnFinished(const std::vector<v1::Finished>& finished);
-  void Fail(const absl::Status& status);
+  void Begin();
 
   int num_sequences() const;
   Choice& ChoiceOf(int prompt, int sequence);
@@ -52,15 +49,10 @@ class CompletionCall : public std::enable_shared_from_this<CompletionCall> {
   nlohmann::json ChoiceJson(int index, const std::string& text, nlohmann::json logprobs) const;
   void SendChoice(nlohmann::json choice);
 
-  const ApiContext context_;
-  ApiCall call_;
   const std::string id_;
   const int64_t created_;
   CompletionRequest request_;
-  std::string model_;
-  int32_t max_positions_ = 0;
-  std::shared_ptr<const TokenTexts> texts_;  // where log-probabilities were asked for
-  std::vector<Echo> echoes_;                 // by prompt, where asked for
+  std::vector<Echo> echoes_;  // by prompt, where asked for
   std::vector<Choice> choices_;
 };
 

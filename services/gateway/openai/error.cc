@@ -1,5 +1,6 @@
 #include "services/gateway/openai/error.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/cord.h"
@@ -44,10 +45,6 @@ struct FieldName {
   const char* parameter;
 };
 constexpr FieldName kFieldNames[] = {
-    {"sampling.temperature", "temperature"},
-    {"sampling.top_k", "top_k"},
-    {"sampling.top_p", "top_p"},
-    {"sampling.seed", "seed"},
     {"stop.stop_token_ids", "stop_token_ids"},
     {"the number of stop.stop_strings", "stop"},
     {"the length of a string in stop.stop_strings", "stop"},
@@ -58,17 +55,29 @@ constexpr FieldName kFieldNames[] = {
     {"the prompt", "prompt"},
 };
 
+// Options of sampling are called the same everywhere.
+std::string SamplingParameterIn(absl::string_view message) {
+  constexpr absl::string_view kPrefix = "sampling.";
+  const size_t at = message.find(kPrefix);
+  if (at == absl::string_view::npos) return "";
+  const absl::string_view rest = message.substr(at + kPrefix.size());
+  const size_t length =
+      std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"), rest.size());
+  return std::string(rest.substr(0, length));
+}
+
 json ParameterOf(const absl::Status& status) {
   if (const auto parameter = status.GetPayload(kParameterPayload)) return std::string(*parameter);
+  const absl::string_view message = status.message();
   for (const FieldName& name : kFieldNames) {
     const absl::string_view field = name.field;
-    const absl::string_view message = status.message();
     if (message.substr(0, field.size()) != field || message.size() == field.size()) continue;
     if (const char next = message[field.size()]; next == ' ' || next == '[' || next == '\'') {
       return name.parameter;
     }
   }
-  return nullptr;
+  const std::string sampling = SamplingParameterIn(message);
+  return sampling.empty() ? json(nullptr) : json(sampling);
 }
 
 json Body(absl::string_view message, const char* type, json parameter, json code) {
@@ -96,6 +105,13 @@ http::Response ErrorResponse(const absl::Status& status) {
   http::Response response = JsonResponse(HttpStatus(status), ErrorBody(status));
   AddRetryAfter(response, status);
   return response;
+}
+
+void AnswerError(ApiCall& call, const absl::Status& status) {
+  if (!call.has_sent_events()) return call.Respond(ErrorResponse(status));
+  call.SendEvent(ToJson(ErrorBody(status)));
+  call.SendEvent("[DONE]");
+  call.EndEvents();
 }
 
 http::Response ErrorResponse(int http_status, absl::string_view message) {

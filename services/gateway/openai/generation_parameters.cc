@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "services/gateway/api/sampling_parameters.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -13,36 +14,17 @@ using nlohmann::json;
 constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr char kNotYet[] = "this server does not support it";
 
-void ReadSampling(ObjectReader& reader, v1::SamplingOptions& sampling) {
-  if (const auto value = reader.Number("temperature")) {
-    sampling.set_temperature(static_cast<float>(*value));
-  }
-  if (const auto value = reader.Number("top_p")) sampling.set_top_p(static_cast<float>(*value));
-  // -1 is vLLM's word for no limit.
-  if (const auto value = reader.Integer("top_k", -1, kMaxInt32)) {
-    sampling.set_top_k(*value < 0 ? 0 : static_cast<int32_t>(*value));
-  }
-  constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
-  if (const auto value = reader.Integer("seed", kMin, kMax)) {
-    sampling.set_seed(static_cast<uint64_t>(*value));
-  }
-}
-
-// A number that changes nothing may be sent; another can't be honoured.
-void AllowOnly(ObjectReader& reader, const char* name, double neutral) {
-  const auto value = reader.Number(name);
-  if (value.has_value() && *value != neutral) reader.Refuse({name}, kNotYet);
-}
-
-void RefuseWhatIsMissing(ObjectReader& reader) {
-  AllowOnly(reader, "presence_penalty", 0);
-  AllowOnly(reader, "frequency_penalty", 0);
-  AllowOnly(reader, "repetition_penalty", 1);
-  AllowOnly(reader, "min_p", 0);
-  AllowOnly(reader, "min_tokens", 0);
-  if (const json* bias = reader.Object("logit_bias"); bias != nullptr && !bias->empty()) {
-    reader.Refuse({"logit_bias"}, kNotYet);
+// The words are vLLM's, which ends them in "_logprobs".
+void ReadLogprobsMode(ObjectReader& reader, v1::GenerateRequest& request) {
+  const std::string mode = reader.String("logprobs_mode").value_or("");
+  if (mode == "raw" || mode == "raw_logprobs") {
+    request.set_logprobs_mode(v1::LOGPROBS_MODE_RAW);
+  } else if (mode == "processed" || mode == "processed_logprobs") {
+    request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
+  } else if (!mode.empty()) {
+    reader.Fail("logprobs_mode", "invalid_value",
+                absl::StrCat("Invalid value: '", mode,
+                             "'. Supported values are: 'raw_logprobs', 'processed_logprobs'."));
   }
 }
 
@@ -115,8 +97,9 @@ std::string ReadPriority(ObjectReader& reader, v1::GenerateRequest& request) {
 GenerationParameters ReadGenerationParameters(ObjectReader& reader, v1::GenerateRequest& request) {
   GenerationParameters result;
   result.model = reader.String("model").value_or("");
-  ReadSampling(reader, *request.mutable_sampling());
-  RefuseWhatIsMissing(reader);
+  ReadSamplingParameters(reader, *request.mutable_sampling());
+  result.bad_words = ReadBadWords(reader);
+  ReadLogprobsMode(reader, request);
   ReadStop(reader, *request.mutable_stop());
   result.stream = ReadStream(reader);
   result.service_tier = ReadPriority(reader, request);

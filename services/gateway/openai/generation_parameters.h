@@ -2,6 +2,9 @@
 // vLLM adds to them.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "services/gateway/json/object_reader.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -17,6 +20,7 @@ struct GenerationParameters {
   std::string model;         // as asked for; empty where the client leaves it to the server
   std::string service_tier;  // empty where not asked for
   StreamOptions stream;
+  std::vector<std::string> bad_words;  // texts that are not to occur
 };
 
 // Sampling, stopping, n, seed, priority: into `request`. Not the prompt, max_tokens and logprobs,

@@ -50,13 +50,13 @@ void AddRoutes(http::Router& router, const ApiContext& context) {
     ServeModels(context, std::move(exchange), std::move(name));
   });
   router.Add("POST", "/v1/completions", [&context](std::shared_ptr<http::Exchange> exchange) {
-    CompletionCall::Start(context, std::move(exchange));
+    std::make_shared<CompletionCall>(context, std::move(exchange))->Start();
   });
   router.Add("POST", "/v1/chat/completions", [&context](std::shared_ptr<http::Exchange> exchange) {
-    ChatCall::Start(context, std::move(exchange));
+    std::make_shared<ChatCall>(context, std::move(exchange))->Start();
   });
   router.Add("POST", "/v1/responses", [&context](std::shared_ptr<http::Exchange> exchange) {
-    ResponseCall::Start(context, std::move(exchange));
+    std::make_shared<ResponseCall>(context, std::move(exchange))->Start();
   });
 }
 

@@ -27,45 +27,24 @@ json UsageJson(const v1::Usage& usage) {
 
 }  // namespace
 
-void ResponseCall::Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const std::shared_ptr<ResponseCall> call(new ResponseCall(context, std::move(exchange)));
-  call->Begin();
-}
-
 ResponseCall::ResponseCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : context_(context),
-      call_(std::move(exchange)),
+    : GenerationCall(context, std::move(exchange)),
       id_(RandomId("resp_")),
       item_id_(RandomId("msg_")),
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
-void ResponseCall::Begin() {
-  const absl::StatusOr<json> body = call_.Body();
-  if (!body.ok()) return Fail(body.status());
-  absl::StatusOr<ResponseRequest> request = ReadResponseRequest(*body);
-  if (!request.ok()) return Fail(request.status());
+absl::StatusOr<GenerationCall::Needs> ResponseCall::Read(const json& body) {
+  absl::StatusOr<ResponseRequest> request = ReadResponseRequest(body);
+  if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  context_.backend.GetModel(call_.caller(), [self = shared_from_this()](
-                                                const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return self->Fail(model.status());
-    self->CheckModel(*model);
-  });
+  return Needs{.model = request_.model};
 }
 
-void ResponseCall::CheckModel(const v1::GetModelResponse& model) {
-  model_ = model.name();
-  if (!request_.model.empty() && request_.model != model_) {
-    return Fail(ModelNotFound(request_.model));
-  }
-  request_.generate.set_request_id(call_.id());
-  GenerationGroup::Start(
-      context_.backend, call_.caller(), {request_.generate}, call_.exchange(),
-      {.on_chunk = [self = shared_from_this()](
-                       int, const v1::Chunk& chunk) { self->OnText(chunk.text()); },
-       .on_finished = [self = shared_from_this()](
-                          const std::vector<v1::Finished>& all) { self->OnFinished(all.front()); },
-       .on_failed = [self = shared_from_this()](const absl::Status& s) { self->Fail(s); }});
+absl::Status ResponseCall::UnknownModel(const std::string& name) const {
+  return ModelNotFound(name);
 }
+
+void ResponseCall::Prepare() { Generate({request_.generate}); }
 
 json ResponseCall::Response(const char* status) const {
   json response = request_.echoed;
@@ -76,7 +55,7 @@ json ResponseCall::Response(const char* status) const {
                    {"background", false},
                    {"error", nullptr},
                    {"incomplete_details", nullptr},
-                   {"model", model_},
+                   {"model", model().name()},
                    {"output", json::array()},
                    {"previous_response_id", nullptr},
                    {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
@@ -106,11 +85,11 @@ json ResponseCall::Item(const char* status) const {
 void ResponseCall::SendEvent(const char* type, json fields) {
   fields["type"] = type;
   fields["sequence_number"] = num_events_++;
-  call_.SendEvent(type, ToJson(fields));
+  call().SendEvent(type, ToJson(fields));
 }
 
 void ResponseCall::BeginResponse() {
-  if (call_.has_sent_events()) return;
+  if (call().has_sent_events()) return;
   SendEvent("response.created", {{"response", Response("in_progress")}});
   SendEvent("response.in_progress", {{"response", Response("in_progress")}});
   SendEvent("response.output_item.added", {{"output_index", 0}, {"item", Item("in_progress")}});
@@ -119,7 +98,8 @@ void ResponseCall::BeginResponse() {
       {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}, {"part", TextPart("")}});
 }
 
-void ResponseCall::OnText(const std::string& text) {
+void ResponseCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
+  const std::string& text = chunk.text();
   text_ += text;
   if (!request_.stream) return;
   BeginResponse();
@@ -131,7 +111,8 @@ void ResponseCall::OnText(const std::string& text) {
                                            {"logprobs", json::array()}});
 }
 
-void ResponseCall::OnFinished(const v1::Finished& finished) {
+void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
+  const v1::Finished& finished = all.front();
   const bool cut_short = IsCutShort(finished);
   const char* const status = cut_short ? "incomplete" : "completed";
   json item = Item(status);
@@ -140,7 +121,7 @@ void ResponseCall::OnFinished(const v1::Finished& finished) {
   response["output"].push_back(item);
   response["usage"] = UsageJson(finished.usage());
   if (cut_short) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
-  if (!request_.stream) return call_.Respond(200, response);
+  if (!request_.stream) return call().Respond(200, response);
   BeginResponse();
   const json place = {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}};
   json text_done = place;
@@ -152,15 +133,15 @@ void ResponseCall::OnFinished(const v1::Finished& finished) {
   SendEvent("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}});
   SendEvent(cut_short ? "response.incomplete" : "response.completed",
             {{"response", std::move(response)}});
-  call_.EndEvents();
+  call().EndEvents();
 }
 
 void ResponseCall::Fail(const absl::Status& status) {
-  if (!call_.has_sent_events()) return call_.Respond(ErrorResponse(status));
+  if (!call().has_sent_events()) return call().Respond(ErrorResponse(status));
   const json error = ErrorBody(status)["error"];
   SendEvent("error",
             {{"code", error["code"]}, {"message", error["message"]}, {"param", error["param"]}});
-  call_.EndEvents();
+  call().EndEvents();
 }
 
 }  // namespace sluice::gateway::openai

@@ -1,28 +1,26 @@
-// POST /v1/responses: from the request to the last byte of its answer. Belongs to the exchange's
-// loop; kept alive by what it waits for.
+// POST /v1/responses.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "services/gateway/api/api_call.h"
-#include "services/gateway/backend/generation_group.h"
+#include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/response_request.h"
 
 namespace sluice::gateway::openai {
 
-class ResponseCall : public std::enable_shared_from_this<ResponseCall> {
+class ResponseCall final : public GenerationCall {
  public:
-  static void Start(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
-
- private:
   ResponseCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
-  void Begin();
-  void CheckModel(const v1::GetModelResponse& model);
-  void OnText(const std::string& text);
-  void OnFinished(const v1::Finished& finished);
-  void Fail(const absl::Status& status);
+ private:
+  absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
+  absl::Status UnknownModel(const std::string& name) const override;
+  void Prepare() override;
+  void OnChunk(int prompt, const v1::Chunk& chunk) override;
+  void OnFinished(const std::vector<v1::Finished>& finished) override;
+  void Fail(const absl::Status& status) override;
 
   void BeginResponse();
   // Events count up from 0.
@@ -31,13 +29,10 @@ class ResponseCall : public std::enable_shared_from_this<ResponseCall> {
   nlohmann::json Item(const char* status) const;
   nlohmann::json TextPart(const std::string& text) const;
 
-  const ApiContext context_;
-  ApiCall call_;
   const std::string id_;
   const std::string item_id_;
   const int64_t created_;
   ResponseRequest request_;
-  std::string model_;
   std::string text_;
   int64_t num_events_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/gateway/api/sampling_parameters.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
@@ -114,14 +115,11 @@ void ReadTools(ObjectReader& reader, v1::Chat& chat, json& echoed) {
 }
 
 void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& echoed) {
-  echoed["temperature"] = echoed["top_p"] = echoed["max_output_tokens"] = nullptr;
-  if (const auto value = reader.Number("temperature")) {
-    echoed["temperature"] = *value;
-    generate.mutable_sampling()->set_temperature(static_cast<float>(*value));
-  }
-  if (const auto value = reader.Number("top_p")) {
-    echoed["top_p"] = *value;
-    generate.mutable_sampling()->set_top_p(static_cast<float>(*value));
+  echoed["max_output_tokens"] = nullptr;
+  ReadSamplingParameters(reader, *generate.mutable_sampling());
+  for (const char* name : {"temperature", "top_p"}) {
+    const json* value = reader.Any(name);
+    echoed[name] = value != nullptr ? *value : json();
   }
   if (const auto value = reader.Integer("max_output_tokens", 1, kMaxInt32)) {
     echoed["max_output_tokens"] = *value;

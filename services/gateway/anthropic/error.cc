@@ -1,0 +1,61 @@
+#include "services/gateway/anthropic/error.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "services/gateway/api/http_status.h"
+#include "services/gateway/json/json_text.h"
+
+namespace sluice::gateway::anthropic {
+namespace {
+
+using nlohmann::json;
+
+const char* ErrorType(int http_status) {
+  switch (http_status) {
+    case 400:
+      return "invalid_request_error";
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return "api_error";
+  }
+}
+
+json ErrorBody(const absl::Status& status, const std::string& request_id) {
+  return {{"type", "error"},
+          {"error",
+           {{"type", ErrorType(HttpStatus(status))}, {"message", std::string(status.message())}}},
+          {"request_id", request_id}};
+}
+
+}  // namespace
+
+void AnswerError(ApiCall& call, const absl::Status& status) {
+  const json body = ErrorBody(status, call.id());
+  if (call.has_sent_events()) {
+    call.SendEvent("error", ToJson(body));
+    return call.EndEvents();
+  }
+  http::Response response = {.status = HttpStatus(status),
+                             .headers = {{"content-type", "application/json"}},
+                             .body = ToJson(body)};
+  AddRetryAfter(response, status);
+  call.Respond(std::move(response));
+}
+
+absl::Status ModelNotFound(const std::string& model) {
+  return absl::NotFoundError(absl::StrCat("model: ", model));
+}
+
+}  // namespace sluice::gateway::anthropic

@@ -1,0 +1,74 @@
+#include "services/gateway/api/generation_call.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice::gateway {
+
+GenerationCall::GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
+    : context_(context), call_(std::move(exchange)) {}
+
+void GenerationCall::Start() {
+  const absl::StatusOr<nlohmann::json> body = call_.Body();
+  if (!body.ok()) return Fail(body.status());
+  absl::StatusOr<Needs> needs = Read(*body);
+  if (!needs.ok()) return Fail(needs.status());
+  needs_ = *std::move(needs);
+  FindModel();
+}
+
+void GenerationCall::FindModel() {
+  backend().GetModel(call_.caller(), Then<v1::GetModelResponse>([this](v1::GetModelResponse model) {
+                       model_ = std::move(model);
+                       if (!needs_.model.empty() && needs_.model != model_.name()) {
+                         return Fail(UnknownModel(needs_.model));
+                       }
+                       FetchTokenTexts();
+                     }));
+}
+
+void GenerationCall::FetchTokenTexts() {
+  if (!needs_.token_texts) return TokenizeBadWord(0);
+  using Texts = std::shared_ptr<const TokenTexts>;
+  context_.vocabulary.Get(call_.caller(), model_.name(), Then<Texts>([this](Texts texts) {
+                            token_texts_ = std::move(texts);
+                            TokenizeBadWord(0);
+                          }));
+}
+
+// A word has other tokens at the beginning of a text than after a space: both are forbidden.
+void GenerationCall::TokenizeBadWord(size_t index) {
+  if (index == 2 * needs_.bad_words.size()) return Prepare();
+  v1::TokenizeRequest request;
+  request.set_text(absl::StrCat(index % 2 == 0 ? "" : " ", needs_.bad_words[index / 2]));
+  request.set_add_special_tokens(false);
+  backend().Tokenize(
+      call_.caller(), std::move(request),
+      Then<v1::TokenizeResponse>([this, index](const v1::TokenizeResponse& tokens) {
+        std::vector<int32_t> ids(tokens.token_ids().begin(), tokens.token_ids().end());
+        const bool known =
+            std::find(bad_words_ids_.begin(), bad_words_ids_.end(), ids) != bad_words_ids_.end();
+        if (!ids.empty() && !known) bad_words_ids_.push_back(std::move(ids));
+        TokenizeBadWord(index + 1);
+      }));
+}
+
+void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
+  for (v1::GenerateRequest& request : requests) {
+    if (request.request_id().empty()) request.set_request_id(call_.id());
+    for (const std::vector<int32_t>& ids : bad_words_ids_) {
+      request.mutable_sampling()->add_bad_words_ids()->mutable_token_ids()->Assign(ids.begin(),
+                                                                                   ids.end());
+    }
+  }
+  GenerationGroup::Start(
+      backend(), call_.caller(), std::move(requests), call_.exchange(),
+      {.on_chunk = [self = shared_from_this()](
+                       int prompt, const v1::Chunk& chunk) { self->OnChunk(prompt, chunk); },
+       .on_finished = [self = shared_from_this()](
+                          const std::vector<v1::Finished>& all) { self->OnFinished(all); },
+       .on_failed = [self = shared_from_this()](const absl::Status& s) { self->Fail(s); }});
+}
+
+}  // namespace sluice::gateway
