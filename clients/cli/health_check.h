@@ -8,14 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "services/common/health_message.h"
 
 namespace sluice {
-
-// As the protocol numbers them.
-enum class HealthState { kUnknown = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
-
-// "SERVING", "NOT_SERVING", ...
-const char* Name(HealthState state);
 
 // What the server says of `service`; empty: of itself as a whole. The server's status where it does
 // not answer by `deadline`, NOT_FOUND where it has no such service.

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -62,6 +63,10 @@ def until(condition, seconds=120):
 
 def pods(selector):
     return json.loads(kubectl("get", "pods", "-l", selector, "-o", "json").stdout)["items"]
+
+
+def restarts_of(pod):
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", []))
 
 
 def ready(pod):
@@ -119,6 +124,31 @@ class Client:
                            "--connect_timeout", "30")
 
 
+class HttpClient:
+    """The same text through the gateway, as clients of OpenAI's API ask for it."""
+
+    def __init__(self, release):
+        service = json.loads(kubectl("get", "service", f"{release}-gateway", "-o", "json").stdout)
+        port = service["spec"]["ports"][0]["port"]
+        name = f"{release}-gateway.default.svc"
+        self.url = f"https://{name}:{port}/v1/completions"
+        self.resolve = f"{name}:{port}:{service['spec']['clusterIP']}"
+        self.token = secret(f"{release}-tokens", "token")
+        # curl runs in the cluster's namespaces, which see this folder.
+        self.authority = os.path.join(HOME, "state", "ca.crt")
+        with open(self.authority, "w") as file:
+            file.write(secret(f"{release}-tls-public", "ca.crt"))
+
+    def text(self, seed=3, tokens=60):
+        body = {"prompt": PROMPT, "seed": seed, "max_tokens": tokens, "ignore_eos": True}
+        done = inside("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "120", "--cacert", self.authority,
+                      "--resolve", self.resolve, "-H", f"Authorization: Bearer {self.token}",
+                      "-H", "Content-Type: application/json", "-d", json.dumps(body), self.url, check=False)
+        if done.returncode == 0:
+            done.stdout = json.loads(done.stdout)["choices"][0]["text"] + "\n"
+        return done
+
+
 class Load:
     """Streams one after the other from a few threads, each compared with what it must be."""
 
@@ -172,6 +202,19 @@ def process_ids(pod, program):
     return found
 
 
+def command_of(name):
+    """How a daemon of the cluster was started, to start it again."""
+    with open(os.path.join(HOME, "state/run", f"{name}.pid")) as file:
+        pid = int(file.read())
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return [word.decode() for word in file.read().split(b"\0")[:-1]]
+
+
+def restart_daemon(name):
+    run("bash", os.path.join(CLUSTER, "rs.sh"), name, *command_of(name))
+    until(lambda: kubectl("get", "nodes", check=False).stdout.count(" Ready ") == 1, 120)
+
+
 def install(release, image, *values):
     repository, tag = image.rsplit(":", 1)
     settings = ["image.pullPolicy=Never", f"image.repository={repository}", f"image.tag={tag}", "resources.all.requests.cpu=100m",
@@ -184,7 +227,7 @@ def single(image):
     flags = install("demo", image)
     began = time.monotonic()
     helm("install", "demo", CHART, *flags)
-    if not told(until(lambda: all_ready("demo", 1), 300), "layout single: ready", f"{time.monotonic() - began:.0f} s after helm install"):
+    if not told(until(lambda: all_ready("demo", 2), 300), "layout single: ready", f"{time.monotonic() - began:.0f} s after helm install"):
         print(kubectl("describe", "pods").stdout[-3000:], kubectl("logs", "-l", "app.kubernetes.io/instance=demo").stdout[-3000:])
         return
     client = Client("demo-sluice", image)
@@ -201,23 +244,46 @@ def single(image):
         kubectl("rollout", "status", "deployment/demo-sluice", "--timeout=240s")
     under_load(client, expected, "rolling update of the Deployment under load", rollout)
 
+    http = HttpClient("demo-sluice")
+    answer = http.text()
+    told(answer.stdout == expected, "the same text through the gateway, over HTTPS", repr((answer.stdout or answer.stderr)[:50]))
+
+    def rollout_gateway():
+        kubectl("rollout", "restart", "deployment/demo-sluice-gateway")
+        kubectl("rollout", "status", "deployment/demo-sluice-gateway", "--timeout=240s")
+    under_load(http, expected, "rolling update of the gateway under load", rollout_gateway)
+
     def scale(count):
         helm("upgrade", "demo", CHART, *flags, "--set", f"replicas={count}")
-        until(lambda: all_ready("demo", count), 240)
+        until(lambda: all_ready("demo", count + 1), 240)
     under_load(client, expected, "replicas from 1 to 2 and back", lambda: (scale(2), scale(1)))
 
-    pod = next(p for p in pods("app.kubernetes.io/instance=demo") if "deletionTimestamp" not in p["metadata"])
+    pod = next(p for p in pods("app.kubernetes.io/instance=demo,app.kubernetes.io/component=all")
+               if "deletionTimestamp" not in p["metadata"])
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction",
                 "metadata": {"name": pod["metadata"]["name"], "namespace": "default"}}
     answer = kubectl("create", "--raw", f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/eviction", "-f", "-",
                      stdin=json.dumps(eviction), check=False)
     told("disruption budget" in answer.stderr, "an eviction is refused by the budget", answer.stderr.strip()[-100:])
 
-    def kill(program):
+    def strike(program, number):
         for victim in process_ids(pod, program)[:1]:
-            os.kill(victim, 9)
-    for program in ("sluice-tokenizer", "sluice-embedding", "sluice-shard", "sluice-sampler"):
-        under_load(client, expected, f"kill -9 of {program} in the pod", lambda program=program: kill(program))
+            os.kill(victim, number)
+    for number, name in ((signal.SIGKILL, "kill -9 of"), (signal.SIGSTOP, "SIGSTOP to")):
+        for program in ("sluice-tokenizer", "sluice-embedding", "sluice-shard", "sluice-sampler"):
+            under_load(client, expected, f"{name} {program} in the pod",
+                       lambda program=program, number=number: strike(program, number))
+
+    restarts = {p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=demo")}
+    for daemon in ("kubelet", "containerd"):
+        under_load(client, expected, f"{daemon} restarted", lambda daemon=daemon: restart_daemon(daemon))
+    told({p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=demo")} == restarts,
+         "no pod restarted with them")
+
+    over = helm("upgrade", "demo", CHART, *flags, "--set", "resources.all.limits.memory=96Mi", "--set",
+                "resources.all.requests.memory=64Mi", "--atomic", "--timeout", "40s", check=False)
+    after = client.text()
+    told(over.returncode != 0 and after.stdout == expected, "a pod that its memory limit is too small for does not replace one that serves")
 
     wrong = helm("upgrade", "demo", CHART, *flags, "--set", "image.tag=missing", "--atomic", "--timeout", "25s", check=False)
     after = client.text()
@@ -248,7 +314,7 @@ def services(image):
     flags = install("parts", image, "layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128")
     began = time.monotonic()
     helm("install", "parts", CHART, *flags)
-    if not told(until(lambda: all_ready("parts", 6), 400), "layout services, 2 stages of 2 ranks: ready",
+    if not told(until(lambda: all_ready("parts", 7), 400), "layout services, 2 stages of 2 ranks: ready",
                 f"{time.monotonic() - began:.0f} s after helm install"):
         print(kubectl("get", "pods", "-o", "wide").stdout)
         print(kubectl("logs", "-l", "app.kubernetes.io/instance=parts", "--prefix", "--tail=20").stdout[-4000:])

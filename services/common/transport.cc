@@ -49,7 +49,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view addr
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
       ClientChannelCredentials(address, security);
   if (!credentials.ok()) return credentials.status();
-  return grpc::CreateCustomChannel(std::string(address), *credentials, ChannelArgumentsForPeers());
+  grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
+  // A name may stand for several orchestrators: each takes its turn.
+  arguments.SetLoadBalancingPolicyName("round_robin");
+  return grpc::CreateCustomChannel(std::string(address), *credentials, arguments);
 }
 
 void Dialer::RegisterInProcess(absl::string_view name, grpc::Server* server) {

@@ -23,7 +23,8 @@
 
 namespace sluice {
 
-// A lazily connecting channel to the public API at `address`. INVALID_ARGUMENT for an empty
+// A lazily connecting channel to the public API at `address`; a name that stands for several
+// addresses has its calls go to each in turn. INVALID_ARGUMENT for an empty
 // address; errors of ClientChannelCredentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view address,
                                                           const ClientSecurity& security = {});

@@ -12,8 +12,6 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
-
 // What a page of another origin may do; its browser asks before it does it (Fetch, 3.2).
 http::Headers CorsHeaders(const std::string& allowed, const http::Request& request) {
   const absl::string_view origin = request.Header("origin").value_or("");
@@ -32,11 +30,9 @@ http::Headers CorsHeaders(const std::string& allowed, const http::Request& reque
 
 void ServeHealth(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
-  context.backend.GetStatus(call->caller(), [call](const absl::StatusOr<v1::GetStatusResponse>& s) {
-    if (s.ok() && s->serving()) return call->Respond(200, {{"status", "ok"}});
-    call->Respond(503, {{"status", "unavailable"},
-                        {"reason", s.ok() ? "the pipeline is not complete"
-                                          : std::string(s.status().message())}});
+  context.backend.CheckHealth(call->caller().loop, [call](const absl::Status& status) {
+    if (status.ok()) return call->Respond(200, {{"status", "ok"}});
+    call->Respond(503, {{"status", "unavailable"}, {"reason", std::string(status.message())}});
   });
 }
 
@@ -69,7 +65,7 @@ GatewayServer::GatewayServer(GatewayOptions options)
 
 GatewayServer::~GatewayServer() {
   if (server_ == nullptr) return;
-  server_->Shutdown(kShutdownGrace);
+  server_->Shutdown(options_.drain_timeout);
   backend_.Shutdown();
   server_.reset();  // its loops use the backend to their end
 }

@@ -29,6 +29,8 @@ struct GatewayOptions {
   std::string cors_origin;
   PageOptions page;
   http::Limits limits;
+  // For answers under way when the server ends.
+  absl::Duration drain_timeout = absl::Seconds(1);
   BackendOptions backend;
 };
 
@@ -36,7 +38,7 @@ class GatewayServer {
  public:
   // Statuses of http::Server::Start.
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(GatewayOptions options);
-  // Lets answers under way finish for a second.
+  // Accepts no more, and lets answers under way finish for `drain_timeout`.
   ~GatewayServer();
 
   const std::string& address() const { return server_->address(); }

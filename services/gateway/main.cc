@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,11 @@ ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(60), "for a request's body
 ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "between requests of a connection");
 ABSL_FLAG(absl::Duration, write_timeout, absl::Seconds(60),
           "for a client to take 64 KiB of its response");
+ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
+          "how long SIGTERM is followed by business as usual, until nobody sends new clients here");
+ABSL_FLAG(
+    absl::Duration, drain_timeout, absl::Seconds(1),
+    "for answers under way to end after SIGTERM and the delay; a second signal ends them at once");
 
 namespace sluice {
 namespace {
@@ -55,6 +61,12 @@ absl::Status CheckRange(const char* flag, int value, int min, int max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, " is ", value, "; accepted: ", min, " to ", max));
+}
+
+absl::Status CheckDuration(const char* flag, absl::Duration value, absl::Duration min) {
+  if (value >= min && value <= absl::Hours(24)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", absl::FormatDuration(value), "; accepted: up to 24h"));
 }
 
 absl::Status CheckFlags() {
@@ -68,12 +80,12 @@ absl::Status CheckFlags() {
        {std::pair("header_timeout", absl::GetFlag(FLAGS_header_timeout)),
         std::pair("body_timeout", absl::GetFlag(FLAGS_body_timeout)),
         std::pair("idle_timeout", absl::GetFlag(FLAGS_idle_timeout)),
-        std::pair("write_timeout", absl::GetFlag(FLAGS_write_timeout))}) {
-    if (value <= absl::ZeroDuration() || value > absl::Hours(24)) {
-      status.Update(absl::InvalidArgumentError(
-          absl::StrCat("--", flag, " is ", absl::FormatDuration(value), "; accepted: up to 24h")));
-    }
+        std::pair("write_timeout", absl::GetFlag(FLAGS_write_timeout)),
+        std::pair("drain_timeout", absl::GetFlag(FLAGS_drain_timeout))}) {
+    status.Update(CheckDuration(flag, value, absl::Nanoseconds(1)));
   }
+  status.Update(
+      CheckDuration("drain_delay", absl::GetFlag(FLAGS_drain_delay), absl::ZeroDuration()));
   const std::string listen = absl::GetFlag(FLAGS_listen);
   const bool https = !absl::GetFlag(FLAGS_tls_cert).empty();
   if (https != !absl::GetFlag(FLAGS_tls_key).empty()) {
@@ -113,6 +125,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   options.limits.body_timeout = absl::GetFlag(FLAGS_body_timeout);
   options.limits.idle_timeout = absl::GetFlag(FLAGS_idle_timeout);
   options.limits.write_timeout = absl::GetFlag(FLAGS_write_timeout);
+  options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   return options;
 }
 
@@ -143,7 +156,7 @@ int Run(const char* program) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: sigwait() alone sees them
   std::signal(SIGPIPE, SIG_IGN);
 
-  const absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server = Start();
+  absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server = Start();
   if (!server.ok()) {
     std::fprintf(stderr, "%s: %s\n", program, server.status().ToString().c_str());
     return 1;
@@ -151,6 +164,13 @@ int Run(const char* program) {
   Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
   int signal = 0;
   sigwait(&signals, &signal);
+  const timespec delay = absl::ToTimespec(absl::GetFlag(FLAGS_drain_delay));
+  if (sigtimedwait(&signals, nullptr, &delay) >= 0) std::quick_exit(0);
+  // What is still answered after that ends with the process.
+  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  server->reset();
   return 0;
 }
 

@@ -1,8 +1,12 @@
 #include "services/gateway/backend/backend.h"
 
+#include <grpcpp/generic/generic_stub.h>
+
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "services/common/health_message.h"
 #include "services/gateway/backend/status_details.h"
 
 namespace sluice::gateway {
@@ -10,6 +14,7 @@ namespace {
 
 // What a unary call may take once it is made; scoring a long text is the slowest.
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(120);
+constexpr absl::Duration kHealthTimeout = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kModelAge = absl::Seconds(5);
 
@@ -44,13 +49,13 @@ void Backend::CallEnds(grpc::ClientContext* context) {
   calls_.erase(context);
 }
 
-v1::GenerationService::Stub& Backend::PickStub() {
+Backend::Endpoint& Backend::PickEndpoint() {
   const size_t first = next_endpoint_++;
   for (size_t i = 0; i < endpoints_.size(); ++i) {
     Endpoint& endpoint = endpoints_[(first + i) % endpoints_.size()];
-    if (endpoint.channel->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return *endpoint.stub;
+    if (endpoint.channel->GetState(true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return endpoint;
   }
-  return *endpoints_[first % endpoints_.size()].stub;
+  return endpoints_[first % endpoints_.size()];
 }
 
 void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
@@ -104,6 +109,35 @@ void Backend::Start(const Caller& caller, Request request,
   Call::Try(
       std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done),
                                      absl::Now() + options_.connect_timeout}));
+}
+
+struct Backend::HealthCall {
+  std::unique_ptr<grpc::GenericStub> stub;
+  grpc::ClientContext context;
+  grpc::ByteBuffer request;
+  grpc::ByteBuffer response;
+
+  absl::Status Result(const grpc::Status& status) const {
+    if (!status.ok()) return absl::UnavailableError(status.error_message());
+    const absl::StatusOr<HealthState> state = HealthStateIn(response);
+    if (!state.ok()) return absl::UnavailableError(state.status().message());
+    if (*state == HealthState::kServing) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat("the orchestrator is ", Name(*state)));
+  }
+};
+
+void Backend::CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done) {
+  const auto call = std::make_shared<HealthCall>();
+  call->stub = std::make_unique<grpc::GenericStub>(PickEndpoint().channel);
+  call->context.set_deadline(absl::ToChronoTime(absl::Now() + kHealthTimeout));
+  call->request = *HealthCheckRequest("");
+  if (!CallBegins(&call->context)) return done(absl::UnavailableError("shutting down"));
+  call->stub->UnaryCall(&call->context, kHealthCheckMethod, grpc::StubOptions(), &call->request,
+                        &call->response,
+                        [this, call, loop, done = std::move(done)](const grpc::Status& status) {
+                          loop->Post([done, result = call->Result(status)] { done(result); });
+                          CallEnds(&call->context);
+                        });
 }
 
 using Async = class v1::GenerationService::Stub::async;

@@ -61,6 +61,9 @@ class Backend {
   void ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateRequest request,
                          Callback<v1::ApplyChatTemplateResponse> done);
   void GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done);
+  // Whether an orchestrator serves, asked on nobody's behalf: grpc.health.v1 needs no token. OK, or
+  // UNAVAILABLE and why not, on `loop`.
+  void CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done);
   // May be some seconds old: a model is asked about with every request, and rarely changes.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
 
@@ -69,7 +72,7 @@ class Backend {
 
   // For Generation, which makes its calls itself: an endpoint that can be reached, as far as that
   // is known, in turns.
-  v1::GenerationService::Stub& PickStub();
+  v1::GenerationService::Stub& PickStub() { return *PickEndpoint().stub; }
   static void Prepare(grpc::ClientContext& context, const Caller& caller);
   // Every call under way, for Shutdown(); CallBegins is false where none may begin any more.
   bool CallBegins(grpc::ClientContext* context);
@@ -80,6 +83,9 @@ class Backend {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::GenerationService::Stub> stub;
   };
+
+  struct HealthCall;
+  Endpoint& PickEndpoint();
 
   // One unary call, made until it reaches a server.
   template <class Request, class Response>

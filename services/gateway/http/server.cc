@@ -3,7 +3,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -17,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "services/gateway/http/tls_certificate.h"
 
 namespace sluice::http {
 namespace {
@@ -138,26 +138,6 @@ absl::StatusOr<tcp::endpoint> EndpointOf(const std::string& address) {
   return found.begin()->endpoint();
 }
 
-absl::StatusOr<std::unique_ptr<asio::ssl::context>> TlsContext(const ServerOptions& options) {
-  if (options.tls_certificate.empty() && options.tls_key.empty()) return nullptr;
-  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-  Error error;
-  context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
-                           asio::ssl::context::no_tlsv1_1,
-                       error);
-  if (!error) context->use_certificate_chain_file(options.tls_certificate, error);
-  if (error) {
-    return absl::NotFoundError(absl::StrCat("cannot use the certificate ", options.tls_certificate,
-                                            ": ", error.message()));
-  }
-  context->use_private_key_file(options.tls_key, asio::ssl::context::pem, error);
-  if (error) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot use the key ", options.tls_key, ": ", error.message()));
-  }
-  return context;
-}
-
 }  // namespace
 
 struct Server::Impl {
@@ -182,7 +162,7 @@ struct Server::Impl {
 
   const ServerOptions options;
   std::string address;
-  std::unique_ptr<asio::ssl::context> tls;
+  std::unique_ptr<TlsCertificate> tls;  // where HTTPS is spoken
   std::vector<std::unique_ptr<AsioLoop>> loops;
   std::unique_ptr<tcp::acceptor> acceptor;  // touched on the first loop once that runs
   size_t next_loop = 0;                     // as the acceptor
@@ -227,7 +207,7 @@ std::unique_ptr<ByteStream> Server::Impl::StreamOver(tcp::socket socket) {
   Error ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   if (tls == nullptr) return std::make_unique<AsioStream<tcp::socket>>(std::move(socket));
-  return std::make_unique<AsioStream<TlsStream>>(std::move(socket), *tls);
+  return std::make_unique<AsioStream<TlsStream>>(std::move(socket), *tls->Current());
 }
 
 void Server::Impl::Serve(AsioLoop& loop, tcp::socket socket) {
@@ -251,9 +231,12 @@ Server::~Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
-  absl::StatusOr<std::unique_ptr<asio::ssl::context>> tls = TlsContext(impl->options);
-  if (!tls.ok()) return tls.status();
-  impl->tls = *std::move(tls);
+  if (!impl->options.tls_certificate.empty() || !impl->options.tls_key.empty()) {
+    absl::StatusOr<std::unique_ptr<TlsCertificate>> tls =
+        TlsCertificate::Load(impl->options.tls_certificate, impl->options.tls_key);
+    if (!tls.ok()) return tls.status();
+    impl->tls = *std::move(tls);
+  }
   if (const absl::Status status = impl->Listen(); !status.ok()) return status;
   impl->Accept();
   for (const auto& loop : impl->loops) loop->Start();

@@ -15,7 +15,7 @@ struct ServerOptions {
   std::string
       address;  // "127.0.0.1:8080", "[::1]:0", ":8080" for every address; port 0: a free one
   int num_threads = 1;
-  // Paths of PEM files; both or none. With them HTTPS is spoken, TLS 1.2 and later.
+  // Paths of PEM files; both or none. With them HTTPS is spoken, as tls_certificate.h has it.
   std::string tls_certificate;
   std::string tls_key;
   ConnectionContext connections;

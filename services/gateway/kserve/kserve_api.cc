@@ -26,9 +26,8 @@ void ServeLive(std::shared_ptr<http::Exchange> exchange) {
 
 void ServeReady(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
-  context.backend.GetStatus(call->caller(), [call](const absl::StatusOr<v1::GetStatusResponse>& s) {
-    const bool ready = s.ok() && s->serving();
-    call->Respond(ready ? 200 : 503, {{"ready", ready}});
+  context.backend.CheckHealth(call->caller().loop, [call](const absl::Status& status) {
+    call->Respond(status.ok() ? 200 : 503, {{"ready", status.ok()}});
   });
 }
 

@@ -5,6 +5,7 @@ Usage: chart_test.py BIN_DIR TOOLS_DIR [unittest arguments]. Exit status 77, and
 """
 
 import base64
+import copy
 import functools
 import os
 import re
@@ -26,6 +27,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 HELM = os.path.join(TOOLS, "helm")
 sys.path.insert(0, os.path.dirname(__file__))
 
+import api_types  # noqa: E402
 import rules  # noqa: E402
 
 # With cert-manager the chart makes no keys, which takes most of the time otherwise.
@@ -50,10 +52,17 @@ MATRIX = {
     "autoscaling": ["autoscaling.enabled=true"],
     "GPUs": ["gpu.perRank=1", "layout=services", "model.tensorParallel=2"],
     "ingress": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.tlsSecret=tls"],
-    "routes": ["gatewayApi.enabled=true", "gatewayApi.gateway=edge", "gatewayApi.hostnames={sluice.example}"],
+    "routes": ["gatewayApi.enabled=true", "gatewayApi.gateway=edge", "gatewayApi.hostnames={sluice.example}",
+               "gatewayApi.httpHostnames={api.example}"],
     "metrics": ["metrics.vllmNames=true", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
     "metrics of services": ["layout=services", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
     "no metrics": ["metrics.enabled=false"],
+    "gateway beside the pipeline": ["gateway.placement=sidecar", "inferencePool.enabled=true", "inferencePool.picker=epp",
+                                    "gatewayApi.enabled=true", "gatewayApi.gateway=edge",
+                                    "gatewayApi.httpHostnames={api.example}", "gatewayApi.authorityConfigMap=ca"],
+    "no gateway": ["gateway.enabled=false"],
+    "gateway of services": ["layout=services", "gateway.replicas=2", "gateway.corsOrigin=https://a.example",
+                            "networkPolicy.clients[0].namespaceSelector.matchLabels.app=web"],
     "KEDA": ["keda.enabled=true", "keda.prometheus=http://prometheus.lab:9090"],
     "renewal": ["certificates.renew=7"],
     "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
@@ -81,6 +90,11 @@ REFUSED = [
     (["keda.enabled=true"], "keda.prometheus the address of a Prometheus"),
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.enabled is false; accepted: both true"),
     (["ingress.enabled=true"], "ingress.host is empty"),
+    (["gateway.placement=beside"], "gateway.placement"),
+    (["gateway.placement=sidecar", "layout=services"], "accepted: deployment, or sidecar with layout single"),
+    (["gateway.enabled=false", "gatewayApi.httpHostnames={a.example}"], "accepted: no names, or gateway.enabled true"),
+    (["inferencePool.enabled=true"], "inferencePool.picker the Service of an endpoint picker"),
+    (["ranks.controller=leaderWorkerSet"], "no leaderworkerset.x-k8s.io/v1; accepted: auto, statefulSet"),
     (["gatewayApi.enabled=true"], "gatewayApi.gateway is empty"),
 ]
 
@@ -123,6 +137,28 @@ class ChartTest(unittest.TestCase):
                     with self.subTest(values=title, rule=rule.__name__, cluster=cluster[1]):
                         self.assertEqual(list(rule(manifests)), [])
 
+    def test_every_manifest_is_of_the_apis_types(self):
+        folder = os.path.join(TOOLS, "kubernetes-1.32")
+        if not os.path.isdir(folder):
+            self.skipTest(f"no {folder}; deploy/helm/get_api_types.sh build/tools fetches it")
+        types = api_types.ApiTypes(folder)
+        held = set()
+        for title, values in MATRIX.items():
+            for manifest in filter(types.knows, render(values)):
+                held.add(manifest["kind"])
+                with self.subTest(values=title, manifest=rules.name_of(manifest)):
+                    self.assertEqual(list(types.problems(manifest)), [])
+        self.assertEqual(held, {"ServiceAccount", "Secret", "Service", "Deployment", "StatefulSet", "NetworkPolicy",
+                                "PodDisruptionBudget", "HorizontalPodAutoscaler", "Ingress"})
+        # What the API would refuse is found.
+        deployment = copy.deepcopy(next(m for m in render() if m["kind"] == "Deployment"))
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        container.update(comand=["x"], args="--port", ports=[{"containerPort": "8700"}])
+        del deployment["spec"]["selector"]
+        found = "; ".join(types.problems(deployment))
+        for part in ("comand is no field", "args is no list", "containerPort is '8700'", "spec.selector is missing"):
+            self.assertIn(part, found)
+
     def test_names_and_kinds_are_unique(self):
         for title, values in MATRIX.items():
             names = [rules.name_of(manifest) for manifest in render(values)]
@@ -141,15 +177,15 @@ class ChartTest(unittest.TestCase):
                         known[program] = known_flags(program)
                     used = {argument.split("=")[0] for argument in container["args"] if argument.startswith("--")}
                     self.assertEqual(used - known[program], set(), program)
-        self.assertEqual(len(known), 6)
+        self.assertEqual(len(known), 7)
 
     def test_probes_fit_the_cluster(self):
         for cluster, kind in ((MODERN + CERT_MANAGER, "grpc"), (OLD + CERT_MANAGER, "exec")):
             for workload in rules.workloads(render(["layout=services"], cluster)):
                 for container in rules.pod_of(workload)["spec"]["containers"]:
-                    self.assertIn(kind, container["readinessProbe"])
+                    self.assertIn("httpGet" if container["name"] == "gateway" else kind, container["readinessProbe"])
         known = known_flags(("sluice", "help", "health"))
-        command = rules.pod_of(rules.workloads(render([], OLD + CERT_MANAGER))[0])["spec"]["containers"][0]["livenessProbe"]["exec"]["command"]
+        command = rules.pod_of(rules.workloads(render(["gateway.enabled=false"], OLD + CERT_MANAGER))[0])["spec"]["containers"][0]["livenessProbe"]["exec"]["command"]
         self.assertEqual(command[:2], ["/usr/bin/sluice", "health"])
         self.assertEqual({word for word in command if word.startswith("--")} - known, set())
 
@@ -168,11 +204,29 @@ class ChartTest(unittest.TestCase):
             to = manifest["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
             for rule in manifest["spec"].get("ingress", []):
                 for peer in rule.get("from", []):
+                    to = to or "public"
                     edges.add((peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"], to))
         self.assertEqual(edges, {
             ("orchestrator", "tokenizer"), ("orchestrator", "embedding"), ("orchestrator", "sampler"),
             ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"),
-            ("stage-0", "stage-1"), ("stage-1", "sampler")})
+            ("stage-0", "stage-1"), ("stage-1", "sampler"), ("gateway", "public")})
+
+    def test_ranks_in_pods_are_a_leader_worker_set_where_the_cluster_has_them(self):
+        values = ["layout=services", "model.tensorParallel=4", "ranks.placement=pods", "ranks.trustedNetwork=true"]
+        has = ["--api-versions", "leaderworkerset.x-k8s.io/v1"]
+        manifests = render(values, MODERN + CERT_MANAGER + has)
+        sets = [m for m in manifests if m["kind"] == "LeaderWorkerSet"]
+        self.assertEqual([one["spec"]["leaderWorkerTemplate"]["size"] for one in sets], [4])
+        self.assertNotIn("StatefulSet", [m["kind"] for m in manifests])
+        for rule in rules.ALWAYS:
+            self.assertEqual(list(rule(manifests)), [], rule.__name__)
+        orchestrator = next(m for m in rules.workloads(manifests) if m["metadata"]["name"].endswith("orchestrator"))
+        shards = next(a for a in rules.pod_of(orchestrator)["spec"]["containers"][0]["args"] if a.startswith("--shards="))
+        name = sets[0]["metadata"]["name"]
+        hosts = [address.split(".")[0] for address in shards.removeprefix("--shards=").split(",")]
+        self.assertEqual(hosts, [f"{name}-0", f"{name}-0-1", f"{name}-0-2", f"{name}-0-3"])
+        kept = render(values + ["ranks.controller=statefulSet"], MODERN + CERT_MANAGER + has)
+        self.assertIn("StatefulSet", [m["kind"] for m in kept])
 
     def test_certificates_name_the_role_and_nothing_else(self):
         manifests = render(["layout=services"], MODERN)

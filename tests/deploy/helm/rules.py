@@ -1,6 +1,6 @@
 """What every manifest of the chart must keep, whatever the values. Each rule is a generator of sentences about what is wrong."""
 
-WORKLOADS = ("Deployment", "StatefulSet")
+WORKLOADS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 RESTRICTED_VOLUMES = {"configMap", "emptyDir", "secret", "persistentVolumeClaim", "projected", "image"}
 
 
@@ -13,11 +13,17 @@ def workloads(manifests):
 
 
 def pod_of(workload):
-    return workload["spec"]["template"]
+    group = workload["spec"].get("leaderWorkerTemplate")
+    return group["workerTemplate"] if group else workload["spec"]["template"]
 
 
 def matches(selector, labels):
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def selector_of(workload):
+    """The labels that a workload finds its pods by; none where the cluster adds them itself."""
+    return workload["spec"].get("selector", {}).get("matchLabels", {})
 
 
 def pod_labels(manifests):
@@ -81,6 +87,7 @@ def what_is_named_exists(manifests):
     secrets |= {m["spec"]["secretName"] for m in manifests if m["kind"] == "Certificate"}
     accounts = {m["metadata"]["name"] for m in manifests if m["kind"] == "ServiceAccount"}
     services = {m["metadata"]["name"] for m in manifests if m["kind"] == "Service"}
+    services |= {m["metadata"]["name"] for m in manifests if m["kind"] == "LeaderWorkerSet"}
     for workload in workloads(manifests):
         spec = pod_of(workload)["spec"]
         if spec["serviceAccountName"] not in accounts:
@@ -104,7 +111,8 @@ def selectors_find_pods(manifests):
         kind, spec = manifest["kind"], manifest.get("spec", {})
         selectors = []
         if kind in WORKLOADS:
-            if not matches(spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+            selector = selector_of(manifest)
+            if selector and not matches(selector, pod_of(manifest)["metadata"]["labels"]):
                 yield f"{name_of(manifest)} does not select its own pods"
         elif kind == "Service":
             selectors = [spec["selector"]]
@@ -124,23 +132,26 @@ def workloads_select_apart(manifests):
     """No workload's selector may find another's pods: each would count them as its own."""
     for one in workloads(manifests):
         for other in workloads(manifests):
-            if one is not other and matches(one["spec"]["selector"]["matchLabels"],
-                                            pod_of(other)["metadata"]["labels"]):
+            if one is not other and matches(selector_of(one), pod_of(other)["metadata"]["labels"]):
                 yield f"{name_of(one)} selects the pods of {name_of(other)}"
 
 
 def every_dialled_address_is_served(manifests):
     """Flags that name an address: its Service exists, and its port is one that a pod behind it listens on."""
-    services = {m["metadata"]["name"]: m for m in manifests if m["kind"] == "Service"}
+    services = {m["metadata"]["name"]: m["spec"]["selector"] for m in manifests if m["kind"] == "Service"}
+    # A LeaderWorkerSet brings a Service of its own name.
+    services |= {m["metadata"]["name"]: pod_of(m)["metadata"]["labels"] for m in manifests if m["kind"] == "LeaderWorkerSet"}
     for workload in workloads(manifests):
         for container in pod_of(workload)["spec"]["containers"]:
             for argument in container.get("args", []):
                 flag, _, value = argument.partition("=")
-                if flag not in ("--tokenizer", "--embedding", "--sampler", "--shards"):
+                if flag not in ("--tokenizer", "--embedding", "--sampler", "--shards", "--orchestrator"):
                     continue
-                for address in value.replace(";", ",").split(","):
+                for address in value.removeprefix("dns:///").replace(";", ",").split(","):
                     host, _, port = address.rpartition(":")
-                    labels = host.split(".")
+                    labels = host.split(".") + [""]
+                    if host == "localhost":
+                        services["localhost"] = pod_of(workload)["metadata"]["labels"]
                     service = services.get(labels[0]) or services.get(labels[1])
                     if service is None:
                         yield f"{name_of(workload)}: {flag} names {address}, which is no Service"
@@ -148,7 +159,7 @@ def every_dialled_address_is_served(manifests):
                     listening = {
                         listed["containerPort"]
                         for other in workloads(manifests)
-                        if matches(service["spec"]["selector"], pod_of(other)["metadata"]["labels"])
+                        if matches(service, pod_of(other)["metadata"]["labels"])
                         for one in pod_of(other)["spec"]["containers"] for listed in one["ports"]}
                     if int(port) not in listening:
                         yield f"{name_of(workload)}: {flag} names {address}; its pods listen on {sorted(listening)}"

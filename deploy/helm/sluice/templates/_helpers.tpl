@@ -87,6 +87,10 @@ priorityClassName: {{ . }}
 {{- with .Values.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
+{{- end }}
+
+{{/* Of the pods that read the model. */}}
+{{- define "sluice.initContainers" -}}
 {{- with .Values.model.initContainers }}
 initContainers: {{ toYaml . | nindent 0 }}
 {{- end }}

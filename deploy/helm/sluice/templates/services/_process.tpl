@@ -19,6 +19,14 @@ sluice/pipeline: {{ index . 1 | quote }}
 {{ include "sluice.part" . }}.{{ (index . 0).Release.Namespace }}.svc:8710
 {{- end }}
 
+{{/* Whether the ranks of a stage are the pods of a LeaderWorkerSet. */}}
+{{- define "sluice.leaderWorkerSets" -}}
+{{- $has := .Capabilities.APIVersions.Has "leaderworkerset.x-k8s.io/v1" }}
+{{- with .Values }}
+{{- if and (eq .ranks.placement "pods") (gt (int .model.tensorParallel) 1) (or (eq .ranks.controller "leaderWorkerSet") (and (eq .ranks.controller "auto") $has)) }}yes{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* Every shard of a pipeline: ranks by comma, stages by semicolon. (list $ pipeline) */}}
 {{- define "sluice.shardAddresses" -}}
 {{- $ := index . 0 }}
@@ -28,7 +36,9 @@ sluice/pipeline: {{ index . 1 | quote }}
 {{- $ranks := list }}
 {{- $part := include "sluice.part" (list $ $pipeline (printf "stage-%d" $stage)) }}
 {{- range $rank := until (int $.Values.model.tensorParallel) }}
-{{- if eq $.Values.ranks.placement "pods" }}
+{{- if and (include "sluice.leaderWorkerSets" $) (gt $rank 0) }}
+{{- $ranks = append $ranks (printf "%s-0-%d.%s.%s.svc:8710" $part $rank $part $.Release.Namespace) }}
+{{- else if eq $.Values.ranks.placement "pods" }}
 {{- $ranks = append $ranks (printf "%s-%d.%s.%s.svc:8710" $part $rank $part $.Release.Namespace) }}
 {{- else }}
 {{- $ranks = append $ranks (printf "%s-0.%s.%s.svc:%d" $part $part $.Release.Namespace (add 8710 $rank)) }}

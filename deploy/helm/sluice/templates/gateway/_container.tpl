@@ -1,0 +1,46 @@
+{{/* The HTTP gateway, in a pod of its own or beside the pipeline. Its probes ask what needs no token. */}}
+{{- define "sluice.gatewayContainer" -}}
+- name: gateway
+  {{- include "sluice.containerSecurity" . | nindent 2 }}
+  command: [/usr/bin/sluice-gateway]
+  args:
+  {{- if eq .Values.gateway.placement "sidecar" }}
+  - --orchestrator=localhost:8700
+  {{- else }}
+  # Every pod behind the Service without an address of its own takes calls in turns.
+  - --orchestrator=dns:///{{ include "sluice.fullname" . }}-headless.{{ .Release.Namespace }}.svc:8700
+  {{- end }}
+  - --orchestrator_tls_ca=/etc/sluice/public/ca.crt
+  - --listen=0.0.0.0:8080
+  - --tls_cert=/etc/sluice/public/tls.crt
+  - --tls_key=/etc/sluice/public/tls.key
+  - --drain_delay={{ .Values.drain.delaySeconds }}s
+  - --drain_timeout={{ .Values.drain.timeoutSeconds }}s
+  {{- with .Values.gateway.corsOrigin }}
+  - --cors_origin={{ . }}
+  {{- end }}
+  {{- range .Values.gateway.extraArgs }}
+  - {{ . | quote }}
+  {{- end }}
+  ports:
+  - {name: http, containerPort: 8080, protocol: TCP}
+  startupProbe:
+    httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
+    periodSeconds: 1
+    failureThreshold: 30
+  # Ready is who has a pipeline behind it.
+  readinessProbe:
+    httpGet: {path: /health, port: http, scheme: HTTPS}
+    periodSeconds: 2
+    timeoutSeconds: 8
+    failureThreshold: 2
+  livenessProbe:
+    httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
+    periodSeconds: 10
+    timeoutSeconds: 5
+    failureThreshold: 3
+  resources: {{ toYaml .Values.resources.gateway | nindent 4 }}
+  volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+  - {name: public, mountPath: /etc/sluice/public, readOnly: true}
+{{- end }}

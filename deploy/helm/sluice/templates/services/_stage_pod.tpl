@@ -1,0 +1,86 @@
+{{/* The pod of a rank, or of all ranks of a stage. (list $ pipeline stage) */}}
+{{- define "sluice.stagePod" -}}
+{{- $ := index . 0 }}
+{{- $stage := index . 2 }}
+{{- $part := list $ (index . 1) (printf "stage-%d" $stage) }}
+{{- $ranks := int $.Values.model.tensorParallel }}
+{{- $stages := int $.Values.model.pipelineParallel }}
+{{- $pods := eq $.Values.ranks.placement "pods" }}
+metadata: {{ include "sluice.podMetadata" $part | nindent 2 }}
+spec:
+  {{- include "sluice.podSecurity" $ | nindent 2 }}
+  {{- include "sluice.initContainers" $ | nindent 2 }}
+  {{- if and $pods (gt $ranks 1) }}
+  # A node that is lost takes one rank, and a node's memory bandwidth serves one.
+  affinity:
+    podAntiAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels: {{ include "sluice.partSelector" $part | nindent 14 }}
+  {{- else }}
+  {{- include "sluice.nearPipeline" $part | nindent 2 }}
+  {{- end }}
+  terminationGracePeriodSeconds: 10
+  containers:
+  {{- range $container := until (ternary 1 $ranks $pods) }}
+  {{- $port := add 8710 $container }}
+  {{- $health := add 8801 $container }}
+  - name: rank{{ if not $pods }}-{{ $container }}{{ end }}
+    {{- include "sluice.containerSecurity" $ | nindent 4 }}
+    command: [/usr/bin/sluice-shard]
+    {{- if $pods }}
+    env:
+    - name: POD_NAME
+      valueFrom: {fieldRef: {fieldPath: metadata.name}}
+    - name: POD_IP
+      valueFrom: {fieldRef: {fieldPath: status.podIP}}
+    {{- end }}
+    args:
+    {{- include "sluice.processArgs" (list $ "shard" $port $health) | nindent 4 }}
+    - --num_stages={{ $stages }}
+    - --stage={{ $stage }}
+    - --num_ranks={{ $ranks }}
+    {{- if $pods }}
+    - --rank_of=$(POD_NAME)
+    {{- if gt $ranks 1 }}
+    - --communicator_address=$(POD_IP)
+    - --trusted_network
+    {{- end }}
+    {{- else }}
+    - --rank={{ $container }}
+    {{- end }}
+    - --weights={{ $.Values.model.weights }}
+    - --kv_dtype={{ $.Values.model.kvDtype }}
+    - --kv_cache_mib={{ div (add $.Values.model.kvCacheMib (sub (mul $ranks $stages) 1)) (mul $ranks $stages) }}
+    - --max_step_tokens={{ $.Values.limits.stepTokens }}
+    {{- if $.Values.metrics.enabled }}
+    - --metrics_port={{ add 8720 $container }}
+    {{- end }}
+    ports:
+    {{- if $.Values.metrics.enabled }}
+    - {name: metrics-{{ $container }}, containerPort: {{ add 8720 $container }}, protocol: TCP}
+    {{- end }}
+    - {name: private{{ if $container }}-{{ $container }}{{ end }}, containerPort: {{ $port }}, protocol: TCP}
+    - {name: health{{ if $container }}-{{ $container }}{{ end }}, containerPort: {{ $health }}, protocol: TCP}
+    {{- include "sluice.probes" (list $ $health) | nindent 4 }}
+    {{- $resources := deepCopy $.Values.resources.shard }}
+    {{- if gt (int $.Values.gpu.perRank) 0 }}
+    {{- $_ := set $resources.limits $.Values.gpu.resource (toString $.Values.gpu.perRank) }}
+    {{- end }}
+    resources: {{ toYaml $resources | nindent 6 }}
+    volumeMounts:
+    {{- include "sluice.processMounts" $ | nindent 4 }}
+    {{- if not $pods }}
+    - {name: shm, mountPath: /dev/shm}
+    {{- end }}
+  {{- end }}
+  volumes:
+  {{- include "sluice.processVolumes" (list $ "shard") | nindent 2 }}
+  {{- if not $pods }}
+  - name: shm
+    emptyDir: {medium: Memory, sizeLimit: {{ $.Values.ranks.sharedMemory }}}
+  {{- end }}
+{{- end }}

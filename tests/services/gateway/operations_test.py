@@ -1,0 +1,147 @@
+"""What those who operate a gateway count on: health without a token, certificates that are renewed, an orderly end.
+
+Usage: operations_test.py BIN_DIR [unittest arguments]
+"""
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from served import Served, call, connect, read_all
+
+BIN = sys.argv[1]
+TOKEN = "let me in"
+served = None
+
+
+class Gateway:
+    """One of its own beside that of `served`."""
+
+    def __init__(self, *flags):
+        self.process = subprocess.Popen(
+            [os.path.join(BIN, "sluice-gateway"), "--orchestrator", served.endpoint, "--listen", "127.0.0.1:0", *flags],
+            stderr=subprocess.PIPE, text=True)
+        self.address = self.process.stderr.readline().strip().split("address=")[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(30)
+        self.process.stderr.close()
+
+
+def setUpModule():
+    global served
+    with tempfile.NamedTemporaryFile("w", suffix=".tokens", delete=False) as file:
+        file.write(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} search\n")
+    served = Served(BIN, "--tokens", file.name)
+
+
+def tearDownModule():
+    served.stop()
+
+
+def make_certificate(folder, name):
+    """Puts tls.crt and tls.key into `folder` in one move each, as a Secret's volume does."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
+                    "-subj", f"/CN={name}", "-keyout", f"{folder}/new.key", "-out", f"{folder}/new.crt"],
+                   check=True, capture_output=True)
+    os.replace(f"{folder}/new.key", f"{folder}/tls.key")
+    os.replace(f"{folder}/new.crt", f"{folder}/tls.crt")
+
+
+def shown_certificate(address):
+    """The certificate of a new handshake, in PEM."""
+    host, port = address.rsplit(":", 1)
+    return ssl.get_server_certificate((host, int(port)), timeout=30)
+
+
+def generation(max_tokens):
+    body = json.dumps({"prompt": "Once upon a time", "ignore_eos": True, "stream": True, "max_tokens": max_tokens}).encode()
+    head = ("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            f"authorization: Bearer {TOKEN}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n")
+    return head.encode() + body
+
+
+class HealthTest(unittest.TestCase):
+    def test_needs_no_token_where_calls_do(self):
+        self.assertEqual(call(served.address, "GET", "/v1/models").status, 401)
+        for path in ("/health", "/v2/health/ready", "/v2/health/live"):
+            self.assertEqual(call(served.address, "GET", path).status, 200, path)
+
+    def test_says_that_no_orchestrator_is_there(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{free.getsockname()[1]}"
+            with Gateway("--orchestrator", nobody) as gateway:
+                answer = call(gateway.address, "GET", "/health")
+                self.assertEqual((answer.status, answer.json["status"]), (503, "unavailable"))
+                self.assertEqual(call(gateway.address, "GET", "/v2/health/ready").status, 503)
+                self.assertEqual(call(gateway.address, "GET", "/v2/health/live").status, 200)
+
+
+class CertificateTest(unittest.TestCase):
+    def test_is_read_again_when_its_files_change(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificate(folder, "first")
+            with Gateway("--tls_cert", f"{folder}/tls.crt", "--tls_key", f"{folder}/tls.key") as gateway:
+                first = shown_certificate(gateway.address)
+                # Half of a change: the key fits no certificate, and the old pair goes on.
+                os.replace(f"{folder}/tls.crt", f"{folder}/old.crt")
+                time.sleep(1.1)
+                self.assertEqual(shown_certificate(gateway.address), first)
+                make_certificate(folder, "second")
+                end = time.monotonic() + 20
+                while shown_certificate(gateway.address) == first and time.monotonic() < end:
+                    time.sleep(0.1)
+                with open(f"{folder}/tls.crt") as file:
+                    self.assertEqual(shown_certificate(gateway.address).split(), file.read().split())
+
+
+class DrainTest(unittest.TestCase):
+    def stream(self, gateway, max_tokens):
+        connection = connect(gateway.address)
+        connection.sendall(generation(max_tokens))
+        self.assertTrue(connection.recv(1, socket.MSG_PEEK))
+        return connection
+
+    def test_a_stream_ends_and_nobody_new_is_taken(self):
+        with Gateway("--drain_timeout", "60s") as gateway, self.stream(gateway, 250) as connection:
+            gateway.process.send_signal(signal.SIGTERM)
+            self.assertIn("data: [DONE]", read_all(connection).decode())
+            self.assertEqual(gateway.process.wait(30), 0)
+            with self.assertRaises(ConnectionRefusedError):
+                connect(gateway.address)
+
+    def test_serves_on_while_it_is_being_forgotten(self):
+        with Gateway("--drain_delay", "2s", "--drain_timeout", "60s") as gateway:
+            gateway.process.send_signal(signal.SIGTERM)
+            self.assertEqual(call(gateway.address, "GET", "/health").status, 200)
+            self.assertEqual(gateway.process.wait(30), 0)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        with Gateway("--drain_delay", "1h") as gateway:
+            gateway.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)  # signals of one kind that wait are one
+            gateway.process.send_signal(signal.SIGTERM)
+            self.assertEqual(gateway.process.wait(30), 0)
+
+    def test_times_out_of_range_are_refused(self):
+        done = subprocess.run([os.path.join(BIN, "sluice-gateway"), "--orchestrator", "x:1", "--drain_delay", "-1s"],
+                              capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--drain_delay is -1s", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
