@@ -1,7 +1,7 @@
 // The arithmetic of a decoder: one contract per operation, implemented by each kind of device.
 //
-//   kernels/reference   plain loops, and any backend made to work later on another thread, for
-//   tests kernels/cpu         SIMD (Highway) and threads
+//   kernels/cpu         SIMD (Highway) and threads
+//   kernels/reference   plain loops; and for tests any backend, made to work later and elsewhere
 //
 // Every implementation keeps two promises, which the rest of Sluice builds on:
 // - Batch invariance. A row of a result has the same bits whatever other rows are computed beside
@@ -13,12 +13,13 @@
 //
 // When things happen
 //   Operations are enqueued in call order on one stream of work, and may be carried out at any time
-//   until Synchronize(), CopyOut() or TopK() returns; a failure shows at the next of these. On CPU
-//   an operation has finished when its call returns. Spans are host memory, read (or copied aside)
-//   during the call: free again when it returns. Everything else that an operation is given is
-//   memory of the backend (Buffer), which the host must not touch, and must keep until the work
-//   that uses it is done. A backend is driven by one thread at a time. Shapes that do not fit are
-//   broken invariants (SLUICE_CHECK), never a user's fault.
+//   the next wait returns; a failure shows there. Waits are Synchronize() and what fills host
+//   memory: CopyOut(), GatherElements(), TopK() and Sample(). On CPU an operation has finished when
+//   its call returns. Spans are host memory, read (or copied aside) during the call: free again
+//   when it returns. Everything else that an operation is given is memory of the backend (Buffer),
+//   which the host must not touch, and must keep until the work that uses it is done. A backend is
+//   driven by one thread at a time. Shapes that do not fit are broken invariants (SLUICE_CHECK),
+//   never a user's fault.
 //
 // Element types
 //   The residual stream, partial sums over ranks, logits and what goes over the wire are F32 on
@@ -47,6 +48,7 @@
 #include "kernels/deadline.h"
 #include "kernels/matrix_view.h"
 #include "kernels/rank_group.h"
+#include "kernels/sampling.h"
 #include "kernels/weight_format.h"
 
 namespace sluice {
@@ -187,14 +189,6 @@ class Backend {
   static constexpr absl::Duration kLongestWait = absl::Minutes(2);
   absl::Status Synchronize() { return Synchronize(Deadline::After(kLongestWait)); }
 
-  // Work of the host on what was copied out: calls task(index, worker) once for every index in
-  // [0, count), in no fixed order, on up to num_host_threads() threads, and returns when all calls
-  // have. `worker` in [0, num_host_threads()) tells apart those at work at one time. Tasks may call
-  // CopyOut, and nothing else of the backend.
-  using HostTask = absl::FunctionRef<void(int64_t index, int worker)>;
-  virtual int num_host_threads() const = 0;
-  virtual void RunOnHost(int64_t count, HostTask task) = 0;
-
   // Reads every row once, at most 64 at a time, so that no second copy of the matrix is ever held.
   // Returns what `read` returns when it fails, or RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
@@ -233,8 +227,14 @@ class Backend {
 
   // ---- Operations ----
 
-  // out[t] = table[ids[t]]. table [V, H] F32 or BF16, out [T, H] F32. 0 <= ids[t] < V.
-  virtual void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) = 0;
+  // out[t] = table[rows[t]]: embeddings of tokens, or some rows of a step. table [N, H] F32 or BF16,
+  // out [T, H] F32, not overlapping. 0 <= rows[t] < N.
+  virtual void GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) = 0;
+
+  // values[i] = x[elements[i]]. x [T, N] F32; values is host memory, as long as `elements`, complete
+  // when the call returns.
+  virtual absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                                      absl::Span<float> values) = 0;
 
   // out = x / sqrt(mean(x^2) + eps) * weight, row by row (Zhang and Sennrich 2019). x [T, H] F32,
   // out [T, H] F32 (and then may be x) or in operand dtype, weight [H] F32.
@@ -302,6 +302,12 @@ class Backend {
   // values and ids are host memory [T, k] row-major; complete when the call returns. 1 <= k <= V.
   virtual absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
                             absl::Span<int32_t> ids) = 0;
+
+  // Chooses a token from every row of logits [T, V] F32, which stay as they are, as kernels/sampling.h
+  // defines: results[t] is what rows[t] asks of row t. `results` is host memory [T], complete when
+  // the call returns.
+  virtual absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                              absl::Span<SampledRow> results) = 0;
 };
 
 }  // namespace sluice

@@ -29,4 +29,10 @@ struct MatrixView {
   }
 };
 
+// One place in a matrix.
+struct MatrixElement {
+  int64_t row = 0;
+  int64_t col = 0;
+};
+
 }  // namespace sluice

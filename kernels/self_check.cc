@@ -90,6 +90,10 @@ absl::Status Compare(const std::string& name, Backend& backend, const Operation&
   Bench tested(backend), trusted(*plain);
   const Floats actual = operation(tested), expected = operation(trusted);
   if (!tested.status.ok()) return tested.status;
+  if (actual.size() != expected.size()) {
+    return absl::InternalError(absl::StrCat(name, " of ", std::string(backend.name()), " gives ",
+                                            actual.size(), " results for ", expected.size()));
+  }
   for (size_t i = 0; i < expected.size(); ++i) {
     if (std::abs(actual[i] - expected[i]) <= 1e-3 * (1 + std::abs(expected[i]))) continue;
     return absl::InternalError(absl::StrCat(name, " of ", std::string(backend.name()), " gives ",
@@ -221,12 +225,45 @@ absl::Status CheckRows(Backend& backend) {
     values.insert(values.end(), ids.begin(), ids.end());
     return values;
   }));
-  status.Update(Compare("EmbeddingGather", backend, [&](Bench& b) {
+  status.Update(Compare("GatherRows or GatherElements", backend, [&](Bench& b) {
     const MatrixView out = b.Zeroes(2, kCols);
-    b.backend.EmbeddingGather(b.Matrix(x, kCols, DType::kBF16), {2, 0}, out);
-    return b.Read(out);
+    b.backend.GatherRows(b.Matrix(x, kCols, DType::kBF16), {2, 0}, out);
+    Floats values(1);
+    b.status.Update(b.backend.GatherElements(out, {{.row = 1, .col = 60}}, absl::MakeSpan(values)));
+    const Floats rows = b.Read(out);
+    values.insert(values.end(), rows.begin(), rows.end());
+    return values;
   }));
   return status;
+}
+
+// Draws from all of a row, and from what is left of one.
+absl::Status CheckSampling(Backend& backend) {
+  constexpr int64_t kVocabulary = 200;
+  Draw draw;
+  const Floats logits = draw(3 * kVocabulary, 6);
+  const SamplingOptions greedy{.temperature = 0}, all{.temperature = 0.8f};
+  const SamplingOptions filtered{.top_k = 50, .top_p = 0.9f, .min_p = 0.01f};
+  const std::vector<uint32_t> allowed((kVocabulary + 31) / 32, 0x7fff7fff);
+  const LogitEdit edit{.id = 3, .bias = 4, .penalty = 0.5f};
+  const std::vector<SampleRow> rows = {
+      {.options = &greedy},
+      {.options = &all, .edits = {&edit, 1}, .token_uniform = 0.4},
+      {.options = &filtered, .allowed = allowed, .token_uniform = 0.7, .num_top = 5}};
+  return Compare("Sample", backend, [&](Bench& bench) {
+    std::vector<SampledRow> results(rows.size());
+    bench.status.Update(
+        bench.backend.Sample(bench.Matrix(logits, kVocabulary), rows, absl::MakeSpan(results)));
+    Floats values;
+    for (SampledRow& result : results) {
+      result.top.push_back(result.token);
+      for (const auto& [id, probability] : result.top) {
+        values.push_back(static_cast<float>(id));
+        values.push_back(static_cast<float>(probability));
+      }
+    }
+    return values;
+  });
 }
 
 }  // namespace
@@ -236,7 +273,8 @@ absl::Status SelfCheck(Backend& backend) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     if (status.ok()) status = CheckAttention(backend, dtype);
   }
-  return status.ok() ? CheckRows(backend) : status;
+  if (status.ok()) status = CheckRows(backend);
+  return status.ok() ? CheckSampling(backend) : status;
 }
 
 }  // namespace sluice

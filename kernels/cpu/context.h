@@ -17,6 +17,7 @@
 #include "kernels/cpu/attention_task.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/sample_row.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/host_step.h"
 
@@ -78,7 +79,10 @@ struct AttentionMemory {
 
 struct CpuContext {
   explicit CpuContext(int num_threads, InstructionSet instructions, absl::Span<const int> cpus = {})
-      : instructions(instructions), pool(num_threads, cpus), scratch(pool.num_threads()) {}
+      : instructions(instructions),
+        pool(num_threads, cpus),
+        scratch(pool.num_threads()),
+        samplers(pool.num_threads()) {}
 
   const InstructionSet instructions;
   ThreadPool pool;
@@ -86,6 +90,7 @@ struct CpuContext {
   Scratch operand{1};  // activations rearranged for a product: area 0, read by all
   HostStep step;
   AttentionMemory attention;
+  std::vector<RowSampler> samplers;  // one per worker
 };
 
 // Calls task(begin, end) for runs that together cover [0, rows). A run has enough rows, of

@@ -17,6 +17,7 @@
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/rope.h"
+#include "kernels/cpu/sample.h"
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/top_k.h"
 #include "kernels/host_rank_group.h"
@@ -54,9 +55,6 @@ class CpuBackend final : public Backend {
 
   absl::Status Synchronize(Deadline) override { return absl::OkStatus(); }
 
-  int num_host_threads() const override { return context_.pool.num_threads(); }
-  void RunOnHost(int64_t count, HostTask task) override { context_.pool.ParallelFor(count, task); }
-
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
     return CpuPackedMatrix::Pack(spec, context_.instructions, read, arena_, context_.pool);
@@ -82,8 +80,14 @@ class CpuBackend final : public Backend {
     context_.step.Begin(segments, rows);
   }
 
-  void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
-    sluice::EmbeddingGather(context_, table, ids, out);
+  void GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) override {
+    sluice::GatherRows(context_, table, rows, out);
+  }
+
+  absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                              absl::Span<float> values) override {
+    sluice::GatherElements(x, elements, values);
+    return absl::OkStatus();
   }
 
   void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override {
@@ -138,6 +142,12 @@ class CpuBackend final : public Backend {
   absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
                     absl::Span<int32_t> ids) override {
     sluice::TopK(context_, x, k, values, ids);
+    return absl::OkStatus();
+  }
+
+  absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                      absl::Span<SampledRow> results) override {
+    sluice::Sample(context_, logits, rows, results);
     return absl::OkStatus();
   }
 

@@ -1,4 +1,4 @@
-// Rows of a table by number.
+// Rows and elements of a matrix by number.
 #pragma once
 
 #include "absl/types/span.h"
@@ -7,8 +7,12 @@
 
 namespace sluice {
 
-// Backend::EmbeddingGather.
-void EmbeddingGather(CpuContext& context, MatrixView table, absl::Span<const int32_t> ids,
-                     MatrixView out);
+// Backend::GatherRows.
+void GatherRows(CpuContext& context, MatrixView table, absl::Span<const int32_t> rows,
+                MatrixView out);
+
+// Backend::GatherElements.
+void GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                    absl::Span<float> values);
 
 }  // namespace sluice

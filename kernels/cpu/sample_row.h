@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-class RowSampler {
+class alignas(64) RowSampler {
  public:
   // As Backend::Sample for one row of logits [V].
   SampledRow Sample(absl::Span<const float> logits, const SampleRow& row);

@@ -1,7 +1,7 @@
 // Any backend, made to behave as one on a device does: for tests of what stands on backend.h.
 //
-// - Work runs later: nothing is done before Synchronize(), CopyOut() or TopK(), and then on another
-//   thread. Spans are copied aside, as the contract has it.
+// - Work runs later: nothing is done before the next wait, and then on another thread. Spans are
+//   copied aside, as the contract has it.
 // - Memory is its own: its pages can't be touched between calls, so that a host that follows a
 //   pointer of a Buffer ends with SIGSEGV.
 // - Steps are computed with a power of two of rows, and recorded: the second step of a key runs

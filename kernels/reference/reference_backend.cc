@@ -14,6 +14,7 @@
 #include "kernels/reference/element.h"
 #include "kernels/reference/reference_attention.h"
 #include "kernels/reference/reference_kv_pool.h"
+#include "kernels/reference/reference_sampling.h"
 
 namespace sluice {
 namespace {
@@ -112,11 +113,6 @@ class ReferenceBackend final : public Backend {
 
   absl::Status Synchronize(Deadline) override { return absl::OkStatus(); }
 
-  int num_host_threads() const override { return 1; }
-  void RunOnHost(int64_t count, HostTask task) override {
-    for (int64_t index = 0; index < count; ++index) task(index, 0);
-  }
-
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
     std::vector<std::byte> row(RowBytes(spec.format, spec.num_inputs));
@@ -144,11 +140,19 @@ class ReferenceBackend final : public Backend {
     step_.Begin(segments, rows);
   }
 
-  void EmbeddingGather(MatrixView table, absl::Span<const int32_t> ids, MatrixView out) override {
+  void GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) override {
     for (int64_t t = 0; t < out.rows; ++t) {
-      SLUICE_CHECK(0 <= ids[t] && ids[t] < table.rows);
-      for (int64_t h = 0; h < out.cols; ++h) out.Row(t)[h] = LoadElement(table, ids[t], h);
+      SLUICE_CHECK(0 <= rows[t] && rows[t] < table.rows);
+      for (int64_t h = 0; h < out.cols; ++h) out.Row(t)[h] = LoadElement(table, rows[t], h);
     }
+  }
+
+  absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                              absl::Span<float> values) override {
+    for (size_t i = 0; i < elements.size(); ++i) {
+      values[i] = x.Row(elements[i].row)[elements[i].col];
+    }
+    return absl::OkStatus();
   }
 
   void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override {
@@ -282,6 +286,14 @@ class ReferenceBackend final : public Backend {
         ids[t * k + i] = order[i];
         values[t * k + i] = row[order[i]];
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                      absl::Span<SampledRow> results) override {
+    for (int64_t t = 0; t < logits.rows; ++t) {
+      results[t] = ReferenceSample({logits.Row(t), static_cast<size_t>(logits.cols)}, rows[t]);
     }
     return absl::OkStatus();
   }

@@ -8,14 +8,9 @@
 namespace sluice {
 
 absl::Status StepRows::Resize(int64_t rows) {
-  const size_t bytes = static_cast<size_t>(backend_.BucketRows(rows) * cols_) * sizeof(float);
-  if (buffer_ == nullptr || buffer_->size_bytes() < bytes) {
-    absl::StatusOr<std::unique_ptr<Buffer>> buffer = backend_.Allocate(bytes);
-    if (!buffer.ok()) return buffer.status();
-    buffer_ = *std::move(buffer);
-  }
-  rows_ = rows;
-  return absl::OkStatus();
+  absl::Status status = MakeRoom(backend_.BucketRows(rows), buffer_);
+  if (status.ok()) rows_ = rows;
+  return status;
 }
 
 absl::Status StepRows::Load(const v1::Tensor& tensor) {
@@ -29,38 +24,42 @@ absl::Status StepRows::Load(const v1::Tensor& tensor) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Tensor> StepRows::Store() const {
-  v1::Tensor tensor = NewTensor(DType::kF32, {rows_, cols_});
-  if (rows_ == 0) return tensor;
+absl::StatusOr<v1::Tensor> StepRows::Store() const { return CopyOut(view()); }
+
+absl::StatusOr<v1::Tensor> StepRows::Store(absl::Span<const int32_t> indices) {
+  for (const int32_t index : indices) {
+    if (index >= 0 && index < rows_) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("output row ", index, " of a step with ", rows_, " rows"));
+  }
+  const auto count = static_cast<int64_t>(indices.size());
+  absl::Status status = MakeRoom(count, gathered_);
+  if (!status.ok()) return status;
+  const MatrixView gathered = Rows(gathered_, count);
+  if (count > 0) backend_.GatherRows(view(), indices, gathered);
+  return CopyOut(gathered);
+}
+
+absl::Status StepRows::MakeRoom(int64_t rows, std::unique_ptr<Buffer>& buffer) {
+  const size_t bytes = static_cast<size_t>(rows * cols_) * sizeof(float);
+  if (bytes == 0 || (buffer != nullptr && buffer->size_bytes() >= bytes)) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Buffer>> larger = backend_.Allocate(bytes);
+  if (larger.ok()) buffer = *std::move(larger);
+  return larger.status();
+}
+
+absl::StatusOr<v1::Tensor> StepRows::CopyOut(MatrixView rows) const {
+  v1::Tensor tensor = NewTensor(DType::kF32, {rows.rows, cols_});
+  if (rows.rows == 0) return tensor;
   const absl::Status status = backend_.CopyOut(
-      buffer_->data(), absl::MakeSpan(reinterpret_cast<std::byte*>(tensor.mutable_data()->data()),
-                                      tensor.data().size()));
+      rows.data, absl::MakeSpan(reinterpret_cast<std::byte*>(tensor.mutable_data()->data()),
+                                tensor.data().size()));
   if (!status.ok()) return status;
   return tensor;
 }
 
-absl::StatusOr<v1::Tensor> StepRows::Store(absl::Span<const int32_t> indices) const {
-  v1::Tensor tensor = NewTensor(DType::kF32, {static_cast<int64_t>(indices.size()), cols_});
-  for (size_t i = 0; i < indices.size(); ++i) {
-    if (indices[i] < 0 || indices[i] >= rows_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output row ", indices[i], " of a step with ", rows_, " rows"));
-    }
-    const absl::Status status =
-        backend_.CopyOut(view().Rows(indices[i], 1).data, HostRow(tensor, static_cast<int64_t>(i)));
-    if (!status.ok()) return status;
-  }
-  return tensor;
-}
-
-MatrixView StepRows::view() const {
-  return {buffer_ == nullptr ? nullptr : buffer_->data(), DType::kF32, rows_, cols_, cols_};
-}
-
-absl::Span<std::byte> StepRows::HostRow(v1::Tensor& tensor, int64_t row) const {
-  const size_t row_bytes = static_cast<size_t>(cols_) * sizeof(float);
-  return absl::MakeSpan(
-      reinterpret_cast<std::byte*>(tensor.mutable_data()->data()) + row * row_bytes, row_bytes);
+MatrixView StepRows::Rows(const std::unique_ptr<Buffer>& buffer, int64_t rows) const {
+  return {buffer == nullptr ? nullptr : buffer->data(), DType::kF32, rows, cols_, cols_};
 }
 
 }  // namespace sluice

@@ -19,28 +19,32 @@ class StepRows {
   StepRows(Backend& backend, int64_t hidden_size) : backend_(backend), cols_(hidden_size) {}
 
   // Makes room for `rows` rows, and for those that Backend::BucketRows() adds; contents are
-  // undefined. Allocates only where a step is larger
-  // than every one before. RESOURCE_EXHAUSTED where the backend lacks memory.
+  // undefined. Allocates only where a step is larger than every one before. RESOURCE_EXHAUSTED
+  // where the backend lacks memory.
   absl::Status Resize(int64_t rows);
 
-  // The rows of `tensor`, which must be [T, H] F32: INVALID_ARGUMENT
-  // otherwise.
+  // The rows of `tensor`, which must be [T, H] F32: INVALID_ARGUMENT otherwise.
   absl::Status Load(const v1::Tensor& tensor);
 
-  // All rows, or those at `indices` in that order, each in [0, T).
+  // All rows, or those at `indices` in that order, each in [0, T): INVALID_ARGUMENT otherwise.
+  // Waits for the work that is enqueued.
   absl::StatusOr<v1::Tensor> Store() const;
-  absl::StatusOr<v1::Tensor> Store(absl::Span<const int32_t> indices) const;
+  absl::StatusOr<v1::Tensor> Store(absl::Span<const int32_t> indices);
 
-  MatrixView view() const;
+  MatrixView view() const { return Rows(buffer_, rows_); }
   int64_t rows() const { return rows_; }
 
  private:
-  absl::Span<std::byte> HostRow(v1::Tensor& tensor, int64_t row) const;
+  // Sees to it that `buffer` holds so many rows.
+  absl::Status MakeRoom(int64_t rows, std::unique_ptr<Buffer>& buffer);
+  absl::StatusOr<v1::Tensor> CopyOut(MatrixView rows) const;
+  MatrixView Rows(const std::unique_ptr<Buffer>& buffer, int64_t rows) const;
 
   Backend& backend_;
   const int64_t cols_;
   int64_t rows_ = 0;
   std::unique_ptr<Buffer> buffer_;
+  std::unique_ptr<Buffer> gathered_;  // rows on their way out
 };
 
 }  // namespace sluice

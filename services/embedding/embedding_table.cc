@@ -110,7 +110,7 @@ absl::Status EmbeddingTable::Embed(absl::Span<const int32_t> ids,
     if (absl::Status checked = CheckPositions(positions); !checked.ok()) return checked;
   }
   if (ids.empty()) return absl::OkStatus();
-  backend_->EmbeddingGather(table_, ids, out);
+  backend_->GatherRows(table_, ids, out);
   if (scale_ != 1) backend_->Scale(scale_, out);
   return adds_positions() ? AddPositions(positions, out) : absl::OkStatus();
 }
@@ -124,7 +124,7 @@ absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, M
   }
   const MatrixView rows{position_rows_->data(), DType::kF32, out.rows, out.cols, out.cols};
   if (position_ == PositionKind::kLearned) {
-    backend_->EmbeddingGather(position_table_, positions, rows);
+    backend_->GatherRows(position_table_, positions, rows);
   } else {
     ComputeSinusoids(positions, rows);
   }
@@ -134,17 +134,18 @@ absl::Status EmbeddingTable::AddPositions(absl::Span<const int32_t> positions, M
 
 // In double and rounded once.
 void EmbeddingTable::ComputeSinusoids(absl::Span<const int32_t> positions, MatrixView rows) {
-  std::vector<float> row(rows.cols);
-  for (size_t t = 0; t < positions.size(); ++t) {
+  std::vector<float> values(rows.rows * rows.cols);
+  for (int64_t t = 0; t < rows.rows; ++t) {
     for (int64_t h = 0; h < rows.cols; ++h) {
       const int64_t even = h / 2 * 2;
       const double angle = positions[t] * std::pow(10000.0, -static_cast<double>(even) / rows.cols);
-      row[h] = static_cast<float>(h % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      values[t * rows.cols + h] =
+          static_cast<float>(h % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
-    const absl::Span<const std::byte> bytes{reinterpret_cast<const std::byte*>(row.data()),
-                                            row.size() * sizeof(float)};
-    backend_->CopyIn(bytes, rows.Rows(static_cast<int64_t>(t), 1).data);
   }
+  backend_->CopyIn(
+      {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(float)},
+      rows.data);
 }
 
 }  // namespace sluice

@@ -15,10 +15,6 @@ namespace {
 constexpr int64_t kTileBytes = int64_t{16} << 20;
 constexpr int64_t kMaxTileRows = 256;
 
-absl::Span<std::byte> BytesOf(absl::Span<float> values) {
-  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)};
-}
-
 absl::Status InRow(int64_t row, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("row ", row, ": ", status.message()));
 }
@@ -84,10 +80,7 @@ Sampler::Sampler(Backend& backend, LmHead head, int64_t tile_rows, std::unique_p
     : backend_(backend),
       head_(std::move(head)),
       tile_rows_(tile_rows),
-      logits_(std::move(logits)),
-      workers_(backend.num_host_threads()) {
-  for (Worker& worker : workers_) worker.logits.resize(head_.vocab_size());
-}
+      logits_(std::move(logits)) {}
 
 absl::StatusOr<std::vector<SampledToken>> Sampler::Run(MatrixView hidden,
                                                        absl::Span<const SamplerTask> tasks) {
@@ -119,8 +112,7 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
   const int64_t vocab = vocab_size();
   const MatrixView logits{logits_->data(), DType::kF32, hidden.rows, vocab, vocab};
   head_.Logits(hidden, logits);
-  absl::Status done = backend_.Synchronize();
-  if (done.ok()) done = Choose(logits, tasks, first_row, results);
+  absl::Status done = Choose(logits, tasks, first_row, results);
   if (done.ok()) done = FindTop(logits, tasks, results);
   if (done.ok()) done = FillLogprobs(logits, tasks, results);
   return done;
@@ -128,16 +120,14 @@ absl::Status Sampler::RunTile(MatrixView hidden, absl::Span<const SamplerTask> t
 
 absl::Status Sampler::Choose(MatrixView logits, absl::Span<const SamplerTask> tasks,
                              int64_t first_row, absl::Span<SampledToken> results) {
+  std::vector<SampleRow> rows;
+  rows.reserve(tasks.size());
+  for (const SamplerTask& task : tasks) rows.push_back(RowOf(task));
   std::vector<SampledRow> sampled(tasks.size());
-  std::vector<absl::Status> copied(tasks.size());
-  backend_.RunOnHost(logits.rows, [&](int64_t row, int index) {
-    Worker& worker = workers_[index];
-    copied[row] = backend_.CopyOut(logits.Row(row), BytesOf(absl::MakeSpan(worker.logits)));
-    sampled[row] = worker.sampler.Sample(worker.logits, RowOf(tasks[row]));
-  });
+  absl::Status done = backend_.Sample(logits, rows, absl::MakeSpan(sampled));
+  if (!done.ok()) return done;
   for (size_t i = 0; i < tasks.size(); ++i) {
     SampledToken& result = results[i];
-    if (!copied[i].ok()) return copied[i];
     absl::Status status = CheckTask(tasks[i]);
     status.Update(StatusOf(sampled[i]));
     if (!status.ok()) {
@@ -173,22 +163,23 @@ absl::Status Sampler::FindTop(MatrixView logits, absl::Span<const SamplerTask> t
 
 absl::Status Sampler::FillLogprobs(MatrixView logits, absl::Span<const SamplerTask> tasks,
                                    absl::Span<SampledToken> results) {
-  bool wanted = false;
+  std::vector<MatrixElement> elements;
+  std::vector<float*> places;  // of their values
   for (size_t row = 0; row < tasks.size(); ++row) {
-    wanted = wanted || WantsRawLogprobs(tasks[row], results[row]);
-  }
-  if (!wanted) return absl::OkStatus();
-  backend_.LogSoftmax(logits, logits);
-  for (size_t row = 0; row < results.size(); ++row) {
     if (!WantsRawLogprobs(tasks[row], results[row])) continue;
-    const float* logprobs = logits.Row(static_cast<int64_t>(row));
-    const auto fill = [&](TokenLogprob& token) {
-      return backend_.CopyOut(logprobs + token.id, BytesOf(absl::MakeSpan(&token.logprob, 1)));
+    const auto add = [&](TokenLogprob& token) {
+      elements.push_back({.row = static_cast<int64_t>(row), .col = token.id});
+      places.push_back(&token.logprob);
     };
-    absl::Status filled = fill(results[row].token);
-    for (TokenLogprob& token : results[row].top) filled.Update(fill(token));
-    if (!filled.ok()) return filled;
+    add(results[row].token);
+    for (TokenLogprob& token : results[row].top) add(token);
   }
+  if (elements.empty()) return absl::OkStatus();
+  backend_.LogSoftmax(logits, logits);
+  std::vector<float> values(elements.size());
+  absl::Status done = backend_.GatherElements(logits, elements, absl::MakeSpan(values));
+  if (!done.ok()) return done;
+  for (size_t i = 0; i < values.size(); ++i) *places[i] = values[i];
   return absl::OkStatus();
 }
 

@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/sample_row.h"
 #include "kernels/sampling.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
@@ -99,13 +98,6 @@ class Sampler {
   LmHead head_;
   const int64_t tile_rows_;
   const std::unique_ptr<Buffer> logits_;  // [tile_rows, V]
-
-  // What one host thread works with, one row after another.
-  struct alignas(64) Worker {
-    std::vector<float> logits;
-    RowSampler sampler;
-  };
-  std::vector<Worker> workers_;  // one for each host thread
 };
 
 }  // namespace sluice

@@ -3,7 +3,8 @@
 // a stream. Different SIMD targets of one name are held against one record, so it also shows that
 // the name says enough.
 //
-// After raising the version, SLUICE_RECORD_BITS=1 makes the test write the record anew.
+// After raising the version, SLUICE_RECORD_BITS=1 makes the test write the record anew. It adds
+// operations that are not on record, too.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -181,6 +182,31 @@ void Logits(Backend& backend, Hash& hash) {
   hash.Add(ids.data(), ids.size() * sizeof(int32_t));
 }
 
+// Draws from all of a row, from what a threshold keeps, and from what a sort of it keeps.
+void Samples(Backend& backend, Hash& hash) {
+  Floats floats(9);
+  const DeviceMatrix logits(backend, floats.Matrix(4, 9001, 5));
+  const std::vector<LogitEdit> edits = {{.id = 7, .bias = 9, .penalty = 0.3F, .repeated = true}};
+  const SamplingOptions all{.repetition_penalty = 1.3F, .temperature = 0.7F};
+  const SamplingOptions nucleus{.top_p = 0.9F, .min_p = 0.01F};
+  const SamplingOptions typical{.temperature = 1.2F, .dynatemp_range = 0.5F, .typical_p = 0.8F};
+  const SamplingOptions few{.top_k = 40, .top_n_sigma = 1.5F, .xtc_probability = 1};
+  const std::vector<SampleRow> rows = {
+      {.options = &all, .edits = edits, .token_uniform = 0.3, .num_top = 20},
+      {.options = &nucleus, .token_uniform = 0.5, .num_top = 20},
+      {.options = &typical, .token_uniform = 0.7, .num_top = 20},
+      {.options = &few, .token_uniform = 0.1, .num_top = 20}};
+  std::vector<SampledRow> results(rows.size());
+  ASSERT_TRUE(backend.Sample(logits.view(), rows, absl::MakeSpan(results)).ok());
+  for (SampledRow& result : results) {
+    result.top.push_back(result.token);
+    for (const TokenProbability& token : result.top) {
+      hash.Add(&token.id, sizeof(token.id));
+      hash.Add(&token.probability, sizeof(token.probability));
+    }
+  }
+}
+
 void Embeddings(Backend& backend, Hash& hash) {
   Floats floats(8);
   const HostMatrix table = floats.Matrix(9, 33);
@@ -188,7 +214,7 @@ void Embeddings(Backend& backend, Hash& hash) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const DeviceMatrix device(backend, table, 0, dtype);
     DeviceMatrix out(backend, 4, 33);
-    backend.EmbeddingGather(device.view(), ids, out.view());
+    backend.GatherRows(device.view(), ids, out.view());
     hash.Add(out.Read());
   }
 }
@@ -201,6 +227,7 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
                                                  {"rotations", Rotations},
                                                  {"elementwise", Elementwise},
                                                  {"log_softmax_top_k", Logits},
+                                                 {"sample", Samples},
                                                  {"embedding", Embeddings}};
   for (const WeightFormat format :
        {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
@@ -259,7 +286,7 @@ TEST_P(BitsTest, AreThoseOfTheRecord) {
     std::erase_if(record, [&](const auto& entry) {
       return entry.first != name && Kind(entry.first) == Kind(name);
     });
-    record.try_emplace(name, bits);
+    record[name].insert(bits.begin(), bits.end());  // what is new
     WriteRecord(record);
   }
   const auto recorded = record.find(name);

@@ -23,16 +23,42 @@ TEST_P(GatherTest, CopiesAndWidensRowsExactly) {
       }
       DeviceMatrix device_table(backend(), table, i % 5, dtype);
       DeviceMatrix out(backend(), expected.rows, width, i % 3);
-      backend().EmbeddingGather(device_table.view(), ids, out.view());
+      backend().GatherRows(device_table.view(), ids, out.view());
       EXPECT_TRUE(SameBits(out.Read(), expected)) << Name(dtype);
     }
   }
 }
 
-TEST_P(GatherTest, AnIdOutsideTheTableIsABrokenInvariant) {
+TEST_P(GatherTest, ElementsComeInTheOrderAskedFor) {
+  Random random(2);
+  const HostMatrix x = RandomMatrix(random, 7, 300);
+  std::vector<MatrixElement> elements;
+  std::vector<float> expected;
+  for (int i = 0; i < 100; ++i) {
+    const int64_t row = RandomInt(random, 0, 6), col = RandomInt(random, 0, 299);
+    elements.push_back({.row = row, .col = col});
+    expected.push_back(x.At(row, col));
+  }
+  const DeviceMatrix device(backend(), x, 5);
+  std::vector<float> values(expected.size());
+  ASSERT_TRUE(backend().GatherElements(device.view(), elements, absl::MakeSpan(values)).ok());
+  EXPECT_EQ(values, expected);
+}
+
+TEST_P(GatherTest, AnElementOutsideTheMatrixIsABrokenInvariant) {
+  const DeviceMatrix x(backend(), HostMatrix(4, 2));
+  float value = 0;
+  const auto gather = [&](const MatrixElement& element) {
+    backend().GatherElements(x.view(), {element}, absl::MakeSpan(&value, 1)).IgnoreError();
+  };
+  EXPECT_DEATH(gather({.row = 4, .col = 0}), "broken invariant");
+  EXPECT_DEATH(gather({.row = 0, .col = 2}), "broken invariant");
+}
+
+TEST_P(GatherTest, ARowOutsideTheTableIsABrokenInvariant) {
   DeviceMatrix table(backend(), HostMatrix(4, 2)), out(backend(), 1, 2);
   const auto gather = [&](int32_t id) {
-    backend().EmbeddingGather(table.view(), {id}, out.view());
+    backend().GatherRows(table.view(), {id}, out.view());
     backend().Synchronize().IgnoreError();  // where the work is done later
   };
   EXPECT_DEATH(gather(4), "broken invariant");

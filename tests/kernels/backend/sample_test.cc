@@ -1,7 +1,4 @@
-// Choosing tokens, on every set of vector instructions: which can be drawn, with which
-// probabilities.
-#include "kernels/cpu/sample_row.h"
-
+// Choosing tokens: which can be drawn, with which probabilities.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_sampling.h"
+#include "kernels/sampling.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/tensors.h"
 #include "tests/testing/test_data.h"
@@ -22,12 +21,8 @@
 namespace sluice::testing {
 namespace {
 
-// The same object goes from row to row, as in service.
-class SampleRowTest : public BackendTest {
- protected:
-  RowSampler sampler_;
-};
-SLUICE_FOR_ALL_BACKENDS(SampleRowTest);
+using SampleTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(SampleTest);
 
 using Json = nlohmann::json;
 using Logits = std::vector<float>;
@@ -40,17 +35,24 @@ Json Golden(const std::string& name) {
   return Json::parse(file);
 }
 
-std::vector<SampledRow> Sample(RowSampler& sampler, const Logits& logits,
+// Chooses from equal rows of logits, as each of `rows` asks.
+std::vector<SampledRow> Sample(Backend& backend, const Logits& logits,
                                const std::vector<SampleRow>& rows) {
-  std::vector<SampledRow> results;
-  for (const SampleRow& row : rows) results.push_back(sampler.Sample(logits, row));
+  HostMatrix same(static_cast<int64_t>(rows.size()), static_cast<int64_t>(logits.size()));
+  for (int64_t row = 0; row < same.rows; ++row) {
+    std::copy(logits.begin(), logits.end(), same.values.begin() + row * same.cols);
+  }
+  const DeviceMatrix device(backend, same, 3);
+  std::vector<SampledRow> results(rows.size());
+  EXPECT_TRUE(backend.Sample(device.view(), rows, absl::MakeSpan(results)).ok());
+  EXPECT_TRUE(SameBits(device.Read(), same));
   return results;
 }
 
-// What the row is drawn from, by ascending id, as the sampler tells it.
-Tokens Distribution(RowSampler& sampler, const Logits& logits, SampleRow row) {
+// What the row is drawn from, by ascending id, as the backend tells it.
+Tokens Distribution(Backend& backend, const Logits& logits, SampleRow row) {
   row.num_top = static_cast<int>(logits.size());
-  SampledRow result = Sample(sampler, logits, {row})[0];
+  SampledRow result = Sample(backend, logits, {row})[0];
   EXPECT_EQ(result.error, SampleError::kNone);
   for (size_t i = 0; i + 1 < result.top.size(); ++i) {
     EXPECT_GE(result.top[i].probability, result.top[i + 1].probability);
@@ -60,8 +62,8 @@ Tokens Distribution(RowSampler& sampler, const Logits& logits, SampleRow row) {
   return result.top;
 }
 
-Tokens Distribution(RowSampler& sampler, const Logits& logits, const SamplingOptions& options) {
-  return Distribution(sampler, logits, SampleRow{.options = &options});
+Tokens Distribution(Backend& backend, const Logits& logits, const SamplingOptions& options) {
+  return Distribution(backend, logits, SampleRow{.options = &options});
 }
 
 void ExpectSame(const Tokens& actual, const Tokens& expected, double tolerance) {
@@ -118,7 +120,7 @@ Logits RandomLogits(Random& random, int64_t size, float spread) {
   return logits;
 }
 
-TEST_P(SampleRowTest, KeepsWhatTheOracleKeepsWithItsProbabilities) {
+TEST_P(SampleTest, KeepsWhatTheOracleKeepsWithItsProbabilities) {
   const Json golden = Golden("sampling_distributions.json");
   ASSERT_GT(golden.at("cases").size(), 100u);
   for (const Json& item : golden.at("cases")) {
@@ -131,21 +133,21 @@ TEST_P(SampleRowTest, KeepsWhatTheOracleKeepsWithItsProbabilities) {
       expected.push_back({item["ids"][i].get<int32_t>(), item["probabilities"][i].get<double>()});
     }
     Tokens kept = Distribution(
-        sampler_, golden.at("logits").at(item.at("logits").get<std::string>()).get<Logits>(),
+        backend(), golden.at("logits").at(item.at("logits").get<std::string>()).get<Logits>(),
         options);
     std::erase_if(kept, [](const TokenProbability& token) { return token.probability == 0; });
     ExpectSame(kept, expected, 1e-13);
   }
 }
 
-TEST_P(SampleRowTest, NucleusOfTheTextbook) {
+TEST_P(SampleTest, NucleusOfTheTextbook) {
   const Json example = Golden("worked_examples.json").at("nucleus");
   Logits logits;
   for (const double weight : example.at("inputs").at("weights")) {
     logits.push_back(static_cast<float>(std::log(weight)));
   }
   const Tokens kept =
-      Distribution(sampler_, logits, {.top_p = example.at("inputs").at("p").get<float>()});
+      Distribution(backend(), logits, {.top_p = example.at("inputs").at("p").get<float>()});
   const auto ids = example.at("expected").at("kept").get<std::vector<int32_t>>();
   ASSERT_EQ(kept.size(), ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -155,7 +157,7 @@ TEST_P(SampleRowTest, NucleusOfTheTextbook) {
   }
 }
 
-TEST_P(SampleRowTest, EveryFilterKeepsWhatItsDefinitionKeeps) {
+TEST_P(SampleTest, EveryFilterKeepsWhatItsDefinitionKeeps) {
   Random random(3);
   for (const int64_t size : {1, 2, 5, 64, 701}) {
     for (const float spread : {0.0F, 0.5F, 2.0F, 6.0F}) {
@@ -163,13 +165,13 @@ TEST_P(SampleRowTest, EveryFilterKeepsWhatItsDefinitionKeeps) {
       for (const SamplingOptions& options : OptionsOfEveryFilter()) {
         SCOPED_TRACE(absl::StrCat(size, " of spread ", spread, ", ", Describe(options)));
         const SampleRow row{.options = &options};
-        ExpectSame(Distribution(sampler_, logits, row), ReferenceDistribution(logits, row), 1e-12);
+        ExpectSame(Distribution(backend(), logits, row), ReferenceDistribution(logits, row), 1e-12);
       }
     }
   }
 }
 
-TEST_P(SampleRowTest, LargeVocabulariesKeepWhatTheDefinitionKeeps) {
+TEST_P(SampleTest, LargeVocabulariesKeepWhatTheDefinitionKeeps) {
   Random random(4);
   for (const float spread : {0.01F, 1.0F, 4.0F, 30.0F}) {
     const Logits logits = RandomLogits(random, 20001, spread);
@@ -185,12 +187,12 @@ TEST_P(SampleRowTest, LargeVocabulariesKeepWhatTheDefinitionKeeps) {
                                       {.temperature = 0.5F, .dynatemp_range = 0.5F}}) {
       SCOPED_TRACE(absl::StrCat("spread ", spread, ", ", Describe(options)));
       const SampleRow row{.options = &options};
-      ExpectSame(Distribution(sampler_, logits, row), ReferenceDistribution(logits, row), 1e-12);
+      ExpectSame(Distribution(backend(), logits, row), ReferenceDistribution(logits, row), 1e-12);
     }
   }
 }
 
-TEST_P(SampleRowTest, EditsAndMasksChangeLogitsAsDefined) {
+TEST_P(SampleTest, EditsAndMasksChangeLogitsAsDefined) {
   const Logits logits = {1, -2, 3, 4, 0, 2.5F};
   const SamplingOptions options{.repetition_penalty = 2};
   const std::vector<LogitEdit> edits = {{.id = 0, .bias = 0.5F, .repeated = true},
@@ -202,7 +204,7 @@ TEST_P(SampleRowTest, EditsAndMasksChangeLogitsAsDefined) {
   // 1.5 / 2, -2 * 2 - 0.25, 3, forbidden, 0 + 1 + 0.75, forbidden
   const Logits expected = {0.75F, -4.25F, 3, kForbidden, 1.75F, kForbidden};
   EXPECT_EQ(ReferenceEditedLogits(logits, row), expected);
-  const Tokens kept = Distribution(sampler_, logits, row);
+  const Tokens kept = Distribution(backend(), logits, row);
   ExpectSame(kept, ReferenceDistribution(logits, row), 1e-13);
   ASSERT_EQ(kept.size(), 4u);
   for (const TokenProbability& token : kept) {
@@ -210,49 +212,49 @@ TEST_P(SampleRowTest, EditsAndMasksChangeLogitsAsDefined) {
                 1e-12);
   }
   const SamplingOptions greedy{.temperature = 0};
-  EXPECT_EQ(Sample(sampler_, logits, {{.options = &greedy, .edits = edits}})[0].token.id, 2);
+  EXPECT_EQ(Sample(backend(), logits, {{.options = &greedy, .edits = edits}})[0].token.id, 2);
 }
 
-TEST_P(SampleRowTest, RowsThatCannotBeChosenFromFailAlone) {
+TEST_P(SampleTest, RowsThatCannotBeChosenFromFailAlone) {
   const SamplingOptions options{.top_p = 0.9F};
   const std::vector<uint32_t> nothing = {0};
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), HUGE_VALF, -HUGE_VALF}) {
     Logits logits(40, 1);
     logits[33] = bad;
-    const SampledRow broken = Sample(sampler_, logits, {{.options = &options}})[0];
+    const SampledRow broken = Sample(backend(), logits, {{.options = &options}})[0];
     EXPECT_EQ(broken.error, SampleError::kNotFinite) << bad;
     EXPECT_EQ(broken.token.id, 33);
   }
   const std::vector<SampledRow> results = Sample(
-      sampler_, {1, 2, 3},
+      backend(), {1, 2, 3},
       {{.options = &options}, {.options = &options, .allowed = nothing}, {.options = &options}});
   EXPECT_EQ(results[0].error, SampleError::kNone);
   EXPECT_EQ(results[1].error, SampleError::kNothingLeft);
   EXPECT_EQ(results[2].error, SampleError::kNone);
 }
 
-TEST_P(SampleRowTest, GreedyTakesTheLowestOfEqualIds) {
+TEST_P(SampleTest, GreedyTakesTheLowestOfEqualIds) {
   const SamplingOptions greedy{.temperature = 0};
   Logits logits(100, -1);
   logits[37] = logits[41] = logits[99] = 4;
-  EXPECT_EQ(Sample(sampler_, logits, {{.options = &greedy}})[0].token.id, 37);
+  EXPECT_EQ(Sample(backend(), logits, {{.options = &greedy}})[0].token.id, 37);
 }
 
-TEST_P(SampleRowTest, SmallestAndLargestTemperaturesStayFinite) {
+TEST_P(SampleTest, SmallestAndLargestTemperaturesStayFinite) {
   const SamplingOptions cold{.temperature = std::numeric_limits<float>::denorm_min()};
   const Logits far = {std::numeric_limits<float>::max(), 0, std::numeric_limits<float>::lowest()};
   const auto result =
-      Sample(sampler_, far, {{.options = &cold, .token_uniform = 0x1.fffffffffffffp-1}})[0];
+      Sample(backend(), far, {{.options = &cold, .token_uniform = 0x1.fffffffffffffp-1}})[0];
   EXPECT_EQ(result.token.id, 0);
   EXPECT_EQ(result.token.probability, 1);
   const SamplingOptions hot{.temperature = std::numeric_limits<float>::max()};
-  for (const TokenProbability& token : Distribution(sampler_, {5, 0, -5}, hot)) {
+  for (const TokenProbability& token : Distribution(backend(), {5, 0, -5}, hot)) {
     EXPECT_NEAR(token.probability, 1.0 / 3, 1e-12);
   }
 }
 
 // The token for a random number is the one whose stretch of the cumulative distribution holds it.
-TEST_P(SampleRowTest, DrawInvertsTheCumulativeSumByAscendingId) {
+TEST_P(SampleTest, DrawInvertsTheCumulativeSumByAscendingId) {
   Random random(5);
   for (const int64_t size : {3, 500, 9000}) {
     const Logits logits = RandomLogits(random, size, 2);
@@ -264,7 +266,7 @@ TEST_P(SampleRowTest, DrawInvertsTheCumulativeSumByAscendingId) {
         rows.push_back({.options = &options, .token_uniform = uniform});
       }
       const Tokens distribution = ReferenceDistribution(logits, rows[0]);
-      const std::vector<SampledRow> results = Sample(sampler_, logits, rows);
+      const std::vector<SampledRow> results = Sample(backend(), logits, rows);
       for (size_t i = 0; i < rows.size(); ++i) {
         double before = 0;
         size_t at = 0;
@@ -279,16 +281,47 @@ TEST_P(SampleRowTest, DrawInvertsTheCumulativeSumByAscendingId) {
   }
 }
 
-TEST_P(SampleRowTest, XtcRemovesTopChoicesAsOftenAsItsProbabilitySays) {
+TEST_P(SampleTest, XtcRemovesTopChoicesAsOftenAsItsProbabilitySays) {
   const Logits logits = {2, 1, 1.5F, -4};
   const SamplingOptions options{.xtc_probability = 0.25F};
-  const Tokens without = Distribution(sampler_, logits, {.options = &options, .xtc_uniform = 0.24});
+  const Tokens without =
+      Distribution(backend(), logits, {.options = &options, .xtc_uniform = 0.24});
   ASSERT_EQ(without.size(), 2u);
   EXPECT_EQ(without[0].id, 1);
   EXPECT_EQ(without[1].id, 3);
-  EXPECT_EQ(Distribution(sampler_, logits, {.options = &options, .xtc_uniform = 0.25}).size(), 4u);
+  EXPECT_EQ(Distribution(backend(), logits, {.options = &options, .xtc_uniform = 0.25}).size(), 4u);
   const SamplingOptions always{.xtc_probability = 1};
-  EXPECT_EQ(Distribution(sampler_, {9, 1, 1}, always).size(), 3u);  // a single top choice stays
+  EXPECT_EQ(Distribution(backend(), {9, 1, 1}, always).size(), 3u);  // a single top choice stays
+}
+
+TEST_P(SampleTest, RowsAndThreadsDoNotMatter) {
+  Random random(6);
+  const HostMatrix logits = RandomMatrix(random, 9, 3001, 2);
+  const SamplingOptions options{.temperature = 0.9F, .top_p = 0.9F, .typical_p = 0.97F};
+  const auto sample = [&](Backend& by, int64_t begin, int64_t count) {
+    std::vector<SampleRow> rows;
+    for (int64_t row = begin; row < begin + count; ++row) {
+      rows.push_back({.options = &options, .token_uniform = row / 9.0, .num_top = 4});
+    }
+    const DeviceMatrix device(by, logits.Rows(begin, count));
+    std::vector<SampledRow> results(count);
+    EXPECT_TRUE(by.Sample(device.view(), rows, absl::MakeSpan(results)).ok());
+    std::vector<double> flat;
+    for (const SampledRow& result : results) {
+      flat.insert(flat.end(), {double(result.token.id), result.token.probability});
+      for (const auto& [id, probability] : result.top)
+        flat.insert(flat.end(), {double(id), probability});
+    }
+    return flat;
+  };
+  const std::vector<double> together = sample(backend(), 0, 9);
+  EXPECT_EQ(sample(*NewBackend(4), 0, 9), together);
+  std::vector<double> alone;
+  for (int64_t row = 0; row < 9; ++row) {
+    const std::vector<double> one = sample(backend(), row, 1);
+    alone.insert(alone.end(), one.begin(), one.end());
+  }
+  EXPECT_EQ(alone, together);
 }
 
 // ---- Draws: 10^6 of each filter against the plain distribution ----
@@ -328,7 +361,7 @@ ChiSquare TestDraws(const std::map<int32_t, int>& counts, int draws, const Token
 
 constexpr int kDraws = 1000000;
 
-std::map<int32_t, int> Draw(RowSampler& sampler, const Logits& logits,
+std::map<int32_t, int> Draw(Backend& backend, const Logits& logits,
                             const SamplingOptions& options) {
   constexpr int kRows = 1000;
   std::mt19937_64 random(7);
@@ -336,7 +369,7 @@ std::map<int32_t, int> Draw(RowSampler& sampler, const Logits& logits,
   std::vector<SampleRow> rows(kRows, {.options = &options});
   for (int draw = 0; draw < kDraws; draw += kRows) {
     for (SampleRow& row : rows) row.token_uniform = static_cast<double>(random() >> 11) * 0x1p-53;
-    for (const SampledRow& result : Sample(sampler, logits, rows)) ++counts[result.token.id];
+    for (const SampledRow& result : Sample(backend, logits, rows)) ++counts[result.token.id];
   }
   return counts;
 }
@@ -344,11 +377,11 @@ std::map<int32_t, int> Draw(RowSampler& sampler, const Logits& logits,
 TEST(SampleDraws, FollowThePlainDistributionOfEveryFilter) {
   Random random(8);
   const Logits logits = RandomLogits(random, 40, 1.5F);
-  RowSampler sampler;
+  const auto backend = MakeCpuBackend({.num_threads = 2});
   for (const SamplingOptions& options : OptionsOfEveryFilter()) {
     SCOPED_TRACE(Describe(options));
     const Tokens expected = ReferenceDistribution(logits, {.options = &options});
-    const std::map<int32_t, int> counts = Draw(sampler, logits, options);
+    const std::map<int32_t, int> counts = Draw(*backend, logits, options);
     for (const auto& [id, count] : counts) {
       EXPECT_TRUE(std::any_of(expected.begin(), expected.end(),
                               [id = id](const auto& token) { return token.id == id; }));
@@ -362,9 +395,9 @@ TEST(SampleDraws, FollowThePlainDistributionOfEveryFilter) {
 TEST(SampleDraws, ChiSquareNoticesAWrongTemperature) {
   Random random(8);
   const Logits logits = RandomLogits(random, 40, 1.5F);
-  RowSampler sampler;
+  const auto backend = MakeCpuBackend({.num_threads = 2});
   const SamplingOptions right, wrong{.temperature = 1.02F};
-  const ChiSquare result = TestDraws(Draw(sampler, logits, wrong), kDraws,
+  const ChiSquare result = TestDraws(Draw(*backend, logits, wrong), kDraws,
                                      ReferenceDistribution(logits, {.options = &right}));
   EXPECT_GT(result.statistic, result.limit);
 }
