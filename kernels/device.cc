@@ -4,7 +4,9 @@
 #include <map>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 #include "kernels/illegal_instruction.h"
@@ -32,6 +34,20 @@ absl::Status CheckedOnce(InstructionSet set) {
 }
 
 }  // namespace
+
+std::string_view Name(DeviceKind) { return "cpu"; }
+
+absl::StatusOr<DeviceKind> ParseDevice(const std::string& text) {
+  if (text == Name(DeviceKind::kCpu)) return DeviceKind::kCpu;
+  int index = 0;
+  absl::string_view rest = text;
+  const bool names_gpu = absl::ConsumePrefix(&rest, "cuda") &&
+                         (rest.empty() || (absl::ConsumePrefix(&rest, ":") &&
+                                           absl::SimpleAtoi(rest, &index) && index >= 0));
+  return absl::InvalidArgumentError(
+      names_gpu ? absl::StrCat(text, " needs a build with CUDA; accepted by this one: cpu")
+                : absl::StrCat("\"", text, "\"; accepted: cpu"));
+}
 
 absl::StatusOr<InstructionSet> ChooseInstructions(
     absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,

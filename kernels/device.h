@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -14,6 +15,13 @@
 namespace sluice {
 
 enum class DeviceKind { kCpu };
+
+// "cpu".
+std::string_view Name(DeviceKind kind);
+
+// "cpu", or "cuda" or "cuda:1" for the first or second GPU. INVALID_ARGUMENT where it is neither,
+// or where this build lacks that kind of device, naming those that it has.
+absl::StatusOr<DeviceKind> ParseDevice(const std::string& text);
 
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::kCpu;

@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .num_stages = model.num_stages(),
                                     .weights = model.weight_type(),
                                     .kv_dtype = model.kv_dtype(),
+                                    .device = model.device.value_or(DeviceKind::kCpu),
                                     .num_threads = model.num_threads(),
                                     .cpus = model.cpus,
                                     .instructions = model.instructions,
@@ -112,7 +113,8 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib, --rope_scaling "
+      "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
+      "--rope_scaling "
       "and --log_level");
 }
 

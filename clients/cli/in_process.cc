@@ -82,7 +82,8 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
                             .overrides = options.overrides,
                             .address = "inproc:sampler",
                             .weights = options.weights,
-                            .device = {.cpu = {.num_threads = threads,
+                            .device = {.kind = options.device,
+                                       .cpu = {.num_threads = threads,
                                                .instructions = options.instructions,
                                                .cpus = options.cpus}}});
   if (!sampler.ok()) return sampler.status();
@@ -103,6 +104,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       shard.shard.weights = options.weights;
       shard.shard.kv_dtype = options.kv_dtype;
       shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
+      shard.device.kind = options.device;
       shard.device.cpu = {.num_threads = std::max(1, threads / options.num_ranks),
                           .instructions = options.instructions,
                           .cpus = CpusOfRank(options.cpus, rank, options.num_ranks)};
@@ -117,7 +119,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
                               .overrides = options.overrides,
                               .address = "inproc:embedding",
                               .weights = options.weights,
-                              .device = {.cpu = {.num_threads = 1}}},
+                              .device = {.kind = options.device, .cpu = {.num_threads = 1}}},
                              &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);

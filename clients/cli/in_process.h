@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/device.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -24,7 +25,8 @@ struct InProcessOptions {
   int num_ranks = 1;
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;
-  DType kv_dtype = DType::kF32;                   // of keys and values
+  DType kv_dtype = DType::kF32;  // of keys and values
+  DeviceKind device = DeviceKind::kCpu;
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
   std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest

@@ -36,6 +36,12 @@ absl::Status SetKvDType(const std::string& text, std::optional<DType>* into) {
   return dtype.status();
 }
 
+absl::Status SetDevice(const std::string& text, std::optional<DeviceKind>* into) {
+  const absl::StatusOr<DeviceKind> kind = ParseDevice(text);
+  if (kind.ok()) *into = *kind;
+  return kind.status();
+}
+
 absl::Status SetInstructions(const std::string& text, std::optional<InstructionSet>* into) {
   const absl::StatusOr<InstructionSet> set = ParseInstructionSet(text);
   if (set.ok()) *into = *set;
@@ -79,6 +85,10 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
                   "Keep keys and values as f32 or bf16, which holds twice the positions. Default "
                   "f32.",
                   [into](const std::string& text) { return SetKvDType(text, &into->kv); });
+  flags.AddParsed("device", "DEVICE",
+                  "What computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA. "
+                  "Default cpu.",
+                  [into](const std::string& text) { return SetDevice(text, &into->device); });
   flags.AddParsed("threads", "N",
                   "Threads for arithmetic, shared out among the ranks, each of which has at least "
                   "one. Default: one per core, or per CPU listed.",

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/device.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -25,6 +26,7 @@ struct ModelFlags {
   std::optional<int32_t> pp;
   std::optional<WeightType> weights;
   std::optional<DType> kv;  // type of keys and values
+  std::optional<DeviceKind> device;
   std::optional<int32_t> threads;
   std::vector<int> cpus;  // empty: all
   std::optional<InstructionSet> instructions;
@@ -42,13 +44,13 @@ struct ModelFlags {
   int num_threads() const;
   // Whether any of the flags was given.
   bool any() const {
-    return model || tp || pp || weights || kv || threads || !cpus.empty() || instructions ||
-           kv_cache_mib || rope_scaling || log_level;
+    return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
+           instructions || kv_cache_mib || rope_scaling || log_level;
   }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --kv_dtype, --threads, --cpus, --instructions, --kv_cache_mib,
+// --model, --tp, --pp, --weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib,
 // --rope_scaling, --log_level. `default_level` is what the help says of the latter.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 

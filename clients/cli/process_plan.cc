@@ -51,7 +51,12 @@ class Planner {
   }
 
   Arguments Arithmetic(int threads) const {
-    return {"--weights", Name(spec_.flags.weight_type()), "--threads", absl::StrCat(threads)};
+    Arguments arguments = {"--weights", Name(spec_.flags.weight_type()), "--threads",
+                           absl::StrCat(threads)};
+    if (spec_.flags.device.has_value()) {
+      arguments.insert(arguments.end(), {"--device", std::string(Name(*spec_.flags.device))});
+    }
+    return arguments;
   }
 
   // What computes matrix products, where that was asked for.

@@ -5,6 +5,8 @@
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the table in memory: auto (as stored), f32, bf16, int8 or int4 (both as bf16)");
+ABSL_FLAG(std::string, device, "cpu",
+          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 
 int main(int argc, char** argv) {
@@ -15,6 +17,8 @@ int main(int argc, char** argv) {
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
         const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
         if (!weights.ok()) return weights.status();
+        const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
+        if (!device.ok()) return device.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
         return sluice::EmbeddingServer::Start(
             {.model = process.model,
@@ -22,7 +26,8 @@ int main(int argc, char** argv) {
              .address = process.listen,
              .tls = process.tls,
              .weights = *weights,
-             .device = {.cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+             .device = {.kind = *device,
+                        .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
                                 .cpus = process.cpus}}},
             dialer.get());
       });

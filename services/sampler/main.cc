@@ -5,6 +5,8 @@
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the head in memory: auto (as stored), f32, bf16, int8 or int4 (as int8)");
+ABSL_FLAG(std::string, device, "cpu",
+          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
@@ -17,6 +19,8 @@ int main(int argc, char** argv) {
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
         const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
         if (!weights.ok()) return weights.status();
+        const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
+        if (!device.ok()) return device.status();
         const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
         if (!instructions.ok()) return instructions.status();
         return sluice::SamplerServer::Start(
@@ -25,7 +29,8 @@ int main(int argc, char** argv) {
              .address = process.listen,
              .tls = process.tls,
              .weights = *weights,
-             .device = {.cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+             .device = {.kind = *device,
+                        .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
                                 .instructions = *instructions,
                                 .cpus = process.cpus}}});
       });

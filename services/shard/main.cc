@@ -16,6 +16,8 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, weights, "auto",
           "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
+ABSL_FLAG(std::string, device, "cpu",
+          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
@@ -48,6 +50,8 @@ absl::StatusOr<int> RankFromFlags() {
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
   const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
   if (!weights.ok()) return weights.status();
+  const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
+  if (!device.ok()) return device.status();
   const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
   if (!instructions.ok()) return instructions.status();
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
@@ -74,6 +78,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
+  options.device.kind = *device;
   options.device.cpu.num_threads = absl::GetFlag(FLAGS_threads);
   options.device.cpu.instructions = *instructions;
   options.device.cpu.cpus = process.cpus;

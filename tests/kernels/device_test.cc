@@ -50,6 +50,27 @@ TEST(ChooseInstructions, RefusesAMachineThatPassesNothing) {
   EXPECT_EQ(choice.warnings.size(), 2u);
 }
 
+TEST(ParseDevice, KnowsWhatThisBuildHas) {
+  EXPECT_EQ(ParseDevice("cpu").value(), DeviceKind::kCpu);
+  EXPECT_EQ(ParseDevice(std::string(Name(DeviceKind::kCpu))).value(), DeviceKind::kCpu);
+}
+
+TEST(ParseDevice, RefusesGpusByName) {
+  for (const std::string name : {"cuda", "cuda:0", "cuda:12"}) {
+    const absl::Status status = ParseDevice(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name + " needs a build with CUDA"));
+  }
+}
+
+TEST(ParseDevice, RefusesWhatIsNoDevice) {
+  for (const char* name : {"", "gpu", "CPU", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda0"}) {
+    const absl::Status status = ParseDevice(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("accepted: cpu")) << name;
+  }
+}
+
 TEST(MakeBackend, HasWhatWasAskedForOnAMachineThatIsSound) {
   for (const InstructionSet set : SupportedInstructionSets()) {
     const auto backend = MakeBackend({.cpu = {.num_threads = 1, .instructions = set}},

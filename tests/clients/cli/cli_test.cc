@@ -34,9 +34,9 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     }
     const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",   "stop_token_ids",
                                               "ignore_eos", "priority", "timeout"};
-    const Names model = {"model",        "tp",           "pp",       "weights",
-                         "kv_dtype",     "threads",      "cpus",     "instructions",
-                         "kv_cache_mib", "rope_scaling", "log_level"};
+    const Names model = {"model",        "tp",           "pp",           "weights",
+                         "kv_dtype",     "device",       "threads",      "cpus",
+                         "instructions", "kv_cache_mib", "rope_scaling", "log_level"};
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
@@ -157,6 +157,8 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},
       {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
       {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4"},
+      {{"run", "a", "--device", "cuda:1"}, "cuda:1 needs a build with CUDA"},
+      {{"run", "a", "--device", "tpu"}, "\"tpu\"; accepted: cpu"},
       {{"run", "a", "--kv_dtype", "int8"}, "\"int8\"; accepted: f32, bf16"},
       {{"quantize", "in", "--weights", "int8"}, "give MODEL and OUT"},
       {{"quantize", "in", "out"}, "give --weights int8 or --weights int4"},

@@ -112,6 +112,16 @@ TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
   }
 }
 
+TEST(ProcessPlanTest, TellsWhatComputesWhichDevice) {
+  ModelFlags flags;
+  flags.device = DeviceKind::kCpu;
+  for (const std::string& line : CommandLines(flags)) {
+    const bool computes =
+        line.find("embedding:") == 0 || line.find("shard") == 0 || line.find("sampler:") == 0;
+    EXPECT_EQ(line.find("--device cpu") != std::string::npos, computes) << line;
+  }
+}
+
 TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {
   ModelFlags ranks;
   ranks.tp = 3;
