@@ -22,6 +22,9 @@ absl::Status KvCache::CheckTable(SequenceId sequence, const Table& table) const 
     return broken("has ", num_blocks, " blocks, ", table.num_known, " of them known, and ", tail,
                   " positions after them");
   }
+  if (table.num_told > num_blocks || (table.num_told > 0 && !table.told)) {
+    return broken("has ", num_blocks, " blocks and has told ", table.num_told);
+  }
   PrefixIndex::Place parent = table.root;
   for (int32_t i = 0; i < table.num_known; ++i) {
     const BlockId block = table.blocks[i];

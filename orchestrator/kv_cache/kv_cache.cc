@@ -165,6 +165,7 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
   reservation.copy = {.source = block, .destination = TakeBlock(reservation)};
   LetGo(block);
   block = reservation.copy->destination;
+  table.num_told = std::min(table.num_told, static_cast<int32_t>(*shared));
   ++copied_blocks_;
   return reservation;
 }
@@ -199,6 +200,7 @@ void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
     Hold(*known);
     LetGo(block);
     block = *known;
+    table.num_told = std::min(table.num_told, table.num_known);
   }
   ++table.num_known;
 }
@@ -219,11 +221,13 @@ void KvCache::Release(SequenceId sequence) {
   // free blocks are handed out again in position order.
   for (auto block = table.blocks.rbegin(); block != table.blocks.rend(); ++block) LetGo(*block);
   if (table.root != 0) index_.ReleaseRoot(table.root);
+  if (table.told) ended_tables_.push_back(sequence);
 }
 
 void KvCache::ForgetContents() {
   SLUICE_CHECK(tables_.empty());
   while (index_.num_idle() > 0) pool_.Release(index_.Evict());
+  ForgetToldTables();
 }
 
 // ---- What there is ----
@@ -232,6 +236,23 @@ absl::Span<const BlockId> KvCache::BlockTable(SequenceId sequence) const {
   const auto it = tables_.find(sequence);
   if (it == tables_.end()) return {};
   return it->second.blocks;
+}
+
+TableChange KvCache::TakeTableChange(SequenceId sequence) {
+  const auto it = tables_.find(sequence);
+  SLUICE_CHECK(it != tables_.end());
+  Table& table = it->second;
+  const int32_t first = std::exchange(table.num_told, static_cast<int32_t>(table.blocks.size()));
+  table.told = true;
+  return {.first_block = first, .blocks = absl::MakeConstSpan(table.blocks).subspan(first)};
+}
+
+void KvCache::ForgetToldTables() {
+  ended_tables_.clear();
+  for (auto& [sequence, table] : tables_) {
+    table.num_told = 0;
+    table.told = false;
+  }
 }
 
 SequenceBlocks KvCache::BlocksOf(SequenceId sequence) const {

@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -60,6 +61,12 @@ struct KvCacheStatistics {
 struct Reservation {
   std::optional<BlockCopy> copy;  // to be made before anything is written
   int32_t evicted_blocks = 0;     // cached blocks that gave way
+};
+
+// What the shards are to change in their copy of a table.
+struct TableChange {
+  int32_t first_block = 0;           // those before it they have
+  absl::Span<const BlockId> blocks;  // the table from there on
 };
 
 // The blocks of one sequence, as its ledger shows them.
@@ -112,6 +119,17 @@ class KvCache {
   // change to that sequence or the next new sequence.
   absl::Span<const BlockId> BlockTable(SequenceId sequence) const;
 
+  // The shards keep copies of the tables, so that they hear of changes alone.
+
+  // What has changed in the table of `sequence` since this was last asked, all of it at first.
+  // Valid as BlockTable.
+  TableChange TakeTableChange(SequenceId sequence);
+  // The sequences whose tables were told and are over, since the last call. One that has begun
+  // again may be among them.
+  std::vector<SequenceId> TakeEndedTables() { return std::exchange(ended_tables_, {}); }
+  // The shards have lost their copies: every table will be told from its beginning.
+  void ForgetToldTables();
+
   // O(blocks of the sequence).
   SequenceBlocks BlocksOf(SequenceId sequence) const;
 
@@ -144,6 +162,8 @@ class KvCache {
     int32_t num_known = 0;        // leading blocks that are a path in the index
     // The computed positions after the known blocks, fewer than a block has.
     std::vector<TokenId> tail;
+    int32_t num_told = 0;  // leading blocks that the shards' copy has as they are
+    bool told = false;     // the shards have a copy
   };
 
   // Where the block after the known ones of a table stands.
@@ -168,6 +188,7 @@ class KvCache {
   absl::flat_hash_map<SequenceId, Table> tables_;
   // By the place after which it comes, a sequence whose block there is computed in part.
   absl::flat_hash_map<PrefixIndex::Place, SequenceId> tails_;
+  std::vector<SequenceId> ended_tables_;
   int32_t num_shared_ = 0;  // blocks with several holders
   uint64_t hit_positions_ = 0;
   uint64_t copied_blocks_ = 0;

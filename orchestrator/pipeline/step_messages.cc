@@ -23,6 +23,7 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
   v1::ShardExecute& execute = *request.mutable_execute();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
+  execute.mutable_ended_sequence_ids()->Add(step.ended.begin(), step.ended.end());
   for (const BlockCopy& copy : step.copies) {
     v1::BlockCopy& message = *execute.add_block_copies();
     message.set_source(copy.source);
@@ -35,7 +36,8 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
     message.set_first_position(segment.first_position);
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
     message.set_sequence_length(segment.sequence_length);
-    message.mutable_block_table()->Add(segment.block_table.begin(), segment.block_table.end());
+    message.set_first_block(segment.first_block);
+    message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
     for (const Row& row : segment.rows) execute.add_output_rows(first_row + row.offset);
     first_row += static_cast<int32_t>(segment.tokens.size());
   }

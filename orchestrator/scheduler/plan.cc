@@ -30,6 +30,7 @@ std::optional<Step> Scheduler::Plan() {
   PlanPrefills(step, budget);
   BillDecodes();
   if (step.segments.empty()) return std::nullopt;
+  step.ended = kv_cache_.TakeEndedTables();
   step.copies = std::exchange(copies_, {});
   last_step_ = step.id;
   in_flight_.push_back(Remember(step));
@@ -141,14 +142,14 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
                               Budget& budget) {
   const int32_t first = sequence.num_computed;
   const int32_t end = first + num_positions;
-  const absl::Span<const BlockId> table =
-      kv_cache_.BlockTable(sequence.spec.id).first(kv_cache_.BlocksFor(end));
+  const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   step.segments.push_back({
       .sequence = sequence.spec.id,
       .first_position = first,
       .tokens = {sequence.tokens.begin() + first, sequence.tokens.begin() + end},
       .sequence_length = sequence.num_tokens(),
-      .block_table = {table.begin(), table.end()},
+      .first_block = table.first_block,
+      .blocks = {table.blocks.begin(), table.blocks.end()},
       .rows = sequence.RowsFor(first, num_positions),
   });
   Bill(sequence, num_positions);

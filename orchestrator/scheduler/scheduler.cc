@@ -305,6 +305,7 @@ void Scheduler::Reset() {
 }
 
 void Scheduler::AbandonSteps() {
+  kv_cache_.ForgetToldTables();
   if (in_flight_.empty()) return;
   const StepId first_lost = in_flight_.front().id;
   in_flight_.clear();

@@ -139,7 +139,7 @@ class Scheduler {
     SequenceId sequence = 0;
     int32_t first_position = 0;
     int32_t num_positions = 0;
-    std::vector<Row> rows;
+    Rows rows;
   };
   struct PlannedStep {
     StepId id = 0;

@@ -47,8 +47,8 @@ SequenceState::SequenceState(SequenceSpec given, const PlaceInLine& place)
   spec.resumed_tokens.clear();
 }
 
-std::vector<Row> SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
-  std::vector<Row> rows;
+Rows SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
+  Rows rows;
   const int32_t end = first + num_positions;
   if (spec.score_prompt) {
     for (int32_t p = std::max(first, num_scored); p < std::min(end, num_prompt() - 1); ++p) {

@@ -36,7 +36,7 @@ struct SequenceState {
   int32_t num_pending() const { return num_tokens() - num_computed; }
 
   // The rows that positions [first, first + num_positions) owe.
-  std::vector<Row> RowsFor(int32_t first, int32_t num_positions) const;
+  Rows RowsFor(int32_t first, int32_t num_positions) const;
 
   // The reason to end now, if there is one.
   std::optional<FinishReason> ReasonToEnd() const;

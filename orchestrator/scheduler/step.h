@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "orchestrator/kv_cache/types.h"
 #include "orchestrator/scheduler/sequence.h"
 
@@ -27,21 +28,30 @@ struct Row {
   TokenId target = 0;  // kScore: the token to score
 };
 
+// Most segments have one token and one row: a step of many is made without allocating for each.
+using Tokens = absl::InlinedVector<TokenId, 2>;
+using Rows = absl::InlinedVector<Row, 1>;
+
 // The run of positions [first_position, first_position + tokens.size()) of one sequence. The keys
 // and values of all earlier positions are in the cache by the time a stage executes the step,
 // computed for sequences of a length like sequence_length (SchedulerOptions::longest_like).
 struct Segment {
   SequenceId sequence = 0;
   int32_t first_position = 0;
-  std::vector<TokenId> tokens;       // [T], at least one
-  int32_t sequence_length = 0;       // tokens the sequence has, those still to compute included
-  std::vector<BlockId> block_table;  // covers [0, first_position + T) and no more
-  std::vector<Row> rows;             // by offset; empty for a chunk inside a prompt
+  Tokens tokens;                // [T], at least one
+  int32_t sequence_length = 0;  // tokens the sequence has, those still to compute included
+  // Its block table from first_block on, which covers [0, first_position + T) at least; the blocks
+  // before are those that earlier steps have told, and all of them are where this is empty.
+  int32_t first_block = 0;
+  std::vector<BlockId> blocks;
+  Rows rows;  // by offset; empty for a chunk inside a prompt
 };
 
 // One pass through the pipeline. A sequence has at most one segment in it.
 struct Step {
   StepId id = 0;
+  // Sequences whose block tables are over, before the segments say something of new ones.
+  std::vector<SequenceId> ended;
   // Made in this order before the segments are computed: the source of one may be the destination
   // of one before it.
   std::vector<BlockCopy> copies;

@@ -21,7 +21,8 @@ ShardSession::ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks jo
       parts_(parts),
       join_(std::move(join)),
       stream_(std::move(stream)),
-      rows_(parts.backend, parts.hidden_size) {}
+      rows_(parts.backend, parts.hidden_size),
+      tables_(parts.model.num_kv_blocks()) {}
 
 void ShardSession::Run() {
   const absl::Status status = JoinAndServe();
@@ -55,11 +56,12 @@ void ShardSession::SendOpened() {
 }
 
 absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardExecute& plan) {
+  if (absl::Status known = tables_.Update(plan); !known.ok()) return known;
   segments_.clear();
   for (const v1::Segment& segment : plan.segments()) {
     segments_.push_back({.first_position = segment.first_position(),
                          .num_positions = segment.num_positions(),
-                         .block_table = segment.block_table(),
+                         .block_table = tables_.TableOf(segment.sequence_id()),
                          .sequence_length = segment.sequence_length()});
   }
   copies_.clear();

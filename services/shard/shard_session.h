@@ -20,6 +20,7 @@
 #include "services/common/stage_worker.h"
 #include "services/common/step_joiner.h"
 #include "services/common/step_rows.h"
+#include "services/shard/block_tables.h"
 #include "services/shard/shard_model.h"
 #include "sluice/v1/shard.pb.h"
 
@@ -71,6 +72,7 @@ class ShardSession : public StageSession {
   const JoinRanks join_;
   const std::shared_ptr<Stream> stream_;
   StepRows rows_;
+  BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
 

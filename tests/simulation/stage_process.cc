@@ -277,7 +277,7 @@ Rows StageProcess::Embed(const v1::EmbeddingExecute& plan) const {
   return rows;
 }
 
-std::optional<Rows> StageProcess::Forward(const Session& session, const v1::ShardExecute& plan,
+std::optional<Rows> StageProcess::Forward(Session& session, const v1::ShardExecute& plan,
                                           const Rows& rows) {
   std::vector<StageProcess*> ranks;
   for (int rank = 0; rank < world_.options.num_ranks; ++rank) {
@@ -292,11 +292,16 @@ std::optional<Rows> StageProcess::Forward(const Session& session, const v1::Shar
                   rank->memory_.begin() + int64_t{copy.destination()} * block_size);
     }
   }
+  for (const uint64_t sequence : plan.ended_sequence_ids()) session.tables.erase(sequence);
   Rows result;
   size_t next_row = 0;
   for (const v1::Segment& segment : plan.segments()) {
+    std::vector<int32_t>& table = session.tables[segment.sequence_id()];
+    SLUICE_CHECK(segment.first_block() <= std::ssize(table));
+    table.resize(segment.first_block());
+    table.insert(table.end(), segment.blocks().begin(), segment.blocks().end());
     const auto slot = [&](int position) {
-      return static_cast<size_t>(segment.block_table(position / block_size)) * block_size +
+      return static_cast<size_t>(table.at(position / block_size)) * block_size +
              position % block_size;
     };
     std::vector<uint64_t> folds(ranks.size());

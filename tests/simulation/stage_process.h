@@ -96,6 +96,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     std::function<void(v1::SamplerRunResponse)> answer;
     std::deque<Plan> plans;
     std::map<uint64_t, Rows> hidden;
+    std::map<uint64_t, std::vector<int32_t>> tables;  // of a leading rank, by sequence
     std::shared_ptr<PushStream> to_next;
     bool receiving = false;
     bool computing = false;
@@ -113,8 +114,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   void Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows);
   Rows Embed(const v1::EmbeddingExecute& plan) const;
   // Runs the stage on every rank. Nothing where a rank does not take part.
-  std::optional<Rows> Forward(const Session& session, const v1::ShardExecute& plan,
-                              const Rows& rows);
+  std::optional<Rows> Forward(Session& session, const v1::ShardExecute& plan, const Rows& rows);
   void Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
               const Rows& rows);
   StageProcess* PeerOf(const Session& session, int rank) const;

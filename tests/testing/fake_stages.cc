@@ -304,6 +304,7 @@ bool FakeStages::Open(const std::string& name, uint64_t epoch,
   if (epoch > epoch_) {
     epoch_ = epoch;
     pending_.clear();
+    tables_.clear();
     memory_.assign(static_cast<size_t>(options_.num_kv_blocks) * options_.block_size, kEmpty);
   }
   return true;
@@ -375,10 +376,15 @@ FakeStep FakeStages::Write(const Pending& step) {
           memory_.at(static_cast<size_t>(copy.source()) * options_.block_size + slot);
     }
   }
+  for (const uint64_t sequence : step.shard.ended_sequence_ids()) tables_.erase(sequence);
   int next_token = 0;
   for (const v1::Segment& segment : step.shard.segments()) {
+    std::vector<int32_t>& table = tables_[segment.sequence_id()];
+    SLUICE_CHECK(segment.first_block() <= std::ssize(table));
+    table.resize(segment.first_block());
+    table.insert(table.end(), segment.blocks().begin(), segment.blocks().end());
     const auto slot = [&](int position) -> int32_t& {
-      return memory_.at(static_cast<size_t>(segment.block_table(position / options_.block_size)) *
+      return memory_.at(static_cast<size_t>(table.at(position / options_.block_size)) *
                             options_.block_size +
                         position % options_.block_size);
     };

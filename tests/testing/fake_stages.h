@@ -117,8 +117,9 @@ class FakeStages {
   Judge judge_ ABSL_GUARDED_BY(mutex_);
   RowError row_error_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);  // by step id
-  std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);          // token by slot
+  std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);              // by step id
+  std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);                      // token by slot
+  std::map<uint64_t, std::vector<int32_t>> tables_ ABSL_GUARDED_BY(mutex_);  // by sequence
   std::map<std::string, Fake> fakes_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::unique_ptr<grpc::Service>> services_;

@@ -259,5 +259,63 @@ TEST(KvCache, KeepsSharedBlocksUntilTheLastSequenceReleasesThem) {
   EXPECT_EQ(cache.statistics().num_sequences, 0);
 }
 
+// ---- What the shards are told ----
+
+std::vector<BlockId> Told(KvCache& cache, SequenceId sequence, int32_t first_block) {
+  const TableChange change = cache.TakeTableChange(sequence);
+  EXPECT_EQ(change.first_block, first_block);
+  return {change.blocks.begin(), change.blocks.end()};
+}
+
+TEST(KvCache, TellsOfATableWhatHasChangedInIt) {
+  KvCache cache({.num_blocks = 8, .block_size = 4});
+  Compute(cache, 1, Tokens(6));
+  EXPECT_THAT(Told(cache, 1, 0), ElementsAre(0, 1));
+  EXPECT_THAT(Told(cache, 1, 2), IsEmpty());
+  ASSERT_TRUE(cache.Reserve(1, 6, 9).ok());
+  EXPECT_THAT(Told(cache, 1, 2), ElementsAre(2));
+  // A block that is copied before it is written stands in the middle of the table.
+  cache.Fork(1, 2, 6);
+  ASSERT_TRUE(cache.Reserve(1, 6, 9)->copy.has_value());
+  EXPECT_THAT(Told(cache, 1, 1), ElementsAre(3, 2));
+  EXPECT_THAT(Told(cache, 2, 0), ElementsAre(0, 1));
+  EXPECT_TRUE(cache.CheckIntegrity().ok());
+}
+
+TEST(KvCache, TellsOfBlocksThatGiveWayToTheSameOnesOfOthers) {
+  KvCache cache({.num_blocks = 8, .block_size = 4});
+  ASSERT_EQ(cache.Begin(1, {}, Tokens(8), 7), 0);
+  ASSERT_EQ(cache.Begin(2, {}, Tokens(8), 7), 0);
+  ASSERT_TRUE(cache.Reserve(1, 0, 8).ok());
+  ASSERT_TRUE(cache.Reserve(2, 0, 8).ok());
+  EXPECT_THAT(Told(cache, 2, 0), ElementsAre(2, 3));
+  cache.MarkComputed(1, Tokens(8));
+  cache.MarkComputed(2, Tokens(8));
+  EXPECT_THAT(Told(cache, 2, 0), ElementsAre(0, 1));
+}
+
+TEST(KvCache, TellsWhichTablesAreOver) {
+  KvCache cache({.num_blocks = 8, .block_size = 4});
+  Compute(cache, 1, Tokens(6));
+  Compute(cache, 2, Tokens(6, 200));
+  Told(cache, 1, 0);
+  cache.Release(1);
+  cache.Release(2);  // nobody has heard of it
+  EXPECT_THAT(cache.TakeEndedTables(), ElementsAre(1));
+  EXPECT_THAT(cache.TakeEndedTables(), IsEmpty());
+}
+
+TEST(KvCache, TellsEverythingAgainToShardsThatHaveForgotten) {
+  KvCache cache({.num_blocks = 8, .block_size = 4});
+  Compute(cache, 1, Tokens(6));
+  Compute(cache, 2, Tokens(6, 200));
+  Told(cache, 1, 0);
+  Told(cache, 2, 0);
+  cache.Release(2);
+  cache.ForgetToldTables();
+  EXPECT_THAT(cache.TakeEndedTables(), IsEmpty());
+  EXPECT_THAT(Told(cache, 1, 0), ElementsAre(0, 1));
+}
+
 }  // namespace
 }  // namespace sluice

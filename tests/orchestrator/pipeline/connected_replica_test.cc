@@ -325,7 +325,7 @@ TEST(ConnectedReplica, BringsBackTheResultsOfSteps) {
     step.segments.push_back({.sequence = 7,
                              .first_position = static_cast<int32_t>(id) - 1,
                              .tokens = {5},
-                             .block_table = {2},
+                             .blocks = {2},
                              .rows = {{.offset = 0}}});
     wired.Execute(step, {{.sequence = 7, .position = static_cast<int32_t>(id), .task = &options}});
   }

@@ -2,12 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/step_messages.h"
 #include "orchestrator/pipeline/topology.h"
+#include "orchestrator/scheduler/scheduler.h"
 
 namespace sluice {
 namespace {
@@ -37,18 +41,20 @@ TEST(ParseShardAddresses, RefusesEmptyAddressesAndUnlikeStages) {
 Step TwoSegments() {
   Step step;
   step.id = 9;
+  step.ended = {4, 5};
   step.segments.push_back({.sequence = 7,
                            .first_position = 20,
                            .tokens = {100},
                            .sequence_length = 21,
-                           .block_table = {3, 1},
+                           .first_block = 1,
+                           .blocks = {3, 1},
                            .rows = {{.offset = 0}}});
   step.segments.push_back(
       {.sequence = 8,
        .first_position = 4,
        .tokens = {101, 102, 103},
        .sequence_length = 9,
-       .block_table = {5},
+       .blocks = {5},
        .rows = {{.offset = 0, .kind = RowKind::kScore, .target = 102}, {.offset = 2}}});
   return step;
 }
@@ -80,7 +86,11 @@ TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
   EXPECT_EQ(execute.segments(0).sequence_id(), 7u);
   EXPECT_EQ(execute.segments(0).first_position(), 20);
   EXPECT_EQ(execute.segments(0).num_positions(), 1);
-  EXPECT_THAT(execute.segments(0).block_table(), ElementsAre(3, 1));
+  EXPECT_EQ(execute.segments(0).first_block(), 1);
+  EXPECT_THAT(execute.segments(0).blocks(), ElementsAre(3, 1));
+  EXPECT_EQ(execute.segments(1).first_block(), 0);
+  EXPECT_THAT(execute.segments(1).blocks(), ElementsAre(5));
+  EXPECT_THAT(execute.ended_sequence_ids(), ElementsAre(4, 5));
   EXPECT_EQ(execute.segments(0).sequence_length(), 21);
   EXPECT_EQ(execute.segments(1).num_positions(), 3);
   EXPECT_EQ(execute.segments(1).sequence_length(), 9);
@@ -106,6 +116,45 @@ TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
   EXPECT_EQ(sampled.sample().top_p(), 0.75f);
   EXPECT_EQ(sampled.sample().seed(), 11u);
   EXPECT_EQ(execute.rows(1).score_token_id(), 102);
+}
+
+// Bytes of all messages of the steps that choose `count` tokens after a prompt of `num_prompt`.
+std::vector<size_t> BytesOfDecodes(int num_prompt, int count) {
+  Scheduler scheduler({.max_tokens_per_step = 1 << 16, .max_positions = 1 << 16},
+                      {.num_blocks = 1 << 12, .block_size = 16});
+  SequenceSpec spec;
+  spec.id = 1;
+  spec.prompt.assign(num_prompt, 7);
+  spec.max_new_tokens = count + 1;
+  EXPECT_TRUE(scheduler.Add(spec).ok());
+  const SamplingOptions options;
+  std::vector<size_t> bytes;
+  while (const std::optional<Step> step = scheduler.Plan()) {
+    const std::vector<RowRequest> rows = {
+        {.sequence = 1, .position = step->segments[0].sequence_length, .task = &options}};
+    bytes.push_back(EmbeddingMessage(6, *step).ByteSizeLong() +
+                    ShardMessage(6, *step).ByteSizeLong() +
+                    SamplerPlans().Message(6, *step, rows).ByteSizeLong());
+    EXPECT_TRUE(scheduler.Commit(step->id, {5}).ok());
+  }
+  bytes.erase(bytes.begin());  // the prompt
+  return bytes;
+}
+
+// Numbers take up to two bytes more each where they are large; nothing else grows.
+TEST(StepMessages, DoNotGrowWithTheContext) {
+  const std::vector<size_t> near = BytesOfDecodes(32, 64), far = BytesOfDecodes(32'768, 64);
+  ASSERT_EQ(near.size(), 64u);
+  ASSERT_EQ(far.size(), 64u);
+  const size_t largest_near = *std::max_element(near.begin(), near.end());
+  const size_t largest_far = *std::max_element(far.begin(), far.end());
+  RecordProperty("bytes_at_32", std::to_string(near[1]));
+  RecordProperty("bytes_at_32768", std::to_string(far[1]));
+  std::printf("bytes of a decode step at 32 positions: %zu to %zu; at 32768: %zu to %zu\n",
+              *std::min_element(near.begin(), near.end()), largest_near,
+              *std::min_element(far.begin(), far.end()), largest_far);
+  EXPECT_LT(largest_near, 128u);
+  EXPECT_LE(largest_far, largest_near + 16);
 }
 
 // A sequence whose options look back is told once, with all before its row; then its rows alone go.

@@ -79,6 +79,7 @@ class FakeReplica {
     while (!queue_.empty() && queue_.front().step.id <= step) {
       const Submitted submitted = std::move(queue_.front());
       queue_.pop_front();
+      for (const SequenceId sequence : submitted.step.ended) tables_.erase(sequence);
       for (const BlockCopy& copy : submitted.step.copies) {
         Copy(copy, submitted.spoiled);
       }
@@ -92,11 +93,14 @@ class FakeReplica {
   }
 
   // What is under way is lost, and memory is not.
-  void Drop() { queue_.clear(); }
+  void Drop() {
+    queue_.clear();
+    tables_.clear();
+  }
 
   // Everything in memory and under way is lost.
   void Lose() {
-    queue_.clear();
+    Drop();
     std::fill(memory_.begin(), memory_.end(), kEmpty);
   }
 
@@ -111,9 +115,20 @@ class FakeReplica {
   };
 
   uint64_t& Slot(const Segment& segment, int32_t position) {
-    return memory_.at(static_cast<size_t>(segment.block_table.at(position / block_size_)) *
-                          block_size_ +
-                      position % block_size_);
+    const BlockId block = tables_.at(segment.sequence).at(position / block_size_);
+    return memory_.at(static_cast<size_t>(block) * block_size_ + position % block_size_);
+  }
+
+  absl::Status ChangeTable(const Segment& segment) {
+    std::vector<BlockId>& table = tables_[segment.sequence];
+    if (segment.first_block > std::ssize(table)) {
+      return absl::InternalError(absl::StrCat("sequence ", segment.sequence, " has ", table.size(),
+                                              " blocks; the step goes on after ",
+                                              segment.first_block));
+    }
+    table.resize(segment.first_block);
+    table.insert(table.end(), segment.blocks.begin(), segment.blocks.end());
+    return absl::OkStatus();
   }
 
   void Copy(const BlockCopy& copy, bool spoiled) {
@@ -127,6 +142,7 @@ class FakeReplica {
                               std::vector<TokenId>& rows) {
     const Segment& segment = submitted.step.segments[index];
     const std::vector<uint64_t>& chain = submitted.chains[index];
+    if (absl::Status status = ChangeTable(segment); !status.ok()) return status;
     const auto count = static_cast<int32_t>(segment.tokens.size());
     for (int32_t offset = 0; offset < count; ++offset) {
       const int32_t position = segment.first_position + offset;
@@ -154,7 +170,8 @@ class FakeReplica {
 
   int32_t block_size_;
   LongestLike longest_like_;
-  std::vector<uint64_t> memory_;  // by slot
+  std::vector<uint64_t> memory_;                       // by slot
+  std::map<SequenceId, std::vector<BlockId>> tables_;  // as the steps have told them
   std::deque<Submitted> queue_;
   std::map<StepId, std::vector<TokenId>> results_;
 };

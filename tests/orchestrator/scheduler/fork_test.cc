@@ -28,10 +28,10 @@ TEST_F(ForkTest, BothGoOnFromWhereTheOneWas) {
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 6, 1}, Part{2, 6, 1}));
   EXPECT_THAT(step.segments[0].tokens, ElementsAre(7));
   EXPECT_THAT(step.segments[1].tokens, ElementsAre(8));
-  EXPECT_EQ(step.segments[0].block_table[0], step.segments[1].block_table[0]);
+  EXPECT_EQ(Table(1)[0], Table(2)[0]);
   // The first to write copies, the other goes on in the block they had in common.
-  EXPECT_THAT(step.copies, ElementsAre(BlockCopy{.source = step.segments[1].block_table[1],
-                                                 .destination = step.segments[0].block_table[1]}));
+  EXPECT_THAT(step.copies,
+              ElementsAre(BlockCopy{.source = Table(2)[1], .destination = Table(1)[1]}));
   Commit(step, 9);
   EXPECT_THAT(Plan().copies, IsEmpty());
   EXPECT_EQ(Usage(2).generated_tokens, 2);

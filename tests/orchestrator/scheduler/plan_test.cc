@@ -7,6 +7,7 @@ namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class PlanTest : public SchedulerTest {
@@ -25,18 +26,36 @@ TEST_F(PlanTest, ComputesAPromptInChunksAndSamplesAfterTheLast) {
   const Step first = PlanAndCommit();
   EXPECT_THAT(Parts(first), ElementsAre(Part{1, 0, 4}));
   EXPECT_THAT(first.segments[0].tokens, ElementsAre(100, 101, 102, 103));
-  EXPECT_THAT(first.segments[0].block_table, SizeIs(1));
+  EXPECT_EQ(first.segments[0].first_block, 0);
+  EXPECT_EQ(first.segments[0].blocks, Table(1));
   EXPECT_EQ(first.num_rows(), 0);
   EXPECT_THAT(Parts(PlanAndCommit()), ElementsAre(Part{1, 4, 4}));
   const Step last = PlanAndCommit(77);
   EXPECT_THAT(Parts(last), ElementsAre(Part{1, 8, 2}));
-  EXPECT_THAT(last.segments[0].block_table, SizeIs(3));
+  EXPECT_EQ(last.segments[0].first_block, 3);
+  EXPECT_THAT(last.segments[0].blocks, IsEmpty());
   ASSERT_EQ(last.num_rows(), 1);
   EXPECT_EQ(last.segments[0].rows[0].offset, 1);
   EXPECT_EQ(last.segments[0].rows[0].kind, RowKind::kSample);
   const Step decode = Plan();
   EXPECT_THAT(Parts(decode), ElementsAre(Part{1, 10, 1}));
   EXPECT_THAT(decode.segments[0].tokens, ElementsAre(77));
+}
+
+TEST_F(PlanTest, TellsOfBlocksOnceAndOfTablesThatAreOver) {
+  Add(Spec(1, 7, 9));
+  EXPECT_THAT(PlanAndCommit().segments[0].blocks, SizeIs(2));
+  EXPECT_THAT(PlanAndCommit().segments[0].blocks, IsEmpty()) << "position 7 is in the second";
+  const Step step = PlanAndCommit();
+  EXPECT_EQ(step.segments[0].first_block, 2);
+  EXPECT_EQ(step.segments[0].blocks, std::vector<BlockId>({Table(1)[2]}));
+  EXPECT_THAT(step.ended, IsEmpty());
+  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
+  Add(Spec(2, 3, 9));
+  Add(Spec(3, 3, 9));
+  ASSERT_TRUE(scheduler().Finish(3, FinishReason::kCancelled).ok());
+  EXPECT_THAT(PlanAndCommit().ended, ElementsAre(1)) << "of 3 nobody has heard";
+  EXPECT_THAT(PlanAndCommit().ended, IsEmpty());
 }
 
 TEST_F(PlanTest, NumbersStepsFromOneWithoutGaps) {

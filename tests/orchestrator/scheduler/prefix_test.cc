@@ -39,7 +39,7 @@ TEST_F(PrefixTest, ComputesTheLastPositionOfAPromptThatIsKnownWhole) {
   const Step step = Plan();
   EXPECT_THAT(Parts(step), ElementsAre(Part{2, 7, 1}));
   EXPECT_THAT(step.copies, SizeIs(1));
-  EXPECT_EQ(step.copies[0].destination, step.segments[0].block_table[1]);
+  EXPECT_EQ(step.copies[0].destination, Table(2)[1]);
 }
 
 TEST_F(PrefixTest, CopiesTheLastBlockOfALivingSequence) {
@@ -48,8 +48,8 @@ TEST_F(PrefixTest, CopiesTheLastBlockOfALivingSequence) {
   Add(Sharing(2, 7, 5));
   const Step step = Plan();
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 7, 1}, Part{2, 6, 1}));
-  EXPECT_THAT(step.copies, ElementsAre(BlockCopy{.source = step.segments[0].block_table[1],
-                                                 .destination = step.segments[1].block_table[1]}));
+  EXPECT_THAT(step.copies,
+              ElementsAre(BlockCopy{.source = Table(1)[1], .destination = Table(2)[1]}));
 }
 
 TEST_F(PrefixTest, GeneratedTokensAreKnownAsWell) {

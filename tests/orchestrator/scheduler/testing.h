@@ -86,6 +86,11 @@ class SchedulerTest : public ::testing::Test {
     return usage.value_or(SequenceUsage{});
   }
 
+  std::vector<BlockId> Table(SequenceId sequence) {
+    const absl::Span<const BlockId> table = scheduler().kv_cache().BlockTable(sequence);
+    return {table.begin(), table.end()};
+  }
+
   void CheckIntegrity() {
     const absl::Status status = scheduler().CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status;
