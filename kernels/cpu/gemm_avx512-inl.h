@@ -30,7 +30,6 @@ T* At(std::byte* bytes) {
 }
 
 __m512bh Pairs(__m512i vector) { return reinterpret_cast<__m512bh>(vector); }
-__m512bh LoadPairs(const void* from) { return Pairs(_mm512_loadu_si512(from)); }
 __m512bh BroadcastPair(uint32_t pair) { return Pairs(_mm512_set1_epi32(static_cast<int>(pair))); }
 
 // ---- Activations ----

@@ -4,6 +4,8 @@
 namespace sluice {
 namespace {
 
+__m512bh LoadPairs(const void* from) { return Pairs(_mm512_loadu_si512(from)); }
+
 struct StreamRun {
   TileRows x;
   const std::byte* w;      // vectors of the stream

@@ -15,10 +15,10 @@
 namespace sluice {
 namespace {
 
-// Rows whose sums fit the registers beside those of a group.
-constexpr int kGroupedRows = 6;
-// Rows whose sums fit beside what unpacking takes, too.
-constexpr int kPackedRows = 4;
+// Rows that are multiplied at a time while weights are unpacked in registers beside their sums.
+constexpr int kUnpackingRows = 8;
+// Rows so few that the processor itself foresees which weights are needed.
+constexpr int kForeseenRows = 4;
 
 __m512 LoadScales(const std::byte* from) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -107,154 +107,122 @@ constexpr int64_t kGroupBytes = kVectors*(kLanes * 2 + kGroupPairs * 64 / Code::
 
 struct GroupedRun {
   TileRows x;
-  const std::byte* w;       // groups of the panel
-  const std::byte* stream;  // their weights unpacked, unless the kernel does so itself
+  const std::byte* w;  // groups of the panel
+  std::byte* stream;   // their weights unpacked
   int64_t groups;
-  float* sums;  // [rows, kPanelWidth]
-  bool starts_at_zero;
+  float* sums;                       // [rows, kPanelWidth]
   const std::byte* ahead = nullptr;  // what to fetch meanwhile,
   int64_t ahead_lines = 0;           // so many cache lines with every group
 };
 
-// The sums of a tile, and those of one group of it.
+// Where the weights of a group come from.
+enum class Source {
+  kPacked,    // unpacked in registers
+  kUnpacked,  // the stream
+  kBoth,      // unpacked in registers, and left in the stream for the rows that follow
+};
+
+// The sums of one group of weights, without their scale: as many chains of multiply-adds as a tile
+// has vectors, which is what keeps the multipliers busy. Sums of all groups wait in memory.
 template <class Code, int kRows, int kVectors>
-struct GroupedSums {
-  __m512 sums[kRows][kVectors];
+struct GroupSums {
   __m512 group[kRows][kVectors];
 
-  explicit GroupedSums(const GroupedRun& run) {
-#pragma GCC unroll 6
+  explicit GroupSums(const float* starts) {
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 6
-      for (int v = 0; v < kVectors; ++v) {
-        sums[r][v] = run.starts_at_zero ? _mm512_setzero_ps()
-                                        : _mm512_loadu_ps(run.sums + r * kPanelWidth + v * kLanes);
-      }
-    }
-  }
-
-  void StartGroup(const float* starts) {
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 6
+#pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         group[r][v] = Code::kNeedsSums ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
       }
     }
   }
 
-  void Add(int vector, const uint32_t* x, __m512bh weights) {
-#pragma GCC unroll 6
+  // Adds a vector of each part of the panel, all of one pair.
+  void Add(const uint32_t* x, const __m512i* weights) {
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
-      group[r][vector] = _mm512_dpbf16_ps(group[r][vector], BroadcastPair(x[r]), weights);
-    }
-  }
-
-  void EndGroup(const std::byte* scales) {
-#pragma GCC unroll 6
-    for (int v = 0; v < kVectors; ++v) {
-      const __m512 scale = LoadScales(scales + v * kLanes * 2);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        sums[r][v] = _mm512_fmadd_ps(scale, group[r][v], sums[r][v]);
+      const __m512bh activation = BroadcastPair(x[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        group[r][v] = _mm512_dpbf16_ps(group[r][v], activation, Pairs(weights[v]));
       }
     }
   }
 
-  void Store(float* to) const {
-#pragma GCC unroll 6
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 6
-      for (int v = 0; v < kVectors; ++v) {
-        _mm512_storeu_ps(to + r * kPanelWidth + v * kLanes, sums[r][v]);
+  void AddScaled(const std::byte* scales, float* sums) const {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 scale = LoadScales(scales + v * kLanes * 2);
+#pragma GCC unroll 12
+      for (int r = 0; r < kRows; ++r) {
+        float* const sum = sums + r * kPanelWidth + v * kLanes;
+        _mm512_storeu_ps(sum, _mm512_fmadd_ps(scale, group[r][v], _mm512_loadu_ps(sum)));
       }
     }
   }
 };
 
-// With weights unpacked before: for many rows.
-template <class Code, int kRows, int kVectors>
-void AddUnpacked(const GroupedRun& run) {
-  GroupedSums<Code, kRows, kVectors> tile(run);
+template <class Code, Source kSource, int kRows, int kVectors>
+void AddGroups(const GroupedRun& run) {
+  constexpr int64_t kOfChunk = kSource == Source::kUnpacked ? kVectors : Code::kVectorsOfChunk;
+  constexpr int64_t kChunks = kGroupPairs * kVectors / kOfChunk;
+  const Code code;
   const uint32_t* x = run.x.pairs;
-  const std::byte* stream = run.stream;
+  const std::byte* w = run.w;
+  std::byte* stream = run.stream;
   const std::byte* ahead = run.ahead;
   for (int64_t g = 0; g < run.groups; ++g) {
     for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
-    tile.StartGroup(run.x.sums + g * run.x.step);
-    for (int64_t pair = 0; pair < kGroupPairs;
-         ++pair, x += run.x.step, stream += kVectors * kVectorBytes) {
-      __m512bh weights[kVectors];
-#pragma GCC unroll 6
-      for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(stream + v * kVectorBytes);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
-        const __m512bh activation = BroadcastPair(x[r]);
-#pragma GCC unroll 6
-        for (int v = 0; v < kVectors; ++v) {
-          tile.group[r][v] = _mm512_dpbf16_ps(tile.group[r][v], activation, weights[v]);
-        }
+    GroupSums<Code, kRows, kVectors> sums(run.x.sums + g * run.x.step);
+    const std::byte* chunk = w + kVectors * kLanes * 2;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kChunks; ++i, chunk += 64) {
+      __m512i vectors[kOfChunk];
+      if constexpr (kSource == Source::kUnpacked) {
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
+      } else {
+        code.Unpack(chunk, vectors);
       }
-    }
-    tile.EndGroup(run.w + g * kGroupBytes<Code, kVectors>);
-  }
-  tile.Store(run.sums);
-}
-
-// Unpacking in registers: for so few rows that a weight is read once.
-template <class Code, int kRows, int kVectors>
-void AddPacked(const GroupedRun& run) {
-  constexpr int64_t kChunks = kGroupPairs * kVectors / Code::kVectorsOfChunk;
-  const Code code;
-  GroupedSums<Code, kRows, kVectors> tile(run);
-  const uint32_t* x = run.x.pairs;
-  const std::byte* w = run.w;
-  for (int64_t g = 0; g < run.groups; ++g) {
-    tile.StartGroup(run.x.sums + g * run.x.step);
-    const std::byte* scales = w;
-    w += kVectors * kLanes * 2;
-#pragma GCC unroll 16
-    for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += 64) {
-      __m512i vectors[Code::kVectorsOfChunk];
-      code.Unpack(w, vectors);
-#pragma GCC unroll 6
-      for (int i = 0; i < Code::kVectorsOfChunk; ++i) {
-        tile.Add(i % kVectors, x + i / kVectors * run.x.step, Pairs(vectors[i]));
+      if constexpr (kSource == Source::kBoth) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kOfChunk; ++v) _mm512_store_si512(stream + v * 64, vectors[v]);
       }
-      x += Code::kVectorsOfChunk / kVectors * run.x.step;
+      stream += kOfChunk * 64;
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kOfChunk; v += kVectors, x += run.x.step) sums.Add(x, vectors + v);
     }
-    tile.EndGroup(scales);
+    sums.AddScaled(w, run.sums);
+    w += kGroupBytes<Code, kVectors>;
   }
-  tile.Store(run.sums);
 }
 
-// AddPacked of 1 to kMost rows.
-template <class Code, int kVectors, int kMost = kPackedRows>
-void AddPackedRows(int64_t rows, const GroupedRun& run) {
-  if (rows == kMost) return AddPacked<Code, kMost, kVectors>(run);
-  if constexpr (kMost > 1) AddPackedRows<Code, kVectors, kMost - 1>(rows, run);
+// AddGroups of kLeast to kMost rows.
+template <class Code, Source kSource, int kVectors, int kLeast, int kMost>
+void AddRows(int64_t rows, const GroupedRun& run) {
+  if (rows == kMost) return AddGroups<Code, kSource, kMost, kVectors>(run);
+  if constexpr (kMost > kLeast) AddRows<Code, kSource, kVectors, kLeast, kMost - 1>(rows, run);
 }
 
-// AddUnpacked of 1 to kMost rows.
-template <class Code, int kVectors, int kMost = kGroupedRows>
-void AddUnpackedRows(int64_t rows, const GroupedRun& run) {
-  if (rows == kMost) return AddUnpacked<Code, kMost, kVectors>(run);
-  if constexpr (kMost > 1) AddUnpackedRows<Code, kVectors, kMost - 1>(rows, run);
+// The rest of a tile behind its first `rows` rows.
+GroupedRun Behind(GroupedRun run, int64_t rows) {
+  run.x.pairs += rows;
+  run.x.sums += rows;
+  run.sums += rows * kPanelWidth;
+  run.ahead_lines = 0;
+  return run;
 }
 
-// AddUnpacked of all rows of a tile, in parts of about as many.
+// The first tile of several, or a large one: its first rows unpack.
 template <class Code, int kVectors>
-void AddUnpackedTile(const GroupedRun& run) {
+void AddUnpackingTile(const GroupedRun& run) {
   const int64_t rows = run.x.step;
-  const int64_t num_parts = (rows + kGroupedRows - 1) / kGroupedRows;
-  const int64_t part_rows = (rows + num_parts - 1) / num_parts;
-  for (int64_t row = 0; row < rows; row += part_rows) {
-    GroupedRun part = run;
-    part.x.pairs += row;
-    part.x.sums += row;
-    part.sums += row * kPanelWidth;
-    if (row > 0) part.ahead_lines = 0;
-    AddUnpackedRows<Code, kVectors>(Least(part_rows, rows - row), part);
+  const int64_t unpacking = rows <= kUnpackingRows ? rows : rows - rows / 2;
+  AddRows<Code, Source::kBoth, kVectors, 1, kUnpackingRows>(unpacking, run);
+  if (unpacking < rows) {
+    AddRows<Code, Source::kUnpacked, kVectors, 1, kTileRows>(rows - unpacking,
+                                                             Behind(run, unpacking));
   }
 }
 
@@ -279,33 +247,38 @@ void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
 template <class Code, int kVectors>
 void MultiplyGroupedPanel(const SliceRun& run) {
   constexpr int64_t kBytes = kGroupBytes<Code, kVectors>;
-  const int64_t groups = run.depth / kWeightGroup;
-  if (run.rows <= kPackedRows) {
-    AddPackedRows<Code, kVectors>(run.rows, {.x = TileOf(run, 0, 0),
-                                             .w = run.w,
-                                             .stream = nullptr,
-                                             .groups = groups,
-                                             .sums = run.sums,
-                                             .starts_at_zero = true});
-    return;
-  }
+  // Groups whose stream stays in the first-level cache while the tiles use it.
   constexpr int64_t kStep = kUnpackedBytes / (kGroupPairs * kVectors * 64);
+  const int64_t groups = run.depth / kWeightGroup;
+  for (float* sum = run.sums; sum != run.sums + run.rows * kPanelWidth; sum += kLanes) {
+    _mm512_storeu_ps(sum, _mm512_setzero_ps());
+  }
+  if (run.rows <= kForeseenRows) {
+    return AddRows<Code, Source::kPacked, kVectors, 1, kForeseenRows>(run.rows,
+                                                                      {.x = TileOf(run, 0, 0),
+                                                                       .w = run.w,
+                                                                       .stream = nullptr,
+                                                                       .groups = groups,
+                                                                       .sums = run.sums});
+  }
   // Memory brings the next groups while these are multiplied: each tile asks for as many.
   const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
   const int64_t lines = (kBytes + num_tiles * 64 - 1) / (num_tiles * 64);
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
-    UnpackGroups<Code, kVectors>(run.w + first * kBytes, count, run.unpacked);
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
-      AddUnpackedTile<Code, kVectors>(
-          {.x = TileOf(run, tile, first * kGroupPairs),
-           .w = run.w + first * kBytes,
-           .stream = run.unpacked,
-           .groups = count,
-           .sums = run.sums + tile * run.tile_rows * kPanelWidth,
-           .starts_at_zero = first == 0,
-           .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
-           .ahead_lines = lines});
+      const GroupedRun part{.x = TileOf(run, tile, first * kGroupPairs),
+                            .w = run.w + first * kBytes,
+                            .stream = run.unpacked,
+                            .groups = count,
+                            .sums = run.sums + tile * run.tile_rows * kPanelWidth,
+                            .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
+                            .ahead_lines = lines};
+      if (tile == 0) {
+        AddUnpackingTile<Code, kVectors>(part);
+      } else {
+        AddRows<Code, Source::kUnpacked, kVectors, 1, kTileRows>(part.x.step, part);
+      }
     }
   }
 }
