@@ -14,6 +14,11 @@ namespace {
 // Largest request accepted: a prompt of the longest text the tokenizer takes.
 constexpr int kMaxReceiveBytes = 64 << 20;
 
+// More than wait and run at once by default, so that who comes too much hears so at once.
+constexpr int kMaxStreams = 2048;
+// For what clients' connections hold: a few of the largest requests and many small ones.
+constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
+
 ModelDescription Describe(const ModelConfig& config, const SamplingOptions& sampling,
                           const std::string& name, const std::string& weights) {
   ModelDescription model;
@@ -162,6 +167,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
+  engine.observer = &result->step_metrics_;
   engine.on_serving_changed = [health = result->health_](bool serves) {
     health->SetEngine(serves);
   };
@@ -184,7 +190,9 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .credentials = *credentials,
                      .services = {result->service_.get()},
                      .names = {v1::GenerationService::service_full_name()},
-                     .max_receive_bytes = kMaxReceiveBytes});
+                     .max_receive_bytes = kMaxReceiveBytes,
+                     .max_streams_per_connection = kMaxStreams,
+                     .memory_quota_bytes = kMemoryQuotaBytes});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());

@@ -12,6 +12,7 @@
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
+#include "orchestrator/metrics/step_metrics.h"
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
@@ -66,6 +67,7 @@ class OrchestratorServer final : public RunningService {
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::shared_ptr<RequestMetrics> request_metrics_ =
       RequestMetrics::Make(*registry_, [] { return absl::Now(); });
+  StepMetrics step_metrics_{*registry_};
   std::shared_ptr<TenantBook> tenants_;
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;

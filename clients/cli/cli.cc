@@ -17,7 +17,7 @@ struct Command {
   int (*run)(absl::Span<const std::string>, Environment&);
 };
 
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
     {"up", "serve on this host, one process per service and shard", UpCommand},
     {"generate", "write from a prompt at a running pipeline", GenerateCommand},
@@ -29,6 +29,7 @@ constexpr std::array<Command, 12> kCommands = {{
     {"quantize", "make a model's weights smaller, once and for all", QuantizeCommand},
     {"bench", "put load on a pipeline and print what it takes", BenchCommand},
     {"status", "what runs where, and how it is", StatusCommand},
+    {"top", "a pipeline at work, on one screen", TopCommand},
     {"health", "whether a process serves, for probes", HealthCommand},
 }};
 

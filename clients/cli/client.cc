@@ -177,11 +177,10 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
   return response;
 }
 
-absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() {
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(const v1::GetStatusRequest& request) {
   CallContext context(kQuickCall, interrupt_, token_);
   v1::GetStatusResponse response;
-  const grpc::Status status =
-      impl_->stub->GetStatus(context.get(), v1::GetStatusRequest(), &response);
+  const grpc::Status status = impl_->stub->GetStatus(context.get(), request, &response);
   if (!status.ok()) return Impl::Translate(status, name_);
   return response;
 }

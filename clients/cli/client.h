@@ -50,7 +50,7 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     absl::Duration timeout);
   absl::StatusOr<v1::GetModelResponse> GetModel();
-  absl::StatusOr<v1::GetStatusResponse> GetStatus();
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(const v1::GetStatusRequest& request = {});
 
   const std::string& name() const { return name_; }
   bool interrupted() const { return interrupt_.requested(); }

@@ -26,6 +26,8 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
 int QuantizeCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How a pipeline is. kSuccess only while it serves.
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment);
+// A pipeline at work, until interrupted.
+int TopCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Whether one process serves, for probes.
 int HealthCommand(absl::Span<const std::string> arguments, Environment& environment);
 // One process per service on this host, until interrupted.

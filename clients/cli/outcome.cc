@@ -4,6 +4,7 @@
 
 #include "absl/strings/string_view.h"
 #include "clients/cli/exit_code.h"
+#include "services/common/retry_info.h"
 
 namespace sluice {
 
@@ -12,7 +13,11 @@ int Fail(const absl::Status& status, Environment& environment) {
   if (environment.interrupt.requested()) return environment.interrupt.exit_code();
   const std::string code = absl::StatusCodeToString(status.code());
   environment.err << "sluice: " << std::string(status.message())
-                  << (status.message().empty() ? "" : " ") << "[" << code << "]" << std::endl;
+                  << (status.message().empty() ? "" : " ") << "[" << code << "]";
+  if (const std::optional<absl::Duration> delay = RetryDelay(status)) {
+    environment.err << "; try again in " << absl::FormatDuration(*delay);
+  }
+  environment.err << std::endl;
   return kFailed;
 }
 

@@ -95,6 +95,10 @@ class Planner {
       process.argv.insert(process.argv.end(),
                           {"--log_level", std::string(Name(*spec_.flags.log_level))});
     }
+    if (spec_.log_format != LogFormat::kText) {
+      process.argv.insert(process.argv.end(),
+                          {"--log_format", std::string(Name(spec_.log_format))});
+    }
     if (!cpus.empty()) {
       process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
     }

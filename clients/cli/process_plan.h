@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/model_flags.h"
 #include "clients/cli/supervisor.h"
+#include "services/common/log_format.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 
@@ -28,6 +29,7 @@ struct PipelineSpec {
   int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
   std::string http_listen;            // the gateway's; empty: none is started
   bool demo = false;                  // the gateway's page may kill processes
+  LogFormat log_format = LogFormat::kText;
   ModelFlags flags;
   StepFlags steps;
 };

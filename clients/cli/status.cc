@@ -1,5 +1,6 @@
 // `sluice status`: what runs where, and how it is.
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,7 +9,9 @@
 #include "clients/cli/connection.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/json.h"
+#include "clients/cli/ledger_text.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/refresh.h"
 
 namespace sluice {
 namespace {
@@ -46,7 +49,7 @@ Json ProcessJson(const v1::ProcessStatus& process) {
   return json;
 }
 
-std::string JsonText(const v1::GetStatusResponse& status) {
+std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   Json json = {{"serving", status.serving()},
                {"model", status.model_name()},
                {"epoch", status.epoch()},
@@ -72,6 +75,18 @@ std::string JsonText(const v1::GetStatusResponse& status) {
   json["num_generated_tokens"] = status.num_generated_tokens();
   json["num_recoveries"] = status.num_recoveries();
   json["uptime_ms"] = status.uptime_ms();
+  json["num_paused_sequences"] = status.num_paused_sequences();
+  json["num_preemptions"] = status.num_preemptions();
+  json["num_computed_positions"] = status.num_computed_positions();
+  json["num_integrity_checks"] = status.num_integrity_checks();
+  json["num_integrity_faults"] = status.num_integrity_faults();
+  if (status.has_estimated_wait_ms()) json["estimated_wait_ms"] = status.estimated_wait_ms();
+  if (with_requests) {
+    json["requests"] = Json::array();
+    for (const v1::RequestStatus& request : status.requests()) {
+      json["requests"].push_back(RequestJson(request));
+    }
+  }
   return DumpLine(json) + "\n";
 }
 
@@ -103,39 +118,91 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       "%s is %s: model %s, stages %d, ranks %d, up %s\n\n%s\n"
       "KV blocks   %d used, %d cached, %d free, %d in all, of %d positions each\n"
       "Prefixes    %d positions found again, %d blocks copied, %d evicted\n"
-      "Sequences   %d running, %d waiting\n"
+      "Sequences   %d running, %d waiting, %d paused; %d preemptions so far\n"
       "Steps       %d, %d tokens generated\n"
-      "Recoveries  %d, epoch %d\n",
+      "Recoveries  %d, epoch %d\n"
+      "Books       checked %d times while idle, wrong %d times\n",
       endpoint, status.serving() ? "serving" : "not serving", status.model_name(),
       status.num_stages(), status.num_ranks(),
       absl::FormatDuration(absl::Milliseconds(status.uptime_ms())), ProcessTable(status),
       kv_cache.num_used_blocks(), kv_cache.num_cached_blocks(), kv_cache.num_free_blocks(),
       kv_cache.num_blocks(), kv_cache.block_size(), kv_cache.num_hit_positions(),
       kv_cache.num_copied_blocks(), kv_cache.num_evicted_blocks(), status.num_running_sequences(),
-      status.num_waiting_sequences(), status.num_steps(), status.num_generated_tokens(),
-      status.num_recoveries(), status.epoch());
+      status.num_waiting_sequences(), status.num_paused_sequences(), status.num_preemptions(),
+      status.num_steps(), status.num_generated_tokens(), status.num_recoveries(), status.epoch(),
+      status.num_integrity_checks(), status.num_integrity_faults());
+}
+
+// What is asked for, and how it is shown.
+struct StatusFlags {
+  EndpointFlags endpoint;
+  bool json = false;
+  bool requests = false;
+  std::string request;
+  bool watch = false;
+  absl::Duration interval = absl::Seconds(1);
+};
+
+absl::StatusOr<std::string> Show(const StatusFlags& flags, const v1::GetStatusResponse& status,
+                                 const std::string& endpoint) {
+  if (!flags.request.empty() && status.requests().empty()) {
+    return absl::NotFoundError(absl::StrCat("request ", flags.request,
+                                            " is not being served, nor among the last that ended"));
+  }
+  if (flags.json) return JsonText(status, flags.requests || !flags.request.empty());
+  if (flags.requests) return RequestsTable(status, status.requests_size());
+  if (flags.request.empty()) return TextOf(status, endpoint);
+  std::string text;
+  for (const v1::RequestStatus& request : status.requests()) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n", RequestText(request));
+  }
+  return text;
+}
+
+absl::Status Check(const StatusFlags& flags) {
+  if (!flags.requests || flags.request.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--requests and --request were both given; choose one");
 }
 
 }  // namespace
 
 int StatusCommand(absl::Span<const std::string> arguments, Environment& environment) {
-  EndpointFlags endpoint_flags;
-  bool json = false;
+  StatusFlags asked;
   FlagSet flags("status", "[flags]",
                 "Prints the processes of a pipeline and their state, KV blocks used and free, and "
                 "what waits and runs.\nExit status 0 while it serves, 1 where it does not or "
                 "cannot be reached.");
-  flags.AddSwitch("json", "One JSON object with the same figures.", &json);
-  AddEndpointFlags(flags, absl::StrCat("Default ", kDefaultEndpoint, "."), &endpoint_flags);
+  flags.AddSwitch("requests", "A line for each request being served: its blocks and tokens.",
+                  &asked.requests);
+  flags.Add("request", "ID", "All about one request, also where it ended of late.", &asked.request);
+  flags.AddSwitch("watch", "Shows it again and again, until Ctrl-C.", &asked.watch);
+  flags.Add("interval", "DURATION", "With --watch: time between two looks. Default 1s.",
+            &asked.interval);
+  flags.AddSwitch("json", "One JSON object with the same figures.", &asked.json);
+  AddEndpointFlags(flags, absl::StrCat("Default ", kDefaultEndpoint, "."), &asked.endpoint);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  if (const absl::Status wrong = Check(asked); !wrong.ok()) {
+    return FailUsage(flags.command(), wrong, environment);
+  }
 
-  absl::StatusOr<std::unique_ptr<Client>> client = ConnectToEndpoint(endpoint_flags, environment);
+  absl::StatusOr<std::unique_ptr<Client>> client = ConnectToEndpoint(asked.endpoint, environment);
   if (!client.ok()) return Fail(client.status(), environment);
-  const absl::StatusOr<v1::GetStatusResponse> status = (*client)->GetStatus();
-  if (!status.ok()) return Fail(status.status(), environment);
-  environment.out << (json ? JsonText(*status) : TextOf(*status, (*client)->name()));
+  v1::GetStatusRequest request;
+  request.set_include_requests(asked.requests);
+  request.set_request_id(asked.request);
+  bool serving = false;
+  const auto look = [&]() -> absl::StatusOr<std::string> {
+    const absl::StatusOr<v1::GetStatusResponse> status = (*client)->GetStatus(request);
+    if (!status.ok()) return status.status();
+    serving = status->serving();
+    return Show(asked, *status, (*client)->name());
+  };
+  if (asked.watch) return ShowUntilInterrupted(environment, asked.interval, look);
+  const absl::StatusOr<std::string> text = look();
+  if (!text.ok()) return Fail(text.status(), environment);
+  environment.out << *text;
   const int exit = Succeed(environment);
-  return exit == kSuccess && !status->serving() ? kFailed : exit;
+  return exit == kSuccess && !serving ? kFailed : exit;
 }
 
 }  // namespace sluice

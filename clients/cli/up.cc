@@ -15,6 +15,7 @@
 #include "clients/cli/process_plan.h"
 #include "clients/cli/socket_folder.h"
 #include "services/common/log.h"
+#include "services/common/log_format.h"
 #include "services/common/transport.h"
 #include "services/model/model_check.h"
 #include "services/model/weights.h"
@@ -30,6 +31,7 @@ namespace fs = std::filesystem;
 constexpr absl::Duration kEnd = absl::Seconds(1);
 
 struct UpFlags {
+  LogFormat log_format = LogFormat::kText;  // of all processes
   ModelFlags model;
   StepFlags steps;
   std::string host = "127.0.0.1";
@@ -162,6 +164,14 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             "Starts the gateway as well: the APIs of OpenAI and others over HTTP, and a page; 0: a "
             "free port. Prints \"http HOST:PORT\" after \"ready\".",
             &into->http_port);
+  flags.AddParsed("log_format", "FORMAT",
+                  "How all processes write their log: text, or json, an object on each line. "
+                  "Default text.",
+                  [into](const std::string& text) {
+                    const absl::StatusOr<LogFormat> format = ParseLogFormat(text);
+                    if (format.ok()) into->log_format = *format;
+                    return format.status();
+                  });
   flags.AddSwitch("demo", "The gateway's page gets buttons that kill processes, to show what then.",
                   &into->demo);
 }
@@ -220,6 +230,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .metrics_port = flags.metrics_port,
                      .http_listen = plan.http_address,
                      .demo = flags.demo,
+                     .log_format = flags.log_format,
                      .flags = flags.model,
                      .steps = flags.steps},
                     *config, *shards);
@@ -290,6 +301,7 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
     return FailUsage(flags.command(), usage, environment);
   }
   if (up_flags.model.log_level.has_value()) SetMinimumLogLevel(*up_flags.model.log_level);
+  SetLogFormat(up_flags.log_format);
   const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment);
   if (!plan.ok()) return Fail(plan.status(), environment);
   return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd, environment);

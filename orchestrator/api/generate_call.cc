@@ -11,6 +11,9 @@
 namespace sluice {
 namespace {
 
+// More than this does not wait for a client: it would be memory that clients fill at will.
+constexpr size_t kMostUnreadBytes = size_t{1} << 20;
+
 uint64_t RandomNumber() {
   static thread_local std::random_device device;
   return (static_cast<uint64_t>(device()) << 32) | device();
@@ -33,7 +36,8 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
                                           absl::Time deadline) {
   if (!request.ok()) {
     const std::shared_ptr<Writer> writer = Writer::Start();
-    if (context.metrics != nullptr) context.metrics->CountRefused(request.status());
+    if (context.metrics != nullptr)
+      context.metrics->CountRefused(request.status(), context.tenant_class);
     writer->Close(request.status());
     return writer.get();
   }
@@ -41,6 +45,9 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
       std::shared_ptr<GenerateCall>(new GenerateCall(context, *std::move(request), deadline));
   Writer* writer = call->writer_.get();
   call->writer_->OnCancelCall([call] { call->Cancel(); });
+  call->writer_->WatchBacklog(kMostUnreadBytes, [weak = call->weak_from_this()](bool full) {
+    if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->OnBacklog(full);
+  });
   call->Begin();
   return writer;
 }
@@ -49,7 +56,7 @@ void GenerateCall::Begin() {
   absl::Status status = CheckGenerate(request_, context_.model);
   status.Update(context_.tenants.CheckPriority(context_.tenant, request_.priority()));
   if (!status.ok()) return Refuse(status);
-  context_.prompts.Resolve(request_, deadline_,
+  context_.prompts.Resolve(request_, deadline_, caller_,
                            [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
                              self->Submit(std::move(prompt));
                            });
@@ -67,24 +74,34 @@ void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
       EngineRequestFrom(request_, context_.model, std::move(prompt->tokens), RandomNumber());
   request.wants_text = prompt->has_tokenizer;
   request.tenant = context_.tenant;
+  request.arrived = arrived_;
   if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return;
   std::shared_ptr<RequestSink> sink = shared_from_this();
-  if (context_.metrics != nullptr) sink = context_.metrics->Measure(std::move(sink));
+  if (context_.metrics != nullptr)
+    sink = context_.metrics->Measure(std::move(sink), context_.tenant_class);
   submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
-  if (context_.metrics != nullptr) context_.metrics->CountRefused(status);
+  if (context_.metrics != nullptr) context_.metrics->CountRefused(status, context_.tenant_class);
   writer_->Close(status);
 }
 
 void GenerateCall::Cancel() {
+  {
+    absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (submitted_.has_value()) context_.engine.Cancel(*submitted_);
+  }
+  caller_->Cancel();
+}
+
+void GenerateCall::OnBacklog(bool full) {
   absl::MutexLock lock(&mutex_);
-  cancelled_ = true;
-  if (submitted_.has_value()) context_.engine.Cancel(*submitted_);
+  if (submitted_.has_value()) context_.engine.SetReading(*submitted_, !full);
 }
 
 void GenerateCall::OnChunk(ChunkEvent chunk) {

@@ -15,6 +15,7 @@
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/tenants/tenant_book.h"
+#include "orchestrator/text/cancellation.h"
 #include "services/common/server_writer.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -31,6 +32,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     Engine& engine;
     const TenantBook& tenants;
     std::string tenant;                 // that it is served for
+    std::string tenant_class;           // as the metrics have it
     RequestMetrics* metrics = nullptr;  // null: nothing is counted
   };
 
@@ -48,6 +50,8 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   void Begin();
   void Submit(absl::StatusOr<ResolvedPrompt> prompt);
   void Cancel();
+  // Whether as much waits for the client as may.
+  void OnBacklog(bool full);
   void Refuse(const absl::Status& status);
   void Send(const v1::GenerateResponse& response);
 
@@ -56,6 +60,8 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   const absl::Time deadline_;
   uint64_t seed_ = 0;  // set before the engine hears of the request
   const std::shared_ptr<Writer> writer_;
+  const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
+  const SteadyTime arrived_ = SteadyTime::Now();
 
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

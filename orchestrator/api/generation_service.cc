@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/generate_call.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
+#include "orchestrator/api/status_message.h"
 #include "services/common/raw_message.h"
 #include "services/common/status.h"
 
@@ -44,6 +46,14 @@ absl::StatusOr<Request> ParseAdmitted(const absl::Status& admitted, const grpc::
   return ParseMessage<Request>(bytes);
 }
 
+// What calls without texts or tokens in them have no use for.
+absl::Status CheckSmall(const google::protobuf::Message& request) {
+  constexpr size_t kMostBytes = size_t{64} << 10;
+  if (request.ByteSizeLong() <= kMostBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("the request has ", request.ByteSizeLong(),
+                                                   " bytes; accepted: up to ", kMostBytes));
+}
+
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const absl::Status& status) {
   grpc::ServerUnaryReactor* call = context.DefaultReactor();
   call->Finish(ToGrpc(status));
@@ -75,6 +85,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
                               .engine = *engine_,
                               .tenants = *tenants_,
                               .tenant = tenant.value_or(""),
+                              .tenant_class = tenants_->ClassOf(tenant.value_or("")),
                               .metrics = metrics_},
                              ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request),
                              DeadlineOf(*context));
@@ -126,7 +137,9 @@ grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerC
                                                            v1::GetVocabularyResponse* response) {
   if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
+  absl::Status status = CheckSmall(*request);
+  if (status.ok()) status = CheckKnownFields(*request);
+  if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
     tokenizer_->GetVocabulary(*request, TokenizerDeadline(*context), Forward(call, response));
@@ -148,9 +161,11 @@ grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
-                                                      const v1::GetModelRequest*,
+                                                      const v1::GetModelRequest* request,
                                                       v1::GetModelResponse* response) {
-  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
+  absl::Status status = Admit(*context);
+  if (status.ok()) status = CheckSmall(*request);
+  if (!status.ok()) return Refuse(*context, status);
   response->set_name(model_.name);
   response->set_architecture(model_.architecture);
   response->set_vocabulary_size(model_.vocabulary_size);
@@ -185,58 +200,49 @@ absl::StatusOr<std::string> GenerationService::AdmitTenant(
 }
 
 void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
-  const EngineStatus status = engine_->status();
-  response.set_serving(status.serving);
-  response.set_epoch(status.epoch);
-  for (const ReplicaProcess& process : engine_->processes()) {
-    v1::ProcessStatus& message = *response.add_processes();
-    message.set_service(process.service);
-    message.set_address(process.address);
-    message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
-    message.set_stage(process.stage);
-    message.set_rank(process.rank);
-    message.set_detail(process.detail);
-    message.set_weight_bytes(process.weight_bytes);
-    message.set_kv_bytes(process.kv_bytes);
-    message.set_arithmetic(process.arithmetic);
-  }
-  const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
-  v1::KvCacheStatus& blocks = *response.mutable_kv_cache();
-  blocks.set_block_size(kv_cache.block_size);
-  blocks.set_num_blocks(kv_cache.total_blocks);
-  blocks.set_num_used_blocks(kv_cache.used_blocks);
-  blocks.set_num_free_blocks(kv_cache.free_blocks);
-  blocks.set_num_cached_blocks(kv_cache.cached_blocks);
-  blocks.set_num_shared_blocks(kv_cache.shared_blocks);
-  blocks.set_num_hit_positions(kv_cache.hit_positions);
-  blocks.set_num_copied_blocks(kv_cache.copied_blocks);
-  blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
-  response.set_num_waiting_sequences(status.scheduler.waiting_sequences +
-                                     status.num_unadmitted_requests);
-  response.set_num_running_sequences(status.scheduler.running_sequences);
-  response.set_num_steps(status.num_steps);
-  response.set_num_generated_tokens(status.num_generated_tokens);
-  response.set_num_recoveries(status.num_recoveries);
+  const absl::Status status = watch_->status();
+  v1::ProcessStatus& tokenizer = *response.add_processes();
+  tokenizer.set_service("tokenizer");
+  tokenizer.set_address(tokenizer_address_);
+  tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
+  tokenizer.set_detail(std::string(status.message()));
+  sluice::FillStatus(engine_->status(), engine_->processes(), response);
+  response.set_serving(response.serving() && status.ok());
   response.set_num_stages(engine_->topology().num_stages());
   response.set_num_ranks(engine_->topology().num_ranks());
   response.set_model_name(model_.name);
   response.set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Now() - started_)));
 }
 
+absl::StatusOr<LedgerQuery> GenerationService::QueryOf(const grpc::CallbackServerContext& context,
+                                                       const v1::GetStatusRequest& request) const {
+  absl::Status status = CheckSmall(request);
+  if (status.ok()) status = CheckKnownFields(request);
+  if (!status.ok()) return status;
+  LedgerQuery query = {.all = request.include_requests(), .name = request.request_id()};
+  if (authenticator_ == nullptr) return query;
+  absl::StatusOr<std::string> tenant = AdmitTenant(context);
+  if (!tenant.ok()) return tenant.status();
+  if (!tenants_->SeesAllRequests(*tenant)) query.tenant = *std::move(tenant);
+  return query;
+}
+
 grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerContext* context,
-                                                       const v1::GetStatusRequest*,
+                                                       const v1::GetStatusRequest* request,
                                                        v1::GetStatusResponse* response) {
   if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
+  const absl::StatusOr<LedgerQuery> query = QueryOf(*context, *request);
+  if (!query.ok()) return Refuse(*context, query.status());
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  const absl::Status status = watch_->status();
-  v1::ProcessStatus& tokenizer = *response->add_processes();
-  tokenizer.set_service("tokenizer");
-  tokenizer.set_address(tokenizer_address_);
-  tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
-  tokenizer.set_detail(std::string(status.message()));
   FillStatus(*response);
-  response->set_serving(response->serving() && status.ok());
-  call->Finish(grpc::Status::OK);
+  if (!query->all && query->name.empty()) {
+    call->Finish(grpc::Status::OK);
+    return call;
+  }
+  engine_->Report(*query, [call, response](const LedgerReport& report) {
+    FillLedger(report, *response);
+    call->Finish(grpc::Status::OK);
+  });
   return call;
 }
 

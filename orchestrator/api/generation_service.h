@@ -68,6 +68,9 @@ class GenerationService final : public internal::GenerationServiceBase {
   // names.
   absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;
   void FillStatus(v1::GetStatusResponse& response) const;
+  // Which requests the caller asks for and may be told of.
+  absl::StatusOr<LedgerQuery> QueryOf(const grpc::CallbackServerContext& context,
+                                      const v1::GetStatusRequest& request) const;
 
   const ModelDescription model_;
   Engine* const engine_;

@@ -8,18 +8,18 @@
 namespace sluice {
 
 void PromptResolver::Resolve(const v1::GenerateRequest& request, absl::Time deadline,
-                             Callback callback) const {
+                             const std::shared_ptr<Cancellation>& caller, Callback callback) const {
   if (request.has_token_ids())
     return FromTokens(request.token_ids(), deadline, std::move(callback));
-  if (request.has_chat()) return FromChat(request.chat(), deadline, std::move(callback));
-  FromText(request.text(), deadline, std::move(callback));
+  if (request.has_chat()) return FromChat(request.chat(), deadline, caller, std::move(callback));
+  FromText(request.text(), deadline, caller, std::move(callback));
 }
 
 void PromptResolver::Resolve(const v1::ScoreRequest& request, absl::Time deadline,
-                             Callback callback) const {
+                             const std::shared_ptr<Cancellation>& caller, Callback callback) const {
   if (request.has_token_ids())
     return FromTokens(request.token_ids(), deadline, std::move(callback));
-  FromText(request.text(), deadline, std::move(callback));
+  FromText(request.text(), deadline, caller, std::move(callback));
 }
 
 void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
@@ -37,15 +37,19 @@ void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
 }
 
 void PromptResolver::FromText(const std::string& text, absl::Time deadline,
+                              const std::shared_ptr<Cancellation>& caller,
                               Callback callback) const {
   v1::TokenizeRequest request;
   request.set_text(text);
   OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
-    tokenizer_->Tokenize(request, deadline, Tokens<v1::TokenizeResponse>(std::move(callback)));
+    tokenizer_->Tokenize(request, deadline, Tokens<v1::TokenizeResponse>(std::move(callback)),
+                         caller.get());
   });
 }
 
-void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline, Callback callback) const {
+void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline,
+                              const std::shared_ptr<Cancellation>& caller,
+                              Callback callback) const {
   v1::ApplyChatTemplateRequest request;
   *request.mutable_messages() = chat.messages();
   request.set_tools_json(chat.tools_json());
@@ -57,7 +61,8 @@ void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline, Callbac
   request.set_tokenize(true);
   OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
     tokenizer_->ApplyChatTemplate(request, deadline,
-                                  Tokens<v1::ApplyChatTemplateResponse>(std::move(callback)));
+                                  Tokens<v1::ApplyChatTemplateResponse>(std::move(callback)),
+                                  caller.get());
   });
 }
 

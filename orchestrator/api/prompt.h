@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
+#include "orchestrator/text/cancellation.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "sluice/v1/generation.pb.h"
@@ -28,14 +30,18 @@ class PromptResolver {
       : model_(model), tokenizer_(tokenizer), watch_(watch) {}
 
   // FAILED_PRECONDITION for text or chat without tokenizer or template; else the tokenizer's
-  // statuses.
-  void Resolve(const v1::GenerateRequest& request, absl::Time deadline, Callback callback) const;
-  void Resolve(const v1::ScoreRequest& request, absl::Time deadline, Callback callback) const;
+  // statuses. What is waited for and done is dropped when `caller` is cancelled.
+  void Resolve(const v1::GenerateRequest& request, absl::Time deadline,
+               const std::shared_ptr<Cancellation>& caller, Callback callback) const;
+  void Resolve(const v1::ScoreRequest& request, absl::Time deadline,
+               const std::shared_ptr<Cancellation>& caller, Callback callback) const;
 
  private:
   void FromTokens(const v1::TokenIds& tokens, absl::Time deadline, Callback callback) const;
-  void FromText(const std::string& text, absl::Time deadline, Callback callback) const;
-  void FromChat(const v1::Chat& chat, absl::Time deadline, Callback callback) const;
+  void FromText(const std::string& text, absl::Time deadline,
+                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
+  void FromChat(const v1::Chat& chat, absl::Time deadline,
+                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
   // Calls `then` with the callback when the tokenizer has answered for the first time; the callback
   // itself, with the reason, where it has not in time.
   void OnceTokenizerAnswers(absl::Time deadline, Callback callback,

@@ -36,10 +36,15 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
 
   // The client has gone.
   void Cancel() {
-    absl::MutexLock lock(&mutex_);
-    if (submitted_.has_value()) engine_.Cancel(*submitted_);
-    FinishLocked(absl::CancelledError("the caller left"));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (submitted_.has_value()) engine_.Cancel(*submitted_);
+      FinishLocked(absl::CancelledError("the caller left"));
+    }
+    caller_->Cancel();
   }
+
+  const std::shared_ptr<Cancellation>& caller() const { return caller_; }
 
   void Submit(absl::StatusOr<ResolvedPrompt> prompt) {
     if (!prompt.ok()) return Finish(prompt.status());
@@ -55,6 +60,7 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
     request.num_logprobs = top_;
     request.priority = priority_;
     request.tenant = tenant_;
+    request.arrived = arrived_;
     if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
     absl::MutexLock lock(&mutex_);
     if (call_ != nullptr) submitted_ = engine_.Submit(std::move(request), shared_from_this());
@@ -94,6 +100,8 @@ class ScoreCall::Sink final : public RequestSink, public std::enable_shared_from
   const int32_t top_;
   const int32_t priority_;
   const absl::Time deadline_;
+  const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
+  const SteadyTime arrived_ = SteadyTime::Now();
   std::vector<int32_t> tokens_;     // set before the engine hears of the request
   std::vector<TokenEvent> scores_;  // touched by the engine's thread alone
 
@@ -116,7 +124,7 @@ ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreReque
     return;
   }
   context.prompts.Resolve(
-      *request, deadline,
+      *request, deadline, sink_->caller(),
       [sink = sink_](absl::StatusOr<ResolvedPrompt> prompt) { sink->Submit(std::move(prompt)); });
 }
 

@@ -3,8 +3,25 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
 namespace sluice {
 namespace {
+
+const char* NameOf(EndReason reason) {
+  switch (reason) {
+    case EndReason::kStopToken:
+      return "stop_token";
+    case EndReason::kStopString:
+      return "stop_string";
+    case EndReason::kLength:
+      return "length";
+    case EndReason::kScored:
+      return "scored";
+  }
+  return "?";
+}
 
 // Tokens of the prompt that the text end sees, enough for what happens at the seam.
 constexpr size_t kContextTokens = 8;
@@ -19,6 +36,7 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {
+  times_.arrived = request_.arrived;
   for (size_t index = 0; index < ids_.size(); ++index) {
     TextOptions options;
     options.stop_strings = request_.stop_strings;
@@ -96,7 +114,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
 void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finished) {
   Output& output = outputs_[index];
   if (over_ || output.end.has_value()) return;
-  CountUsage(finished.usage);
+  SetUsage(index, finished.usage);
   SequenceEnd end;
   end.reason = request_.score                           ? EndReason::kScored
                : finished.reason == FinishReason::kStop ? EndReason::kStopToken
@@ -110,9 +128,35 @@ void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finish
   }
 }
 
-void ActiveRequest::CountUsage(const SequenceUsage& usage) {
-  num_shared_ += static_cast<int32_t>(usage.shared_positions);
-  num_cached_ = std::max(num_cached_, usage.cached_prompt_tokens);
+void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
+  outputs_[index].usage = usage;
+}
+
+RequestLedger ActiveRequest::Ledger() const {
+  RequestLedger ledger = {.name = request_.name,
+                          .tenant = request_.tenant,
+                          .priority = request_.priority,
+                          .phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting,
+                          .outcome = "",
+                          .detail = "",
+                          .times = times_,
+                          .sequences = {}};
+  for (const Output& output : outputs_) {
+    const bool ended = output.end.has_value() || output.scheduler_end.has_value();
+    ledger.sequences.push_back(
+        {.phase = ended ? RequestPhase::kEnded : RequestPhase::kWaiting, .usage = output.usage});
+    if (!output.end.has_value()) continue;
+    absl::StrAppend(&ledger.detail, ledger.detail.empty() ? "" : ",", NameOf(output.end->reason));
+  }
+  if (!over_) {
+    ledger.detail.clear();
+  } else if (failure_.ok()) {
+    ledger.outcome = "ok";
+  } else {
+    ledger.outcome = absl::AsciiStrToLower(absl::StatusCodeToString(failure_.code()));
+    ledger.detail = std::string(failure_.message());
+  }
+  return ledger;
 }
 
 void ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
@@ -158,10 +202,11 @@ void ActiveRequest::End(int index, SequenceEnd end) {
   for (const Output& output : outputs_) {
     if (!output.end.has_value()) return;
     result.sequences.push_back(*output.end);
+    result.num_shared_prompt_tokens += static_cast<int32_t>(output.usage.shared_positions);
+    result.num_cached_prompt_tokens =
+        std::max(result.num_cached_prompt_tokens, output.usage.cached_prompt_tokens);
   }
   result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
-  result.num_shared_prompt_tokens = num_shared_;
-  result.num_cached_prompt_tokens = num_cached_;
   over_ = true;
   sink_->OnFinished(std::move(result));
 }
@@ -169,6 +214,7 @@ void ActiveRequest::End(int index, SequenceEnd end) {
 void ActiveRequest::Fail(const absl::Status& status) {
   if (over_) return;
   over_ = true;
+  failure_ = status;
   sink_->OnFailed(status);
 }
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/text/text_streams.h"
@@ -41,8 +42,8 @@ class ActiveRequest {
   void OnToken(int index, TokenEvent token);
   // The scheduler ended sequence `index` for reason kStop or kLength.
   void OnSequenceFinished(int index, const FinishedSequence& finished);
-  // What a sequence that a stop string is about to end has used.
-  void CountUsage(const SequenceUsage& usage);
+  // Sequence `index` has left the scheduler, having used this.
+  void SetUsage(int index, const SequenceUsage& usage);
   // Text came.
   void OnPiece(int index, absl::StatusOr<TextPiece> piece);
 
@@ -51,6 +52,10 @@ class ActiveRequest {
 
   // Everything has been told to the sink.
   bool over() const { return over_; }
+
+  // Its ledger, but for sequences that are in the scheduler, of which that knows more.
+  RequestLedger Ledger() const;
+  RequestTimes& times() { return times_; }
 
  private:
   struct Output {
@@ -61,6 +66,7 @@ class ActiveRequest {
     int32_t num_delivered = 0;    // resumed ones included
     std::optional<SequenceEnd> scheduler_end;
     std::optional<SequenceEnd> end;
+    SequenceUsage usage;  // once it has left the scheduler
   };
 
   bool IsStopToken(TokenId token) const;
@@ -74,9 +80,9 @@ class ActiveRequest {
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;
   std::vector<Output> outputs_;
-  int32_t num_shared_ = 0;
-  int32_t num_cached_ = 0;
+  RequestTimes times_;
   bool over_ = false;
+  absl::Status failure_;  // OK where it did not fail
 };
 
 }  // namespace sluice

@@ -42,6 +42,16 @@ void Engine::Cancel(RequestId id) {
   post_([this, id] { core_.Cancel(id); });
 }
 
+void Engine::SetReading(RequestId id, bool reading) {
+  post_([this, id, reading] { core_.SetReading(id, reading); });
+}
+
+void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback) {
+  post_([this, query = std::move(query), callback = std::move(callback)] {
+    callback(core_.Report(query, SteadyTime::Now()));
+  });
+}
+
 SteadyTime Engine::Advance(SteadyTime now) {
   const SteadyTime wake = core_.Advance(now);
   EngineStatus status = core_.status();

@@ -7,6 +7,7 @@
 #include <grpcpp/channel.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -38,6 +39,13 @@ class Engine final : private EventLoop::Task {
 
   // The client has gone: its sequences end, nothing is told to the sink any more.
   void Cancel(RequestId id);
+
+  // Whether the request's client reads what is sent to it. While it does not, the request is
+  // paused; RESOURCE_EXHAUSTED ends it after EngineOptions::unread_timeout.
+  void SetReading(RequestId id, bool reading);
+
+  // Calls back with the ledgers asked for, from another thread.
+  void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);
 
   EngineStatus status() const;
   std::vector<ReplicaProcess> processes() const;

@@ -11,6 +11,25 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kNotice = absl::Milliseconds(200);
+// More tenants than these are not listed.
+constexpr size_t kMostTenants = 64;
+
+std::vector<TenantLedger> TenantsOf(const Scheduler& scheduler, const LedgerQuery& query) {
+  std::vector<TenantLedger> tenants;
+  for (const auto& [name, tenant] : scheduler.tenants().all()) {
+    if (tenant.num_alive == 0 || (query.tenant.has_value() && name != *query.tenant)) continue;
+    tenants.push_back({.name = name,
+                       .num_running = tenant.num_running,
+                       .num_waiting = tenant.num_waiting,
+                       .served = tenant.served});
+  }
+  std::sort(tenants.begin(), tenants.end(), [](const TenantLedger& a, const TenantLedger& b) {
+    const int32_t busy = a.num_running + a.num_waiting, other = b.num_running + b.num_waiting;
+    return busy != other ? busy > other : a.name < b.name;
+  });
+  if (tenants.size() > kMostTenants) tenants.resize(kMostTenants);
+  return tenants;
+}
 
 }  // namespace
 
@@ -18,8 +37,8 @@ EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* tex
     : options_(std::move(options)),
       replica_(replica),
       text_(text),
-      requests_(options_.scheduler.max_queued_sequences, text),
-      steps_(options_.hang_timeout, replica, &requests_),
+      requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text),
+      steps_(options_.hang_timeout, replica, &requests_, options_.observer),
       suspects_(options_.max_losses) {}
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -32,6 +51,7 @@ void EngineCore::Cancel(RequestId id) {
 }
 
 SteadyTime EngineCore::Advance(SteadyTime now) {
+  requests_.SetTime(now);
   replica_->Advance(now);
   for (ReplicaEvent& event : replica_->TakeEvents()) OnEvent(event, now);
   // The stages first: they compute the next step while clients are told of the last.
@@ -42,11 +62,16 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
     for (TextStreams::Answer& answer : text_->TakeAnswers()) requests_.OnText(std::move(answer));
   }
   ExpireDeadlines(now);
+  requests_.ExpireUnread();
   SendSteps(now);  // what was told or has expired may have made room
+  RecordEnded();
+  CheckIntegrity(now);
   if (const absl::Status hangs = steps_.CheckTimeout(now); !hangs.ok()) GiveUp(hangs);
   if (given_up_) return now;
-  const SteadyTime wake = std::min({replica_->NextWake(), steps_.NextTimeout(),
-                                    requests_.NextDeadline() + -NoticeBeforeDeadline()});
+  SteadyTime wake =
+      std::min({replica_->NextWake(), steps_.NextTimeout(), requests_.NextUnreadTimeout(),
+                requests_.NextDeadline() + -NoticeBeforeDeadline()});
+  if (IntegrityIsDue()) wake = std::min(wake, next_integrity_check_);
   return text_ == nullptr ? wake : std::min(wake, text_->NextWake());
 }
 
@@ -101,6 +126,36 @@ void EngineCore::ExpireDeadlines(SteadyTime now) {
 
 void EngineCore::Shutdown() {
   requests_.FailAll(absl::UnavailableError("the orchestrator is shutting down"));
+  RecordEnded();
+}
+
+void EngineCore::RecordEnded() {
+  for (RequestLedger& ended : requests_.TakeEnded()) {
+    if (options_.observer != nullptr) options_.observer->OnRequestEnded(ended);
+    history_.Add(std::move(ended));
+  }
+}
+
+bool EngineCore::IntegrityIsDue() const {
+  return scheduler_.has_value() && steps_.idle() && steps_.num_steps() != num_steps_checked_;
+}
+
+void EngineCore::CheckIntegrity(SteadyTime now) {
+  if (now < next_integrity_check_ || !IntegrityIsDue()) return;
+  next_integrity_check_ = now + options_.integrity_interval;
+  num_steps_checked_ = steps_.num_steps();
+  ++num_integrity_checks_;
+  const absl::Status found = scheduler_->CheckIntegrity();
+  if (found.ok()) return;
+  ++num_integrity_faults_;
+  Log(LogLevel::kError, "orchestrator", "books-are-wrong", {{"status", found.ToString()}});
+}
+
+LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const {
+  LedgerReport report = {.now = now, .requests = requests_.Ledgers(query), .tenants = {}};
+  history_.Find(query, report.requests);
+  if (query.all && scheduler_.has_value()) report.tenants = TenantsOf(*scheduler_, query);
+  return report;
 }
 
 EngineStatus EngineCore::status() const {
@@ -110,9 +165,13 @@ EngineStatus EngineCore::status() const {
   if (scheduler_.has_value()) status.scheduler = scheduler_->statistics();
   status.num_unadmitted_requests = requests_.num_waiting();
   status.num_steps = steps_.num_steps();
+  status.num_hangs = steps_.num_hangs();
   status.num_generated_tokens = requests_.num_generated_tokens();
   status.num_recoveries = num_recoveries_;
   status.num_recoveries_with_blocks = num_kept_;
+  status.num_integrity_checks = num_integrity_checks_;
+  status.num_integrity_faults = num_integrity_faults_;
+  status.estimated_wait = requests_.EstimateWait("");
   return status;
 }
 

@@ -15,7 +15,10 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/engine/ledger.h"
+#include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/engine/request_history.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/step_driver.h"
 #include "orchestrator/engine/suspects.h"
@@ -35,6 +38,11 @@ struct EngineOptions {
   // A request over which the replica was lost more often than this, in the end with no other under
   // way, is ended with INTERNAL: it is the cause.
   int max_losses = 3;
+  // How long a client may leave unread as much as may wait for it before its request ends.
+  absl::Duration unread_timeout = absl::Minutes(1);
+  // How often the books are checked, at times when nothing is computed.
+  absl::Duration integrity_interval = absl::Seconds(10);
+  EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
 };
@@ -45,9 +53,14 @@ struct EngineStatus {
   SchedulerStatistics scheduler;
   int32_t num_unadmitted_requests = 0;  // waiting for the replica's first incarnation
   uint64_t num_steps = 0;
+  uint64_t num_hangs = 0;  // steps given up because they took too long
   uint64_t num_generated_tokens = 0;
   uint64_t num_recoveries = 0;
   uint64_t num_recoveries_with_blocks = 0;  // of them: nothing had to be computed again
+  uint64_t num_integrity_checks = 0;
+  uint64_t num_integrity_faults = 0;  // checks that found something wrong
+  // A new tenant's, for its turn; nothing while that is not known.
+  std::optional<absl::Duration> estimated_wait;
 };
 
 class EngineCore {
@@ -58,6 +71,8 @@ class EngineCore {
   // As Engine's; `id` is new.
   void Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Cancel(RequestId id);
+  void SetReading(RequestId id, bool reading) { requests_.SetReading(id, reading); }
+  LedgerReport Report(const LedgerQuery& query, SteadyTime now) const;
 
   // Does what has come due. Returns when to be called again even if nothing comes.
   SteadyTime Advance(SteadyTime now);
@@ -79,6 +94,10 @@ class EngineCore {
   // Lets the scheduler plan what suspicions allow. False: what is under way must end first.
   bool AgreeOnWhoRuns();
   void TellRequests();
+  void RecordEnded();
+  // Looks whether the books of blocks and sequences are right, where there is time for that.
+  void CheckIntegrity(SteadyTime now);
+  bool IntegrityIsDue() const;
   void SetServing(bool serving);
   void ExpireDeadlines(SteadyTime now);
   // When requests with that deadline are ended.
@@ -99,6 +118,11 @@ class EngineCore {
   uint64_t epoch_ = 0;
   uint64_t num_recoveries_ = 0;
   uint64_t num_kept_ = 0;
+  RequestHistory history_;
+  SteadyTime next_integrity_check_;
+  uint64_t num_steps_checked_ = 0;  // those after which the books were checked
+  uint64_t num_integrity_checks_ = 0;
+  uint64_t num_integrity_faults_ = 0;
 };
 
 }  // namespace sluice

@@ -37,6 +37,7 @@ struct EngineRequest {
   std::string tenant;            // whom it is served for
   std::string cache_salt;        // keys and values are shared with requests of the same one
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
+  std::optional<SteadyTime> arrived;
   std::optional<SteadyTime> deadline;
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
   std::vector<std::vector<TokenId>> resumed;

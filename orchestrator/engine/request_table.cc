@@ -5,12 +5,41 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
+#include "services/common/retry_info.h"
 
 namespace sluice {
 
-RequestTable::RequestTable(int32_t max_waiting, TextStreams* text)
-    : max_waiting_(max_waiting), text_(text) {}
+namespace {
+
+// When a refused client should come again where nobody knows how fast the line moves, and the
+// soonest and latest otherwise.
+constexpr absl::Duration kUnknownDelay = absl::Seconds(1);
+constexpr absl::Duration kLeastDelay = absl::Milliseconds(100);
+constexpr absl::Duration kMostDelay = absl::Minutes(1);
+
+RequestPhase PhaseOf(SequencePhase phase) {
+  switch (phase) {
+    case SequencePhase::kWaiting:
+      return RequestPhase::kWaiting;
+    case SequencePhase::kRunning:
+      return RequestPhase::kRunning;
+    case SequencePhase::kPaused:
+      return RequestPhase::kPaused;
+  }
+  return RequestPhase::kWaiting;
+}
+
+}  // namespace
+
+RequestTable::RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text)
+    : max_waiting_(max_waiting), unread_timeout_(unread_timeout), text_(text) {}
+
+void RequestTable::SetTime(SteadyTime now) {
+  now_ = now;
+  if (scheduler_ == nullptr) return;
+  const SchedulerStatistics statistics = scheduler_->statistics();
+  rate_.Observe(now, statistics.started_sequences, statistics.waiting_sequences);
+}
 
 ActiveRequest* RequestTable::Find(RequestId id) {
   const auto found = requests_.find(id);
@@ -41,8 +70,10 @@ void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<Requ
 void RequestTable::Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
   if (num_waiting() >= max_waiting_) {
     ForgetDeadline(id, request);
-    return sink->OnFailed(absl::ResourceExhaustedError(absl::StrCat(
-        "the model is not ready and ", waiting_.size(), " requests wait for it already")));
+    return sink->OnFailed(WithRetryDelay(
+        absl::ResourceExhaustedError(absl::StrCat("the model is not ready and ", waiting_.size(),
+                                                  " requests wait for it already")),
+        kUnknownDelay));
   }
   waiting_.emplace(id, Waiting{std::move(request), std::move(sink)});
 }
@@ -60,7 +91,37 @@ void RequestTable::Activate(RequestId id, EngineRequest request,
   RemoveIfOver(added);
 }
 
+std::optional<absl::Duration> RequestTable::EstimateWait(const std::string& tenant) const {
+  if (scheduler_ == nullptr) return std::nullopt;
+  return rate_.TimeFor(scheduler_->StartsAhead(tenant));
+}
+
+// Better an answer now than none at the deadline.
+absl::Status RequestTable::CheckInTime(const EngineRequest& request) const {
+  if (!request.deadline.has_value()) return absl::OkStatus();
+  const std::optional<absl::Duration> wait = EstimateWait(request.tenant);
+  const absl::Duration left = *request.deadline - now_;
+  if (!wait.has_value() || *wait <= left) return absl::OkStatus();
+  return WithRetryDelay(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "the request's turn would come in ",
+          absl::FormatDuration(absl::Trunc(*wait, kLeastDelay)), ", after its deadline in ",
+          absl::FormatDuration(absl::Trunc(left, kLeastDelay)))),
+      std::clamp(*wait - left, kLeastDelay, kMostDelay));
+}
+
+// Once half of those ahead have had their turn, there is room for many.
+absl::Status RequestTable::Advised(const absl::Status& status, const std::string& tenant) const {
+  if (status.code() != absl::StatusCode::kResourceExhausted) return status;
+  if (RetryDelay(status).has_value()) return status;
+  const std::optional<absl::Duration> wait = EstimateWait(tenant);
+  return WithRetryDelay(
+      status, wait.has_value() ? std::clamp(*wait / 2, kLeastDelay, kMostDelay) : kUnknownDelay);
+}
+
 absl::Status RequestTable::AddSequences(ActiveRequest& request) {
+  absl::Status in_time = CheckInTime(request.request());
+  if (!in_time.ok()) return in_time;
   const int32_t max_new_tokens = MaxNewTokens(request.request());
   for (size_t i = 0; i < request.ids().size(); ++i) {
     const int index = static_cast<int>(i);
@@ -73,8 +134,8 @@ absl::Status RequestTable::AddSequences(ActiveRequest& request) {
       continue;
     }
     Place& place = places_.at(spec.id);
-    absl::Status status = scheduler_->Add(std::move(spec));
-    if (!status.ok()) return status;
+    const absl::Status status = scheduler_->Add(std::move(spec));
+    if (!status.ok()) return Advised(status, request.request().tenant);
     place.scheduled = true;
   }
   return absl::OkStatus();
@@ -104,6 +165,29 @@ void RequestTable::UseScheduler(Scheduler* scheduler) {
 
 // ---- Going on ----
 
+void RequestTable::OnSent(SequenceId sequence) {
+  RequestTimes& times = places_.at(sequence).request->times();
+  if (!times.started.has_value()) times.started = now_;
+}
+
+void RequestTable::SetReading(RequestId id, bool reading) {
+  const ActiveRequest* request = Find(id);
+  if (request == nullptr) return;
+  if (reading) {
+    ForgetUnread(id);
+  } else if (const auto [it, added] = unread_.emplace(id, now_ + unread_timeout_); added) {
+    unread_timeouts_.emplace(it->second, id);
+  }
+  for (const SequenceId sequence : request->ids()) {
+    if (!places_.at(sequence).scheduled) continue;
+    if (reading) {
+      scheduler_->Resume(sequence);
+    } else {
+      scheduler_->Pause(sequence);
+    }
+  }
+}
+
 std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
                                            std::vector<RowResult>& rows) {
   std::vector<RequestId> moved;
@@ -114,6 +198,7 @@ std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
     RowResult& row = rows[accepted.row];
     ActiveRequest& request = *found->second.request;
     moved.push_back(request.id());
+    if (!request.times().first_token.has_value()) request.times().first_token = now_;
     request.OnToken(found->second.index, {accepted.token, row.logprob, std::move(row.top)});
   }
   for (const FinishedSequence& finished : outcome.finished) {
@@ -143,7 +228,7 @@ void RequestTable::OnText(TextStreams::Answer answer) {
 void RequestTable::EndSequence(Place& place, SequenceId sequence, FinishReason reason) {
   if (!std::exchange(place.scheduled, false)) return;
   const auto finished = scheduler_->Finish(sequence, reason);
-  if (finished.ok()) place.request->CountUsage(finished->usage);
+  if (finished.ok()) place.request->SetUsage(place.index, finished->usage);
 }
 
 void RequestTable::Remove(RequestId id, FinishReason reason) {
@@ -156,7 +241,54 @@ void RequestTable::Remove(RequestId id, FinishReason reason) {
     places_.erase(place);
   }
   ForgetDeadline(id, request.request());
+  ForgetUnread(id);
+  RequestLedger ledger = request.Ledger();
+  ledger.phase = RequestPhase::kEnded;
+  if (!request.over()) ledger.outcome = "cancelled";
+  ended_.push_back(std::move(ledger));
   requests_.erase(found);
+}
+
+std::vector<RequestLedger> RequestTable::TakeEnded() {
+  for (RequestLedger& ledger : ended_) ledger.times.ended = now_;
+  return std::exchange(ended_, {});
+}
+
+RequestLedger RequestTable::LedgerOf(const ActiveRequest& request) const {
+  RequestLedger ledger = request.Ledger();
+  for (size_t i = 0; i < ledger.sequences.size(); ++i) {
+    SequenceLedger& sequence = ledger.sequences[i];
+    if (!places_.at(request.ids()[i]).scheduled) continue;
+    const absl::StatusOr<SequenceReport> report = scheduler_->Report(request.ids()[i]);
+    if (!report.ok()) continue;
+    sequence = {PhaseOf(report->phase), report->usage, report->blocks};
+    // One that runs makes it a running request; else one that is paused, a paused one.
+    if (sequence.phase == RequestPhase::kRunning ||
+        (sequence.phase == RequestPhase::kPaused && ledger.phase == RequestPhase::kWaiting)) {
+      ledger.phase = sequence.phase;
+    }
+  }
+  return ledger;
+}
+
+std::vector<RequestLedger> RequestTable::Ledgers(const LedgerQuery& query) const {
+  std::vector<RequestLedger> ledgers;
+  const auto wanted = [&query](const EngineRequest& request) {
+    if (query.tenant.has_value() && request.tenant != *query.tenant) return false;
+    return query.all || (!query.name.empty() && request.name == query.name);
+  };
+  for (const auto& [id, request] : requests_) {
+    if (wanted(request->request())) ledgers.push_back(LedgerOf(*request));
+  }
+  for (const auto& [id, waiting] : waiting_) {
+    if (!wanted(waiting.request)) continue;
+    RequestLedger& ledger = ledgers.emplace_back();
+    ledger.name = waiting.request.name;
+    ledger.tenant = waiting.request.tenant;
+    ledger.priority = waiting.request.priority;
+    ledger.times.arrived = waiting.request.arrived;
+  }
+  return ledgers;
 }
 
 void RequestTable::RemoveIfOver(const ActiveRequest& request) {
@@ -182,10 +314,6 @@ void RequestTable::Fail(RequestId id, const absl::Status& status) {
   }
   ActiveRequest* request = Find(id);
   if (request == nullptr) return;
-  const LogLevel level =
-      status.code() == absl::StatusCode::kInternal ? LogLevel::kWarning : LogLevel::kInfo;
-  Log(level, "orchestrator", "request-failed",
-      {{"request_id", request->request().name}, {"status", status.ToString()}});
   request->Fail(status);
   Remove(id, FinishReason::kFailed);
 }
@@ -199,6 +327,26 @@ void RequestTable::ExpireDeadlines(SteadyTime due, const absl::Status& status) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= due) {
     Fail(deadlines_.begin()->second, status);
   }
+}
+
+void RequestTable::ForgetUnread(RequestId id) {
+  const auto found = unread_.find(id);
+  if (found == unread_.end()) return;
+  unread_timeouts_.erase({found->second, id});
+  unread_.erase(found);
+}
+
+void RequestTable::ExpireUnread() {
+  while (!unread_timeouts_.empty() && unread_timeouts_.begin()->first <= now_) {
+    const RequestId id = unread_timeouts_.begin()->second;
+    Fail(id, absl::ResourceExhaustedError(absl::StrCat("the client has not read for ",
+                                                       absl::FormatDuration(unread_timeout_),
+                                                       " while as much waits for it as may")));
+  }
+}
+
+SteadyTime RequestTable::NextUnreadTimeout() const {
+  return unread_timeouts_.empty() ? SteadyTime::InfiniteFuture() : unread_timeouts_.begin()->first;
 }
 
 SteadyTime RequestTable::NextDeadline() const {

@@ -1,5 +1,5 @@
 // Who is being served: the requests, which sequence of the scheduler is whose, and when each must
-// have ended. Admits requests to the scheduler, tells them what came of their sequences, and takes
+// have ended. Refuses those that could not be served in time, admits requests to the scheduler, tells them what came of their sequences, and takes
 // them out when they are over.
 //
 // Lives on one event loop.
@@ -17,7 +17,9 @@
 
 #include "absl/status/status.h"
 #include "orchestrator/engine/active_request.h"
+#include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/engine/service_rate.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/text/text_streams.h"
@@ -27,9 +29,13 @@ namespace sluice {
 
 class RequestTable {
  public:
-  // At most `max_waiting` requests wait for a scheduler. `text` is borrowed; null for a model
-  // without a tokenizer.
-  RequestTable(int32_t max_waiting, TextStreams* text);
+  // At most `max_waiting` requests wait for a scheduler. A client that has not read for
+  // `unread_timeout` while as much waits for it as may loses its request. `text` is borrowed; null
+  // for a model without a tokenizer.
+  RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text);
+
+  // What happens from now on happens at this time.
+  void SetTime(SteadyTime now);
 
   // Takes a request up, or refuses it by telling its sink. While there is no scheduler it waits.
   void Add(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
@@ -39,12 +45,28 @@ class RequestTable {
   void Fail(RequestId id, const absl::Status& status);
   void FailAll(const absl::Status& status);
 
+  // Whether a request's client reads what is sent to it. While it does not, its sequences are
+  // paused.
+  void SetReading(RequestId id, bool reading);
+  // Some of a sequence is on its way to be computed.
+  void OnSent(SequenceId sequence);
+
   // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
   void UseScheduler(Scheduler* scheduler);
 
+  // The ledgers of those being served that the query asks for, in order of arrival.
+  std::vector<RequestLedger> Ledgers(const LedgerQuery& query) const;
+  // Of those that have ended since the last call.
+  std::vector<RequestLedger> TakeEnded();
+  // How long a tenant's new sequence would wait for its turn; nothing while that is not known.
+  std::optional<absl::Duration> EstimateWait(const std::string& tenant) const;
+
+  // Fails every request whose client has not read for too long.
+  void ExpireUnread();
   // Fails every request whose deadline is `due` or earlier.
   void ExpireDeadlines(SteadyTime due, const absl::Status& status);
   SteadyTime NextDeadline() const;
+  SteadyTime NextUnreadTimeout() const;
 
   // Tells requests what a step brought. `rows` are its results; they are moved from. Returns the
   // requests that have a new token, perhaps more than once.
@@ -77,6 +99,10 @@ class RequestTable {
   void Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Activate(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   absl::Status AddSequences(ActiveRequest& request);
+  absl::Status CheckInTime(const EngineRequest& request) const;
+  // With the time after which to try again, where it is for want of room.
+  absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
+  RequestLedger LedgerOf(const ActiveRequest& request) const;
   int32_t MaxNewTokens(const EngineRequest& request) const;
   // Takes a sequence out of the scheduler, if it is there: what it has used.
   void EndSequence(Place& place, SequenceId sequence, FinishReason reason);
@@ -84,8 +110,10 @@ class RequestTable {
   void Remove(RequestId id, FinishReason reason);
   void RemoveIfOver(const ActiveRequest& request);
   void ForgetDeadline(RequestId id, const EngineRequest& request);
+  void ForgetUnread(RequestId id);
 
   const int32_t max_waiting_;
+  const absl::Duration unread_timeout_;
   TextStreams* const text_;
   Scheduler* scheduler_ = nullptr;
 
@@ -94,6 +122,12 @@ class RequestTable {
   std::unordered_map<SequenceId, Place> places_;  // of all sequences of requests_
   std::map<RequestId, Waiting> waiting_;          // in order of arrival
   std::set<std::pair<SteadyTime, RequestId>> deadlines_;
+  // When those end whose clients do not read, both ways round.
+  std::map<RequestId, SteadyTime> unread_;
+  std::set<std::pair<SteadyTime, RequestId>> unread_timeouts_;
+  SteadyTime now_;
+  ServiceRate rate_;
+  std::vector<RequestLedger> ended_;
   uint64_t num_generated_tokens_ = 0;
 };
 

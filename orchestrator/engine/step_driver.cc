@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests)
-    : replica_(replica), requests_(requests), times_(hang_timeout) {}
+StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
+                       EngineObserver* observer)
+    : replica_(replica), requests_(requests), observer_(observer), times_(hang_timeout) {}
 
 void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
   while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
@@ -27,6 +28,7 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   rows.reserve(step.num_rows());
   for (const Segment& segment : step.segments) {
     sent.sequences.push_back(segment.sequence);
+    requests_->OnSent(segment.sequence);
     for (const Row& row : segment.rows) {
       rows.push_back(requests_->RowFor(segment, row));
       sent.row_sequences.push_back(segment.sequence);
@@ -45,6 +47,9 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   times_.Completed(step.num_positions, now - step.sent);
+  if (observer_ != nullptr) {
+    observer_->OnStep(now - step.sent, step.num_positions, static_cast<int>(step.sequences.size()));
+  }
   FailBrokenRows(step, rows);
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
@@ -95,6 +100,7 @@ SteadyTime StepDriver::NextTimeout() const {
 absl::Status StepDriver::CheckTimeout(SteadyTime now) {
   if (now < NextTimeout()) return absl::OkStatus();
   times_.GaveUp();
+  ++num_hangs_;
   return absl::DeadlineExceededError(absl::StrCat("step ", in_flight_.front().id,
                                                   " did not complete within ",
                                                   absl::FormatDuration(in_flight_.front().bound)));

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/step_times.h"
 #include "orchestrator/pipeline/replica.h"
@@ -22,7 +23,9 @@ class StepDriver {
  public:
   // Borrows both. A step hangs once it takes longer than `hang_timeout` and several times what
   // steps like it have taken.
-  StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests);
+  // `observer` may be null.
+  StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
+             EngineObserver* observer);
 
   // Sends every step that the scheduler plans.
   void SendSteps(Scheduler& scheduler, SteadyTime now);
@@ -43,6 +46,7 @@ class StepDriver {
 
   bool idle() const { return in_flight_.empty(); }
   uint64_t num_steps() const { return num_steps_; }
+  uint64_t num_hangs() const { return num_hangs_; }
 
  private:
   struct StepInFlight {
@@ -64,11 +68,13 @@ class StepDriver {
 
   Replica* const replica_;
   RequestTable* const requests_;
+  EngineObserver* const observer_;
   StepTimes times_;
 
   std::deque<StepInFlight> in_flight_;  // oldest first
   std::vector<Committed> committed_;    // in order
   uint64_t num_steps_ = 0;
+  uint64_t num_hangs_ = 0;  // steps given up
 };
 
 }  // namespace sluice

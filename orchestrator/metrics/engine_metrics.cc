@@ -25,22 +25,53 @@ void AddEngine(const EngineStatus& status, Families& families) {
     families.push_back(CounterFamily(name, help, {{static_cast<double>(value), {}}}));
   };
   families.push_back(GaugeFamily(
-      "sluice_sequences", "Sequences by what they do: compute, or wait for their turn.",
+      "sluice_sequences",
+      "Sequences by what they do: compute, wait for their turn, or for their client to read.",
       {{static_cast<double>(status.scheduler.running_sequences), {{"state", "running"}}},
-       {Waiting(status), {{"state", "waiting"}}}}));
+       {Waiting(status), {{"state", "waiting"}}},
+       {static_cast<double>(status.scheduler.paused_sequences), {{"state", "paused"}}}}));
   families.push_back(GaugeFamily("sluice_steps_in_flight", "Steps sent and not yet answered.",
                                  {{static_cast<double>(status.scheduler.inflight_steps), {}}}));
   counter("sluice_steps_total", "Steps computed.", status.num_steps);
   counter("sluice_generated_tokens_total", "Tokens chosen.", status.num_generated_tokens);
   counter("sluice_recoveries_total", "Times that the replica was wired again after a loss.",
           status.num_recoveries);
+  counter("sluice_hangs_total", "Steps given up because they took far too long.", status.num_hangs);
+  counter("sluice_integrity_checks_total", "Times that the books were checked while nothing ran.",
+          status.num_integrity_checks);
+  counter("sluice_integrity_faults_total", "Times that the books of blocks were found wrong.",
+          status.num_integrity_faults);
   families.push_back(GaugeFamily("sluice_replica_epoch", "Incarnation of the replica's wiring.",
                                  {{static_cast<double>(status.epoch), {}}}));
+}
+
+// What became of positions and blocks, ever.
+void AddLedger(const SchedulerStatistics& scheduler, Families& families) {
+  const auto counter = [&](const char* name, const char* help, uint64_t value) {
+    families.push_back(CounterFamily(name, help, {{static_cast<double>(value), {}}}));
+  };
+  counter("sluice_computed_positions_total", "Positions computed.", scheduler.computed_positions);
+  counter("sluice_kv_hit_positions_total", "Positions found in the prefix cache, not computed.",
+          scheduler.kv_cache.hit_positions);
+  counter("sluice_kv_copied_blocks_total", "Blocks copied before a sequence wrote into them.",
+          scheduler.kv_cache.copied_blocks);
+  counter("sluice_kv_evicted_blocks_total", "Cached blocks that gave way.",
+          scheduler.kv_cache.evicted_blocks);
+  counter("sluice_preemptions_total", "Times that a sequence gave its blocks to another.",
+          scheduler.preemptions);
+  const RecomputedPositions& again = scheduler.recomputed;
+  families.push_back(
+      CounterFamily("sluice_recomputed_positions_total", "Positions computed once more, by why.",
+                    {{static_cast<double>(again.after_preemption), {{"cause", "preemption"}}},
+                     {static_cast<double>(again.after_loss), {{"cause", "loss"}}},
+                     {static_cast<double>(again.after_growth), {{"cause", "growth"}}},
+                     {static_cast<double>(again.after_pause), {{"cause", "pause"}}}}));
 }
 
 void AddCache(const KvCacheStatistics& cache, Families& families) {
   families.push_back(GaugeFamily("sluice_kv_blocks", "Blocks of the KV cache.",
                                  {{static_cast<double>(cache.used_blocks), {{"state", "used"}}},
+                                  {static_cast<double>(cache.cached_blocks), {{"state", "cached"}}},
                                   {static_cast<double>(cache.free_blocks), {{"state", "free"}}}}));
   families.push_back(GaugeFamily("sluice_kv_shared_blocks",
                                  "Used blocks that several sequences share.",
@@ -97,6 +128,7 @@ Families EngineMetrics::Collect() const {
   const EngineSnapshot seen = look_();
   Families families;
   AddEngine(seen.status, families);
+  AddLedger(seen.status.scheduler, families);
   AddCache(seen.status.scheduler.kv_cache, families);
   AddProcesses(seen.processes, families);
   if (vllm_names_) AddVllmNames(seen.status, families);

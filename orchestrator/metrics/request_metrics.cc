@@ -3,30 +3,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "orchestrator/metrics/histograms.h"
 
 namespace sluice {
 namespace {
-
-using Buckets = prometheus::Histogram::BucketBoundaries;
-
-// From what a small model on an idle machine takes to what a client still waits for.
-const Buckets& Seconds() {
-  static const auto& buckets =
-      *new Buckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
-                   1,     2.5,    5,     10,   25,    60,   120, 300,  600};
-  return buckets;
-}
-
-const Buckets& Tokens() {
-  static const auto& buckets = *new Buckets{1,   2,    5,    10,   20,    50,    100,   200,
-                                            500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
-  return buckets;
-}
-
-prometheus::Histogram& HistogramOf(prometheus::Registry& registry, const char* name,
-                                   const char* help, const Buckets& buckets) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
-}
 
 // "ok", "resource_exhausted": one of seventeen, whatever clients do.
 std::string OutcomeOf(const absl::Status& status) {
@@ -37,8 +17,12 @@ std::string OutcomeOf(const absl::Status& status) {
 
 class RequestMetrics::Sink final : public RequestSink {
  public:
-  Sink(std::shared_ptr<RequestMetrics> metrics, std::shared_ptr<RequestSink> next)
-      : metrics_(std::move(metrics)), next_(std::move(next)), began_(metrics_->clock_()) {
+  Sink(std::shared_ptr<RequestMetrics> metrics, std::shared_ptr<RequestSink> next,
+       std::string tenant_class)
+      : metrics_(std::move(metrics)),
+        next_(std::move(next)),
+        tenant_class_(std::move(tenant_class)),
+        began_(metrics_->clock_()) {
     metrics_->in_progress_.Increment();
   }
   ~Sink() override {
@@ -74,11 +58,12 @@ class RequestMetrics::Sink final : public RequestSink {
     ended_ = true;
     metrics_->in_progress_.Decrement();
     metrics_->duration_.Observe(absl::ToDoubleSeconds(metrics_->clock_() - began_));
-    metrics_->CountEnd(outcome);
+    metrics_->CountEnd(outcome, tenant_class_);
   }
 
   const std::shared_ptr<RequestMetrics> metrics_;
   const std::shared_ptr<RequestSink> next_;
+  const std::string tenant_class_;
   const absl::Time began_;
   // Touched by the engine's thread alone, as every sink is.
   absl::Time last_token_;
@@ -90,7 +75,8 @@ RequestMetrics::RequestMetrics(prometheus::Registry& registry, Clock clock)
     : clock_(std::move(clock)),
       requests_(prometheus::BuildCounter()
                     .Name("sluice_requests_total")
-                    .Help("Requests that ended, by the status they ended with.")
+                    .Help("Requests that ended, by the status they ended with and the class of "
+                          "their tenant.")
                     .Register(registry)),
       in_progress_(prometheus::BuildGauge()
                        .Name("sluice_requests_in_progress")
@@ -99,28 +85,32 @@ RequestMetrics::RequestMetrics(prometheus::Registry& registry, Clock clock)
                        .Add({})),
       first_token_(HistogramOf(registry, "sluice_time_to_first_token_seconds",
                                "From the engine's taking a request to its first token.",
-                               Seconds())),
+                               SecondsBuckets())),
       between_tokens_(HistogramOf(registry, "sluice_time_between_tokens_seconds",
-                                  "Between the events of a request that bring tokens.", Seconds())),
+                                  "Between the events of a request that bring tokens.",
+                                  SecondsBuckets())),
       duration_(HistogramOf(registry, "sluice_request_duration_seconds",
-                            "From the engine's taking a request to its end.", Seconds())),
+                            "From the engine's taking a request to its end.", SecondsBuckets())),
       prompt_tokens_(HistogramOf(registry, "sluice_request_prompt_tokens",
-                                 "Tokens of the prompts of finished requests.", Tokens())),
+                                 "Tokens of the prompts of finished requests.", TokensBuckets())),
       generated_tokens_(HistogramOf(registry, "sluice_request_generated_tokens",
-                                    "Tokens generated for finished requests.", Tokens())) {}
+                                    "Tokens generated for finished requests.", TokensBuckets())) {}
 
 std::shared_ptr<RequestMetrics> RequestMetrics::Make(prometheus::Registry& registry, Clock clock) {
   return std::shared_ptr<RequestMetrics>(new RequestMetrics(registry, std::move(clock)));
 }
 
-std::shared_ptr<RequestSink> RequestMetrics::Measure(std::shared_ptr<RequestSink> next) {
-  return std::make_shared<Sink>(shared_from_this(), std::move(next));
+std::shared_ptr<RequestSink> RequestMetrics::Measure(std::shared_ptr<RequestSink> next,
+                                                     std::string tenant_class) {
+  return std::make_shared<Sink>(shared_from_this(), std::move(next), std::move(tenant_class));
 }
 
-void RequestMetrics::CountRefused(const absl::Status& status) { CountEnd(OutcomeOf(status)); }
+void RequestMetrics::CountRefused(const absl::Status& status, const std::string& tenant_class) {
+  CountEnd(OutcomeOf(status), tenant_class);
+}
 
-void RequestMetrics::CountEnd(const std::string& outcome) {
-  requests_.Add({{"outcome", outcome}}).Increment();
+void RequestMetrics::CountEnd(const std::string& outcome, const std::string& tenant_class) {
+  requests_.Add({{"outcome", outcome}, {"tenant_class", tenant_class}}).Increment();
 }
 
 }  // namespace sluice

@@ -26,17 +26,17 @@ class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
   static std::shared_ptr<RequestMetrics> Make(prometheus::Registry& registry, Clock clock);
 
   // A sink that measures what passes it on to `next`. One that goes away before its last event
-  // counts as cancelled.
-  std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next);
+  // counts as cancelled. Of tenants' classes there must be few.
+  std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next, std::string tenant_class);
 
   // A request that never came as far as the engine.
-  void CountRefused(const absl::Status& status);
+  void CountRefused(const absl::Status& status, const std::string& tenant_class);
 
  private:
   class Sink;
 
   RequestMetrics(prometheus::Registry& registry, Clock clock);
-  void CountEnd(const std::string& outcome);
+  void CountEnd(const std::string& outcome, const std::string& tenant_class);
 
   const Clock clock_;
   prometheus::Family<prometheus::Counter>& requests_;

@@ -22,6 +22,9 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks,
   }
   if (sequence.num_pending() < 1) return Broken(sequence, "is alive with nothing to compute");
   if (sequence.ReasonToEnd().has_value()) return Broken(sequence, "has a reason to end");
+  if (sequence.paused && sequence.running && sequence.in_flight == 0) {
+    return Broken(sequence, "is paused and holds blocks with no step under way");
+  }
   if (!sequence.running) {
     if (num_blocks != 0 || sequence.num_computed != 0 || sequence.in_flight != 0) {
       return Broken(sequence, "is waiting with blocks, computed positions or a step in flight");
@@ -71,8 +74,19 @@ absl::Status Scheduler::CheckLines() const {
     check(place, sequence, false);
   });
   for (const auto& [place, sequence] : running_) check(place, *sequence, true);
+  int64_t num_parked = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence.running || !sequence.paused) continue;
+    ++num_parked;
+    const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(id).size());
+    first_failure.Update(CheckSequence(sequence, num_blocks, kv_cache_));
+  }
+  if (num_parked != num_parked_) {
+    first_failure.Update(absl::InternalError(
+        absl::StrCat(num_parked, " sequences are paused; counted as ", num_parked_)));
+  }
   if (num_waiting != waiting_.num_sequences() || num_tokens != waiting_.num_tokens() ||
-      waiting_.num_sequences() + running_.size() != sequences_.size()) {
+      waiting_.num_sequences() + num_parked + running_.size() != sequences_.size()) {
     first_failure.Update(absl::InternalError(
         absl::StrCat(sequences_.size(), " sequences are alive, ", num_waiting, " wait with ",
                      num_tokens, " tokens, counted as ", waiting_.num_sequences(), " with ",
@@ -82,20 +96,25 @@ absl::Status Scheduler::CheckLines() const {
 }
 
 absl::Status Scheduler::CheckTenants() const {
-  absl::flat_hash_map<const Tenant*, std::pair<int32_t, int32_t>> counts;  // alive, running
+  struct Count {
+    int32_t alive = 0, running = 0, waiting = 0;
+  };
+  absl::flat_hash_map<const Tenant*, Count> counts;
   for (const auto& [id, sequence] : sequences_) {
-    auto& [alive, running] = counts[sequence.tenant];
-    ++alive;
-    running += sequence.running ? 1 : 0;
+    Count& count = counts[sequence.tenant];
+    ++count.alive;
+    count.running += sequence.running ? 1 : 0;
+    count.waiting += sequence.running || sequence.paused ? 0 : 1;
   }
   for (const auto& [name, tenant] : tenants_.all()) {
-    const auto& [alive, running] = counts[&tenant];
-    if (tenant.num_alive != alive || tenant.num_running != running ||
-        tenant.num_waiting != alive - running || tenant.unbilled != 0) {
-      return absl::InternalError(absl::StrCat(
-          "tenant \"", name, "\" has ", alive, " sequences, ", running, " running; counted as ",
-          tenant.num_alive, ", ", tenant.num_running, " running, ", tenant.num_waiting,
-          " waiting, with ", tenant.unbilled, " tokens not billed"));
+    const Count& count = counts[&tenant];
+    if (tenant.num_alive != count.alive || tenant.num_running != count.running ||
+        tenant.num_waiting != count.waiting || tenant.unbilled != 0) {
+      return absl::InternalError(
+          absl::StrCat("tenant \"", name, "\" has ", count.alive, " sequences, ", count.running,
+                       " running, ", count.waiting, " waiting; counted as ", tenant.num_alive, ", ",
+                       tenant.num_running, " running, ", tenant.num_waiting, " waiting, with ",
+                       tenant.unbilled, " tokens not billed"));
     }
   }
   return absl::OkStatus();

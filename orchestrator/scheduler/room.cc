@@ -12,7 +12,7 @@ namespace sluice {
 // Only for a sibling ahead of it in line, because that one is sure to be computed without it.
 bool Scheduler::HeldBack(const SequenceState& sequence) const {
   const SequenceState* sibling = SharesWith(sequence);
-  return sibling != nullptr && sibling->place < sequence.place &&
+  return sibling != nullptr && !sibling->paused && sibling->place < sequence.place &&
          sibling->num_computed < sequence.num_prompt();
 }
 
@@ -64,6 +64,7 @@ bool Scheduler::Admit(SequenceState& sequence) {
   CountBeginning(sequence, beginning);
   sequence.refused_with_blocks = -1;
   waiting_.Erase(sequence);
+  if (sequence.last_step == 0) ++num_started_;
   StartRunning(sequence);
   return true;
 }
@@ -174,6 +175,7 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
   for (SequenceState* victim : victims) {
     if (enough(0, 0)) break;
     ++victim->usage.preemptions;
+    ++num_preemptions_;
     ThrowBack(*victim, ThrownBackBy::kPreemption);
   }
   return true;
@@ -216,7 +218,11 @@ void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
   sequence.in_flight = 0;
   running_.erase(sequence.place);
   --sequence.tenant->num_running;
-  waiting_.Insert(sequence);
+  if (sequence.paused) {
+    ++num_parked_;
+  } else {
+    waiting_.Insert(sequence);
+  }
 }
 
 }  // namespace sluice

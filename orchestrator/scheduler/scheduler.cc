@@ -174,28 +174,29 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   return outcome;
 }
 
-namespace {
-
 // Positions [first, end) have been computed: counts those that had been before.
-void CountAgain(SequenceState& sequence, int32_t first, int32_t end) {
+void Scheduler::CountAgain(SequenceState& sequence, int32_t first, int32_t end) {
   const int64_t again = std::max(std::min(end, sequence.num_once_computed) - first, 0);
-  RecomputedPositions& recomputed = sequence.usage.recomputed;
+  RecomputedPositions recomputed;
   switch (sequence.thrown_back_by) {
     case ThrownBackBy::kNobody:
       break;
     case ThrownBackBy::kPreemption:
-      recomputed.after_preemption += again;
+      recomputed.after_preemption = again;
       break;
     case ThrownBackBy::kLoss:
-      recomputed.after_loss += again;
+      recomputed.after_loss = again;
       break;
     case ThrownBackBy::kGrowth:
-      recomputed.after_growth += again;
+      recomputed.after_growth = again;
+      break;
+    case ThrownBackBy::kPause:
+      recomputed.after_pause = again;
       break;
   }
+  sequence.usage.recomputed += recomputed;
+  recomputed_ += recomputed;
 }
-
-}  // namespace
 
 void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                               absl::Span<const TokenId> tokens, int32_t first_row,
@@ -208,6 +209,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
   sequence.num_scored = std::max(sequence.num_scored, end);
   sequence.usage.computed_positions += segment.num_positions;
+  num_computed_ += segment.num_positions;
   int32_t index = first_row;
   for (const Row& row : segment.rows) {
     const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
@@ -228,6 +230,8 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
     outcome.finished.push_back(End(sequence, *reason));
   } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {
     ThrowBack(sequence, ThrownBackBy::kGrowth);
+  } else if (sequence.paused) {
+    ThrowBack(sequence, ThrownBackBy::kPause);
   }
 }
 
@@ -289,6 +293,8 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
     kv_cache_.Release(finished.sequence);
     running_.erase(sequence.place);
     --sequence.tenant->num_running;
+  } else if (sequence.paused) {
+    --num_parked_;
   } else {
     waiting_.Erase(sequence);
   }
@@ -310,29 +316,69 @@ void Scheduler::AbandonSteps() {
   const StepId first_lost = in_flight_.front().id;
   in_flight_.clear();
   copies_.clear();
-  std::vector<SequenceState*> without_copy;
+  std::vector<std::pair<SequenceState*, ThrownBackBy>> thrown_back;
   for (const auto& [place, sequence] : running_) {
     sequence->in_flight = 0;
-    if (sequence->copied_in >= first_lost) without_copy.push_back(sequence);
+    if (sequence->copied_in >= first_lost) {
+      thrown_back.emplace_back(sequence, ThrownBackBy::kLoss);
+    } else if (sequence->paused) {
+      thrown_back.emplace_back(sequence, ThrownBackBy::kPause);
+    }
   }
-  for (SequenceState* sequence : without_copy) ThrowBack(*sequence, ThrownBackBy::kLoss);
+  for (const auto& [sequence, cause] : thrown_back) ThrowBack(*sequence, cause);
 }
 
-absl::StatusOr<SequenceUsage> Scheduler::Usage(SequenceId id) const {
+void Scheduler::Pause(SequenceId id) {
+  SequenceState* sequence = Find(id);
+  if (sequence == nullptr || sequence->paused) return;
+  if (!sequence->running) {
+    waiting_.Erase(*sequence);
+    ++num_parked_;
+  }
+  sequence->paused = true;
+  if (sequence->running && sequence->in_flight == 0) ThrowBack(*sequence, ThrownBackBy::kPause);
+}
+
+void Scheduler::Resume(SequenceId id) {
+  SequenceState* sequence = Find(id);
+  if (sequence == nullptr || !std::exchange(sequence->paused, false)) return;
+  if (sequence->running) return;  // the step that it was part of has not ended yet
+  --num_parked_;
+  waiting_.Insert(*sequence);
+}
+
+double Scheduler::StartsAhead(const std::string& tenant) const {
+  if (waiting_.empty()) return 0;
+  const auto found = tenants_.all().find(tenant);
+  const int32_t own = found == tenants_.all().end() ? 0 : found->second.num_waiting;
+  // While its own go, so do others by their parts.
+  return std::min<double>(waiting_.num_sequences() + 1, (own + 1) / tenants_.PartOf(tenant));
+}
+
+absl::StatusOr<SequenceReport> Scheduler::Report(SequenceId id) const {
   const SequenceState* sequence = Find(id);
   if (sequence == nullptr) {
     return absl::NotFoundError(absl::StrCat("sequence ", id, " is not alive"));
   }
-  return sequence->usage;
+  return SequenceReport{.phase = sequence->paused    ? SequencePhase::kPaused
+                                 : sequence->running ? SequencePhase::kRunning
+                                                     : SequencePhase::kWaiting,
+                        .usage = sequence->usage,
+                        .blocks = kv_cache_.BlocksOf(id)};
 }
 
 SchedulerStatistics Scheduler::statistics() const {
   return {.waiting_sequences = waiting_.num_sequences(),
           .running_sequences = static_cast<int32_t>(running_.size()),
+          .paused_sequences = num_parked_,
           .inflight_steps = static_cast<int32_t>(in_flight_.size()),
           .active_tenants = tenants_.num_active(),
           .waiting_positions = waiting_.num_tokens(),
-          .kv_cache = kv_cache_.statistics()};
+          .kv_cache = kv_cache_.statistics(),
+          .started_sequences = num_started_,
+          .preemptions = num_preemptions_,
+          .computed_positions = num_computed_,
+          .recomputed = recomputed_};
 }
 
 std::deque<Scheduler::PlannedStep>::iterator Scheduler::FindInFlight(StepId step) {

@@ -2,8 +2,8 @@
 // A pure state machine: Plan gives a step, Commit takes its end; no clock, thread or I/O. The same
 // calls give the same steps.
 //
-// A sequence is waiting (holds no blocks) or running (holds blocks), and is part of at most one
-// step in flight. Whatever throws it back to waiting (preemption, Reset, a length from which on its
+// A sequence is waiting (holds no blocks), running (holds blocks) or paused (stands in no line until
+// it is resumed), and is part of at most one step in flight. Whatever throws it back to waiting (preemption, Reset, a length from which on its
 // keys are others) keeps its tokens; its positions are computed again. README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
@@ -61,10 +61,16 @@ absl::Status Validate(const SchedulerOptions& options);
 struct SchedulerStatistics {
   int32_t waiting_sequences = 0;
   int32_t running_sequences = 0;
+  int32_t paused_sequences = 0;
   int32_t inflight_steps = 0;
   int32_t active_tenants = 0;     // with sequences that wait or run
   int64_t waiting_positions = 0;  // known tokens of waiting sequences, all still to compute
   KvCacheStatistics kv_cache;
+  // Ever. A sequence is started when it first gets blocks.
+  uint64_t started_sequences = 0;
+  uint64_t preemptions = 0;
+  uint64_t computed_positions = 0;
+  RecomputedPositions recomputed;
 };
 
 class Scheduler {
@@ -123,15 +129,25 @@ class Scheduler {
   // for which it was to copy a block begin again.
   void AbandonSteps();
 
-  // What a living sequence has used; NOT_FOUND when it is not alive.
-  absl::StatusOr<SequenceUsage> Usage(SequenceId sequence) const;
+  // Keeps a sequence out of steps. It gives up its blocks like a preempted one, at once or when the
+  // step ends that it is part of, and keeps its tokens. Nothing happens to one that is not alive.
+  void Pause(SequenceId sequence);
+  // Puts a paused one in line again, in its old place.
+  void Resume(SequenceId sequence);
+
+  // How many waiting sequences have their turn before a new one of this tenant would, in its
+  // tenants' line or in all: an estimate, for the lowest priority.
+  double StartsAhead(const std::string& tenant) const;
+
+  // NOT_FOUND when it is not alive. O(blocks of the sequence).
+  absl::StatusOr<SequenceReport> Report(SequenceId sequence) const;
 
   SchedulerStatistics statistics() const;
   const SchedulerOptions& options() const { return options_; }
   const KvCache& kv_cache() const { return kv_cache_; }
 
   // OK, or INTERNAL describing the first disagreement between sequences, queues, steps in flight
-  // and blocks. O(everything): for tests.
+  // and blocks. O(everything): for tests, and for servers at leisure.
   absl::Status CheckIntegrity() const;
 
  private:
@@ -178,7 +194,7 @@ class Scheduler {
   void BillDecodes();
 
   bool MayRun(const SequenceState& sequence) const {
-    return !only_.has_value() || sequence.spec.request == *only_;
+    return !sequence.paused && (!only_.has_value() || sequence.spec.request == *only_);
   }
 
   // Who holds blocks (room.cc).
@@ -199,6 +215,7 @@ class Scheduler {
   bool AreAlike(int32_t length, int32_t other_length) const;
   PrefixDomain DomainOf(const SequenceState& sequence) const;
   void ThrowBack(SequenceState& sequence, ThrownBackBy cause);
+  void CountAgain(SequenceState& sequence, int32_t first, int32_t end);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
@@ -230,6 +247,11 @@ class Scheduler {
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;
+  int32_t num_parked_ = 0;  // paused ones, which hold nothing and stand in no line
+  uint64_t num_started_ = 0;
+  uint64_t num_preemptions_ = 0;
+  uint64_t num_computed_ = 0;
+  RecomputedPositions recomputed_;
 };
 
 }  // namespace sluice

@@ -27,6 +27,14 @@ const char* FinishReasonName(FinishReason reason) {
   return "unknown";
 }
 
+RecomputedPositions& RecomputedPositions::operator+=(const RecomputedPositions& other) {
+  after_preemption += other.after_preemption;
+  after_loss += other.after_loss;
+  after_growth += other.after_growth;
+  after_pause += other.after_pause;
+  return *this;
+}
+
 std::optional<FinishReason> AlreadyFinished(const SequenceSpec& spec) {
   const std::vector<TokenId>& resumed = spec.resumed_tokens;
   if (resumed.empty()) return std::nullopt;

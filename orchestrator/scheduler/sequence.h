@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "orchestrator/kv_cache/kv_cache.h"
 #include "orchestrator/kv_cache/types.h"
 
 namespace sluice {
@@ -73,6 +74,9 @@ struct RecomputedPositions {
   int64_t after_preemption = 0;  // another sequence needed the blocks
   int64_t after_loss = 0;        // the replica lost its blocks
   int64_t after_growth = 0;      // from its length on all keys are turned otherwise
+  int64_t after_pause = 0;       // it was paused meanwhile
+
+  RecomputedPositions& operator+=(const RecomputedPositions& other);
 };
 
 // What a sequence has used so far.
@@ -87,6 +91,15 @@ struct SequenceUsage {
   int32_t copied_blocks = 0;   // because others go on with the original
   int32_t evicted_blocks = 0;  // cached ones that gave way to it
   int32_t preemptions = 0;     // times it gave its blocks to another sequence
+};
+
+enum class SequencePhase { kWaiting, kRunning, kPaused };
+
+// How a living sequence is.
+struct SequenceReport {
+  SequencePhase phase = SequencePhase::kWaiting;
+  SequenceUsage usage;
+  SequenceBlocks blocks;
 };
 
 struct FinishedSequence {

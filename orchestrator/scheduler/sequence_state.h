@@ -23,7 +23,7 @@ struct PlaceInLine {
 };
 
 // Why a sequence had to begin again.
-enum class ThrownBackBy { kNobody, kPreemption, kLoss, kGrowth };
+enum class ThrownBackBy { kNobody, kPreemption, kLoss, kGrowth, kPause };
 
 struct Tenant;
 
@@ -56,6 +56,7 @@ struct SequenceState {
   // Blocks that were available when it was last refused admission; fewer won't do.
   int32_t refused_with_blocks = -1;
   bool running = false;
+  bool paused = false;   // gets into no step; holds no blocks once none is under way
   StepId in_flight = 0;  // the step it is part of; 0: none
   StepId last_step = 0;  // the latest step it was ever part of
   StepId copied_in = 0;  // the latest step that copies a block for it

@@ -58,6 +58,13 @@ int32_t Tenants::FairPlaces(const Tenant& tenant, int64_t num_places) const {
   return std::max(1, static_cast<int32_t>(part));
 }
 
+double Tenants::PartOf(absl::string_view name) const {
+  const double weight = policies_.Of(name).weight;
+  const auto found = tenants_.find(name);
+  const bool active = found != tenants_.end() && found->second.num_alive > 0;
+  return weight / std::max(active_weight_ + (active ? 0 : weight), weight);
+}
+
 // Those that would begin at `least` in any case.
 void Tenants::DropIdle(double least) {
   absl::erase_if(tenants_, [least](const auto& entry) {

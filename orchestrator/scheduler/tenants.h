@@ -54,6 +54,9 @@ class Tenants {
   // part by weight, at least 1.
   int32_t FairPlaces(const Tenant& tenant, int64_t num_places) const;
 
+  // The part of the service that is a tenant's by right once it has sequences: in (0, 1].
+  double PartOf(absl::string_view name) const;
+
   int32_t num_active() const { return num_active_; }
   const absl::node_hash_map<std::string, Tenant>& all() const { return tenants_; }
 

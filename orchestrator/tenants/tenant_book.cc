@@ -27,6 +27,16 @@ std::shared_ptr<const TenantPolicies> TenantBook::policies() const {
   return policies_;
 }
 
+bool TenantBook::SeesAllRequests(const std::string& tenant) const {
+  absl::MutexLock lock(&mutex_);
+  return rules_.Of(tenant).sees_all_requests;
+}
+
+std::string TenantBook::ClassOf(const std::string& tenant) const {
+  absl::MutexLock lock(&mutex_);
+  return rules_.named.contains(tenant) ? tenant : "default";
+}
+
 absl::Status TenantBook::CheckPriority(const std::string& tenant, int32_t priority) const {
   absl::MutexLock lock(&mutex_);
   const std::vector<int32_t>& accepted = rules_.Of(tenant).priorities;

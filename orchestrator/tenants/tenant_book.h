@@ -26,6 +26,12 @@ class TenantBook {
   // INVALID_ARGUMENT naming the value and those that the tenant may ask for.
   absl::Status CheckPriority(const std::string& tenant, int32_t priority) const;
 
+  // Whether it may be told of other tenants' requests.
+  bool SeesAllRequests(const std::string& tenant) const;
+
+  // For metrics, whose labels are few: its name where the file has it, else "default".
+  std::string ClassOf(const std::string& tenant) const;
+
  private:
   const std::string file_;
 

@@ -35,9 +35,9 @@ absl::StatusOr<TenantRule> ReadRule(const nlohmann::json& parent, const std::str
         absl::StrCat(source, ": ", path, name, " is ", ValueText(entry), "; accepted: an object"));
   }
   const std::string prefix = absl::StrCat(path, name, ".");
-  absl::Status status =
-      CheckNames(entry, source, prefix,
-                 {"weight", "priorities", "max_running_sequences", "max_waiting_sequences"});
+  absl::Status status = CheckNames(entry, source, prefix,
+                                   {"weight", "priorities", "max_running_sequences",
+                                    "max_waiting_sequences", "sees_all_requests"});
   if (!status.ok()) return status;
   JsonFields fields(source, entry, prefix);
   TenantPolicy& policy = rule.policy;
@@ -48,6 +48,7 @@ absl::StatusOr<TenantRule> ReadRule(const nlohmann::json& parent, const std::str
       fields.OptionalInt("max_running_sequences", 1, kMost).value_or(policy.max_running_sequences);
   policy.max_waiting_sequences =
       fields.OptionalInt("max_waiting_sequences", 0, kMost).value_or(policy.max_waiting_sequences);
+  rule.sees_all_requests = fields.Bool("sees_all_requests").value_or(rule.sees_all_requests);
   if (const auto priorities = fields.IntOrList("priorities", -kMost, kMost)) {
     rule.priorities.assign(priorities->begin(), priorities->end());
     if (rule.priorities.empty()) fields.Reject("priorities", "at least one");

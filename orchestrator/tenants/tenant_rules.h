@@ -23,6 +23,7 @@ namespace sluice {
 struct TenantRule {
   TenantPolicy policy;
   std::vector<int32_t> priorities = {0};  // that it may ask for
+  bool sees_all_requests = false;         // in `sluice status`, where callers show who they are
 };
 
 struct TenantRules {
@@ -35,7 +36,7 @@ struct TenantRules {
 
 // `source` names the file in messages. INVALID_ARGUMENT naming field, value and what is accepted,
 // unknown fields included: weight from 0.001 to 1000, limits from 1 (waiting: 0), priorities a list
-// of integers.
+// of integers, sees_all_requests true or false.
 absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std::string& source);
 
 }  // namespace sluice

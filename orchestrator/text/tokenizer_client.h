@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/text/cancellation.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -22,19 +23,21 @@ class TokenizerClient {
   explicit TokenizerClient(std::shared_ptr<grpc::Channel> channel);
 
   // Statuses as in tokenizer.proto; UNAVAILABLE or DEADLINE_EXCEEDED where the tokenizer can't be
-  // reached until `deadline`.
+  // reached until `deadline`, CANCELLED once `cancellation` (may be null) is.
   void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
-                Callback<v1::TokenizeResponse> callback);
+                Callback<v1::TokenizeResponse> callback, Cancellation* cancellation = nullptr);
   void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
                   Callback<v1::DetokenizeResponse> callback);
   void ApplyChatTemplate(v1::ApplyChatTemplateRequest request, absl::Time deadline,
-                         Callback<v1::ApplyChatTemplateResponse> callback);
+                         Callback<v1::ApplyChatTemplateResponse> callback,
+                         Cancellation* cancellation = nullptr);
   void GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
                      Callback<v1::GetVocabularyResponse> callback);
 
  private:
   template <class Request, class Response, class Method>
-  void Call(Method method, Request request, absl::Time deadline, Callback<Response> callback);
+  void Call(Method method, Request request, absl::Time deadline, Callback<Response> callback,
+            Cancellation* cancellation = nullptr);
 
   const std::unique_ptr<v1::TokenizerService::Stub> stub_;
 };

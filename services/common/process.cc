@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
+#include "services/common/log_format.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
 
@@ -29,6 +30,8 @@ ABSL_FLAG(
     "them; all where empty");
 ABSL_FLAG(std::string, log_level, "info",
           "least level of lines in the log: info, warning or error");
+ABSL_FLAG(std::string, log_format, "text",
+          "how lines of the log are written: text, or json, an object on each line");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
@@ -107,6 +110,13 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     return 2;
   }
   SetMinimumLogLevel(*log_level);
+  const absl::StatusOr<LogFormat> log_format = ParseLogFormat(absl::GetFlag(FLAGS_log_format));
+  if (!log_format.ok()) {
+    std::fprintf(stderr, "%s: --log_format: %s\n", argv[0],
+                 std::string(log_format.status().message()).c_str());
+    return 2;
+  }
+  SetLogFormat(*log_format);
   const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
   absl::Status kept = cpus.status();
   if (kept.ok()) kept = KeepToCpus(*cpus);

@@ -1,6 +1,7 @@
 #include "services/common/server.h"
 
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
 #include "absl/strings/match.h"
@@ -13,6 +14,9 @@
 
 namespace sluice {
 namespace {
+
+// A connection on which nothing came for so long is asked for a sign of life, which has as long.
+constexpr int kKeepaliveMs = 20'000;
 
 // "127.0.0.1:0" with port 41234 becomes "127.0.0.1:41234".
 std::string WithPort(absl::string_view address, int port) {
@@ -31,6 +35,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // A peer whose host vanished, or whose process hangs, is found and its calls end.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
+  if (options.memory_quota_bytes > 0) {
+    builder.SetResourceQuota(
+        grpc::ResourceQuota(options.address).Resize(options.memory_quota_bytes));
+  }
 
   std::string address = options.address;
   int port = 0;

@@ -5,6 +5,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ struct ServerOptions {
   std::vector<std::string> names;
   // Largest message accepted, in bytes; -1: no limit, for the streams between stages.
   int max_receive_bytes = -1;
+  // Calls of one connection at a time; more wait at the client.
+  int max_streams_per_connection = 4096;
+  // Memory for what comes in and goes out, over all connections, beyond which calls are refused or
+  // cut; 0: no limit.
+  size_t memory_quota_bytes = 0;
 };
 
 // Thread-safe.

@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// Codes have the same numbers on both sides; messages are kept.
+// Codes have the same numbers on both sides; messages are kept, and payloads are the details of the
+// google.rpc.Status that gRPC carries beside them.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

@@ -39,6 +39,13 @@ TokenizerService::~TokenizerService() {
   long_text_thread_.join();
 }
 
+void TokenizerService::DoLater(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* call,
+                               std::function<absl::Status()> work) {
+  long_texts_.Add([context, call, work = std::move(work)] {
+    call->Finish(ToGrpc(context->IsCancelled() ? absl::CancelledError("the caller left") : work()));
+  });
+}
+
 absl::Status TokenizerService::CheckTokenizer() const {
   if (tokenizer_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -73,8 +80,7 @@ grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext
   if (request->text().size() < kLongTextBytes)
     return Answer(context, DoTokenize(*request, *response));
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  long_texts_.Add(
-      [this, call, request, response] { call->Finish(ToGrpc(DoTokenize(*request, *response))); });
+  DoLater(context, call, [this, request, response] { return DoTokenize(*request, *response); });
   return call;
 }
 
@@ -147,9 +153,8 @@ grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
     return Answer(context, DoApplyChatTemplate(*request, *response));
   }
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  long_texts_.Add([this, call, request, response] {
-    call->Finish(ToGrpc(DoApplyChatTemplate(*request, *response)));
-  });
+  DoLater(context, call,
+          [this, request, response] { return DoApplyChatTemplate(*request, *response); });
   return call;
 }
 

@@ -38,6 +38,9 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
                                     v1::GetTokenizerInfoResponse* response) override;
 
  private:
+  // Answers a call with what `work` gives, in its turn; not where the caller has left by then.
+  void DoLater(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* call,
+               std::function<absl::Status()> work);
   // FAILED_PRECONDITION without a tokenizer.
   absl::Status CheckTokenizer() const;
   absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response) const;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "services/gateway/backend/status_details.h"
+#include "services/common/retry_info.h"
 
 namespace sluice::gateway {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/common/health_message.h"
-#include "services/gateway/backend/status_details.h"
+#include "services/common/status.h"
 
 namespace sluice::gateway {
 namespace {
@@ -85,7 +85,7 @@ struct Backend::UnaryCall {
     (self->backend.PickStub().async()->*self->method)(
         context.get(), &self->request, &self->response,
         [self, context](const grpc::Status& status) {
-          self->caller.loop->Post([self, status = StatusFrom(status)] { End(self, status); });
+          self->caller.loop->Post([self, status = FromGrpc(status)] { End(self, status); });
           self->backend.CallEnds(context.get());
         });
   }

@@ -49,7 +49,7 @@ class Backend {
   // Cancels the calls under way and waits for their end; no call is made from then on.
   void Shutdown();
 
-  // What the server answers, or its status with the details that status_details.h knows;
+  // What the server answers, or its status with the details that retry_info.h knows;
   // UNAVAILABLE where no endpoint can be reached.
   void Score(const Caller& caller, v1::ScoreRequest request, Callback<v1::ScoreResponse> done);
   void Tokenize(const Caller& caller, v1::TokenizeRequest request,

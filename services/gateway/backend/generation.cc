@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "services/common/status.h"
 #include "services/gateway/backend/random.h"
-#include "services/gateway/backend/status_details.h"
 
 namespace sluice::gateway {
 namespace {
@@ -72,7 +72,7 @@ class Generation::Attempt final : public grpc::ClientReadReactor<v1::GenerateRes
 
   void OnDone(const grpc::Status& status) override {
     const std::shared_ptr<Attempt> self = std::move(self_);
-    loop_.Post([self, status = StatusFrom(status)] {
+    loop_.Post([self, status = FromGrpc(status)] {
       const std::shared_ptr<Generation> generation = self->generation_.lock();
       if (generation != nullptr && generation->attempt_ == self) generation->OnEnd(status);
     });

@@ -47,14 +47,15 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"run", prompt + sampling + model},
         {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
                      "health_listen", "drain_delay", "drain_timeout", "metrics_port",
-                     "vllm_metric_names", "http_port", "demo", "tenants"} +
+                     "vllm_metric_names", "http_port", "demo", "tenants", "log_format"} +
                    model + steps},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
         {"bench", load + parameters + model + server},
         {"quantize", Names{"weights", "threads"}},
-        {"status", Names{"json"} + server},
+        {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
+        {"top", Names{"interval", "rows"} + server},
         {"health", Names{"service", "timeout"} + server},
         {"chat-template", Names{"tokenizer", "template", "context", "name", "now"}},
     };
@@ -113,8 +114,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
               "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, tokenize, detokenize, quantize, bench, status, health, help, "
-              "version\n");
+              "chat-template, score, tokenize, detokenize, quantize, bench, status, top, health, "
+              "help, version\n");
   }
 }
 

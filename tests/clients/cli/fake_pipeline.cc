@@ -1,5 +1,6 @@
 #include "tests/clients/cli/fake_pipeline.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -57,8 +58,11 @@ class FakeService final : public v1::GenerationService::Service {
   grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
                          v1::GetStatusResponse* response) override {
     *response = answers_.status;
+    ++num_status_calls_;
     return grpc::Status::OK;
   }
+
+  int num_status_calls() const { return num_status_calls_; }
 
   std::vector<v1::GenerateRequest> requests() const {
     const absl::MutexLock lock(&mutex_);
@@ -69,6 +73,7 @@ class FakeService final : public v1::GenerationService::Service {
   const FakeAnswers answers_;
   mutable absl::Mutex mutex_;
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int> num_status_calls_ = 0;
 };
 
 class BorrowedPipeline final : public InProcessPipeline {
@@ -135,6 +140,8 @@ void FakePipeline::ServeHealthOn(const std::string& address) {
 std::unique_ptr<InProcessPipeline> FakePipeline::InProcess() {
   return std::make_unique<BorrowedPipeline>(*impl_->server);
 }
+
+int FakePipeline::num_status_calls() const { return impl_->service.num_status_calls(); }
 
 std::vector<v1::GenerateRequest> FakePipeline::requests() const {
   return impl_->service.requests();

@@ -46,6 +46,8 @@ class FakePipeline {
   std::unique_ptr<InProcessPipeline> InProcess();
   // Of all Generate calls so far, in the order of their arrival.
   std::vector<v1::GenerateRequest> requests() const;
+  // GetStatus calls answered so far.
+  int num_status_calls() const;
 
  private:
   struct Impl;

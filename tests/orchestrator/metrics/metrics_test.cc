@@ -6,6 +6,7 @@
 
 #include "orchestrator/metrics/engine_metrics.h"
 #include "orchestrator/metrics/request_metrics.h"
+#include "orchestrator/metrics/step_metrics.h"
 
 namespace sluice {
 namespace {
@@ -42,7 +43,7 @@ class RequestMetricsTest : public ::testing::Test {
 };
 
 TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
-  const auto sink = metrics_->Measure(client_);
+  const auto sink = metrics_->Measure(client_, "gold");
   EXPECT_THAT(Text(registry_), HasSubstr("sluice_requests_in_progress 1\n"));
   Advance(0.5);
   sink->OnChunk(Tokens(1));
@@ -55,8 +56,8 @@ TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
   sink->OnFinished({.num_prompt_tokens = 7});
   const std::string text = Text(registry_);
   for (const char* line :
-       {"sluice_requests_total{outcome=\"ok\"} 1\n", "sluice_requests_in_progress 0\n",
-        "sluice_time_to_first_token_seconds_count 1\n",
+       {"sluice_requests_total{outcome=\"ok\",tenant_class=\"gold\"} 1\n",
+        "sluice_requests_in_progress 0\n", "sluice_time_to_first_token_seconds_count 1\n",
         "sluice_time_to_first_token_seconds_sum 0.5\n",
         "sluice_time_between_tokens_seconds_count 4\n",
         "sluice_time_between_tokens_seconds_sum 1\n", "sluice_request_duration_seconds_sum 2.5\n",
@@ -68,16 +69,36 @@ TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
 }
 
 TEST_F(RequestMetricsTest, CountsEndsByStatus) {
-  metrics_->Measure(client_)->OnFailed(absl::ResourceExhaustedError("full"));
-  metrics_->Measure(client_).reset();
-  metrics_->CountRefused(absl::InvalidArgumentError("max_tokens is 0"));
+  metrics_->Measure(client_, "gold")->OnFailed(absl::ResourceExhaustedError("full"));
+  metrics_->Measure(client_, "gold").reset();
+  metrics_->CountRefused(absl::InvalidArgumentError("max_tokens is 0"), "gold");
   const std::string text = Text(registry_);
   for (const char* outcome : {"resource_exhausted", "cancelled", "invalid_argument"}) {
-    EXPECT_THAT(text,
-                HasSubstr(absl::StrCat("sluice_requests_total{outcome=\"", outcome, "\"} 1\n")));
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("sluice_requests_total{outcome=\"", outcome,
+                                             "\",tenant_class=\"gold\"} 1\n")));
   }
   EXPECT_THAT(text, HasSubstr("sluice_requests_in_progress 0\n"));
   EXPECT_TRUE(client_->failed);
+}
+
+TEST(StepMetrics, MeasuresStepsAndWaiting) {
+  prometheus::Registry registry;
+  StepMetrics metrics(registry);
+  metrics.OnStep(absl::Milliseconds(250), 40, 3);
+  RequestLedger ended;
+  ended.times.arrived = SteadyTime::FromStart(absl::Seconds(10));
+  ended.times.started = SteadyTime::FromStart(absl::Seconds(12));
+  ended.times.ended = SteadyTime::FromStart(absl::Seconds(20));
+  metrics.OnRequestEnded(ended);
+  ended.times.started.reset();
+  metrics.OnRequestEnded(ended);
+  const std::string text = Text(registry);
+  for (const char* line :
+       {"sluice_step_duration_seconds_sum 0.25\n", "sluice_step_positions_sum 40\n",
+        "sluice_step_sequences_sum 3\n", "sluice_queue_time_seconds_count 2\n",
+        "sluice_queue_time_seconds_sum 12\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
 }
 
 TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
@@ -86,6 +107,13 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   snapshot.status.scheduler.waiting_sequences = 1;
   snapshot.status.num_unadmitted_requests = 1;
   snapshot.status.num_steps = 40;
+  snapshot.status.num_hangs = 2;
+  snapshot.status.num_integrity_faults = 1;
+  snapshot.status.scheduler.preemptions = 7;
+  snapshot.status.scheduler.paused_sequences = 5;
+  snapshot.status.scheduler.recomputed.after_pause = 70;
+  snapshot.status.scheduler.kv_cache.hit_positions = 90;
+  snapshot.status.scheduler.kv_cache.cached_blocks = 4;
   snapshot.status.scheduler.kv_cache.total_blocks = 8;
   snapshot.status.scheduler.kv_cache.used_blocks = 2;
   snapshot.status.scheduler.kv_cache.block_size = 16;
@@ -96,11 +124,15 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   shard.ready = true;
   snapshot.processes = {shard};
   const EngineMetrics plain([&] { return snapshot; }, false);
-  for (const char* line : {"sluice_sequences{state=\"running\"} 3\n",
-                           "sluice_sequences{state=\"waiting\"} 2\n", "sluice_steps_total 40\n",
-                           "sluice_kv_blocks{state=\"used\"} 2\n", "sluice_kv_usage_ratio 0.25\n",
-                           "sluice_process_ready{service=\"shard\",stage=\"1\",rank=\"0\"} 1\n",
-                           "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n"}) {
+  for (const char* line :
+       {"sluice_sequences{state=\"running\"} 3\n", "sluice_sequences{state=\"waiting\"} 2\n",
+        "sluice_steps_total 40\n", "sluice_kv_blocks{state=\"used\"} 2\n",
+        "sluice_kv_blocks{state=\"cached\"} 4\n", "sluice_hangs_total 2\n",
+        "sluice_sequences{state=\"paused\"} 5\n", "sluice_integrity_faults_total 1\n",
+        "sluice_preemptions_total 7\n", "sluice_kv_hit_positions_total 90\n",
+        "sluice_recomputed_positions_total{cause=\"pause\"} 70\n", "sluice_kv_usage_ratio 0.25\n",
+        "sluice_process_ready{service=\"shard\",stage=\"1\",rank=\"0\"} 1\n",
+        "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n"}) {
     EXPECT_THAT(Text(plain), HasSubstr(line));
   }
   EXPECT_THAT(Text(plain), Not(HasSubstr("vllm:")));

@@ -20,7 +20,7 @@ class PrefixTest : public SchedulerTest {
   void RunToEnd(SequenceSpec spec) {
     const SequenceId id = spec.id;
     Add(std::move(spec));
-    while (scheduler().Usage(id).ok()) PlanAndCommit();
+    while (scheduler().Report(id).ok()) PlanAndCommit();
   }
 };
 

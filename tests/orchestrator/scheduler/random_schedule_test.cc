@@ -51,6 +51,7 @@ struct Coverage {
   int64_t evicted_blocks = 0;
   int64_t forks = 0;
   int64_t abandoned = 0;
+  int64_t pauses = 0;
   int64_t resets = 0;
   int64_t ended_in_flight = 0;
   int64_t resumed = 0;
@@ -93,6 +94,7 @@ class RandomSchedule {
     SoloRun solo;
     std::vector<TokenId> tokens;  // prompt, resumed and accepted so far
     int32_t scored = 0;           // prompt tokens whose score arrived
+    bool paused = false;
   };
   struct InFlight {
     StepId id = 0;
@@ -123,6 +125,7 @@ class RandomSchedule {
       CommitWrongly();
     } else if (dice <= 92) {
       FinishOne();
+      ASSERT_NO_FATAL_FAILURE(PauseOrResumeOne());
     } else if (dice <= 95) {
       ASSERT_NO_FATAL_FAILURE(ForkOne());
       if (Chance(20)) policies_ = RandomPolicies();
@@ -222,7 +225,9 @@ class RandomSchedule {
     std::optional<Step> step = scheduler_.Plan();
     if (!step.has_value()) {
       // Somebody can always go on when nothing is under way.
-      ASSERT_TRUE(clients_.empty() || !in_flight_.empty()) << "the scheduler is stuck";
+      const bool all_paused = std::all_of(clients_.begin(), clients_.end(),
+                                          [](const auto& entry) { return entry.second.paused; });
+      ASSERT_TRUE(all_paused || !in_flight_.empty()) << "the scheduler is stuck";
       return;
     }
     ++coverage_.steps;
@@ -254,6 +259,7 @@ class RandomSchedule {
     for (const Segment& segment : step.segments) {
       const Client& client = clients_.at(segment.sequence);
       ASSERT_TRUE(busy.insert(client.serial).second) << "in two steps at a time";
+      ASSERT_FALSE(client.paused);
       const std::vector<TokenId>& tokens = client.tokens;
       const auto end = segment.first_position + std::ssize(segment.tokens);
       ASSERT_LE(end, std::ssize(tokens));
@@ -315,6 +321,21 @@ class RandomSchedule {
     clients_.erase(finished.sequence);
   }
 
+  void PauseOrResumeOne() {
+    if (clients_.empty()) return;
+    Client& client = RandomClient();
+    client.paused = !client.paused;
+    if (client.paused) {
+      scheduler_.Pause(client.spec.id);
+      ++coverage_.pauses;
+    } else {
+      scheduler_.Resume(client.spec.id);
+    }
+    const absl::StatusOr<SequenceReport> report = scheduler_.Report(client.spec.id);
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->phase == SequencePhase::kPaused, client.paused);
+  }
+
   void CommitWrongly() {
     ASSERT_FALSE(scheduler_.Commit(last_step_ + 1, {}).ok());
     if (in_flight_.empty()) return;
@@ -371,7 +392,9 @@ class RandomSchedule {
   // one token at a time and from the start for each of its tokens.
   void Drain() {
     int64_t bound = 100;
-    for (const auto& [id, client] : clients_) {
+    for (auto& [id, client] : clients_) {
+      scheduler_.Resume(id);
+      client.paused = false;
       const int64_t positions = std::ssize(client.solo.tokens);
       bound += positions * positions;
     }
@@ -389,7 +412,7 @@ class RandomSchedule {
     ASSERT_TRUE(scheduler_.CheckIntegrity().ok());
   }
 
-  const Client& RandomClient() {
+  Client& RandomClient() {
     return std::next(clients_.begin(), Pick(0, static_cast<int>(clients_.size()) - 1))->second;
   }
 
@@ -424,6 +447,7 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("preemptions", coverage.preemptions, 2'000);
   went("shared_positions", coverage.shared_positions, 10'000);
   went("abandoned", coverage.abandoned, 2'000);
+  went("pauses", coverage.pauses, 5'000);
   went("resets", coverage.resets, 1'000);
   went("ended_in_flight", coverage.ended_in_flight, 1'000);
   went("forks", coverage.forks, 10'000);

@@ -106,7 +106,7 @@ TEST_F(SequenceTest, EndsAtItsLengthWithTheFactsOfItsUse) {
   EXPECT_EQ(finished.usage.generated_tokens, 2);
   EXPECT_EQ(finished.usage.computed_positions, 4);  // the last token is chosen, not computed
   EXPECT_EQ(finished.usage.shared_positions, 0);
-  EXPECT_FALSE(scheduler().Usage(1).ok());
+  EXPECT_FALSE(scheduler().Report(1).ok());
 }
 
 TEST_F(SequenceTest, EndsWithAStopTokenThatIsPartOfTheOutput) {

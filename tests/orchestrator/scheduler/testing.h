@@ -80,10 +80,12 @@ class SchedulerTest : public ::testing::Test {
     return step;
   }
 
-  SequenceUsage Usage(SequenceId sequence) {
-    const absl::StatusOr<SequenceUsage> usage = scheduler().Usage(sequence);
-    EXPECT_TRUE(usage.ok()) << usage.status();
-    return usage.value_or(SequenceUsage{});
+  SequenceUsage Usage(SequenceId sequence) { return Report(sequence).usage; }
+
+  SequenceReport Report(SequenceId sequence) {
+    const absl::StatusOr<SequenceReport> report = scheduler().Report(sequence);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.value_or(SequenceReport{});
   }
 
   std::vector<BlockId> Table(SequenceId sequence) {

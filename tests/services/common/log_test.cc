@@ -5,11 +5,15 @@
 
 #include <string>
 
+#include "services/common/log_format.h"
+
 namespace sluice {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
 
@@ -32,6 +36,24 @@ TEST(Log, QuotesAndEscapesWhatWouldBreakALine) {
   EXPECT_THAT(LineOf("\x1b[2J"), EndsWith("name=\"\\033[2J\"\n"));
   EXPECT_THAT(LineOf("a\\nb"), EndsWith("name=\"a\\\\nb\"\n"));
   EXPECT_THAT(LineOf("h\u00e9"), EndsWith("name=\"h\\303\\251\"\n"));
+}
+
+// What programs read: each line one object, whatever the values are.
+TEST(Log, WritesJsonWhereThatIsWanted) {
+  SetLogFormat(LogFormat::kJson);
+  EXPECT_THAT(LineOf("a \"b\"\\\n\x1b h\u00e9"),
+              EndsWith(R"(,"level":"info","service":"it","event":"event",)"
+                       R"("name":"a \"b\"\\\u000a\u001b h\u00c3\u00a9"})"
+                       "\n"));
+  EXPECT_THAT(LineOf(""), StartsWith(R"({"time":"20)"));
+  SetLogFormat(LogFormat::kText);
+}
+
+TEST(Log, KnowsTheFormatsByName) {
+  EXPECT_EQ(*ParseLogFormat("json"), LogFormat::kJson);
+  EXPECT_EQ(*ParseLogFormat("text"), LogFormat::kText);
+  EXPECT_THAT(std::string(ParseLogFormat("xml").status().message()),
+              HasSubstr("\"xml\" is no format; accepted: text, json"));
 }
 
 TEST(Log, DropsLinesBelowTheMinimum) {

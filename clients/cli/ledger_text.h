@@ -1,0 +1,23 @@
+// What requests have and have used, as text for people and as JSON. Pure functions. What clients
+// chose, such as a request's id, is made harmless for terminals.
+#pragma once
+
+#include <string>
+
+#include "clients/cli/json.h"
+#include "sluice/v1/status.pb.h"
+
+namespace sluice {
+
+// A line for each request, `most` at most and then how many more there are, under a line of names.
+std::string RequestsTable(const v1::GetStatusResponse& status, int most);
+
+// All that is known of one request, its sequences too.
+std::string RequestText(const v1::RequestStatus& request);
+
+Json RequestJson(const v1::RequestStatus& request);
+
+// A line for each tenant under a line of names; empty where there are none.
+std::string TenantsTable(const v1::GetStatusResponse& status, int most);
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+#include "clients/cli/refresh.h"
+
+#include "absl/strings/str_replace.h"
+#include "absl/synchronization/notification.h"
+#include "clients/cli/outcome.h"
+
+namespace sluice {
+namespace {
+
+// What stood there is overwritten line by line, so that nothing flickers.
+constexpr char kHome[] = "\x1b[H";
+constexpr char kClearScreen[] = "\x1b[2J";
+constexpr char kClearToEndOfLine[] = "\x1b[K\n";
+constexpr char kClearBelow[] = "\x1b[J";
+
+}  // namespace
+
+int ShowUntilInterrupted(Environment& environment, absl::Duration interval,
+                         const std::function<absl::StatusOr<std::string>()>& look) {
+  absl::Notification interrupted;
+  const Interrupt::Handler handler(environment.interrupt, [&] { interrupted.Notify(); });
+  bool first = true;
+  while (true) {
+    const absl::StatusOr<std::string> text = look();
+    if (environment.interrupt.requested()) return environment.interrupt.exit_code();
+    if (!text.ok()) return Fail(text.status(), environment);
+    if (environment.out_is_terminal) {
+      environment.out << (first ? kClearScreen : "") << kHome
+                      << absl::StrReplaceAll(*text, {{"\n", kClearToEndOfLine}}) << kClearBelow;
+    } else {
+      environment.out << (first ? "" : "\n") << *text;
+    }
+    first = false;
+    if (!environment.out.flush()) return Succeed(environment);
+    if (interrupted.WaitForNotificationWithTimeout(interval)) {
+      return environment.interrupt.exit_code();
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,132 @@
+#include "orchestrator/api/status_message.h"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+v1::RequestState ToProto(RequestPhase phase) {
+  switch (phase) {
+    case RequestPhase::kWaiting:
+      return v1::REQUEST_STATE_WAITING;
+    case RequestPhase::kRunning:
+      return v1::REQUEST_STATE_RUNNING;
+    case RequestPhase::kPaused:
+      return v1::REQUEST_STATE_PAUSED;
+    case RequestPhase::kEnded:
+      return v1::REQUEST_STATE_ENDED;
+  }
+  return v1::REQUEST_STATE_UNSPECIFIED;
+}
+
+void Fill(const RecomputedPositions& recomputed, v1::RecomputedPositions& message) {
+  message.set_after_preemption(recomputed.after_preemption);
+  message.set_after_loss(recomputed.after_loss);
+  message.set_after_growth(recomputed.after_growth);
+  message.set_after_pause(recomputed.after_pause);
+}
+
+void Fill(const SequenceLedger& sequence, v1::SequenceStatus& message) {
+  const SequenceUsage& usage = sequence.usage;
+  message.set_state(ToProto(sequence.phase));
+  message.set_num_prompt_tokens(usage.prompt_tokens);
+  message.set_num_generated_tokens(usage.generated_tokens);
+  message.set_num_held_blocks(sequence.blocks.held);
+  message.set_num_shared_blocks(sequence.blocks.shared);
+  message.set_num_copied_blocks(usage.copied_blocks);
+  message.set_num_evicted_blocks(usage.evicted_blocks);
+  message.set_num_preemptions(usage.preemptions);
+  message.set_num_computed_positions(usage.computed_positions);
+  message.set_num_hit_positions(usage.cached_positions);
+  message.set_num_shared_positions(usage.shared_positions);
+  Fill(usage.recomputed, *message.mutable_recomputed());
+}
+
+uint64_t Milliseconds(absl::Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(absl::ToInt64Milliseconds(duration), 0));
+}
+
+void Fill(const RequestLedger& request, SteadyTime now, v1::RequestStatus& message) {
+  message.set_request_id(request.name);
+  message.set_tenant(request.tenant);
+  message.set_priority(request.priority);
+  message.set_state(ToProto(request.phase));
+  message.set_outcome(request.outcome);
+  message.set_detail(request.detail);
+  const RequestTimes& times = request.times;
+  if (times.arrived.has_value()) {
+    message.set_age_ms(Milliseconds(times.ended.value_or(now) - *times.arrived));
+    if (times.started.has_value()) {
+      message.set_queue_ms(Milliseconds(*times.started - *times.arrived));
+    }
+    if (times.first_token.has_value()) {
+      message.set_first_token_ms(Milliseconds(*times.first_token - *times.arrived));
+    }
+  }
+  for (const SequenceLedger& sequence : request.sequences) {
+    v1::SequenceStatus& added = *message.add_sequences();
+    added.set_sequence(message.sequences_size() - 1);
+    Fill(sequence, added);
+  }
+}
+
+}  // namespace
+
+void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& processes,
+                v1::GetStatusResponse& response) {
+  response.set_serving(status.serving);
+  response.set_epoch(status.epoch);
+  for (const ReplicaProcess& process : processes) {
+    v1::ProcessStatus& message = *response.add_processes();
+    message.set_service(process.service);
+    message.set_address(process.address);
+    message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
+    message.set_stage(process.stage);
+    message.set_rank(process.rank);
+    message.set_detail(process.detail);
+    message.set_weight_bytes(process.weight_bytes);
+    message.set_kv_bytes(process.kv_bytes);
+    message.set_arithmetic(process.arithmetic);
+  }
+  const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
+  v1::KvCacheStatus& blocks = *response.mutable_kv_cache();
+  blocks.set_block_size(kv_cache.block_size);
+  blocks.set_num_blocks(kv_cache.total_blocks);
+  blocks.set_num_used_blocks(kv_cache.used_blocks);
+  blocks.set_num_free_blocks(kv_cache.free_blocks);
+  blocks.set_num_cached_blocks(kv_cache.cached_blocks);
+  blocks.set_num_shared_blocks(kv_cache.shared_blocks);
+  blocks.set_num_hit_positions(kv_cache.hit_positions);
+  blocks.set_num_copied_blocks(kv_cache.copied_blocks);
+  blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
+  response.set_num_waiting_sequences(status.scheduler.waiting_sequences +
+                                     status.num_unadmitted_requests);
+  response.set_num_running_sequences(status.scheduler.running_sequences);
+  response.set_num_steps(status.num_steps);
+  response.set_num_generated_tokens(status.num_generated_tokens);
+  response.set_num_recoveries(status.num_recoveries);
+  response.set_num_paused_sequences(status.scheduler.paused_sequences);
+  response.set_num_preemptions(status.scheduler.preemptions);
+  response.set_num_computed_positions(status.scheduler.computed_positions);
+  Fill(status.scheduler.recomputed, *response.mutable_recomputed());
+  response.set_num_integrity_checks(status.num_integrity_checks);
+  response.set_num_integrity_faults(status.num_integrity_faults);
+  if (status.estimated_wait.has_value()) {
+    response.set_estimated_wait_ms(Milliseconds(*status.estimated_wait));
+  }
+}
+
+void FillLedger(const LedgerReport& report, v1::GetStatusResponse& response) {
+  for (const RequestLedger& request : report.requests) {
+    Fill(request, report.now, *response.add_requests());
+  }
+  for (const TenantLedger& tenant : report.tenants) {
+    v1::TenantStatus& message = *response.add_tenants();
+    message.set_name(tenant.name);
+    message.set_num_running_sequences(tenant.num_running);
+    message.set_num_waiting_sequences(tenant.num_waiting);
+    message.set_served(tenant.served);
+  }
+}
+
+}  // namespace sluice

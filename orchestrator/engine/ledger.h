@@ -1,0 +1,65 @@
+// What requests have, have used, and how they ended: what status and logs say of them. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "orchestrator/scheduler/sequence.h"
+#include "services/common/steady_time.h"
+
+namespace sluice {
+
+enum class RequestPhase { kWaiting, kRunning, kPaused, kEnded };
+
+struct SequenceLedger {
+  RequestPhase phase = RequestPhase::kWaiting;
+  SequenceUsage usage;
+  SequenceBlocks blocks;
+};
+
+struct RequestTimes {
+  std::optional<SteadyTime> arrived;      // at the server
+  std::optional<SteadyTime> started;      // the first step that computes some of it was sent
+  std::optional<SteadyTime> first_token;  // was accepted
+  std::optional<SteadyTime> ended;
+};
+
+struct RequestLedger {
+  std::string name;  // the client's request_id
+  std::string tenant;
+  int32_t priority = 0;
+  RequestPhase phase = RequestPhase::kWaiting;
+  std::string outcome;  // of one that ended: "ok", "cancelled", "deadline_exceeded", ...
+  std::string detail;   // "stop_token,length", or the status's message
+  RequestTimes times;
+  std::vector<SequenceLedger> sequences;
+
+  // Over all sequences, its prompt counted once.
+  int32_t num_prompt_tokens() const;
+  int64_t num_generated_tokens() const;
+  int32_t num_cached_prompt_tokens() const;
+};
+
+// Of whom a ledger is asked for.
+struct LedgerQuery {
+  bool all = false;                   // those being served
+  std::string name;                   // also those of this name that ended of late; "": none
+  std::optional<std::string> tenant;  // of this one alone
+};
+
+struct TenantLedger {
+  std::string name;
+  int32_t num_running = 0;
+  int32_t num_waiting = 0;
+  double served = 0;  // priced tokens by weight
+};
+
+struct LedgerReport {
+  SteadyTime now;
+  std::vector<RequestLedger> requests;  // in order of arrival; those that ended last
+  std::vector<TenantLedger> tenants;    // with requests, the busiest first, 64 at most
+};
+
+}  // namespace sluice

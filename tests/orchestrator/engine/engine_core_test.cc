@@ -1,0 +1,289 @@
+// The engine in virtual time, over a replica that executes what it is told to when it is told to.
+#include "orchestrator/engine/engine_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "services/common/retry_info.h"
+#include "tests/orchestrator/engine/recording_sink.h"
+
+namespace sluice {
+
+// Plants bugs to see them found.
+class KvCacheSaboteur {
+ public:
+  static void LeakReference(const KvCache& cache, BlockId block) {
+    ++const_cast<KvCache&>(cache).pool_.references_[block];
+  }
+};
+
+namespace {
+
+using ::sluice::testing::RecordingSink;
+using ::testing::HasSubstr;
+
+// Chooses token 7 for every row.
+class ObedientReplica final : public Replica {
+ public:
+  explicit ObedientReplica(int num_blocks) {
+    topology_.shards = {{"a"}};
+    events_.emplace_back(ReplicaReady{.epoch = 1, .geometry = {4, num_blocks}});
+  }
+
+  // Executes the oldest step; false where there is none.
+  bool ExecuteOne() {
+    if (sent_.empty()) return false;
+    events_.emplace_back(std::move(sent_.front()));
+    sent_.pop_front();
+    return true;
+  }
+
+  void Advance(SteadyTime) override {}
+  SteadyTime NextWake() const override { return SteadyTime::InfiniteFuture(); }
+  std::vector<ReplicaEvent> TakeEvents() override { return std::exchange(events_, {}); }
+  void Execute(const Step& step, absl::Span<const RowRequest> rows) override {
+    StepExecuted executed = {.step = step.id, .rows = std::vector<RowResult>(rows.size())};
+    for (RowResult& row : executed.rows) row.token = 7;
+    sent_.push_back(std::move(executed));
+  }
+  void GiveUp(const absl::Status& status) override { ADD_FAILURE() << "given up: " << status; }
+  const Topology& topology() const override { return topology_; }
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
+    return std::make_shared<std::vector<ReplicaProcess>>();
+  }
+
+ private:
+  Topology topology_;
+  std::vector<ReplicaEvent> events_;
+  std::deque<StepExecuted> sent_;
+};
+
+class EngineCoreTest : public ::testing::Test {
+ protected:
+  EngineCoreTest() {
+    options_.scheduler.max_positions = 1000;
+    options_.hang_timeout = absl::InfiniteDuration();
+  }
+
+  EngineCore& core() {
+    if (core_ == nullptr) {
+      core_ = std::make_unique<EngineCore>(options_, &replica_, nullptr);
+      core_->Advance(now_);
+    }
+    return *core_;
+  }
+
+  EngineRequest Request(const std::string& name, int num_prompt, int max_new_tokens) {
+    EngineRequest request;
+    request.name = name;
+    request.tenant = "someone";
+    request.prompt = std::vector<TokenId>(num_prompt, 3);
+    request.max_new_tokens = max_new_tokens;
+    request.use_prefix_cache = false;
+    request.arrived = now_;
+    return request;
+  }
+
+  std::shared_ptr<RecordingSink> Submit(EngineRequest request) {
+    auto sink = std::make_shared<RecordingSink>();
+    core().Submit(++last_id_, std::move(request), sink);
+    core().Advance(now_);
+    return sink;
+  }
+
+  // Lets the time pass, then a step end.
+  void Step(absl::Duration time = absl::Milliseconds(10)) {
+    now_ = now_ + time;
+    replica_.ExecuteOne();
+    core().Advance(now_);
+  }
+
+  std::vector<RequestLedger> Named(const std::string& name) {
+    return core().Report({.name = name}, now_).requests;
+  }
+
+  EngineOptions options_;
+  ObedientReplica replica_{64};
+  SteadyTime now_ = SteadyTime::FromStart(absl::Hours(1));
+  std::unique_ptr<EngineCore> core_;
+  RequestId last_id_ = 0;
+};
+
+TEST_F(EngineCoreTest, KeepsALedgerOfARequestFromItsArrivalBeyondItsEnd) {
+  const auto sink = Submit(Request("asked", 6, 3));
+  Step();
+  const RequestLedger running = Named("asked").at(0);
+  EXPECT_EQ(running.phase, RequestPhase::kRunning);
+  EXPECT_EQ(running.tenant, "someone");
+  ASSERT_EQ(running.sequences.size(), 1u);
+  EXPECT_EQ(running.sequences[0].blocks.held, 2);
+  EXPECT_EQ(running.sequences[0].usage.generated_tokens, 1);
+  EXPECT_EQ(running.times.first_token, now_);
+  Step();
+  Step();
+  ASSERT_TRUE(sink->end().has_value());
+  const RequestLedger ended = Named("asked").at(0);
+  EXPECT_EQ(ended.phase, RequestPhase::kEnded);
+  EXPECT_EQ(ended.outcome, "ok");
+  EXPECT_EQ(ended.detail, "length");
+  EXPECT_EQ(ended.num_prompt_tokens(), 6);
+  EXPECT_EQ(ended.num_generated_tokens(), 3);
+  EXPECT_EQ(ended.sequences[0].usage.computed_positions, 8);
+  EXPECT_EQ(*ended.times.ended - *ended.times.arrived, absl::Milliseconds(30));
+  EXPECT_EQ(*ended.times.started, *ended.times.arrived);
+}
+
+TEST_F(EngineCoreTest, TellsHowOthersEnded) {
+  Submit(Request("left", 6, 3));
+  core().Cancel(last_id_);
+  core().Advance(now_);
+  EXPECT_EQ(Named("left").at(0).outcome, "cancelled");
+  Submit(Request("too long", 2000, 3));
+  EXPECT_EQ(Named("too long").at(0).outcome, "invalid_argument");
+  EXPECT_THAT(Named("too long").at(0).detail, HasSubstr("exceed the context"));
+  EXPECT_TRUE(Named("nobody").empty());
+}
+
+TEST_F(EngineCoreTest, ReportsAllOrThoseOfOneTenant) {
+  Submit(Request("a", 6, 3));
+  EngineRequest other = Request("b", 6, 3);
+  other.tenant = "other";
+  Submit(std::move(other));
+  const LedgerReport all = core().Report({.all = true}, now_);
+  ASSERT_EQ(all.requests.size(), 2u);
+  EXPECT_EQ(all.requests[0].name, "a");
+  EXPECT_EQ(all.tenants.size(), 2u);
+  const LedgerReport some = core().Report({.all = true, .tenant = "other"}, now_);
+  ASSERT_EQ(some.requests.size(), 1u);
+  EXPECT_EQ(some.requests[0].name, "b");
+  ASSERT_EQ(some.tenants.size(), 1u);
+  EXPECT_EQ(some.tenants[0].num_running + some.tenants[0].num_waiting, 1);
+}
+
+TEST_F(EngineCoreTest, RemembersTheLatestThatEndedAndNoMore) {
+  for (size_t i = 0; i < RequestHistory::kMostKept + 1; ++i) {
+    Submit(Request(i == 0 ? "first" : "later", 2000, 1));
+  }
+  EXPECT_TRUE(Named("first").empty());
+  EXPECT_EQ(Named("later").size(), RequestHistory::kMostKept);
+}
+
+// ---- Overload ----
+
+class OverloadTest : public EngineCoreTest {
+ protected:
+  // One sequence at a time, each a step of 100 ms: ten turns a second once some were seen.
+  void Load(int num_waiting) {
+    options_.scheduler.max_sequences_per_step = 1;
+    for (int i = 0; i < num_waiting + 12; ++i) Submit(Request("load", 4, 1));
+    for (int i = 0; i < 12; ++i) Step(absl::Milliseconds(100));
+  }
+};
+
+TEST_F(OverloadTest, RefusesWhatCannotBeServedInTimeAndSaysWhenToComeAgain) {
+  Load(30);
+  EngineRequest hurried = Request("hurried", 4, 1);
+  hurried.deadline = now_ + absl::Seconds(1);
+  const auto refused = Submit(hurried);
+  EXPECT_EQ(refused->Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused->Wait().message()), HasSubstr("after its deadline in 1s"));
+  const auto delay = RetryDelay(refused->Wait());
+  ASSERT_TRUE(delay.has_value());
+  EXPECT_GT(*delay, absl::Seconds(1.5));
+  EXPECT_LT(*delay, absl::Seconds(2.5));
+  hurried.deadline = now_ + absl::Seconds(10);
+  EXPECT_EQ(Submit(hurried)->num_ends(), 0);
+}
+
+TEST_F(OverloadTest, CarriesAHurriedRequestOfATenantWhoseTurnComesSooner) {
+  Load(30);
+  EngineRequest hurried = Request("hurried", 4, 1);
+  hurried.tenant = "quiet";
+  hurried.deadline = now_ + absl::Seconds(1);
+  EXPECT_EQ(Submit(hurried)->num_ends(), 0);
+}
+
+TEST_F(OverloadTest, SaysWithAFullQueueWhenHalfOfItWillBeGone) {
+  options_.scheduler.max_queued_sequences = 42;
+  Load(30);
+  while (true) {
+    const auto sink = Submit(Request("one more", 4, 1));
+    if (sink->num_ends() == 0) continue;
+    EXPECT_THAT(std::string(sink->Wait().message()), HasSubstr("the limit is 42"));
+    const auto delay = RetryDelay(sink->Wait());
+    ASSERT_TRUE(delay.has_value());
+    EXPECT_GT(*delay, absl::Seconds(1.5));
+    EXPECT_LT(*delay, absl::Seconds(2.7));
+    return;
+  }
+}
+
+TEST_F(OverloadTest, SaysASecondWhereNoRateIsKnown) {
+  options_.scheduler.max_queued_sequences = 1;
+  options_.scheduler.max_sequences_per_step = 1;
+  Submit(Request("a", 4, 9));
+  Submit(Request("b", 4, 9));
+  EXPECT_EQ(RetryDelay(Submit(Request("c", 4, 9))->Wait()), absl::Seconds(1));
+}
+
+// ---- Clients that do not read ----
+
+TEST_F(EngineCoreTest, PausesARequestWhoseClientDoesNotRead) {
+  const auto sink = Submit(Request("slow", 6, 4));
+  Step();
+  core().SetReading(last_id_, false);
+  Step();  // what was under way comes
+  for (int i = 0; i < 5; ++i) Step();
+  EXPECT_EQ(Named("slow").at(0).phase, RequestPhase::kPaused);
+  EXPECT_EQ(core().status().scheduler.kv_cache.used_blocks, 0);
+  EXPECT_EQ(sink->tokens().size(), 2u);
+  core().SetReading(last_id_, true);
+  core().Advance(now_);
+  for (int i = 0; i < 5; ++i) Step();
+  ASSERT_TRUE(sink->end().has_value());
+  EXPECT_EQ(sink->tokens(), (std::vector<TokenId>{7, 7, 7, 7}));
+  EXPECT_GT(Named("slow").at(0).sequences[0].usage.recomputed.after_pause, 0);
+}
+
+TEST_F(EngineCoreTest, EndsARequestWhoseClientHasNotReadForTooLong) {
+  const auto sink = Submit(Request("slow", 6, 4));
+  core().SetReading(last_id_, false);
+  Step();
+  now_ = now_ + absl::Seconds(59);
+  const SteadyTime wake = core().Advance(now_);
+  EXPECT_EQ(sink->num_ends(), 0);
+  EXPECT_LE(wake - now_, absl::Seconds(1));
+  now_ = wake;
+  core().Advance(now_);
+  EXPECT_EQ(sink->Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(sink->Wait().message()), HasSubstr("has not read for 1m"));
+}
+
+// ---- The books ----
+
+TEST_F(EngineCoreTest, ChecksItsBooksOnceItHasNothingToDo) {
+  Submit(Request("a", 6, 2));
+  Step();
+  EXPECT_EQ(core().status().num_integrity_checks, 0u);
+  Step();
+  EXPECT_EQ(core().status().num_integrity_checks, 1u);
+  EXPECT_EQ(core().status().num_integrity_faults, 0u);
+  EXPECT_EQ(core().Advance(now_), SteadyTime::InfiniteFuture()) << "nothing has changed since";
+}
+
+TEST_F(EngineCoreTest, CountsBooksThatAreWrong) {
+  Submit(Request("a", 6, 2));
+  Step();
+  KvCacheSaboteur::LeakReference(core().scheduler()->kv_cache(), 0);
+  Step();
+  EXPECT_EQ(core().status().num_integrity_faults, 1u);
+}
+
+}  // namespace
+}  // namespace sluice
