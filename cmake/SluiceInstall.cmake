@@ -14,6 +14,23 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/protos/sluice
         DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/protos FILES_MATCHING PATTERN "*.proto")
 
+# The library for programs in C++, by itself: --component client.
+set(client ${PROJECT_SOURCE_DIR}/clients/cpp)
+install(TARGETS sluice_clients_cpp sluice_protos
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
+install(FILES ${client}/client.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT client)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/protos/sluice/v1
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice COMPONENT client FILES_MATCHING PATTERN "*.pb.h")
+# Both packages say where things are from where they are themselves.
+file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+file(RELATIVE_PATH to_include /prefix/${CMAKE_INSTALL_LIBDIR} /prefix/${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(${client}/package/sluice-client.pc.in ${PROJECT_BINARY_DIR}/client/sluice-client.pc @ONLY)
+configure_file(${client}/package/SluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/client/SluiceConfig.cmake @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/client/sluice-client.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT client)
+install(FILES ${PROJECT_BINARY_DIR}/client/SluiceConfig.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice COMPONENT client)
+
 set(package ${PROJECT_SOURCE_DIR}/deploy/package)
 install(FILES ${package}/completions/sluice.bash
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME sluice)

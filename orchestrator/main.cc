@@ -29,9 +29,6 @@ ABSL_FLAG(bool, vllm_metric_names, false,
           "serve the figures that routers and dashboards made for vLLM read, under its names too");
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
-ABSL_FLAG(absl::Duration, hang_timeout, absl::Seconds(2),
-          "a step that takes longer, and ten times as long as steps like it have taken, hangs: the "
-          "replica is wired anew");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
 ABSL_FLAG(
     std::string, tenants, "",
@@ -89,12 +86,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
   options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
-  options.hang_timeout = absl::GetFlag(FLAGS_hang_timeout);
-  if (options.hang_timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat("--hang_timeout is ",
-                                                   absl::FormatDuration(options.hang_timeout),
-                                                   "; it must be longer than 0s, such as 2s"));
-  }
+  options.hang_timeout = process.hang_timeout;
   options.tenants = absl::GetFlag(FLAGS_tenants);
   return options;
 }

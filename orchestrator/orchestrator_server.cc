@@ -156,7 +156,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->vllm_metric_names_ = options.vllm_metric_names;
   result->health_ = std::make_shared<Health>();
   result->tenants_ = tenants;
-  result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer);
+  result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer, options.hang_timeout);
   result->tokenizer_watch_ = std::make_unique<TokenizerWatch>(
       *tokenizer,
       TokenizerWatch::Options{
@@ -164,6 +164,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
           .on_changed = [health = result->health_](bool answers) { health->SetTokenizer(answers); },
           .on_info = [vocabulary = config->vocab_size](
                          const auto& info) { WarnOfOtherVocabulary(info, vocabulary); }});
+  result->progress_ = WatchProgress("orchestrator", options.hang_timeout);
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
@@ -177,7 +178,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport,
                                               .max_step_tokens = options.max_step_tokens},
-                               dialer, *tokenizer);
+                               dialer, *tokenizer, result->progress_.get());
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, *sampling, identity->name,
@@ -192,7 +193,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .names = {v1::GenerationService::service_full_name()},
                      .max_receive_bytes = kMaxReceiveBytes,
                      .max_streams_per_connection = kMaxStreams,
-                     .memory_quota_bytes = kMemoryQuotaBytes});
+                     .memory_quota_bytes = kMemoryQuotaBytes,
+                     .progress = result->progress_.get()});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());

@@ -38,7 +38,8 @@ struct OrchestratorServerOptions {
   int max_step_tokens = 512;
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
-  absl::Duration hang_timeout = absl::Seconds(2);  // EngineOptions::hang_timeout
+  // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
+  absl::Duration hang_timeout = absl::Seconds(2);
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
 };
 
@@ -71,6 +72,7 @@ class OrchestratorServer final : public RunningService {
   std::shared_ptr<TenantBook> tenants_;
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;
+  std::unique_ptr<ProgressWatch> progress_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;

@@ -1,7 +1,6 @@
 #include "clients/cli/client.h"
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/support/sync_stream.h>
 
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "clients/cli/wait_notice.h"
 #include "services/common/connection_cause.h"
 #include "services/common/status.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
 namespace sluice {
@@ -21,23 +21,21 @@ namespace {
 constexpr absl::Duration kQuickCall = absl::Seconds(10);
 // How long a call may go without an answer before the user is told why.
 constexpr absl::Duration kPatience = absl::Seconds(2);
+// How long one endpoint is waited for before another is tried.
+constexpr absl::Duration kConnectPatience = absl::Milliseconds(100);
 
-// The context of one call: its deadline, and its end when the interrupt is requested.
-class CallContext {
+// Cancels the calls given it when the interrupt is requested.
+class InterruptibleCall {
  public:
-  CallContext(absl::Duration timeout, Interrupt& interrupt, const std::string& token)
-      : cancel_(interrupt, [this] { context_.TryCancel(); }) {
-    if (!token.empty()) context_.AddMetadata("authorization", absl::StrCat("Bearer ", token));
-    if (timeout < absl::InfiniteDuration()) {
-      context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    }
-  }
+  InterruptibleCall(absl::Duration timeout, Interrupt& interrupt)
+      : timeout_(timeout), handler_(interrupt, [this] { cancellation_.Cancel(); }) {}
 
-  grpc::ClientContext* get() { return &context_; }
+  client::CallOptions options() { return {.timeout = timeout_, .cancellation = &cancellation_}; }
 
  private:
-  grpc::ClientContext context_;
-  const Interrupt::Handler cancel_;
+  const absl::Duration timeout_;
+  client::Cancellation cancellation_;
+  const Interrupt::Handler handler_;
 };
 
 // What keeps a pipeline from serving; nothing where it serves.
@@ -60,30 +58,36 @@ std::string Advised(const std::string& cause) {
 }  // namespace
 
 struct Client::Impl {
-  // The pipeline outlives the channel into it.
+  // The pipeline outlives the channels into it.
   std::unique_ptr<InProcessPipeline> pipeline;
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<v1::GenerationService::Stub> stub = v1::GenerationService::NewStub(channel);
-  std::unique_ptr<WaitNotice> notice = nullptr;  // ends before the stub it asks through
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  client::Client api;
+  std::unique_ptr<WaitNotice> notice = nullptr;  // ends before the client it asks through
 
   // The status of a call, saying where it went where the connection is at fault.
-  static absl::Status Translate(const grpc::Status& status, const std::string& name) {
-    const bool lost = status.error_code() == grpc::StatusCode::UNAVAILABLE && !name.empty();
-    return lost ? Annotate(FromGrpc(status), name) : FromGrpc(status);
+  static absl::Status Translate(const absl::Status& status, const std::string& name) {
+    const bool lost = absl::IsUnavailable(status) && !name.empty();
+    return lost ? Annotate(status, name) : status;
   }
 };
 
-Client::Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt,
-               std::string token)
+Client::Client(std::string name, std::vector<std::shared_ptr<grpc::Channel>> channels,
+               Interrupt& interrupt, client::ClientOptions options)
     : name_(std::move(name)),
-      impl_(new Impl{.pipeline = nullptr, .channel = std::move(channel)}),
-      interrupt_(interrupt),
-      token_(std::move(token)) {}
+      impl_(new Impl{.pipeline = nullptr,
+                     .channels = channels,
+                     .api = client::Client(std::move(channels), std::move(options))}),
+      interrupt_(interrupt) {}
 
 Client::Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt)
     : impl_([&pipeline] {
-        std::shared_ptr<grpc::Channel> channel = pipeline->channel();
-        return new Impl{.pipeline = std::move(pipeline), .channel = std::move(channel)};
+        // What is lost with this process nobody brings back.
+        const client::ClientOptions options = {.connect_timeout = absl::ZeroDuration(),
+                                               .resume_timeout = absl::ZeroDuration()};
+        const std::vector<std::shared_ptr<grpc::Channel>> channels = {pipeline->channel()};
+        return new Impl{.pipeline = std::move(pipeline),
+                        .channels = channels,
+                        .api = client::Client(channels, options)};
       }()),
       interrupt_(interrupt) {}
 
@@ -91,25 +95,28 @@ Client::~Client() = default;
 
 void Client::SayWhatCallsWaitFor(std::function<void(const std::string&)> say) {
   const auto cause = [this]() -> std::optional<std::string> {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
-    v1::GetStatusResponse status;
-    if (!impl_->stub->GetStatus(&context, v1::GetStatusRequest(), &status).ok()) {
-      return std::nullopt;
-    }
-    return CauseIn(status);
+    const absl::StatusOr<v1::GetStatusResponse> status =
+        impl_->api.GetStatus({}, {.timeout = absl::Seconds(1)});
+    return status.ok() ? CauseIn(*status) : std::nullopt;
   };
   impl_->notice = std::make_unique<WaitNotice>(cause, std::move(say), kPatience);
 }
 
 absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
-  const auto deadline = absl::ToChronoTime(absl::Now() + timeout);
-  if (impl_->channel->WaitForConnected(deadline)) return absl::OkStatus();
+  const SteadyTime deadline = SteadyTime::Now() + timeout;
+  do {
+    for (const auto& channel : impl_->channels) {
+      if (channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectPatience))) {
+        return absl::OkStatus();
+      }
+    }
+  } while (SteadyTime::Now() < deadline && !interrupt_.requested());
   // A call that does not wait tells why.
-  CallContext context(absl::Seconds(1), interrupt_, token_);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
   v1::GetModelResponse response;
-  const grpc::Status status =
-      impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
+  const auto stub = v1::GenerationService::NewStub(impl_->channels.front());
+  const grpc::Status status = stub->GetModel(&context, v1::GetModelRequest(), &response);
   if (status.ok()) return absl::OkStatus();
   const bool silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   return absl::UnavailableError(
@@ -120,69 +127,52 @@ absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                               const std::function<void(const v1::GenerateResponse&)>& on_event) {
-  CallContext context(timeout, interrupt_, token_);
+  InterruptibleCall call(timeout, interrupt_);
   WaitNotice::Call waiting(impl_->notice.get());
-  const auto reader = impl_->stub->Generate(context.get(), request);
-  v1::GenerateResponse event;
-  bool finished = false;
-  while (reader->Read(&event)) {
+  client::Generation generation = impl_->api.Generate(request, call.options());
+  while (const std::optional<v1::GenerateResponse> event = generation.Next()) {
     waiting.Answered();
-    finished = finished || event.has_finished();
-    on_event(event);
+    on_event(*event);
   }
-  const absl::Status status = Impl::Translate(reader->Finish(), name_);
-  if (status.ok() && !finished) {
-    return absl::InternalError("the server ended the stream without its last event");
-  }
-  return status;
+  return Impl::Translate(generation.status(), name_);
+}
+
+template <class Response>
+absl::StatusOr<Response> Client::Translate(absl::StatusOr<Response> response) const {
+  if (response.ok()) return response;
+  return Impl::Translate(response.status(), name_);
 }
 
 absl::StatusOr<v1::ScoreResponse> Client::Score(const v1::ScoreRequest& request,
                                                 absl::Duration timeout) {
-  CallContext context(timeout, interrupt_, token_);
+  InterruptibleCall call(timeout, interrupt_);
   const WaitNotice::Call waiting(impl_->notice.get());
-  v1::ScoreResponse response;
-  const grpc::Status status = impl_->stub->Score(context.get(), request, &response);
-  if (!status.ok()) return Impl::Translate(status, name_);
-  return response;
+  return Translate(impl_->api.Score(request, call.options()));
 }
 
 absl::StatusOr<v1::TokenizeResponse> Client::Tokenize(const v1::TokenizeRequest& request,
                                                       absl::Duration timeout) {
-  CallContext context(timeout, interrupt_, token_);
+  InterruptibleCall call(timeout, interrupt_);
   const WaitNotice::Call waiting(impl_->notice.get());
-  v1::TokenizeResponse response;
-  const grpc::Status status = impl_->stub->Tokenize(context.get(), request, &response);
-  if (!status.ok()) return Impl::Translate(status, name_);
-  return response;
+  return Translate(impl_->api.Tokenize(request, call.options()));
 }
 
 absl::StatusOr<v1::DetokenizeResponse> Client::Detokenize(const v1::DetokenizeRequest& request,
                                                           absl::Duration timeout) {
-  CallContext context(timeout, interrupt_, token_);
+  InterruptibleCall call(timeout, interrupt_);
   const WaitNotice::Call waiting(impl_->notice.get());
-  v1::DetokenizeResponse response;
-  const grpc::Status status = impl_->stub->Detokenize(context.get(), request, &response);
-  if (!status.ok()) return Impl::Translate(status, name_);
-  return response;
+  return Translate(impl_->api.Detokenize(request, call.options()));
 }
 
 absl::StatusOr<v1::GetModelResponse> Client::GetModel() {
-  CallContext context(kQuickCall, interrupt_, token_);
+  InterruptibleCall call(kQuickCall, interrupt_);
   const WaitNotice::Call waiting(impl_->notice.get());
-  v1::GetModelResponse response;
-  const grpc::Status status =
-      impl_->stub->GetModel(context.get(), v1::GetModelRequest(), &response);
-  if (!status.ok()) return Impl::Translate(status, name_);
-  return response;
+  return Translate(impl_->api.GetModel(call.options()));
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(const v1::GetStatusRequest& request) {
-  CallContext context(kQuickCall, interrupt_, token_);
-  v1::GetStatusResponse response;
-  const grpc::Status status = impl_->stub->GetStatus(context.get(), request, &response);
-  if (!status.ok()) return Impl::Translate(status, name_);
-  return response;
+  InterruptibleCall call(kQuickCall, interrupt_);
+  return Translate(impl_->api.GetStatus(request, call.options()));
 }
 
 }  // namespace sluice

@@ -5,16 +5,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "clients/cli/interrupt.h"
+#include "clients/cpp/client.h"
 #include "sluice/v1/generation.pb.h"
-
-namespace grpc {
-class Channel;
-}  // namespace grpc
 
 namespace sluice {
 
@@ -22,10 +20,10 @@ class InProcessPipeline;
 
 class Client {
  public:
-  // `name` says in messages where the calls go; empty for the pipeline of this process. `token` is
-  // shown with every call; none: empty.
-  Client(std::string name, std::shared_ptr<grpc::Channel> channel, Interrupt& interrupt,
-         std::string token = "");
+  // `name` says in messages where the calls go; empty for the pipeline of this process. What one of
+  // the channels loses goes on over another (clients/cpp).
+  Client(std::string name, std::vector<std::shared_ptr<grpc::Channel>> channels,
+         Interrupt& interrupt, client::ClientOptions options = {});
   // Calls a pipeline in this process and owns it.
   Client(std::unique_ptr<InProcessPipeline> pipeline, Interrupt& interrupt);
   Client(const Client&) = delete;
@@ -40,7 +38,8 @@ class Client {
   // `timeout`.
   absl::Status WaitUntilReachable(absl::Duration timeout);
 
-  // Hands every event to `on_event` as it comes. Without `timeout` for as long as it takes.
+  // Hands every event to `on_event` as it comes; one that is lost goes on. Without `timeout` for as
+  // long as it takes.
   // INTERNAL where the stream ends without its last event; else the server's status.
   absl::Status Generate(const v1::GenerateRequest& request, absl::Duration timeout,
                         const std::function<void(const v1::GenerateResponse&)>& on_event);
@@ -58,10 +57,12 @@ class Client {
  private:
   struct Impl;
 
+  template <class Response>
+  absl::StatusOr<Response> Translate(absl::StatusOr<Response> response) const;
+
   const std::string name_;
   const std::unique_ptr<Impl> impl_;
   Interrupt& interrupt_;
-  const std::string token_;
 };
 
 }  // namespace sluice

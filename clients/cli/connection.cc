@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "clients/cli/in_process.h"
 #include "services/common/address.h"
 #include "services/common/cpu_list.h"
@@ -14,10 +16,16 @@ namespace sluice {
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into) {
   flags.Section("Server");
   flags.AddParsed("endpoint", "HOST:PORT",
-                  absl::StrCat("Where the pipeline listens, or unix:/PATH. ", default_text),
+                  absl::StrCat("Where the pipeline listens, or unix:/PATH; several by comma: what "
+                               "one of them loses goes on at the next. ",
+                               default_text),
                   [into](const std::string& text) {
                     into->endpoint = text;
-                    return CheckAddress(text);
+                    absl::Status status;
+                    for (const std::string& address : into->addresses()) {
+                      status.Update(CheckAddress(address));
+                    }
+                    return status;
                   });
   flags.Add("connect_timeout", "SECONDS", "How long to wait for it to come up. Default 5.",
             &into->connect_timeout);
@@ -32,6 +40,10 @@ void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointF
             "environment's SLUICE_TOKEN.",
             &into->token_file);
   flags.AddSwitch("insecure", "Plaintext also to another host.", &into->insecure);
+}
+
+std::vector<std::string> EndpointFlags::addresses() const {
+  return absl::StrSplit(endpoint.value_or(kDefaultEndpoint), ',');
 }
 
 ClientSecurity EndpointFlags::security() const {
@@ -57,13 +69,19 @@ absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environ
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment) {
-  const std::string address = endpoint.endpoint.value_or(kDefaultEndpoint);
   absl::StatusOr<std::string> token = TokenOf(endpoint, environment);
   if (!token.ok()) return token.status();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, endpoint.security());
-  if (!channel.ok()) return channel.status();
-  auto client = std::make_unique<Client>(address, *std::move(channel), environment.interrupt,
-                                         *std::move(token));
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (const std::string& address : endpoint.addresses()) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+        DialPublic(address, endpoint.security());
+    if (!channel.ok()) return channel.status();
+    channels.push_back(*std::move(channel));
+  }
+  auto client = std::make_unique<Client>(
+      absl::StrJoin(endpoint.addresses(), ","), std::move(channels), environment.interrupt,
+      client::ClientOptions{.token = *std::move(token),
+                            .connect_timeout = endpoint.connect_timeout});
   const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout);
   if (!reached.ok()) return reached;
   client->SayWhatCallsWaitFor([&environment](const std::string& cause) {
@@ -89,7 +107,8 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .cpus = model.cpus,
                                     .instructions = model.instructions,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20,
-                                    .log_level = model.log_level.value_or(LogLevel::kWarning)});
+                                    .log_level = model.log_level.value_or(LogLevel::kWarning),
+                                    .hang_timeout = model.hang_bound()});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
 }
@@ -114,8 +133,7 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
       "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
-      "--rope_scaling "
-      "and --log_level");
+      "--rope_scaling, --log_level and --hang_timeout");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

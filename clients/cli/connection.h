@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,13 +21,15 @@ namespace sluice {
 inline constexpr char kDefaultEndpoint[] = "127.0.0.1:8700";
 
 struct EndpointFlags {
-  std::optional<std::string> endpoint;
+  std::optional<std::string> endpoint;  // one, or several by comma
   absl::Duration connect_timeout = absl::Seconds(5);
   std::string tls_cert, tls_key, tls_ca;  // paths of PEM files
   bool tls = false;
   bool insecure = false;
   std::string token_file;
 
+  // Those asked for, else kDefaultEndpoint.
+  std::vector<std::string> addresses() const;
   ClientSecurity security() const;
 };
 

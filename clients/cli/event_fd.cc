@@ -13,4 +13,9 @@ EventFd::~EventFd() { close(fd_); }
 
 void EventFd::Set() { eventfd_write(fd_, 1); }
 
+void EventFd::Clear() {
+  eventfd_t ignored = 0;
+  eventfd_read(fd_, &ignored);
+}
+
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A one-way flag that can be waited for beside other file descriptors (eventfd(2)). Thread-safe.
+// A flag that can be waited for beside other file descriptors (eventfd(2)). Thread-safe.
 #pragma once
 
 namespace sluice {
@@ -11,7 +11,8 @@ class EventFd {
   ~EventFd();
 
   void Set();
-  // Readable (POLLIN) once set.
+  void Clear();
+  // Readable (POLLIN) while set.
   int fd() const { return fd_; }
 
  private:

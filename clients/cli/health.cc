@@ -18,7 +18,10 @@ struct HealthFlags {
 };
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const EndpointFlags& endpoint) {
-  return DialPublic(endpoint.endpoint.value_or(kDefaultEndpoint), endpoint.security());
+  if (endpoint.addresses().size() > 1) {
+    return absl::InvalidArgumentError("--endpoint names several; health is asked of one process");
+  }
+  return DialPublic(endpoint.addresses().front(), endpoint.security());
 }
 
 }  // namespace

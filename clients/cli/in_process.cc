@@ -49,7 +49,9 @@ class Pipeline final : public InProcessPipeline {
 
 absl::Status Pipeline::Start(const InProcessOptions& options) {
   absl::StatusOr<std::unique_ptr<TokenizerServer>> tokenizer =
-      TokenizerServer::Start({.model = options.model, .address = "inproc:tokenizer"});
+      TokenizerServer::Start({.model = options.model,
+                              .address = "inproc:tokenizer",
+                              .hang_timeout = options.hang_timeout});
   if (!tokenizer.ok()) return tokenizer.status();
   tokenizer_ = *std::move(tokenizer);
   Topology topology;
@@ -61,7 +63,8 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
                                  .address = "inproc:orchestrator",
                                  .tokenizer = Reachable("tokenizer", *tokenizer_),
                                  .topology = topology,
-                                 .weights = options.weights},
+                                 .weights = options.weights,
+                                 .hang_timeout = options.hang_timeout},
                                 &dialer_);
   if (!orchestrator.ok()) return orchestrator.status();
   orchestrator_ = *std::move(orchestrator);
@@ -81,6 +84,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       SamplerServer::Start({.model = options.model,
                             .overrides = options.overrides,
                             .address = "inproc:sampler",
+                            .hang_timeout = options.hang_timeout,
                             .weights = options.weights,
                             .device = {.kind = options.device,
                                        .cpu = {.num_threads = threads,
@@ -97,6 +101,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       shard.model = options.model;
       shard.overrides = options.overrides;
       shard.address = "inproc:" + name;
+      shard.hang_timeout = options.hang_timeout;
       shard.placement = {.num_stages = options.num_stages,
                          .num_ranks = options.num_ranks,
                          .stage = stage,
@@ -118,6 +123,7 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       EmbeddingServer::Start({.model = options.model,
                               .overrides = options.overrides,
                               .address = "inproc:embedding",
+                              .hang_timeout = options.hang_timeout,
                               .weights = options.weights,
                               .device = {.kind = options.device, .cpu = {.num_threads = 1}}},
                              &dialer_);

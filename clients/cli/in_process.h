@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
 #include "services/common/log.h"
@@ -33,6 +34,8 @@ struct InProcessOptions {
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
   // One process is its own log: the result alone should be seen, and what goes wrong.
   LogLevel log_level = LogLevel::kWarning;
+  // Of every service's work; what does not come back ends this process.
+  absl::Duration hang_timeout = absl::Seconds(2);
 };
 
 class InProcessPipeline {

@@ -54,6 +54,12 @@ absl::Status SetCpus(const std::string& text, std::vector<int>* into) {
   return cpus.status();
 }
 
+absl::Status SetHangTimeout(const std::string& text, std::optional<absl::Duration>* into) {
+  const absl::Status status = ParseFlagValue(text, into);
+  if (!status.ok() || **into > absl::ZeroDuration()) return status;
+  return absl::InvalidArgumentError(absl::StrCat(text, " is not more than 0"));
+}
+
 absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
   const absl::Status status = ParseFlagValue(text, into);
   if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
@@ -115,6 +121,11 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       absl::StrCat("Least level of lines in the log, on stderr: info, warning or error. Default ",
                    default_level, "."),
       [into](const std::string& text) { return SetLogLevel(text, &into->log_level); });
+  flags.AddParsed(
+      "hang_timeout", "SECONDS",
+      "Work that takes longer, and ten times as long as its like has taken, hangs: it "
+      "is begun anew, by another process where there are several. Default 2.",
+      [into](const std::string& text) { return SetHangTimeout(text, &into->hang_timeout); });
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {

@@ -33,6 +33,7 @@ struct ModelFlags {
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
   std::optional<LogLevel> log_level;
+  std::optional<absl::Duration> hang_timeout;
 
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
@@ -45,13 +46,14 @@ struct ModelFlags {
   // Whether any of the flags was given.
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
-           instructions || kv_cache_mib || rope_scaling || log_level;
+           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout;
   }
+  absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
 // --model, --tp, --pp, --weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib,
-// --rope_scaling, --log_level. `default_level` is what the help says of the latter.
+// --rope_scaling, --log_level, --hang_timeout. `default_level` is what the help says of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

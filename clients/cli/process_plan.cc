@@ -39,7 +39,10 @@ class Planner {
   }
 
   ProcessSpec Orchestrator(const Arguments& further) const {
-    return WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
+    ProcessSpec process =
+        WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
+    process.health = spec_.health;
+    return process;
   }
 
   ProcessSpec Gateway() const {
@@ -86,7 +89,8 @@ class Planner {
                            const Arguments& further) const {
     ProcessSpec process{.name = name,
                         .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
-                                 spec_.model_folder, "--listen", address}};
+                                 spec_.model_folder, "--listen", address},
+                        .health = address};
     process.argv.insert(process.argv.end(), further.begin(), further.end());
     if (spec_.flags.rope_scaling.has_value()) {
       process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
@@ -101,6 +105,10 @@ class Planner {
     }
     if (!cpus.empty()) {
       process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
+    }
+    if (spec_.flags.hang_timeout.has_value()) {
+      process.argv.insert(process.argv.end(),
+                          {"--hang_timeout", absl::FormatDuration(*spec_.flags.hang_timeout)});
     }
     return process;
   }

@@ -25,6 +25,7 @@ struct PipelineSpec {
   std::string socket_folder;  // for the internal listeners
   std::string model_folder;
   std::string listen;                 // the orchestrator's address for clients
+  std::string health;                 // where it answers grpc.health.v1 to this host
   std::vector<std::string> listener;  // its flags about who may come
   int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
   std::string http_listen;            // the gateway's; empty: none is started

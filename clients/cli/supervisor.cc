@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "clients/cli/child_process.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
 namespace {
@@ -18,16 +18,16 @@ namespace {
 struct Ward {
   const ProcessSpec* spec;
   std::optional<ChildProcess> child;
-  absl::Time started;
-  absl::Time next_start = absl::InfinitePast();
+  SteadyTime started;
+  SteadyTime next_start;
   absl::Duration pause;
   int ends = 0;
 };
 
-int PollTimeout(absl::Time until) {
-  if (until == absl::InfiniteFuture()) return -1;
+int PollTimeout(SteadyTime until) {
+  if (until == SteadyTime::InfiniteFuture()) return -1;
   // Rounded up: rounded down, the last millisecond would be spent polling again and again.
-  const double milliseconds = std::ceil(absl::ToDoubleMilliseconds(until - absl::Now()));
+  const double milliseconds = std::ceil(absl::ToDoubleMilliseconds(until - SteadyTime::Now()));
   return static_cast<int>(std::clamp(milliseconds, 0.0, 1e9));
 }
 
@@ -43,7 +43,7 @@ class Supervisor {
     absl::Status status = absl::OkStatus();
     while (status.ok() && !stop_) {
       status = StartDue();
-      if (status.ok()) status = WaitForNext(absl::InfiniteFuture());
+      if (status.ok()) status = WaitForNext(SteadyTime::InfiniteFuture());
     }
     if (status.ok()) StopFirst();
     StopAll();
@@ -53,11 +53,12 @@ class Supervisor {
  private:
   absl::Status StartDue() {
     for (Ward& ward : wards_) {
-      if (ward.child.has_value() || ward.next_start > absl::Now()) continue;
+      if (ward.child.has_value() || ward.next_start > SteadyTime::Now()) continue;
       absl::StatusOr<ChildProcess> child = ChildProcess::Start(ward.spec->argv);
       if (!child.ok()) return child.status();
       ward.child.emplace(*std::move(child));
-      ward.started = absl::Now();
+      ward.started = SteadyTime::Now();
+      if (options_.health != nullptr) options_.health->Started(ward.spec->name, ward.child->pid());
       if (options_.on_start) options_.on_start(ward.spec->name, ward.child->pid());
     }
     return absl::OkStatus();
@@ -65,10 +66,11 @@ class Supervisor {
 
   // Waits until something happens, a process is to be started or `until`, and deals with all that
   // happened.
-  absl::Status WaitForNext(absl::Time until) {
+  absl::Status WaitForNext(SteadyTime until) {
     std::vector<pollfd> fds = {{stop_ ? -1 : options_.stop_fd, POLLIN, 0},
-                               {ready_ ? -1 : options_.ready_fd, POLLIN, 0}};
-    absl::Time next_start = until;
+                               {ready_ ? -1 : options_.ready_fd, POLLIN, 0},
+                               {options_.health ? options_.health->fd() : -1, POLLIN, 0}};
+    SteadyTime next_start = until;
     for (const Ward& ward : wards_) {
       fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});
       if (!ward.child) next_start = std::min(next_start, ward.next_start);
@@ -82,11 +84,23 @@ class Supervisor {
       ready_ = true;
       if (options_.on_ready) options_.on_ready();
     }
+    if (fds[2].revents != 0) KillSilent();
     for (size_t i = 0; i < wards_.size(); ++i) {
-      if (fds[i + 2].revents == 0) continue;
+      if (fds[i + 3].revents == 0) continue;
       if (absl::Status status = HandleEnd(wards_[i]); !status.ok()) return status;
     }
     return absl::OkStatus();
+  }
+
+  // Their ends follow.
+  void KillSilent() {
+    for (const SilentProcess& silent : options_.health->TakeSilent()) {
+      for (const Ward& ward : wards_) {
+        if (!ward.child || ward.child->pid() != silent.pid) continue;
+        if (options_.on_silent) options_.on_silent(silent);
+        ward.child->Signal(SIGKILL);
+      }
+    }
   }
 
   absl::Status HandleEnd(Ward& ward) {
@@ -94,7 +108,7 @@ class Supervisor {
     const std::string how = ward.child->Reap();
     ward.child.reset();
     if (stop_ && ward.spec->name == options_.stopped_first) {
-      ward.next_start = absl::InfiniteFuture();
+      ward.next_start = SteadyTime::InfiniteFuture();
       return absl::OkStatus();
     }
     ++ward.ends;
@@ -103,7 +117,7 @@ class Supervisor {
                                              " times before the pipeline was ready, last with ",
                                              how, "; what it said is above"));
     }
-    const absl::Time now = absl::Now();
+    const SteadyTime now = SteadyTime::Now();
     if (now - ward.started >= options_.stable_after) ward.pause = options_.first_pause;
     ward.next_start = now + ward.pause;
     if (options_.on_end) options_.on_end({ward.spec->name, pid, how, ward.pause});
@@ -116,8 +130,8 @@ class Supervisor {
     for (const Ward& ward : wards_) {
       if (ward.spec->name != options_.stopped_first || !ward.child) continue;
       ward.child->Signal(SIGTERM);
-      const absl::Time deadline = absl::Now() + options_.stopped_first_grace;
-      while (ward.child && absl::Now() < deadline) {
+      const SteadyTime deadline = SteadyTime::Now() + options_.stopped_first_grace;
+      while (ward.child && SteadyTime::Now() < deadline) {
         if (!StartDue().ok() || !WaitForNext(deadline).ok()) return;
       }
     }
@@ -127,15 +141,15 @@ class Supervisor {
     for (const Ward& ward : wards_) {
       if (ward.child) ward.child->Signal(SIGTERM);
     }
-    const absl::Time deadline = absl::Now() + options_.grace;
-    while (absl::Now() < deadline && ReapEnded(deadline)) {
+    const SteadyTime deadline = SteadyTime::Now() + options_.grace;
+    while (SteadyTime::Now() < deadline && ReapEnded(deadline)) {
     }
     // What is left is killed by its destructor.
     wards_.clear();
   }
 
   // Waits until a process has ended, at most until `deadline`. False where none is left.
-  bool ReapEnded(absl::Time deadline) {
+  bool ReapEnded(SteadyTime deadline) {
     std::vector<pollfd> fds;
     for (const Ward& ward : wards_) {
       fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});

@@ -1,4 +1,4 @@
-// Keeps a set of processes running: starts them, starts again what ends, stops them all. One
+// Keeps a set of processes running: starts them, starts again what ends or hangs, stops them all. One
 // thread, which waits in poll(2) and nowhere else.
 #pragma once
 
@@ -10,12 +10,14 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "clients/cli/health_watch.h"
 
 namespace sluice {
 
 struct ProcessSpec {
   std::string name;               // unique, such as "shard-0-1"
   std::vector<std::string> argv;  // argv[0] is a path
+  std::string health;             // address of its grpc.health.v1; empty: it has none
 };
 
 // One end of a process.
@@ -30,11 +32,14 @@ struct SupervisorOptions {
   std::vector<ProcessSpec> processes;
   int stop_fd = -1;   // readable: stop everything and return
   int ready_fd = -1;  // readable: what the processes are for works
+  // Says which processes do not answer: they are killed, and started again. Null: nobody asks.
+  HealthWatch* health = nullptr;
 
   // Called from the supervising thread.
   std::function<void(const std::string& name, pid_t pid)> on_start;
-  std::function<void(const ProcessEnd&)> on_end;  // not while stopping
-  std::function<void()> on_ready;                 // once
+  std::function<void(const ProcessEnd&)> on_end;        // not while stopping
+  std::function<void(const SilentProcess&)> on_silent;  // before it is killed
+  std::function<void()> on_ready;                       // once
 
   // A process that ended is started again after `first_pause`, which doubles up to `longest_pause`
   // each time that it lived for less than `stable_after`.

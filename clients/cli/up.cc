@@ -1,6 +1,7 @@
 // `sluice up`: one process per service and shard on this host, supervised until interrupted.
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -10,6 +11,7 @@
 #include "clients/cli/event_fd.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/health_probe.h"
+#include "clients/cli/health_watch.h"
 #include "clients/cli/listen_port.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/process_plan.h"
@@ -226,6 +228,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .socket_folder = plan.sockets->path(),
                      .model_folder = *std::move(folder),
                      .listen = plan.address,
+                     .health = plan.health,
                      .listener = ListenerArguments(flags, plan.health),
                      .metrics_port = flags.metrics_port,
                      .http_listen = plan.http_address,
@@ -242,20 +245,31 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
 void LogPool(const std::string& address, Environment& environment) {
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address);
   if (!channel.ok()) return;
-  Client client(address, *channel, environment.interrupt);
+  Client client(address, {*channel}, environment.interrupt);
   const absl::StatusOr<std::string> pool = PoolText(client);
   if (!pool.ok() || pool->empty()) return;
   Log(LogLevel::kInfo, "up", "pipeline-ready", {{"note", *pool}});
 }
 
-int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
+std::map<std::string, std::string> HealthAddresses(const std::vector<ProcessSpec>& processes) {
+  std::map<std::string, std::string> addresses;
+  for (const ProcessSpec& process : processes) {
+    if (!process.health.empty()) addresses[process.name] = process.health;
+  }
+  return addresses;
+}
+
+int Serve(const Plan& plan, absl::Duration drain, absl::Duration hang_timeout,
+          Environment& environment) {
   EventFd stop;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
   const HealthProbe health(plan.health, plan.gateway_is_up);
+  HealthWatch watch(HealthAddresses(plan.processes), hang_timeout);
   const absl::Status status = Supervise({
       .processes = plan.processes,
       .stop_fd = stop.fd(),
       .ready_fd = health.fd(),
+      .health = &watch,
       .on_start =
           [](const std::string& name, pid_t pid) {
             Log(LogLevel::kInfo, "up", "process-started", {{"process", name}, {"pid", pid}});
@@ -267,6 +281,11 @@ int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
                  {"pid", end.pid},
                  {"ended_with", end.how},
                  {"restart_in", absl::FormatDuration(end.restart_in)}});
+          },
+      .on_silent =
+          [](const SilentProcess& silent) {
+            Log(LogLevel::kWarning, "up", "process-does-not-answer",
+                {{"process", silent.name}, {"pid", silent.pid}, {"effect", "it is killed"}});
           },
       .on_ready =
           [&] {
@@ -287,11 +306,12 @@ int Serve(const Plan& plan, absl::Duration drain, Environment& environment) {
 
 int UpCommand(absl::Span<const std::string> arguments, Environment& environment) {
   UpFlags up_flags;
-  FlagSet flags("up", "[flags]",
-                "Serves a model on this host with one process per service and shard. Prints "
-                "\"ready HOST:PORT\" once it serves, starts again what ends, stops everything on "
-                "Ctrl-C or SIGTERM. Its log goes to stderr, the processes' unix sockets into a "
-                "folder of TMPDIR.");
+  FlagSet flags(
+      "up", "[flags]",
+      "Serves a model on this host with one process per service and shard. Prints "
+      "\"ready HOST:PORT\" once it serves, starts again what ends or hangs, stops "
+      "everything on Ctrl-C or SIGTERM. Its log goes to stderr, the processes' unix sockets into a "
+      "folder of TMPDIR.");
   flags.Section("Server");
   AddListenerFlags(flags, &up_flags);
   AddModelFlags(flags, &up_flags.model, "info");
@@ -304,7 +324,8 @@ int UpCommand(absl::Span<const std::string> arguments, Environment& environment)
   SetLogFormat(up_flags.log_format);
   const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment);
   if (!plan.ok()) return Fail(plan.status(), environment);
-  return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd, environment);
+  return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd,
+               up_flags.model.hang_bound(), environment);
 }
 
 }  // namespace sluice

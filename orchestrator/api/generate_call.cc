@@ -120,7 +120,11 @@ void GenerateCall::OnFinished(RequestEnd end) {
   writer_->Close(absl::OkStatus());
 }
 
-void GenerateCall::Send(const v1::GenerateResponse& response) {
+void GenerateCall::Send(v1::GenerateResponse& response) {
+  if (!std::exchange(sent_, true)) {
+    response.mutable_started()->set_request_id(request_.request_id());
+    response.mutable_started()->set_seed(seed_);
+  }
   writer_->Send(SerializeMessage(response));
 }
 

@@ -53,7 +53,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   // Whether as much waits for the client as may.
   void OnBacklog(bool full);
   void Refuse(const absl::Status& status);
-  void Send(const v1::GenerateResponse& response);
+  void Send(v1::GenerateResponse& response);
 
   const Context context_;
   v1::GenerateRequest request_;  // constant after Start()
@@ -62,6 +62,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   const std::shared_ptr<Writer> writer_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
   const SteadyTime arrived_ = SteadyTime::Now();
+  bool sent_ = false;  // something; of the engine's thread
 
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

@@ -1,6 +1,5 @@
 #include "orchestrator/api/generation_service.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,17 +15,10 @@
 namespace sluice {
 namespace {
 
-// How long a call may wait for the tokenizer where its client set no deadline.
-constexpr absl::Duration kTokenizerTimeout = absl::Seconds(60);
-
 absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
   const auto deadline = context.deadline();
   return deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture()
                                                                   : absl::FromChrono(deadline);
-}
-
-absl::Time TokenizerDeadline(const grpc::CallbackServerContext& context) {
-  return std::min(DeadlineOf(context), absl::Now() + kTokenizerTimeout);
 }
 
 // Answers a unary call with what another service answered.
@@ -113,7 +105,7 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
   if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
-    tokenizer_->Tokenize(*request, TokenizerDeadline(*context), Forward(call, response));
+    tokenizer_->Tokenize(*request, DeadlineOf(*context), Forward(call, response));
   }
   return call;
 }
@@ -127,7 +119,7 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
   if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
-    tokenizer_->Detokenize(*request, TokenizerDeadline(*context), Forward(call, response));
+    tokenizer_->Detokenize(*request, DeadlineOf(*context), Forward(call, response));
   }
   return call;
 }
@@ -142,7 +134,7 @@ grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerC
   if (!status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
-    tokenizer_->GetVocabulary(*request, TokenizerDeadline(*context), Forward(call, response));
+    tokenizer_->GetVocabulary(*request, DeadlineOf(*context), Forward(call, response));
   }
   return call;
 }
@@ -155,7 +147,7 @@ grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
   if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
     call->Finish(ToGrpc(status));
   } else {
-    tokenizer_->ApplyChatTemplate(*request, TokenizerDeadline(*context), Forward(call, response));
+    tokenizer_->ApplyChatTemplate(*request, DeadlineOf(*context), Forward(call, response));
   }
   return call;
 }
@@ -175,7 +167,7 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
   response->set_weights(model_.weights);
   response->mutable_eos_token_ids()->Add(model_.eos_token_ids.begin(), model_.eos_token_ids.end());
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  watch_->Get(TokenizerDeadline(*context),
+  watch_->Get(DeadlineOf(*context),
               [call, response](absl::StatusOr<v1::GetTokenizerInfoResponse> info) {
                 if (info.ok()) {
                   response->set_has_tokenizer(info->has_tokenizer());

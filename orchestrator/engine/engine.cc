@@ -15,8 +15,9 @@ std::optional<TextStreams> TextOver(std::shared_ptr<grpc::Channel> tokenizer, co
 }  // namespace
 
 Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
-               std::shared_ptr<grpc::Channel> tokenizer)
-    : post_(loop_.post()),
+               std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress)
+    : progress_(progress),
+      post_(loop_.post()),
       network_(dialer, post_),
       replica_(std::move(replica), &network_),
       text_(TextOver(std::move(tokenizer), post_)),
@@ -53,6 +54,7 @@ void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> 
 }
 
 SteadyTime Engine::Advance(SteadyTime now) {
+  const ProgressWatch::Work work(progress_, "round");
   const SteadyTime wake = core_.Advance(now);
   EngineStatus status = core_.status();
   absl::MutexLock lock(&mutex_);

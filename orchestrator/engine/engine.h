@@ -20,15 +20,17 @@
 #include "orchestrator/pipeline/grpc_stage_network.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/event_loop.h"
+#include "services/common/progress_watch.h"
 #include "services/common/transport.h"
 
 namespace sluice {
 
 class Engine final : private EventLoop::Task {
  public:
-  // `dialer` is borrowed; `tokenizer` is null for a model without one.
+  // `dialer` and `progress` are borrowed; `tokenizer` is null for a model without one, `progress`
+  // where nobody watches the loop.
   Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
-         std::shared_ptr<grpc::Channel> tokenizer);
+         std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress = nullptr);
   // Ends every request with UNAVAILABLE.
   ~Engine() override;
 
@@ -54,6 +56,7 @@ class Engine final : private EventLoop::Task {
  private:
   SteadyTime Advance(SteadyTime now) override;
 
+  ProgressWatch* const progress_;
   EventLoop loop_;
   const Post post_;
   std::atomic<RequestId> next_request_ = 1;

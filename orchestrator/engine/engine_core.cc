@@ -195,6 +195,7 @@ void EngineCore::On(const ReplicaReady& ready) {
        {"block_size", geometry.block_size},
        {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
+  if (!ready.changed.empty()) BeginAnew(ready.changed);
   if (!scheduler_.has_value()) {
     SchedulerOptions scheduler = options_.scheduler;
     scheduler.max_inflight_steps = replica_->topology().num_stages();
@@ -211,6 +212,17 @@ void EngineCore::On(const ReplicaReady& ready) {
   }
   num_kept_ += ready.kept_blocks ? 1 : 0;
   SetServing(true);
+}
+
+// What was begun can't go on, or not with the same bits; what comes from now on is served.
+void EngineCore::BeginAnew(const std::string& changed) {
+  Log(LogLevel::kWarning, "orchestrator", "replica-changed",
+      {{"change", changed}, {"requests", requests_.size()}});
+  requests_.FailAll(absl::AbortedError(
+      absl::StrCat(changed, ": the answer could not go on as it began; ask again")));
+  suspects_.KeepOnly([](RequestId) { return false; });
+  running_alone_.reset();
+  scheduler_.reset();
 }
 
 void EngineCore::On(StepExecuted& executed, SteadyTime now) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -89,6 +90,7 @@ class EngineCore {
   void On(const ReplicaReady& ready);
   void On(StepExecuted& executed, SteadyTime now);
   void On(const ReplicaLost& lost);
+  void BeginAnew(const std::string& changed);
   void GiveUp(const absl::Status& status);
   void SendSteps(SteadyTime now);
   // Lets the scheduler plan what suspicions allow. False: what is under way must end first.

@@ -12,10 +12,10 @@
 #include "absl/time/time.h"
 #include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request_table.h"
-#include "orchestrator/engine/step_times.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "services/common/steady_time.h"
+#include "services/common/step_times.h"
 
 namespace sluice {
 

@@ -75,6 +75,7 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
         keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->shards[i], i);
         num_steps_[i] = round_->shards[i].num_steps();
       }
+      if (status.ok()) opening_change_ = ChangeTo(geometry, round_->processes);
       processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
       epoch_ = std::max(epoch_, round_->newest_epoch);
       round_.reset();
@@ -145,26 +146,30 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
       status = TakePlace(round.shards[i], options_.topology, process, geometry);
       if (status.ok()) status = CheckSteps(round.shards[i], options_.max_step_tokens);
     }
-    if (status.ok()) status = CheckArithmetic(round.processes, i, arithmetic_);
+    if (status.ok()) status = CheckArithmetic(round.processes, i);
     process.ready = status.ok();
     process.detail = std::string(status.message());
     if (!status.ok() && first_failure.ok()) {
       first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
     }
   }
-  return first_failure.ok() ? CheckGeometry(geometry) : first_failure;
+  return first_failure;
 }
 
-absl::Status ConnectedReplica::CheckGeometry(KvGeometry& geometry) const {
-  if (geometry_.num_blocks == 0) return absl::OkStatus();
+std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
+                                       const std::vector<ReplicaProcess>& processes) const {
+  if (geometry_.num_blocks == 0) return "";
   if (geometry.block_size != geometry_.block_size || geometry.num_blocks < geometry_.num_blocks) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the shards came back with ", geometry.num_blocks, " blocks of ",
-                     geometry.block_size, " positions; the replica was planned for ",
-                     geometry_.num_blocks, " of ", geometry_.block_size));
+    return absl::StrCat("the shards came back with ", geometry.num_blocks, " blocks of ",
+                        geometry.block_size, " positions, instead of ", geometry_.num_blocks,
+                        " of ", geometry_.block_size);
   }
-  geometry = geometry_;
-  return absl::OkStatus();
+  for (size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i].arithmetic == arithmetic_[i]) continue;
+    return absl::StrCat(processes[i].service, " at ", processes[i].address, " came back with ",
+                        processes[i].arithmetic, ", instead of ", arithmetic_[i]);
+  }
+  return "";
 }
 
 void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
@@ -188,10 +193,13 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   phase_ = Phase::kOpening;
   wake_ = now + kOpenTimeout;
   ++epoch_;
-  opening_geometry_ = geometry;
+  // Streams that go on keep to the blocks that they were planned for.
+  const bool go_on = geometry_.num_blocks > 0 && opening_change_.empty();
+  opening_geometry_ = go_on ? geometry_ : geometry;
+  if (!opening_change_.empty()) keeps_blocks_ = false;
   wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
                                      WiringOptions{.epoch = epoch_,
-                                                   .num_kv_blocks = geometry.num_blocks,
+                                                   .num_kv_blocks = opening_geometry_.num_blocks,
                                                    .model_fingerprint = options_.model_fingerprint,
                                                    .rank_transport = options_.rank_transport});
 }
@@ -267,7 +275,8 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   geometry_ = opening_geometry_;
   arithmetic_.clear();
   for (const ReplicaProcess& process : *processes_) arithmetic_.push_back(process.arithmetic);
-  events_.emplace_back(ReplicaReady{epoch_, geometry_, kept_blocks});
+  events_.emplace_back(
+      ReplicaReady{epoch_, geometry_, kept_blocks, std::exchange(opening_change_, "")});
 }
 
 // ---- Wired ----

@@ -9,6 +9,9 @@
 // and values, and the wiring that follows says so. That a shard is the process it was is known by
 // the steps that it has executed: a new one begins to count at zero. It is asked before the shards
 // are opened and confirmed after, because a process may be replaced in between.
+//
+// Processes that come back with fewer blocks or other arithmetic are wired too: ReplicaReady says
+// what has changed.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +75,9 @@ class ConnectedReplica final : public Replica {
   StageNetwork::InfoCallback<Response> Answer(size_t index);
   // Publishes what the round found, and says what the replica lacks.
   absl::Status Conclude(Round& round, KvGeometry& geometry) const;
-  absl::Status CheckGeometry(KvGeometry& geometry) const;
+  // What open streams could not go on with, against the last wiring; "" where they can.
+  std::string ChangeTo(const KvGeometry& geometry,
+                       const std::vector<ReplicaProcess>& processes) const;
   bool HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const;
   void Open(const KvGeometry& geometry, SteadyTime now);
   bool AwaitOpened(SteadyTime now);
@@ -103,9 +108,11 @@ class ConnectedReplica final : public Replica {
 
   uint64_t epoch_ = 0;  // the newest known; the next is larger
   KvGeometry opening_geometry_;
-  KvGeometry geometry_;  // of the first success; later incarnations must offer as much
-  // By process, of the first success: with another, open streams would go on with other bits.
-  std::vector<std::string> arithmetic_;
+  std::string opening_change_;
+  // What streams that are open were begun with: of the first wiring, or of that after the last
+  // change.
+  KvGeometry geometry_;
+  std::vector<std::string> arithmetic_;  // by process
   std::shared_ptr<const std::vector<ReplicaProcess>> processes_;
 };
 

@@ -65,22 +65,15 @@ absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_token
                    ": give both the same --max_step_tokens"));
 }
 
-absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index,
-                             absl::Span<const std::string> former) {
+absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index) {
   const ReplicaProcess& process = processes[index];
-  const auto differs = [&process](const std::string& from, const char* whose) {
-    return absl::FailedPreconditionError(absl::StrCat("it computes with ", process.arithmetic, ", ",
-                                                      whose, " with ", from,
-                                                      "; the bits would differ"));
-  };
-  if (!former.empty() && process.arithmetic != former[index]) {
-    return differs(former[index], "before it came back");
-  }
   if (process.service != "shard") return absl::OkStatus();
   for (const ReplicaProcess& other : processes.first(index)) {
-    if (other.service == "shard" && other.ready && other.arithmetic != process.arithmetic) {
-      return differs(other.arithmetic, "other shards");
-    }
+    if (other.service != "shard" || !other.ready || other.arithmetic == process.arithmetic)
+      continue;
+    return absl::FailedPreconditionError(absl::StrCat("it computes with ", process.arithmetic,
+                                                      ", other shards with ", other.arithmetic,
+                                                      "; the bits would differ"));
   }
   return absl::OkStatus();
 }

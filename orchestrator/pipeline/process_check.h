@@ -31,9 +31,8 @@ absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& top
 // FAILED_PRECONDITION where the shard computes smaller steps than will be sent.
 absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_tokens);
 
-// FAILED_PRECONDITION where process `index` computes with other bits than it did before, if
-// `former` is not empty, or than the shards before it that are ready.
-absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index,
-                             absl::Span<const std::string> former);
+// FAILED_PRECONDITION where process `index` is a shard that computes with other bits than the shards
+// before it that are ready.
+absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index);
 
 }  // namespace sluice

@@ -46,6 +46,9 @@ struct ReplicaReady {
   // The blocks hold what every step that was executed has left there: no shard was lost. Otherwise
   // they are empty.
   bool kept_blocks = false;
+  // Why sequences that were begun before can't go on with the same bits, or not at all: the stages
+  // came back with other arithmetic or fewer blocks. Empty where they can.
+  std::string changed;
 };
 
 // Steps come in the order in which they were sent.

@@ -2,42 +2,115 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "services/common/status.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
+namespace {
 
-TokenizerClient::TokenizerClient(std::shared_ptr<grpc::Channel> channel)
-    : stub_(v1::TokenizerService::NewStub(std::move(channel))) {}
+// A hang ends within the first two, by whoever supervises the tokenizer.
+constexpr int kMostAttempts = 3;
+// A call that ends so shortly before its own deadline has reached that.
+constexpr absl::Duration kNearlyThere = absl::Milliseconds(5);
+
+}  // namespace
+
+TokenizerClient::TokenizerClient(std::shared_ptr<grpc::Channel> channel,
+                                 absl::Duration hang_timeout)
+    : shared_(new Shared{.stub = v1::TokenizerService::NewStub(std::move(channel)),
+                         .mutex = {},
+                         .times = StepTimes(hang_timeout)}) {}
+
+// One call, made until it is answered.
+template <class Request, class Response>
+struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request, Response>> {
+  using Method = void (v1::TokenizerService::Stub::async::*)(grpc::ClientContext*, const Request*,
+                                                             Response*,
+                                                             std::function<void(grpc::Status)>);
+
+  Attempts(std::shared_ptr<Shared> owner, Method which, Request asked, absl::Time until,
+           Callback<Response> then)
+      : shared(std::move(owner)),
+        method(which),
+        request(std::move(asked)),
+        deadline(until),
+        callback(std::move(then)),
+        size(static_cast<int>(request.ByteSizeLong())) {}
+
+  void Try() {
+    ++num_attempts;
+    absl::Duration bound;
+    {
+      absl::MutexLock lock(&shared->mutex);
+      bound = shared->times.Bound(size);
+    }
+    auto next = std::make_shared<grpc::ClientContext>();
+    next->set_wait_for_ready(true);
+    next->set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + bound)));
+    bool left = false;
+    {
+      absl::MutexLock lock(&mutex);
+      context = next;
+      left = cancelled;
+    }
+    if (left) return callback(absl::CancelledError("the caller left"));
+    begun = SteadyTime::Now();
+    (shared->stub->async()->*method)(
+        next.get(), &request, &response,
+        [self = this->shared_from_this()](const grpc::Status& status) { self->End(status); });
+  }
+
+  // Ends the attempt under way, or the next one before it begins.
+  void Cancel() {
+    absl::MutexLock lock(&mutex);
+    cancelled = true;
+    if (context != nullptr) context->TryCancel();
+  }
+
+  void End(const grpc::Status& status) {
+    const bool hangs = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
+                       absl::Now() + kNearlyThere < deadline;
+    {
+      absl::MutexLock lock(&shared->mutex);
+      if (status.ok()) shared->times.Completed(size, SteadyTime::Now() - begun);
+      if (hangs) shared->times.GaveUp();
+    }
+    if (hangs && num_attempts < kMostAttempts) return Try();
+    if (hangs) return callback(absl::UnavailableError("the tokenizer hangs"));
+    if (!status.ok()) return callback(FromGrpc(status));
+    callback(std::move(response));
+  }
+
+  const std::shared_ptr<Shared> shared;
+  const Method method;
+  const Request request;
+  const absl::Time deadline;
+  const Callback<Response> callback;
+  const int size;
+  absl::Mutex mutex;
+  std::shared_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // of the last attempt
+  bool cancelled ABSL_GUARDED_BY(mutex) = false;
+  Response response;
+  SteadyTime begun;
+  int num_attempts = 0;
+};
 
 template <class Request, class Response, class Method>
 void TokenizerClient::Call(Method method, Request request, absl::Time deadline,
                            Callback<Response> callback, Cancellation* cancellation) {
-  struct State {
-    grpc::ClientContext context;
-    Request request;
-    Response response;
-  };
-  auto state = std::make_shared<State>();
-  state->request = std::move(request);
-  state->context.set_wait_for_ready(true);
-  state->context.set_deadline(absl::ToChronoTime(deadline));
+  const auto attempts = std::make_shared<Attempts<Request, Response>>(
+      shared_, method, std::move(request), deadline, std::move(callback));
+  // Does not keep the call: its memory goes with its answer.
   if (cancellation != nullptr) {
-    if (cancellation->cancelled()) return callback(absl::CancelledError("the caller left"));
-    // Does not keep the call: its memory goes with its answer.
-    cancellation->OnCancel([weak = std::weak_ptr<State>(state)] {
-      if (const auto call = weak.lock()) call->context.TryCancel();
+    cancellation->OnCancel([weak = std::weak_ptr<Attempts<Request, Response>>(attempts)] {
+      if (const auto call = weak.lock()) call->Cancel();
     });
   }
-  (stub_->async()->*method)(&state->context, &state->request, &state->response,
-                            [state, callback = std::move(callback)](const grpc::Status& status) {
-                              if (status.ok()) {
-                                callback(std::move(state->response));
-                              } else {
-                                callback(FromGrpc(status));
-                              }
-                            });
+  attempts->Try();
 }
 
 // The async interface overloads each method; these name the one that takes a callback.

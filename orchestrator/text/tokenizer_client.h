@@ -1,5 +1,6 @@
-// The orchestrator's unary calls to the tokenizer, as callbacks. Thread-safe. Every call has a
-// deadline and waits within it for a tokenizer that is starting or restarting; callbacks come from
+// The orchestrator's unary calls to the tokenizer, as callbacks. Thread-safe. A call waits for a
+// tokenizer that is starting or restarting, but not for one that hangs: it is made again, a few
+// times, where it takes several times as long as calls of its size have taken. Callbacks come from
 // gRPC's threads, each exactly once.
 #pragma once
 
@@ -8,9 +9,12 @@
 #include <functional>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/text/cancellation.h"
+#include "services/common/step_times.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -20,10 +24,12 @@ class TokenizerClient {
   template <class Response>
   using Callback = std::function<void(absl::StatusOr<Response>)>;
 
-  explicit TokenizerClient(std::shared_ptr<grpc::Channel> channel);
+  // No call hangs in less than `hang_timeout`.
+  explicit TokenizerClient(std::shared_ptr<grpc::Channel> channel,
+                           absl::Duration hang_timeout = absl::Seconds(2));
 
-  // Statuses as in tokenizer.proto; UNAVAILABLE or DEADLINE_EXCEEDED where the tokenizer can't be
-  // reached until `deadline`, CANCELLED once `cancellation` (may be null) is.
+  // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where `deadline` passes, UNAVAILABLE where the
+  // tokenizer hangs or can't be reached, CANCELLED once `cancellation` (may be null) is.
   void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
                 Callback<v1::TokenizeResponse> callback, Cancellation* cancellation = nullptr);
   void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
@@ -35,11 +41,20 @@ class TokenizerClient {
                      Callback<v1::GetVocabularyResponse> callback);
 
  private:
+  // What calls under way hold on to, so that they may outlive the client.
+  struct Shared {
+    std::unique_ptr<v1::TokenizerService::Stub> stub;
+    absl::Mutex mutex;
+    StepTimes times ABSL_GUARDED_BY(mutex);  // by the request's bytes
+  };
+  template <class Request, class Response>
+  struct Attempts;
+
   template <class Request, class Response, class Method>
   void Call(Method method, Request request, absl::Time deadline, Callback<Response> callback,
             Cancellation* cancellation = nullptr);
 
-  const std::unique_ptr<v1::TokenizerService::Stub> stub_;
+  const std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace sluice

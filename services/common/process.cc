@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "absl/debugging/symbolize.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
@@ -42,6 +43,11 @@ ABSL_FLAG(std::vector<std::string>, health_listen, {},
           "further addresses, by comma, that answer grpc.health.v1 in plaintext and nothing else: "
           "for probes that have no certificate");
 
+ABSL_FLAG(
+    absl::Duration, hang_timeout, absl::Seconds(2),
+    "work that takes longer, and ten times as long as its like has taken, hangs: health says "
+    "NOT_SERVING, and the process ends itself where that does not come back. The orchestrator "
+    "holds steps against it too, and wires the replica anew");
 ABSL_FLAG(int, metrics_port, 0,
           "port for Prometheus: GET /metrics, in plaintext and on every address of this host; 0: "
           "none");
@@ -93,6 +99,7 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   const sigset_t signals = ShutdownSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
+  absl::InitializeSymbolizer(argv[0]);
   absl::SetProgramUsageMessage(usage);
   absl::FlagsUsageConfig config;
   config.contains_help_flags = IsOurFlagFile;
@@ -117,6 +124,11 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
     return 2;
   }
   SetLogFormat(*log_format);
+  if (absl::GetFlag(FLAGS_hang_timeout) <= absl::ZeroDuration()) {
+    std::fprintf(stderr, "%s: --hang_timeout is %s; it must be longer than 0s, such as 2s\n",
+                 argv[0], absl::FormatDuration(absl::GetFlag(FLAGS_hang_timeout)).c_str());
+    return 2;
+  }
   const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
   absl::Status kept = cpus.status();
   if (kept.ok()) kept = KeepToCpus(*cpus);
@@ -128,6 +140,7 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
                                   .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
                                   .cpus = *cpus,
                                   .listen = absl::GetFlag(FLAGS_listen),
+                                  .hang_timeout = absl::GetFlag(FLAGS_hang_timeout),
                                   .tls = {.certificate = absl::GetFlag(FLAGS_tls_cert),
                                           .key = absl::GetFlag(FLAGS_tls_key),
                                           .authority = absl::GetFlag(FLAGS_tls_ca),

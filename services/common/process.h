@@ -7,18 +7,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 
 namespace sluice {
 
-// --model, --rope_scaling, --cpus, --listen and --tls_*; RunProcess sees to the others of its flags
+// --model, --rope_scaling, --cpus, --listen, --hang_timeout and --tls_*; RunProcess sees to the others of its flags
 // itself.
 struct ProcessOptions {
   std::string model;
   std::string rope_scaling;  // the model's own where empty
   std::vector<int> cpus;     // the process keeps to them already; empty: to none in particular
   std::string listen;
+  absl::Duration hang_timeout;
   TlsFiles tls;
 };
 

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "services/common/grpc_runtime.h"
+#include "services/common/progress_watch.h"
 #include "services/security/local_address.h"
 
 namespace sluice {
@@ -64,17 +65,26 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                ": the address is in use or not one of this host"));
   }
   if (!in_process && !is_unix) address = WithPort(address, port);
-  auto result =
-      std::unique_ptr<Server>(new Server(std::move(address), options.names, std::move(server)));
+  auto result = std::unique_ptr<Server>(
+      new Server(std::move(address), options.names, options.progress, std::move(server)));
   result->SetServing(false);
+  if (options.progress != nullptr) {
+    options.progress->OnChanged([server = result.get()](bool hangs) { server->SetHanging(hangs); });
+  }
   return result;
 }
 
-Server::Server(std::string address, std::vector<std::string> names,
+Server::Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
                std::unique_ptr<grpc::Server> server)
-    : address_(std::move(address)), names_(std::move(names)), server_(std::move(server)) {}
+    : address_(std::move(address)),
+      names_(std::move(names)),
+      progress_(progress),
+      server_(std::move(server)) {}
 
-Server::~Server() { Shutdown(absl::ZeroDuration()); }
+Server::~Server() {
+  if (progress_ != nullptr) progress_->OnChanged(nullptr);
+  Shutdown(absl::ZeroDuration());
+}
 
 absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
   if (addresses.empty()) return absl::OkStatus();
@@ -91,27 +101,30 @@ absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
   }
   absl::MutexLock lock(&health_mutex_);
   health_server_ = std::move(server);
-  grpc::HealthCheckServiceInterface* health = health_server_->GetHealthCheckService();
-  if (health != nullptr) health->SetServingStatus("live", true);
   TellHealth();
   return absl::OkStatus();
 }
 
 void Server::SetServing(bool serving) {
   absl::MutexLock lock(&health_mutex_);
-  serving_ = serving && !stopping_;
+  serving_ = serving;
+  TellHealth();
+}
+
+void Server::SetHanging(bool hanging) {
+  absl::MutexLock lock(&health_mutex_);
+  hanging_ = hanging;
   TellHealth();
 }
 
 bool Server::serving() const {
   absl::MutexLock lock(&health_mutex_);
-  return serving_;
+  return ServesNow();
 }
 
 void Server::StopServing() {
   absl::MutexLock lock(&health_mutex_);
   stopping_ = true;
-  serving_ = false;
   TellHealth();
 }
 
@@ -120,8 +133,9 @@ void Server::TellHealth() {
     if (server == nullptr) continue;
     grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
     if (health == nullptr) continue;
-    health->SetServingStatus("", serving_);
-    for (const std::string& name : names_) health->SetServingStatus(name, serving_);
+    health->SetServingStatus("", ServesNow());
+    for (const std::string& name : names_) health->SetServingStatus(name, ServesNow());
+    if (server == health_server_.get()) health->SetServingStatus("live", !hanging_);
   }
 }
 

@@ -17,6 +17,8 @@
 
 namespace sluice {
 
+class ProgressWatch;
+
 struct ServerOptions {
   // "127.0.0.1:0" picks a free port. "inproc:NAME" listens nowhere and is reached through a Dialer.
   std::string address;
@@ -33,6 +35,8 @@ struct ServerOptions {
   // Memory for what comes in and goes out, over all connections, beyond which calls are refused or
   // cut; 0: no limit.
   size_t memory_quota_bytes = 0;
+  // Borrowed; while work hangs the server answers NOT_SERVING. Null: nobody watches.
+  ProgressWatch* progress = nullptr;
 };
 
 // Thread-safe.
@@ -50,7 +54,7 @@ class Server {
 
   // Answers grpc.health.v1, and nothing else of worth, on further addresses: in plaintext, as the
   // probes of supervisors come. There "live" names a service that is SERVING for as long as the
-  // process answers at all: to be started again is no help against what others lack. UNAVAILABLE
+  // process's own work moves: to be started again is no help against what others lack. UNAVAILABLE
   // where one can't be bound. REQUIRES: called once.
   absl::Status ServeHealthOn(const std::vector<std::string>& addresses);
 
@@ -68,15 +72,22 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::string address, std::vector<std::string> names, std::unique_ptr<grpc::Server> server);
+  Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
+         std::unique_ptr<grpc::Server> server);
+  void SetHanging(bool hanging);
+  bool ServesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
+    return serving_ && !hanging_ && !stopping_;
+  }
   void TellHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_);
 
   const std::string address_;
   const std::vector<std::string> names_;
+  ProgressWatch* const progress_;
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool hanging_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(health_mutex_) = false;
 };
 

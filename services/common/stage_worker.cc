@@ -4,7 +4,8 @@
 
 namespace sluice {
 
-StageWorker::StageWorker() : thread_([this] { Loop(); }) {}
+StageWorker::StageWorker(ProgressWatch* progress)
+    : progress_(progress), thread_([this] { Loop(); }) {}
 
 StageWorker::~StageWorker() {
   std::shared_ptr<StageSession> current, next;
@@ -56,6 +57,7 @@ void StageWorker::Loop() {
       if (next_ == nullptr) return;
       session = current_ = std::move(next_);
     }
+    session->progress_ = progress_;
     session->Run();
   }
 }

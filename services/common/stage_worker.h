@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "services/common/progress_watch.h"
 
 namespace sluice {
 
@@ -23,11 +24,20 @@ class StageSession {
   // Makes Run() return soon, whatever it waits for. Any thread, any number of times, also before
   // Run().
   virtual void Close(const absl::Status& reason) = 0;
+
+ protected:
+  // Watches what Run() computes, not what it waits for; may be null.
+  ProgressWatch* progress() const { return progress_; }
+
+ private:
+  friend class StageWorker;
+  ProgressWatch* progress_ = nullptr;
 };
 
 class StageWorker {
  public:
-  StageWorker();
+  // `progress` is borrowed; null: nobody watches.
+  explicit StageWorker(ProgressWatch* progress = nullptr);
   // Closes the current session and waits for it.
   ~StageWorker();
 
@@ -41,6 +51,7 @@ class StageWorker {
  private:
   void Loop();
 
+  ProgressWatch* const progress_;
   mutable absl::Mutex mutex_;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -33,10 +33,10 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
   // A process that was restarted is back within tens of milliseconds.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
-  // In a cluster it comes back under the same name at another address; asked for again every 30 s
-  // otherwise.
-  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
+  // In a cluster it comes back under the same name at another address. A channel that has failed
+  // waits for its name to be resolved again, numbers too, and that happens every 30 s otherwise.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 200);
   return arguments;
 }
 

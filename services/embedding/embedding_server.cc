@@ -37,14 +37,16 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
       EmbeddingTable::Load(*config, *source, options.weights, *result->backend_);
   if (!table.ok()) return table.status();
   result->table_ = std::make_unique<EmbeddingTable>(*std::move(table));
+  result->progress_ = WatchProgress("embedding", options.hang_timeout);
   result->service_ = std::make_unique<EmbeddingService>(
       EmbeddingService::Model{identity->name, identity->fingerprint}, result->table_.get(),
-      result->backend_.get(), dialer);
+      result->backend_.get(), dialer, result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get()},
-                     .names = {v1::EmbeddingService::service_full_name()}});
+                     .names = {v1::EmbeddingService::service_full_name()},
+                     .progress = result->progress_.get()});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -9,8 +9,12 @@
 namespace sluice {
 
 EmbeddingService::EmbeddingService(Model model, EmbeddingTable* table, Backend* backend,
-                                   Dialer* dialer)
-    : model_(std::move(model)), table_(table), backend_(backend), dialer_(dialer) {}
+                                   Dialer* dialer, ProgressWatch* progress)
+    : model_(std::move(model)),
+      table_(table),
+      backend_(backend),
+      dialer_(dialer),
+      worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(
     grpc::CallbackServerContext*) {

@@ -22,8 +22,9 @@ class EmbeddingService final : public v1::EmbeddingService::CallbackService {
     std::string fingerprint;
   };
 
-  // Borrows everything but the model's description.
-  EmbeddingService(Model model, EmbeddingTable* table, Backend* backend, Dialer* dialer);
+  // Borrows everything but the model's description; without `progress` nobody watches the steps.
+  EmbeddingService(Model model, EmbeddingTable* table, Backend* backend, Dialer* dialer,
+                   ProgressWatch* progress = nullptr);
 
   grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
       grpc::CallbackServerContext* context) override;

@@ -58,6 +58,7 @@ absl::Status EmbeddingSession::Execute(const v1::EmbeddingExecute& plan) {
     return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
                                                    plan.positions_size(), " positions"));
   }
+  const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
   absl::Status status = rows_.Resize(plan.token_ids_size());
   if (!status.ok()) return status;
   status = table_.Embed(plan.token_ids(), plan.positions(), rows_.view());

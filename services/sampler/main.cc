@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
              .overrides = {process.rope_scaling},
              .address = process.listen,
              .tls = process.tls,
+             .hang_timeout = process.hang_timeout,
              .weights = *weights,
              .device = {.kind = *device,
                         .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),

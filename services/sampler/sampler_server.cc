@@ -37,14 +37,16 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
       Sampler::Load(*config, *source, options.weights, *result->backend_);
   if (!sampler.ok()) return sampler.status();
   result->sampler_ = *std::move(sampler);
-  result->service_ =
-      std::make_unique<SamplerService>(SamplerService::Model{identity->name, identity->fingerprint},
-                                       result->sampler_.get(), result->backend_.get());
+  result->progress_ = WatchProgress("sampler", options.hang_timeout);
+  result->service_ = std::make_unique<SamplerService>(
+      SamplerService::Model{identity->name, identity->fingerprint}, result->sampler_.get(),
+      result->backend_.get(), result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get(), result->service_->activations()},
-                     .names = {v1::SamplerService::service_full_name()}});
+                     .names = {v1::SamplerService::service_full_name()},
+                     .progress = result->progress_.get()});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

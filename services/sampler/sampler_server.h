@@ -6,7 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/device.h"
+#include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
@@ -20,6 +22,8 @@ struct SamplerServerOptions {
   ModelOverrides overrides;
   std::string address;
   TlsFiles tls;
+  // Work that takes longer, and several times what its like has taken, hangs: see ProgressWatch.
+  absl::Duration hang_timeout = absl::Seconds(2);
   WeightType weights = WeightType::kAuto;
   DeviceOptions device;
 };
@@ -36,6 +40,7 @@ class SamplerServer final : public RunningService {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<ProgressWatch> progress_;
   std::unique_ptr<SamplerService> service_;
   std::unique_ptr<Server> server_;  // last: calls use what is above
 };

@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend)
-    : model_(std::move(model)), sampler_(sampler), backend_(backend) {}
+SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend,
+                               ProgressWatch* progress)
+    : model_(std::move(model)), sampler_(sampler), backend_(backend), worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
     grpc::CallbackServerContext*) {

@@ -23,8 +23,9 @@ class SamplerService final : public v1::SamplerService::CallbackService {
     std::string fingerprint;
   };
 
-  // Borrows everything but the model's description.
-  SamplerService(Model model, Sampler* sampler, Backend* backend);
+  // Borrows everything but the model's description; without `progress` nobody watches the steps.
+  SamplerService(Model model, Sampler* sampler, Backend* backend,
+                 ProgressWatch* progress = nullptr);
 
   // Served beside this one: where the last shard stage sends its rows.
   grpc::Service* activations() { return &receiver_; }

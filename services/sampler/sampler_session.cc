@@ -117,6 +117,7 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     return absl::InvalidArgumentError(
         absl::StrCat(rows_.rows(), " rows for a plan of ", plan.rows_size()));
   }
+  const ProgressWatch::Work work(progress(), "step", plan.rows_size());
   absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), prepared.tasks);
   if (!sampled.ok()) return sampled.status();
   v1::SamplerRunResponse response;

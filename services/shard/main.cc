@@ -68,6 +68,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.overrides = {process.rope_scaling};
   options.address = process.listen;
   options.tls = process.tls;
+  options.hang_timeout = process.hang_timeout;
   options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),
                        .num_ranks = absl::GetFlag(FLAGS_num_ranks),
                        .stage = absl::GetFlag(FLAGS_stage),

@@ -50,6 +50,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
       ShardModel::Load(*config, *plan, *source, options.shard, *result->backend_);
   if (!model.ok()) return model.status();
   result->model_ = *std::move(model);
+  result->progress_ = WatchProgress("shard", options.hang_timeout);
   result->service_ = std::make_unique<ShardService>(
       ShardServiceOptions{.model_name = identity->name,
                           .model_fingerprint = identity->fingerprint,
@@ -59,12 +60,13 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                           .communicator_address = options.communicator_address,
                           .communicator_interface = options.communicator_interface,
                           .trusted_network = options.trusted_network},
-      result->model_.get(), result->backend_.get(), dialer);
+      result->model_.get(), result->backend_.get(), dialer, result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get(), result->service_->activations()},
-                     .names = {v1::ShardService::service_full_name()}});
+                     .names = {v1::ShardService::service_full_name()},
+                     .progress = result->progress_.get()});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/device.h"
+#include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/shard_plan.h"
@@ -20,6 +22,8 @@ struct ShardServerOptions {
   ModelOverrides overrides;
   std::string address;
   TlsFiles tls;
+  // Work that takes longer, and several times what its like has taken, hangs: see ProgressWatch.
+  absl::Duration hang_timeout = absl::Seconds(2);
   ShardPlacement placement;
   ShardModelOptions shard;
   DeviceOptions device;
@@ -43,6 +47,7 @@ class ShardServer final : public RunningService {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ShardModel> model_;
+  std::unique_ptr<ProgressWatch> progress_;
   std::unique_ptr<ShardService> service_;
   std::unique_ptr<Server> server_;  // last: calls use what is above
 };

@@ -12,8 +12,12 @@
 namespace sluice {
 
 ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend,
-                           Dialer* dialer)
-    : options_(std::move(options)), model_(model), backend_(backend), dialer_(dialer) {}
+                           Dialer* dialer, ProgressWatch* progress)
+    : options_(std::move(options)),
+      model_(model),
+      backend_(backend),
+      dialer_(dialer),
+      worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService::Run(
     grpc::CallbackServerContext*) {

@@ -36,8 +36,9 @@ struct ShardServiceOptions {
 
 class ShardService final : public v1::ShardService::CallbackService {
  public:
-  // Borrows all but the options.
-  ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend, Dialer* dialer);
+  // Borrows all but the options; without `progress` nobody watches the steps.
+  ShardService(ShardServiceOptions options, ShardModel* model, Backend* backend, Dialer* dialer,
+               ProgressWatch* progress = nullptr);
 
   // Served beside this one: where the stage before sends its rows.
   grpc::Service* activations() { return &receiver_; }

@@ -68,6 +68,7 @@ absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardEx
   for (const v1::BlockCopy& copy : plan.block_copies()) {
     copies_.push_back({.source = copy.source(), .destination = copy.destination()});
   }
+  const ProgressWatch::Work work(progress(), "step", rows_.rows());
   absl::Status status = parts_.model.CopyBlocks(copies_);
   if (status.ok()) status = parts_.model.Forward(segments_, &communicator, rows_.view());
   if (status.ok()) parts_.on_step();

@@ -6,7 +6,9 @@ int main(int argc, char** argv) {
   return sluice::RunProcess(
       argc, argv, "Turns text into token ids and token ids into text.",
       [](const sluice::ProcessOptions& process) {
-        return sluice::TokenizerServer::Start(
-            {.model = process.model, .address = process.listen, .tls = process.tls});
+        return sluice::TokenizerServer::Start({.model = process.model,
+                                               .address = process.listen,
+                                               .tls = process.tls,
+                                               .hang_timeout = process.hang_timeout});
       });
 }

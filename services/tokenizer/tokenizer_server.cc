@@ -30,13 +30,16 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
     Log(LogLevel::kWarning, "tokenizer", "no-tokenizer",
         {{"model", options.model}, {"effect", "serving token ids only"}});
   }
-  result->service_ = std::make_unique<TokenizerService>(identity->name, result->tokenizer_.get());
+  result->progress_ = WatchProgress("tokenizer", options.hang_timeout);
+  result->service_ = std::make_unique<TokenizerService>(identity->name, result->tokenizer_.get(),
+                                                        result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .services = {result->service_.get()},
                      .names = {v1::TokenizerService::service_full_name()},
-                     .max_receive_bytes = kMaxReceiveBytes});
+                     .max_receive_bytes = kMaxReceiveBytes,
+                     .progress = result->progress_.get()});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/tokenizer/tokenizer.h"
@@ -17,6 +19,8 @@ struct TokenizerServerOptions {
   std::string model;  // folder
   std::string address;
   TlsFiles tls;
+  // Work that takes longer, and several times what its like has taken, hangs: see ProgressWatch.
+  absl::Duration hang_timeout = absl::Seconds(2);
 };
 
 class TokenizerServer final : public RunningService {
@@ -32,6 +36,7 @@ class TokenizerServer final : public RunningService {
   TokenizerServer() = default;
 
   std::unique_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<ProgressWatch> progress_;
   std::unique_ptr<TokenizerService> service_;
   std::unique_ptr<Server> server_;  // last: calls use what is above
 };

@@ -26,9 +26,11 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-TokenizerService::TokenizerService(std::string model_name, const Tokenizer* tokenizer)
+TokenizerService::TokenizerService(std::string model_name, const Tokenizer* tokenizer,
+                                   ProgressWatch* progress)
     : model_name_(std::move(model_name)),
       tokenizer_(tokenizer),
+      progress_(progress),
       chat_templates_(tokenizer == nullptr ? TokenizerConfig() : tokenizer->config()),
       long_text_thread_([this] {
         while (const auto work = long_texts_.Next()) (*work)();
@@ -56,6 +58,7 @@ absl::Status TokenizerService::CheckTokenizer() const {
 
 absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
                                           v1::TokenizeResponse& response) const {
+  const ProgressWatch::Work work(progress_, "tokenize", request.text().size());
   EncodeOptions options;
   if (request.has_add_special_tokens()) options.add_special = request.add_special_tokens();
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
@@ -86,6 +89,7 @@ grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext
 
 absl::Status TokenizerService::DoDetokenize(const v1::DetokenizeRequest& request,
                                             v1::DetokenizeResponse& response) const {
+  const ProgressWatch::Work work(progress_, "detokenize", request.token_ids_size());
   absl::StatusOr<std::string> text =
       tokenizer_->Decode(request.token_ids(), {.skip_special = request.skip_special_tokens()});
   if (!text.ok()) return text.status();
@@ -106,20 +110,22 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
   using Stream = ServerStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
   std::shared_ptr<DetokenizeSession> session;
   if (tokenizer_ != nullptr) session = std::make_shared<DetokenizeSession>(*tokenizer_);
-  Stream* stream =
-      Stream::Start({.on_request =
-                         [session](Stream& stream, const v1::DetokenizeStreamRequest& request) {
-                           if (session == nullptr) return;
-                           if (auto response = session->Handle(request))
-                             stream.Send(*std::move(response));
-                         },
-                     .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+  Stream* stream = Stream::Start(
+      {.on_request =
+           [session, progress = progress_](Stream& stream,
+                                           const v1::DetokenizeStreamRequest& request) {
+             if (session == nullptr) return;
+             const ProgressWatch::Work work(progress, "text", request.append().token_ids_size());
+             if (auto response = session->Handle(request)) stream.Send(*std::move(response));
+           },
+       .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
   if (tokenizer_ == nullptr) stream->Close(CheckTokenizer());
   return stream;
 }
 
 absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
                                                    v1::ApplyChatTemplateResponse& response) const {
+  const ProgressWatch::Work work(progress_, "chat-template", request.ByteSizeLong());
   const absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
   if (!variables.ok()) return variables.status();
   absl::StatusOr<jinja::Rendering> rendering =

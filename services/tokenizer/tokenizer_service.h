@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "services/common/progress_watch.h"
 #include "services/common/work_queue.h"
 #include "services/tokenizer/chat_template.h"
 #include "services/tokenizer/tokenizer.h"
@@ -15,8 +16,10 @@ namespace sluice {
 class TokenizerService final : public v1::TokenizerService::CallbackService {
  public:
   // Borrows the tokenizer; null for a model folder without one, which serves token ids alone. Chat
-  // templates that do not compile are said to be so when they are asked for.
-  TokenizerService(std::string model_name, const Tokenizer* tokenizer);
+  // templates that do not compile are said to be so when they are asked for. Without `progress`
+  // nobody watches the calls.
+  TokenizerService(std::string model_name, const Tokenizer* tokenizer,
+                   ProgressWatch* progress = nullptr);
   ~TokenizerService() override;
 
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
@@ -53,6 +56,7 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
 
   const std::string model_name_;
   const Tokenizer* const tokenizer_;
+  ProgressWatch* const progress_;
   const ChatTemplates chat_templates_;
   // Long texts and conversations take a while: they are done here, one after another, so that short
   // ones do not wait behind them.

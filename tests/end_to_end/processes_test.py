@@ -331,6 +331,52 @@ class ProcessesTest(unittest.TestCase):
                 thread.join()
             self.assertEqual(texts, expected)
 
+    def test_a_process_that_hangs_is_replaced(self):
+        with Up("--tp", "2", "--hang_timeout", "1") as up:
+            client = Client(up.endpoint)
+            expected = text_of(client.generate(request(300, seed=3)))
+            for name in ("sluice-tokenizer", "sluice-sampler", "sluice-shard"):
+                victim = [p for p, n in children_of(up.process.pid).items() if n == name][-1]
+                with self.subTest(name=name):
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 20:
+                            os.kill(victim, signal.SIGSTOP)
+
+                    self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
+                    self.assertNotIn(victim, children_of(up.process.pid))
+
+    def test_generate_goes_on_where_the_orchestrator_was_lost(self):
+        flags = ["--prompt", PROMPT, "--max_tokens", "400", "--ignore_eos", "--json"]
+
+        def pieces_of(endpoint, on_piece):
+            process = subprocess.Popen([SLUICE, "generate", "--endpoint", endpoint, *flags], stdout=subprocess.PIPE,
+                                       text=True)
+            pieces = []
+            for line in process.stdout:
+                pieces.append(json.loads(line))
+                on_piece(len(pieces))
+            process.stdout.close()
+            self.assertEqual(process.wait(60), 0)
+            return pieces
+
+        def outcome(pieces):
+            return "".join(p["text"] for p in pieces[:-1]), [t for p in pieces[:-1] for t in p["token_ids"]]
+
+        with Up("--hang_timeout", "1") as up:
+            for kill in (signal.SIGKILL, signal.SIGSTOP):
+                def on_piece(count):
+                    if count == 20:
+                        os.kill(next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator"), kill)
+
+                pieces = pieces_of(f"127.0.0.1:1,{up.endpoint}", on_piece)
+                # The seed was the server's; asked for by it, the same text comes undisturbed.
+                again = sluice("generate", "--endpoint", up.endpoint, *flags, "--seed", str(pieces[-1]["seed"])).stdout
+                expected = [json.loads(line) for line in again.splitlines()]
+                self.assertEqual(outcome(pieces), outcome(expected))
+
     def test_sigterm_ends_every_process(self):
         up = Up("--tp", "2")
         processes = children_of(up.process.pid)

@@ -34,9 +34,9 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     }
     const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",   "stop_token_ids",
                                               "ignore_eos", "priority", "timeout"};
-    const Names model = {"model",        "tp",           "pp",           "weights",
-                         "kv_dtype",     "device",       "threads",      "cpus",
-                         "instructions", "kv_cache_mib", "rope_scaling", "log_level"};
+    const Names model = {"model",        "tp",        "pp",          "weights",      "kv_dtype",
+                         "device",       "threads",   "cpus",        "instructions", "kv_cache_mib",
+                         "rope_scaling", "log_level", "hang_timeout"};
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};

@@ -75,6 +75,24 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "--max_step_tokens 256 --max_step_sequences 8 --max_queued_sequences 9"));
 }
 
+TEST(ProcessPlanTest, EveryProcessIsToldHowLongWorkMayTakeAndAskedForItsHealth) {
+  ModelFlags flags;
+  flags.hang_timeout = absl::Milliseconds(1500);
+  for (const std::string& line : CommandLines(flags)) {
+    EXPECT_THAT(line, HasSubstr(" --hang_timeout 1.5s"));
+  }
+  const ModelConfig config = TinyConfig();
+  const auto processes = PlanProcesses({.bin_folder = "/bin",
+                                        .socket_folder = "/tmp/s",
+                                        .model_folder = "/m",
+                                        .listen = "127.0.0.1:8700",
+                                        .health = "unix:/tmp/s/health",
+                                        .flags = flags},
+                                       config, *PlanShards(config, flags));
+  EXPECT_EQ(processes.front().health, "unix:/tmp/s/tokenizer");
+  EXPECT_EQ(processes.back().health, "unix:/tmp/s/health");
+}
+
 TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
   EXPECT_EQ(CommandLines({}).size(), 5u);
   const std::vector<std::string> lines = CommandLines({}, "127.0.0.1:8080");

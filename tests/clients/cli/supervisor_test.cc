@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -122,6 +124,33 @@ TEST_F(SupervisorTest, NamesTheSignalThatEndedAProcess) {
   EXPECT_TRUE(Supervise(Options({Script("killed", "kill -KILL $$")})).ok());
   ASSERT_EQ(ends_.size(), 1u);
   EXPECT_EQ(ends_[0].how, "signal 9 (Killed)");
+}
+
+TEST_F(SupervisorTest, KillsAndStartsAgainWhatDoesNotAnswer) {
+  // A listener that nobody serves is what a stopped process looks like.
+  const std::string path = folder_.PathOf("socket");
+  const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(listener, 8), 0);
+  HealthWatch watch({{"silent", "unix:" + path}}, absl::Milliseconds(50));
+  SupervisorOptions options = Options({Waiter("silent"), Waiter("other")});
+  std::vector<SilentProcess> silent;
+  options.health = &watch;
+  options.on_silent = [&](const SilentProcess& process) { silent.push_back(process); };
+  ready_.Set();
+  StopAtStart("silent", 3);
+  EXPECT_TRUE(Supervise(options).ok());
+  close(listener);
+  ASSERT_EQ(silent.size(), 2u);
+  for (size_t i = 0; i < silent.size(); ++i) {
+    EXPECT_EQ(silent[i].name, "silent");
+    EXPECT_EQ(silent[i].pid, pids_["silent"][i]);
+    EXPECT_EQ(ends_[i].how, "signal 9 (Killed)");
+  }
+  EXPECT_EQ(pids_["other"].size(), 1u);
+  ExpectAllGone();
 }
 
 TEST_F(SupervisorTest, PausesLongerEachTimeUpToALimit) {

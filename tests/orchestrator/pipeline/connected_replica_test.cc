@@ -74,6 +74,14 @@ class Wired final : private EventLoop::Task {
     absl::MutexLock lock(&mutex_);
     return geometry_;
   }
+  std::string changed() const {
+    absl::MutexLock lock(&mutex_);
+    return changed_;
+  }
+  bool kept_blocks() const {
+    absl::MutexLock lock(&mutex_);
+    return kept_blocks_;
+  }
   std::vector<StepId> executed() const {
     absl::MutexLock lock(&mutex_);
     return executed_;
@@ -103,6 +111,8 @@ class Wired final : private EventLoop::Task {
       if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
         epochs_.push_back(ready->epoch);
         geometry_ = ready->geometry;
+        changed_ = ready->changed;
+        kept_blocks_ = ready->kept_blocks;
       } else if (const auto* executed = std::get_if<StepExecuted>(&event)) {
         executed_.push_back(executed->step);
       } else {
@@ -127,6 +137,8 @@ class Wired final : private EventLoop::Task {
   std::vector<Loss> losses_ ABSL_GUARDED_BY(mutex_);
   std::vector<StepId> executed_ ABSL_GUARDED_BY(mutex_);
   KvGeometry geometry_ ABSL_GUARDED_BY(mutex_);
+  std::string changed_ ABSL_GUARDED_BY(mutex_);
+  bool kept_blocks_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const std::vector<ReplicaProcess>> processes_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -260,25 +272,26 @@ TEST(ConnectedReplica, TriesAgainWhereAStageRefusesToOpen) {
   EXPECT_TRUE(wired.losses().empty());
 }
 
-TEST(ConnectedReplica, RefusesFewerBlocksThanItBeganWith) {
+TEST(ConnectedReplica, SaysWhereItComesBackWithFewerBlocks) {
   Wired wired;
   wired.stages.BringUpAll();
   wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_EQ(wired.changed(), "");
   wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(63); });
   wired.stages.End("shard-0-0", absl::UnavailableError("restarting"));
-  ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
-  const size_t num_opens = wired.stages.epochs("sampler").size();
-  const int num_probes = wired.stages.num_probes("sampler");
-  // The second probe comes after an attempt that went no further than the first.
-  ASSERT_TRUE(Await([&] { return wired.stages.num_probes("sampler") >= num_probes + 2; }));
-  wired.Stop();
-  EXPECT_EQ(wired.stages.epochs("sampler").size(), num_opens);
-  EXPECT_EQ(wired.epochs().size(), 1u);
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_EQ(wired.changed(),
+            "the shards came back with 63 blocks of 4 positions, instead of 64 of 4");
+  EXPECT_EQ(wired.geometry().num_blocks, 63);
+  EXPECT_EQ(wired.stages.last_open("shard-1-1").num_kv_blocks(), 63);
+  // From now on that is what it has.
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 3; }));
+  EXPECT_EQ(wired.changed(), "");
 }
 
-// The bits of open streams would change.
-TEST(ConnectedReplica, RefusesAProcessThatComesBackWithOtherArithmetic) {
+TEST(ConnectedReplica, SaysWhereAProcessComesBackWithOtherArithmetic) {
   for (const std::string name : {"shard-0-0", "sampler"}) {
     SCOPED_TRACE(name);
     Wired wired({.num_stages = 1});
@@ -287,15 +300,28 @@ TEST(ConnectedReplica, RefusesAProcessThatComesBackWithOtherArithmetic) {
     ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
     wired.stages.ChangeInfo(name, [](auto& info) { info.set_arithmetic("cpu/portable"); });
     wired.stages.End(name, absl::UnavailableError("restarting"));
-    ASSERT_TRUE(Await([&] { return wired.losses().size() == 1; }));
-    ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
-    EXPECT_EQ(wired.OnlyFault(),
-              "inproc:" + name +
-                  ": it computes with cpu/portable, before it came back with fake; the bits would "
-                  "differ");
-    wired.stages.ChangeInfo(name, [](auto& info) { info.set_arithmetic("fake"); });
-    EXPECT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+    EXPECT_THAT(wired.changed(),
+                HasSubstr("at inproc:" + name + " came back with cpu/portable, instead of fake"));
+    EXPECT_FALSE(wired.kept_blocks());
   }
+}
+
+// Two of them would compute one layer.
+TEST(ConnectedReplica, WaitsWhileShardsDifferInTheirArithmetic) {
+  Wired wired({.num_stages = 1, .num_ranks = 2});
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  wired.stages.ChangeInfo("shard-0-1", [](auto& info) { info.set_arithmetic("cpu/portable"); });
+  wired.stages.End("shard-0-1", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return !wired.OnlyFault().empty(); }));
+  EXPECT_EQ(wired.OnlyFault(),
+            "inproc:shard-0-1: it computes with cpu/portable, other shards with fake; the bits "
+            "would differ");
+  wired.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_arithmetic("cpu/portable"); });
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_THAT(wired.changed(), HasSubstr("came back with cpu/portable"));
 }
 
 TEST(ConnectedReplica, TakesMoreBlocksThanItBeganWithAndKeepsToItsPlan) {

@@ -1,5 +1,5 @@
 // When a step counts as hanging.
-#include "orchestrator/engine/step_times.h"
+#include "services/common/step_times.h"
 
 #include <gtest/gtest.h>
 

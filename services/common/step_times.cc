@@ -1,4 +1,4 @@
-#include "orchestrator/engine/step_times.h"
+#include "services/common/step_times.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,73 @@
+// What every call of a Client has in common: which endpoint it is made to, how often, until when.
+// Not installed.
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "clients/cpp/client.h"
+#include "sluice/v1/generation.grpc.pb.h"
+
+namespace sluice::client {
+
+// Where a client's calls go. Thread-safe.
+struct Endpoints {
+  const ClientOptions options;
+  std::vector<std::unique_ptr<v1::GenerationService::Stub>> stubs;
+  std::atomic<size_t> current{0};  // grows; modulo the number of stubs
+};
+
+// When to come back, of a status with google.rpc.RetryInfo.
+std::optional<absl::Duration> RetryDelay(const grpc::Status& status);
+
+absl::Status ToAbsl(const grpc::Status& status);
+
+// One call, through all its attempts. For one thread, but for its cancellation.
+class Call {
+ public:
+  Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options);
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call();
+
+  // Begins an attempt: its context, valid until the next one. stub() is where it goes.
+  grpc::ClientContext* Attempt();
+  v1::GenerationService::Stub& stub() const;
+
+  // The attempt has brought something: what comes after is a resumption.
+  void Progress();
+
+  // The attempt has ended with this status. True: make another one, after the pause that this has
+  // waited; false: that is how the call ends, as ToAbsl() of final_status() says.
+  bool TryAgain(const grpc::Status& status);
+  const grpc::Status& final_status() const { return status_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void Detach();
+  // Waits, unless the call has no time for it. False then, and where it is cancelled meanwhile.
+  bool Pause(absl::Duration time);
+  bool Lost(const grpc::Status& status);
+  bool Refused(const grpc::Status& status);
+
+  const std::shared_ptr<Endpoints> endpoints_;
+  Cancellation* const cancellation_;
+  const Clock::time_point deadline_;
+  size_t endpoint_ = 0;
+  std::unique_ptr<grpc::ClientContext> context_;
+  bool begun_ = false;                        // something has come
+  std::optional<Clock::time_point> give_up_;  // of what is lost, since it was
+  std::optional<Clock::time_point> refused_;  // since when the server was full
+  absl::Duration pause_;
+  grpc::Status status_;
+};
+
+}  // namespace sluice::client

@@ -1,0 +1,97 @@
+#include <grpcpp/support/sync_stream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "clients/cpp/call.h"
+
+namespace sluice::client {
+
+struct Generation::Stream {
+  Stream(std::shared_ptr<Endpoints> endpoints, v1::GenerateRequest asked,
+         const CallOptions& options)
+      : call(std::move(endpoints), options), request(std::move(asked)) {}
+
+  ~Stream() {
+    if (reader == nullptr) return;
+    context->TryCancel();
+    reader->Finish();
+  }
+
+  std::optional<v1::GenerateResponse> Next();
+  void Note(const v1::GenerateResponse& event);
+  // Whether the request can be made again so that the answer goes on with the same bits.
+  bool CanResume() const { return !begun || request.sampling().has_seed() || IsGreedy(); }
+  bool IsGreedy() const {
+    return request.sampling().has_temperature() && request.sampling().temperature() == 0;
+  }
+  bool Begin();
+
+  Call call;
+  v1::GenerateRequest request;  // `resume` grows with what comes
+  grpc::ClientContext* context = nullptr;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  bool begun = false;  // an event has come
+  bool over = false;
+  int num_resumptions = 0;
+  absl::Status status;
+};
+
+std::optional<v1::GenerateResponse> Generation::Stream::Next() {
+  while (!over) {
+    if (reader == nullptr) {
+      context = call.Attempt();
+      reader = call.stub().Generate(context, request);
+    }
+    v1::GenerateResponse event;
+    if (reader->Read(&event)) {
+      Note(event);
+      return event;
+    }
+    const grpc::Status ended = std::exchange(reader, nullptr)->Finish();
+    if (ended.ok()) {
+      status = absl::InternalError("the server ended the stream without its last event");
+      over = true;
+    } else if (!CanResume() || !call.TryAgain(ended)) {
+      status = ToAbsl(CanResume() ? call.final_status() : ended);
+      over = true;
+    } else if (begun) {
+      ++num_resumptions;
+    }
+  }
+  return std::nullopt;
+}
+
+void Generation::Stream::Note(const v1::GenerateResponse& event) {
+  call.Progress();
+  if (event.has_started() && !request.sampling().has_seed()) {
+    request.mutable_sampling()->set_seed(event.started().seed());
+  }
+  if (event.has_finished()) {
+    over = true;
+    reader->Finish();
+    reader = nullptr;
+    return;
+  }
+  if (!std::exchange(begun, true)) {
+    for (int i = request.resume_size(); i < std::max(1, request.n()); ++i) request.add_resume();
+  }
+  const v1::Chunk& chunk = event.chunk();
+  if (chunk.sequence() < 0 || chunk.sequence() >= request.resume_size()) return;
+  request.mutable_resume(chunk.sequence())->mutable_token_ids()->MergeFrom(chunk.token_ids());
+}
+
+Generation::Generation(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+Generation::Generation(Generation&&) noexcept = default;
+Generation& Generation::operator=(Generation&&) noexcept = default;
+Generation::~Generation() = default;
+
+std::optional<v1::GenerateResponse> Generation::Next() { return stream_->Next(); }
+const absl::Status& Generation::status() const { return stream_->status; }
+int Generation::num_resumptions() const { return stream_->num_resumptions; }
+
+Generation Client::Generate(v1::GenerateRequest request, CallOptions call) {
+  return Generation(std::make_unique<Generation::Stream>(endpoints_, std::move(request), call));
+}
+
+}  // namespace sluice::client

@@ -1,0 +1,20 @@
+// How a process that hangs ends itself: with what all its threads were doing.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// The calls that every thread of this process is in, a few lines for each: its name and number,
+// then a function a line, or its address where the program has no symbols. A thread that does not
+// answer within 0.2 s (it waits in the kernel for good) is named with what it waits for. For one
+// caller at a time.
+std::string StacksOfAllThreads();
+
+// Writes a line of log and all stacks to stderr, then ends the process at once: nothing is tidied
+// up, because that might hang as well.
+[[noreturn]] void EndWithStacks(absl::string_view program, const std::string& hanging);
+
+}  // namespace sluice
