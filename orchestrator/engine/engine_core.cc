@@ -31,6 +31,10 @@ std::vector<TenantLedger> TenantsOf(const Scheduler& scheduler, const LedgerQuer
   return tenants;
 }
 
+// One is on its way while the stages compute the last; more would only stand in line before what
+// comes meanwhile.
+constexpr int32_t kStepsAhead = 1;
+
 }  // namespace
 
 EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* text)
@@ -199,6 +203,7 @@ void EngineCore::On(const ReplicaReady& ready) {
   if (!scheduler_.has_value()) {
     SchedulerOptions scheduler = options_.scheduler;
     scheduler.max_inflight_steps = replica_->topology().num_stages();
+    scheduler.steps_ahead = kStepsAhead;
     scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
                                                  .block_size = geometry.block_size});
     requests_.UseScheduler(&*scheduler_);

@@ -31,7 +31,7 @@
 namespace sluice {
 
 struct EngineOptions {
-  // max_inflight_steps is set by the engine: as many as the replica has stages.
+  // max_inflight_steps is set by the engine, as many as the replica has stages; and steps_ahead.
   SchedulerOptions scheduler;
   // A step that takes longer, and several times what steps like it have taken, means that the
   // replica hangs: it is wired anew.

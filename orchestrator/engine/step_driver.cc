@@ -31,16 +31,16 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
     requests_->OnSent(segment.sequence);
     for (const Row& row : segment.rows) {
       rows.push_back(requests_->RowFor(segment, row));
-      sent.row_sequences.push_back(segment.sequence);
     }
   }
+  sent.num_rows = rows.size();
   replica_->Execute(step, rows);
 }
 
 absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {
   std::vector<RowResult>& rows = executed.rows;
   if (in_flight_.empty() || in_flight_.front().id != executed.step ||
-      in_flight_.front().row_sequences.size() != rows.size()) {
+      in_flight_.front().num_rows != rows.size()) {
     return absl::InternalError(absl::StrCat("the sampler answered step ", executed.step, " with ",
                                             rows.size(), " rows, out of turn"));
   }
@@ -48,25 +48,29 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   in_flight_.pop_front();
   times_.Completed(step.num_positions, now - step.sent);
   if (observer_ != nullptr) {
-    observer_->OnStep(now - step.sent, step.num_positions, static_cast<int>(step.sequences.size()));
+    // A step that went on its way early waited for the one before.
+    observer_->OnStep(now - std::max(step.sent, last_end_), step.num_positions,
+                      static_cast<int>(step.sequences.size()));
   }
-  FailBrokenRows(step, rows);
+  last_end_ = now;
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
   for (const RowResult& row : rows) tokens.push_back(row.token);
   absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
   if (!outcome.ok()) return outcome.status();
   ++num_steps_;
+  FailBrokenRows(*outcome, rows);
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();
 }
 
-void StepDriver::FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].error.empty()) continue;
-    const ActiveRequest* owner = requests_->OwnerOf(step.row_sequences[i]);
-    if (owner != nullptr)
-      requests_->Fail(owner->id(), absl::Status(rows[i].error_code, rows[i].error));
+// A row that nobody wants any more may fail as it likes: its sequence has ended.
+void StepDriver::FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows) {
+  for (const AcceptedRow& accepted : outcome.rows) {
+    const RowResult& row = rows[accepted.row];
+    if (row.error.empty()) continue;
+    const ActiveRequest* owner = requests_->OwnerOf(accepted.sequence);
+    if (owner != nullptr) requests_->Fail(owner->id(), absl::Status(row.error_code, row.error));
   }
 }
 

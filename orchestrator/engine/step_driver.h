@@ -53,9 +53,9 @@ class StepDriver {
     StepId id = 0;
     int num_positions = 0;
     SteadyTime sent;
-    absl::Duration bound;                   // for it and those ahead of it
-    std::vector<SequenceId> sequences;      // in the step
-    std::vector<SequenceId> row_sequences;  // of each row
+    absl::Duration bound;               // for it and those ahead of it
+    std::vector<SequenceId> sequences;  // in the step
+    size_t num_rows = 0;
   };
   // What a step brought, committed but not yet told to its requests.
   struct Committed {
@@ -64,7 +64,7 @@ class StepDriver {
   };
 
   void Send(const Step& step, SteadyTime now);
-  void FailBrokenRows(const StepInFlight& step, const std::vector<RowResult>& rows);
+  void FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows);
 
   Replica* const replica_;
   RequestTable* const requests_;
@@ -72,6 +72,7 @@ class StepDriver {
   StepTimes times_;
 
   std::deque<StepInFlight> in_flight_;  // oldest first
+  SteadyTime last_end_;                 // when the last step that completed did
   std::vector<Committed> committed_;    // in order
   uint64_t num_steps_ = 0;
   uint64_t num_hangs_ = 0;  // steps given up

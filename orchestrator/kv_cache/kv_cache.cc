@@ -129,6 +129,12 @@ std::optional<size_t> KvCache::BlockToCopy(const Table& table, int32_t first,
   return others ? std::optional<size_t>(index) : std::nullopt;
 }
 
+bool KvCache::IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) const {
+  const auto it = tables_.find(sequence);
+  return it != tables_.end() && BlocksFor(num_positions) <= std::ssize(it->second.blocks) &&
+         !BlockToCopy(it->second, first, false).has_value();
+}
+
 int32_t KvCache::BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const {
   const auto it = tables_.find(sequence);
   if (it == tables_.end()) return BlocksFor(num_positions);

@@ -99,6 +99,9 @@ class KvCache {
   // REQUIRES: 0 <= first <= num_positions, and [0, first) lie in blocks that it has.
   absl::StatusOr<Reservation> Reserve(SequenceId sequence, int32_t first, int32_t num_positions);
 
+  // Reserve would change nothing: the common case of a token in a block that its sequence has begun.
+  bool IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) const;
+
   // The blocks that Reserve takes from those available.
   int32_t BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const;
 

@@ -10,6 +10,12 @@ v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step) {
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
   for (const Segment& segment : step.segments) {
+    if (segment.chosen_by.has_value()) {
+      v1::ChosenToken& chosen = *execute.add_chosen_tokens();
+      chosen.set_index(execute.token_ids_size());
+      chosen.set_step_id(segment.chosen_by->step);
+      chosen.set_row(segment.chosen_by->row);
+    }
     execute.mutable_token_ids()->Add(segment.tokens.begin(), segment.tokens.end());
     for (size_t i = 0; i < segment.tokens.size(); ++i) {
       execute.add_positions(segment.first_position + static_cast<int32_t>(i));

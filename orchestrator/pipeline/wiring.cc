@@ -115,6 +115,7 @@ absl::Status Wiring::OpenEmbedding() {
   v1::EmbeddingRunRequest request;
   request.mutable_open()->set_epoch(options_.epoch);
   request.mutable_open()->set_next_stage(topology_.shards.front().front());
+  request.mutable_open()->set_sampler(topology_.sampler);
   request.mutable_open()->set_model_fingerprint(options_.model_fingerprint);
   embedding_->Send(std::move(request));
   return absl::OkStatus();

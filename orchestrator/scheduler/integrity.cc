@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "orchestrator/scheduler/scheduler.h"
@@ -15,24 +14,33 @@ absl::Status Broken(const SequenceState& sequence, absl::string_view what) {
 }
 
 // What holds for a sequence by itself, given the number of blocks it has.
-absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks,
+absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks, int32_t steps_ahead,
                            const KvCache& kv_cache) {
   if (sequence.num_tokens() != sequence.num_prompt() + sequence.usage.generated_tokens) {
     return Broken(sequence, "has tokens that are neither prompt nor generated");
   }
-  if (sequence.num_pending() < 1) return Broken(sequence, "is alive with nothing to compute");
+  if (sequence.num_tokens() <= sequence.num_computed)
+    return Broken(sequence, "is alive with nothing to compute");
   if (sequence.ReasonToEnd().has_value()) return Broken(sequence, "has a reason to end");
-  if (sequence.paused && sequence.running && sequence.in_flight == 0) {
+  if (sequence.paused && sequence.running && sequence.num_in_flight == 0) {
     return Broken(sequence, "is paused and holds blocks with no step under way");
   }
   if (!sequence.running) {
-    if (num_blocks != 0 || sequence.num_computed != 0 || sequence.in_flight != 0) {
+    if (num_blocks != 0 || sequence.num_planned != 0 || sequence.num_computed != 0 ||
+        sequence.num_in_flight != 0) {
       return Broken(sequence, "is waiting with blocks, computed positions or a step in flight");
     }
     return absl::OkStatus();
   }
-  const int32_t computed_blocks = kv_cache.BlocksFor(sequence.num_computed);
-  const int32_t all_blocks = kv_cache.BlocksFor(sequence.num_tokens());
+  if (sequence.num_planned < sequence.num_computed || sequence.num_planned > sequence.length() ||
+      (sequence.num_in_flight == 0) != (sequence.num_planned == sequence.num_computed) ||
+      sequence.num_promised > sequence.num_in_flight) {
+    return Broken(sequence, absl::StrCat("has computed ", sequence.num_computed, " and planned ",
+                                         sequence.num_planned, " positions in ",
+                                         sequence.num_in_flight, " steps in flight"));
+  }
+  const int32_t computed_blocks = kv_cache.BlocksFor(sequence.num_planned);
+  const int32_t all_blocks = kv_cache.BlocksFor(sequence.num_tokens() + steps_ahead);
   if (num_blocks < std::max(computed_blocks, 1) || num_blocks > all_blocks) {
     return Broken(sequence, absl::StrCat("holds ", num_blocks, " blocks; between ", computed_blocks,
                                          " and ", all_blocks, " are right"));
@@ -68,7 +76,7 @@ absl::Status Scheduler::CheckLines() const {
       return first_failure.Update(Broken(sequence, "stands in the wrong line or place"));
     }
     const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(sequence.spec.id).size());
-    first_failure.Update(CheckSequence(sequence, num_blocks, kv_cache_));
+    first_failure.Update(CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_));
   };
   waiting_.ForEach([&](const PlaceInLine& place, const SequenceState& sequence) {
     check(place, sequence, false);
@@ -121,10 +129,10 @@ absl::Status Scheduler::CheckTenants() const {
 }
 
 absl::Status Scheduler::CheckStepsInFlight() const {
-  if (std::ssize(in_flight_) > options_.max_inflight_steps) {
+  if (std::ssize(in_flight_) > options_.max_inflight_steps + options_.steps_ahead) {
     return absl::InternalError(absl::StrCat(in_flight_.size(), " steps are in flight"));
   }
-  absl::flat_hash_set<SequenceId> seen;
+  absl::flat_hash_map<SequenceId, std::pair<int32_t, int32_t>> seen;  // steps, end of the last
   StepId previous = 0;
   for (const PlannedStep& step : in_flight_) {
     if (step.id <= previous || step.id > last_step_) {
@@ -133,16 +141,24 @@ absl::Status Scheduler::CheckStepsInFlight() const {
     previous = step.id;
     for (const PlannedSegment& segment : step.segments) {
       const SequenceState* sequence = Find(segment.sequence);
-      if (sequence == nullptr || sequence->in_flight != step.id) continue;  // it ended meanwhile
-      if (!seen.insert(segment.sequence).second) return Broken(*sequence, "is in flight twice");
-      if (sequence->num_computed != segment.first_position) {
+      // Otherwise it ended or was thrown back meanwhile.
+      if (sequence == nullptr || !sequence->running || sequence->run != segment.run) continue;
+      auto& [num_steps, end] =
+          seen.try_emplace(segment.sequence, 0, sequence->num_computed).first->second;
+      if (end != segment.first_position) {
         return Broken(*sequence, "has a segment in flight that does not follow what is computed");
       }
+      ++num_steps;
+      end += segment.num_positions;
     }
   }
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence.in_flight != 0 && !seen.contains(id)) {
-      return Broken(sequence, absl::StrCat("claims to be in step ", sequence.in_flight));
+    const auto found = seen.find(id);
+    const int32_t num_steps = found == seen.end() ? 0 : found->second.first;
+    if (sequence.num_in_flight != num_steps ||
+        (num_steps > 0 && sequence.num_planned != found->second.second)) {
+      return Broken(sequence, absl::StrCat("claims to be in ", sequence.num_in_flight,
+                                           " steps in flight, and is in ", num_steps));
     }
   }
   return absl::OkStatus();

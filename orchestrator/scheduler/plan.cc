@@ -19,8 +19,13 @@ bool GoesBefore(const SequenceState& a, const SequenceState& b) {
 }  // namespace
 
 std::optional<Step> Scheduler::Plan() {
-  if (std::ssize(in_flight_) >= options_.max_inflight_steps) return std::nullopt;
-  Step step = {.id = last_step_ + 1};
+  if (std::ssize(in_flight_) >= options_.max_inflight_steps + options_.steps_ahead) {
+    return std::nullopt;
+  }
+  contended_ = false;
+  PlannedStep& planned = in_flight_.emplace_back();
+  planned.id = last_step_ + 1;
+  Step step = {.id = planned.id};
   // A segment has a token at least, so that more segments than tokens are of no use.
   Budget budget = {
       .tokens = options_.max_tokens_per_step,
@@ -29,12 +34,34 @@ std::optional<Step> Scheduler::Plan() {
   PlanDecodes(step, budget);
   PlanPrefills(step, budget);
   BillDecodes();
-  if (step.segments.empty()) return std::nullopt;
+  if (step.segments.empty()) {
+    in_flight_.pop_back();
+    return std::nullopt;
+  }
   step.ended = kv_cache_.TakeEndedTables();
   step.copies = std::exchange(copies_, {});
   last_step_ = step.id;
-  in_flight_.push_back(Remember(step));
+  planned.num_rows = budget.rows;
   return step;
+}
+
+// Something of it can be computed now. A prompt's chunks follow each other in as many steps as
+// there are; a token is chosen after the one before it, so that more than one step ahead would only
+// stand in line.
+bool Scheduler::IsReady(const SequenceState& sequence) const {
+  return sequence.num_pending() > 0 && MayRun(sequence) &&
+         (sequence.num_in_flight == 0 || MayGoAhead(sequence));
+}
+
+// Not to where it is sure to have ended, nor to a length with other keys: what is known then
+// decides.
+bool Scheduler::MayGoAhead(const SequenceState& sequence) const {
+  if (contended_ || options_.steps_ahead == 0) return false;
+  if (sequence.num_pending() > 1) return true;
+  if (sequence.num_in_flight > options_.steps_ahead) return false;
+  return sequence.num_promised == 0 ||
+         (sequence.usage.generated_tokens + sequence.num_promised < sequence.spec.max_new_tokens &&
+          AreAlike(sequence.length(), sequence.num_tokens()));
 }
 
 // Waiting sequences that others have to make room for, before those get into the step and cannot
@@ -56,7 +83,7 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   std::vector<SequenceState*> decodes;
   bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
   for (const auto& [place, sequence] : running_) {
-    if (sequence->in_flight != 0 || !MayRun(*sequence)) continue;
+    if (!IsReady(*sequence)) continue;
     if (sequence->num_pending() == 1) {
       decodes.push_back(sequence);
     } else {
@@ -71,8 +98,9 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
   for (SequenceState* sequence : decodes) {
     if (slots == 0) break;
-    if (!sequence->running) continue;  // gave its blocks to one before it
-    if (!Equip(*sequence, sequence->num_tokens())) continue;
+    if (!sequence->running) continue;   // gave its blocks to one before it
+    if (!IsReady(*sequence)) continue;  // one before it needs what others have
+    if (!Equip(*sequence, sequence->length())) continue;
     AppendSegment(*sequence, 1, step, budget);
     --slots;
   }
@@ -103,8 +131,8 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
       SequenceState& sequence = **running++;
       const int32_t count = std::min(sequence.num_pending(), budget.tokens);
       // Unless it gave its blocks to one before it, or has even come back since.
-      const bool ready = sequence.running && sequence.in_flight == 0;
-      if (ready && Equip(sequence, sequence.num_computed + count)) {
+      const bool ready = sequence.running && sequence.last_step != step.id && IsReady(sequence);
+      if (ready && Equip(sequence, sequence.num_planned + count)) {
         AppendSegment(sequence, count, step, budget);
       }
     } else if (waiting != nullptr) {
@@ -122,8 +150,7 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
 std::vector<SequenceState*> Scheduler::PrefillsUnderWay() const {
   std::vector<SequenceState*> result;
   for (const auto& [place, sequence] : running_) {
-    const bool prefilling = sequence->in_flight == 0 && sequence->num_pending() > 1;
-    if (prefilling && MayRun(*sequence)) result.push_back(sequence);
+    if (sequence->num_pending() > 1 && IsReady(*sequence)) result.push_back(sequence);
   }
   std::stable_sort(result.begin(), result.end(),
                    [](auto* a, auto* b) { return GoesBefore(*a, *b); });
@@ -140,23 +167,38 @@ void Scheduler::Bill(SequenceState& sequence, int32_t num_positions) {
 
 void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step,
                               Budget& budget) {
-  const int32_t first = sequence.num_computed;
+  const int32_t first = sequence.num_planned;
   const int32_t end = first + num_positions;
   const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
-  step.segments.push_back({
-      .sequence = sequence.spec.id,
-      .first_position = first,
-      .tokens = {sequence.tokens.begin() + first, sequence.tokens.begin() + end},
-      .sequence_length = sequence.num_tokens(),
-      .first_block = table.first_block,
-      .blocks = {table.blocks.begin(), table.blocks.end()},
-      .rows = sequence.RowsFor(first, num_positions),
-  });
-  Bill(sequence, num_positions);
-  sequence.in_flight = step.id;
-  sequence.last_step = step.id;
+  Segment& segment = step.segments.emplace_back();
+  segment.sequence = sequence.spec.id;
+  segment.first_position = first;
+  if (end <= sequence.num_tokens()) {
+    segment.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
+  } else {
+    segment.tokens.assign(1, 0);
+    segment.chosen_by = sequence.last_promise;
+  }
+  segment.sequence_length = sequence.length();
+  segment.first_block = table.first_block;
+  segment.blocks.assign(table.blocks.begin(), table.blocks.end());
+  segment.rows = sequence.RowsFor(first, num_positions);
+  in_flight_.back().segments.push_back({.sequence = segment.sequence,
+                                        .run = sequence.run,
+                                        .first_position = first,
+                                        .num_positions = num_positions,
+                                        .rows = segment.rows});
+  budget.rows += static_cast<int32_t>(segment.rows.size());
   budget.tokens -= num_positions;
   --budget.segments;
+  Bill(sequence, num_positions);
+  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample) {
+    ++sequence.num_promised;
+    sequence.last_promise = {.step = step.id, .row = budget.rows - 1};
+  }
+  sequence.num_planned = end;
+  ++sequence.num_in_flight;
+  sequence.last_step = step.id;
 }
 
 }  // namespace sluice

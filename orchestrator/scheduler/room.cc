@@ -57,7 +57,7 @@ bool Scheduler::Admit(SequenceState& sequence) {
     sequence.refused_with_blocks = had_place ? kv_cache_.num_available_blocks() : -1;
     return false;
   }
-  sequence.num_computed = begin;
+  sequence.num_computed = sequence.num_planned = begin;
   // What others computed of its first block is in a copy, or in a block that was one.
   if (begin % kv_cache_.block_size() != 0) sequence.copied_in = last_step_ + 1;
   Reserve(sequence, sequence.num_tokens());
@@ -71,6 +71,7 @@ bool Scheduler::Admit(SequenceState& sequence) {
 
 void Scheduler::StartRunning(SequenceState& sequence) {
   sequence.running = true;
+  sequence.run = ++num_runs_;
   ++sequence.tenant->num_running;
   running_.emplace(sequence.place, &sequence);
 }
@@ -93,7 +94,7 @@ bool Scheduler::MayDisplace(const SequenceState& sequence) const {
   if (tenant.num_running >= tenants_.FairPlaces(tenant, MaxRunning())) return false;
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
     const SequenceState& other = *entry.second;
-    return other.in_flight == 0 && other.tenant != &tenant &&
+    return other.tenant != &tenant &&
            other.place.negated_priority == sequence.place.negated_priority &&
            other.tenant->num_running > tenants_.FairPlaces(*other.tenant, MaxRunning());
   });
@@ -139,8 +140,9 @@ void Scheduler::CountBeginning(SequenceState& sequence, const Beginning& beginni
 
 // Gives a running sequence blocks of its own to write its positions up to `num_positions` into.
 bool Scheduler::Equip(SequenceState& sequence, int32_t num_positions) {
+  if (kv_cache_.IsReserved(sequence.spec.id, sequence.num_planned, num_positions)) return true;
   const Need need = {
-      .sequence = sequence.spec.id, .first = sequence.num_computed, .end = num_positions};
+      .sequence = sequence.spec.id, .first = sequence.num_planned, .end = num_positions};
   if (!MakeRoom(need, sequence.place)) return false;
   Reserve(sequence, num_positions);
   return true;
@@ -149,7 +151,7 @@ bool Scheduler::Equip(SequenceState& sequence, int32_t num_positions) {
 // REQUIRES: there is room.
 void Scheduler::Reserve(SequenceState& sequence, int32_t num_positions) {
   const absl::StatusOr<Reservation> reservation =
-      kv_cache_.Reserve(sequence.spec.id, sequence.num_computed, num_positions);
+      kv_cache_.Reserve(sequence.spec.id, sequence.num_planned, num_positions);
   SLUICE_CHECK(reservation.ok());
   sequence.usage.evicted_blocks += reservation->evicted_blocks;
   if (!reservation->copy.has_value()) return;
@@ -167,11 +169,14 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
            std::ssize(running_) + need.places <= MaxRunning() + static_cast<int64_t>(freed_places);
   };
   if (enough(0, 0)) return true;
-  const std::vector<SequenceState*> victims = Victims(need, below);
-  if (victims.empty()) return false;
+  bool others_in_flight = false;
+  const std::vector<SequenceState*> victims = Victims(need, below, others_in_flight);
   std::vector<SequenceId> ids;
   for (const SequenceState* victim : victims) ids.push_back(victim->spec.id);
-  if (!enough(kv_cache_.BlocksFreedBy(ids, need.sequence, need.first), ids.size())) return false;
+  if (!enough(kv_cache_.BlocksFreedBy(ids, need.sequence, need.first), ids.size())) {
+    contended_ = contended_ || others_in_flight;
+    return false;
+  }
   for (SequenceState* victim : victims) {
     if (enough(0, 0)) break;
     ++victim->usage.preemptions;
@@ -183,21 +188,25 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
 
 // Running sequences that may be preempted, the last in line first: those behind `below`, and of
 // each tenant with more than its part of the places, so many as it has more. None that is in
-// flight.
-std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLine& below) const {
+// flight; whether there are such.
+std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLine& below,
+                                               bool& others_in_flight) const {
   std::vector<SequenceState*> victims;
   absl::flat_hash_map<const Tenant*, int32_t> displaced;
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
     SequenceState& sequence = *it->second;
     const bool is_behind = below < it->first;
     if (!is_behind && need.displacing == nullptr) break;
-    if (sequence.in_flight != 0) continue;
     if (!is_behind) {
       const Tenant* tenant = sequence.tenant;
       if (sequence.place.negated_priority != need.displacing->place.negated_priority) break;
       if (tenant == need.displacing->tenant) continue;
       const int32_t fair = tenants_.FairPlaces(*tenant, MaxRunning());
       if (tenant->num_running - displaced[tenant] <= fair) continue;
+    }
+    if (sequence.num_in_flight > 0) {
+      others_in_flight = true;
+      continue;
     }
     ++displaced[sequence.tenant];
     victims.push_back(&sequence);
@@ -214,8 +223,8 @@ void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
   sequence.num_once_computed = std::max(sequence.num_once_computed, sequence.num_computed);
   sequence.thrown_back_by = cause;
   sequence.num_computed = 0;
+  ForgetFlight(sequence);
   sequence.running = false;
-  sequence.in_flight = 0;
   running_.erase(sequence.place);
   --sequence.tenant->num_running;
   if (sequence.paused) {

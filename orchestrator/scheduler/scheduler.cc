@@ -24,6 +24,10 @@ absl::Status Validate(const SchedulerOptions& options) {
           absl::StrCat(name, " is ", value, "; it must be at least 1"));
     }
   }
+  if (options.steps_ahead < 0 || options.steps_ahead > 63) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps_ahead is ", options.steps_ahead, "; accepted: 0 to 63"));
+  }
   return absl::OkStatus();
 }
 
@@ -136,17 +140,6 @@ absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
   return absl::OkStatus();
 }
 
-Scheduler::PlannedStep Scheduler::Remember(const Step& step) {
-  PlannedStep planned = {.id = step.id, .num_rows = step.num_rows()};
-  for (const Segment& segment : step.segments) {
-    planned.segments.push_back({.sequence = segment.sequence,
-                                .first_position = segment.first_position,
-                                .num_positions = static_cast<int32_t>(segment.tokens.size()),
-                                .rows = segment.rows});
-  }
-  return planned;
-}
-
 absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens) {
   const auto it = FindInFlight(step);
   if (it == in_flight_.end()) return NotInFlight(step);
@@ -165,8 +158,8 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   int32_t row = 0;
   for (const PlannedSegment& segment : planned.segments) {
     SequenceState* sequence = Find(segment.sequence);
-    // Otherwise it ended meanwhile, and its id may belong to a new one.
-    if (sequence != nullptr && sequence->in_flight == step) {
+    // Otherwise it ended or was thrown back meanwhile, or its id belongs to a new one.
+    if (sequence != nullptr && sequence->running && sequence->run == segment.run) {
       CommitSegment(*sequence, segment, tokens, row, outcome);
     }
     row += static_cast<int32_t>(segment.rows.size());
@@ -204,7 +197,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   const int32_t end = segment.first_position + segment.num_positions;
   const int32_t num_tokens_before = sequence.num_tokens();
   CountAgain(sequence, segment.first_position, end);
-  sequence.in_flight = 0;
+  --sequence.num_in_flight;
   sequence.num_computed = end;
   kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
   sequence.num_scored = std::max(sequence.num_scored, end);
@@ -222,6 +215,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
     if (row.kind == RowKind::kSample) {
       SLUICE_CHECK(position == sequence.num_tokens());
       sequence.tokens.push_back(token);
+      --sequence.num_promised;
       ++sequence.usage.generated_tokens;
     }
     ++index;
@@ -274,7 +268,7 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
       from->tenant->num_running < from->tenant->policy.max_running_sequences &&
       AreAlike(from->num_tokens(), to.num_tokens())) {
     kv_cache_.Fork(fork.from, fork.to, shared);
-    to.num_computed = shared;
+    to.num_computed = to.num_planned = shared;
     to.usage.shared_positions = shared;
     to.copied_in = from->copied_in;
     StartRunning(to);
@@ -318,7 +312,7 @@ void Scheduler::AbandonSteps() {
   copies_.clear();
   std::vector<std::pair<SequenceState*, ThrownBackBy>> thrown_back;
   for (const auto& [place, sequence] : running_) {
-    sequence->in_flight = 0;
+    ForgetFlight(*sequence);
     if (sequence->copied_in >= first_lost) {
       thrown_back.emplace_back(sequence, ThrownBackBy::kLoss);
     } else if (sequence->paused) {
@@ -336,7 +330,7 @@ void Scheduler::Pause(SequenceId id) {
     ++num_parked_;
   }
   sequence->paused = true;
-  if (sequence->running && sequence->in_flight == 0) ThrowBack(*sequence, ThrownBackBy::kPause);
+  if (sequence->running && sequence->num_in_flight == 0) ThrowBack(*sequence, ThrownBackBy::kPause);
 }
 
 void Scheduler::Resume(SequenceId id) {
@@ -353,6 +347,13 @@ double Scheduler::StartsAhead(const std::string& tenant) const {
   const int32_t own = found == tenants_.all().end() ? 0 : found->second.num_waiting;
   // While its own go, so do others by their parts.
   return std::min<double>(waiting_.num_sequences() + 1, (own + 1) / tenants_.PartOf(tenant));
+}
+
+// What was in flight will not come, or does not count.
+void Scheduler::ForgetFlight(SequenceState& sequence) {
+  sequence.num_in_flight = 0;
+  sequence.num_promised = 0;
+  sequence.num_planned = sequence.num_computed;
 }
 
 absl::StatusOr<SequenceReport> Scheduler::Report(SequenceId id) const {

@@ -3,7 +3,9 @@
 // calls give the same steps.
 //
 // A sequence is waiting (holds no blocks), running (holds blocks) or paused (stands in no line until
-// it is resumed), and is part of at most one step in flight. Whatever throws it back to waiting (preemption, Reset, a length from which on its
+// it is resumed). With steps_ahead it is planned on before the tokens that steps in flight choose are
+// known: a plan names such a token by its step and row, and what turns out not to be wanted is dropped
+// by Commit. Whatever throws it back to waiting (preemption, Reset, a length from which on its
 // keys are others) keeps its tokens; its positions are computed again. README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
@@ -46,6 +48,9 @@ struct SchedulerOptions {
   int32_t max_positions = 0;            // the model's context: prompt and new tokens together
   // As many as the pipeline has stages keeps all of them busy; decodes are split evenly over them.
   int32_t max_inflight_steps = 1;
+  // So many steps more may be in flight, in which sequences go on that are in flight already: with
+  // tokens not known yet, or with the next chunk of a prompt. At most 63.
+  int32_t steps_ahead = 0;
   // For models whose keys depend on how long their sequence is: the longest sequence whose keys are
   // like those of one of `length` tokens. Two lengths for which it differs have no use for each
   // other's keys. Empty: all lengths are alike.
@@ -153,6 +158,7 @@ class Scheduler {
  private:
   struct PlannedSegment {
     SequenceId sequence = 0;
+    uint64_t run = 0;  // SequenceState::run
     int32_t first_position = 0;
     int32_t num_positions = 0;
     Rows rows;
@@ -165,6 +171,7 @@ class Scheduler {
   struct Budget {
     int32_t tokens = 0;
     int32_t segments = 0;
+    int32_t rows = 0;  // that the step has
   };
 
   // What a sequence needs to write positions [first, end).
@@ -189,7 +196,8 @@ class Scheduler {
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
   std::vector<SequenceState*> PrefillsUnderWay() const;
-  static PlannedStep Remember(const Step& step);
+  bool IsReady(const SequenceState& sequence) const;
+  bool MayGoAhead(const SequenceState& sequence) const;
   void Bill(SequenceState& sequence, int32_t num_positions);
   void BillDecodes();
 
@@ -210,7 +218,8 @@ class Scheduler {
   bool Equip(SequenceState& sequence, int32_t num_positions);
   void Reserve(SequenceState& sequence, int32_t num_positions);
   bool MakeRoom(const Need& need, const PlaceInLine& below);
-  std::vector<SequenceState*> Victims(const Need& need, const PlaceInLine& below) const;
+  std::vector<SequenceState*> Victims(const Need& need, const PlaceInLine& below,
+                                      bool& others_in_flight) const;
   int64_t MaxRunning() const;
   bool AreAlike(int32_t length, int32_t other_length) const;
   PrefixDomain DomainOf(const SequenceState& sequence) const;
@@ -218,6 +227,7 @@ class Scheduler {
   void CountAgain(SequenceState& sequence, int32_t first, int32_t end);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 
+  static void ForgetFlight(SequenceState& sequence);
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                      absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
 
@@ -243,7 +253,10 @@ class Scheduler {
   Line running_;
   std::vector<Tenant*> unbilled_;      // with decodes in the step being planned
   std::deque<PlannedStep> in_flight_;  // oldest first
-  std::optional<RequestId> only_;      // PlanOnly
+  // Somebody lacks blocks or a place that sequences in flight could give up: none of them goes
+  // ahead in this step, so that they come to be free to.
+  bool contended_ = false;
+  std::optional<RequestId> only_;  // PlanOnly
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;
@@ -252,6 +265,7 @@ class Scheduler {
   uint64_t num_preemptions_ = 0;
   uint64_t num_computed_ = 0;
   RecomputedPositions recomputed_;
+  uint64_t num_runs_ = 0;
 };
 
 }  // namespace sluice

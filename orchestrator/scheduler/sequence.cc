@@ -63,7 +63,7 @@ Rows SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
       rows.push_back({.offset = p - first, .kind = RowKind::kScore, .target = tokens[p + 1]});
     }
   }
-  if (end == num_tokens() && spec.max_new_tokens > 0) {
+  if (end == length() && spec.max_new_tokens > 0) {
     rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
   }
   return rows;

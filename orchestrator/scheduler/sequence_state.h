@@ -32,8 +32,10 @@ struct SequenceState {
 
   int32_t num_tokens() const { return static_cast<int32_t>(tokens.size()); }
   int32_t num_prompt() const { return usage.prompt_tokens; }
-  // Known tokens whose positions are still to compute.
-  int32_t num_pending() const { return num_tokens() - num_computed; }
+  // Its tokens and those that steps in flight choose.
+  int32_t length() const { return num_tokens() + num_promised; }
+  // Of them, those whose positions no step has computed or computes.
+  int32_t num_pending() const { return length() - num_planned; }
 
   // The rows that positions [first, first + num_positions) owe.
   Rows RowsFor(int32_t first, int32_t num_positions) const;
@@ -50,16 +52,20 @@ struct SequenceState {
   std::optional<uint64_t> sibling_serial;
   std::vector<TokenId> tokens;    // prompt, then generated
   int32_t num_computed = 0;       // positions [0, num_computed) are in the KV cache
+  int32_t num_planned = 0;        // [num_computed, num_planned) are in flight
+  int32_t num_promised = 0;       // tokens that steps in flight choose
+  ChosenBy last_promise;          // the last of them
   int32_t num_scored = 0;         // prompt positions whose score row has been accepted
   int32_t num_once_computed = 0;  // the largest num_computed it was thrown back from
   ThrownBackBy thrown_back_by = ThrownBackBy::kNobody;
   // Blocks that were available when it was last refused admission; fewer won't do.
   int32_t refused_with_blocks = -1;
   bool running = false;
-  bool paused = false;   // gets into no step; holds no blocks once none is under way
-  StepId in_flight = 0;  // the step it is part of; 0: none
-  StepId last_step = 0;  // the latest step it was ever part of
-  StepId copied_in = 0;  // the latest step that copies a block for it
+  bool paused = false;        // gets into no step; holds no blocks once none is under way
+  uint64_t run = 0;           // tells this time of running from those before
+  int32_t num_in_flight = 0;  // steps in flight that it is part of, in this run
+  StepId last_step = 0;       // the latest step it was ever part of
+  StepId copied_in = 0;       // the latest step that copies a block for it
   SequenceUsage usage;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -32,14 +33,25 @@ struct Row {
 using Tokens = absl::InlinedVector<TokenId, 2>;
 using Rows = absl::InlinedVector<Row, 1>;
 
+// A token that is not known yet: what a row of an earlier step will have chosen.
+struct ChosenBy {
+  StepId step = 0;
+  int32_t row = 0;  // of all rows of the step
+
+  friend bool operator==(const ChosenBy&, const ChosenBy&) = default;
+};
+
 // The run of positions [first_position, first_position + tokens.size()) of one sequence. The keys
 // and values of all earlier positions are in the cache by the time a stage executes the step,
 // computed for sequences of a length like sequence_length (SchedulerOptions::longest_like).
 struct Segment {
   SequenceId sequence = 0;
   int32_t first_position = 0;
-  Tokens tokens;                // [T], at least one
-  int32_t sequence_length = 0;  // tokens the sequence has, those still to compute included
+  Tokens tokens;  // [T], at least one
+  // Set: the segment's one token is that one, and `tokens` has a 0 in its place.
+  std::optional<ChosenBy> chosen_by;
+  // Tokens the sequence has, those still to compute and those that steps in flight choose included.
+  int32_t sequence_length = 0;
   // Its block table from first_block on, which covers [0, first_position + T) at least; the blocks
   // before are those that earlier steps have told, and all of them are where this is empty.
   int32_t first_block = 0;

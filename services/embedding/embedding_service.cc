@@ -30,9 +30,11 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
   }
   absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
   if (!next_stage.ok()) return next_stage.status();
-  auto session =
-      std::make_shared<EmbeddingSession>(open.epoch(), *next_stage, stream.shared_from_this(),
-                                         *table_, *backend_, [this] { ++num_steps_; });
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_->Dial(open.sampler());
+  if (!sampler.ok()) return sampler.status();
+  auto session = std::make_shared<EmbeddingSession>(open.epoch(), *next_stage, *sampler,
+                                                    stream.shared_from_this(), *table_, *backend_,
+                                                    [this] { ++num_steps_; });
   const absl::Status status = worker_.Switch(open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "embedding", "epoch-opened",

@@ -14,6 +14,7 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 }  // namespace
 
 EmbeddingSession::EmbeddingSession(uint64_t epoch, std::shared_ptr<grpc::Channel> next_stage,
+                                   std::shared_ptr<grpc::Channel> sampler,
                                    std::shared_ptr<Stream> stream, EmbeddingTable& table,
                                    Backend& backend, std::function<void()> on_step)
     : epoch_(epoch),
@@ -21,8 +22,12 @@ EmbeddingSession::EmbeddingSession(uint64_t epoch, std::shared_ptr<grpc::Channel
       table_(table),
       on_step_(std::move(on_step)),
       rows_(backend, table.hidden_size()),
-      sender_(std::move(next_stage), epoch,
-              [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); }) {}
+      chosen_(std::move(sampler), epoch,
+              [this](const absl::Status& status) { Stop(Annotate(status, "sampler")); }),
+      sender_(std::move(next_stage), epoch, [this](const absl::Status& status) {
+        Stop(Annotate(status, "next stage"));
+        chosen_.Cancel();  // a plan may wait for a token
+      }) {}
 
 void EmbeddingSession::Run() {
   const absl::Status status = Serve();
@@ -32,6 +37,7 @@ void EmbeddingSession::Run() {
 void EmbeddingSession::Close(const absl::Status& reason) {
   Stop(reason);
   sender_.Cancel();
+  chosen_.Cancel();
 }
 
 void EmbeddingSession::Stop(const absl::Status& reason) {
@@ -39,27 +45,53 @@ void EmbeddingSession::Stop(const absl::Status& reason) {
   plans_.Close();
 }
 
-absl::Status EmbeddingSession::Serve() {
-  absl::Status status = sender_.WaitUntilOpen(absl::Now() + kOpenTimeout);
-  if (!status.ok()) return Annotate(status, "next stage");
+absl::Status EmbeddingSession::Open() {
+  const absl::Time deadline = absl::Now() + kOpenTimeout;
+  absl::Status status = Annotate(sender_.WaitUntilOpen(deadline), "next stage");
+  if (status.ok()) status = Annotate(chosen_.WaitUntilOpen(deadline), "sampler");
+  if (!status.ok()) return status;
   v1::EmbeddingRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
   stream_->Send(std::move(response));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingSession::Serve() {
+  absl::Status status = Open();
   while (status.ok()) {
-    const std::optional<v1::EmbeddingExecute> plan = plans_.Next();
+    std::optional<v1::EmbeddingExecute> plan = plans_.Next();
     if (!plan.has_value()) break;
     status = Annotate(Execute(*plan), absl::StrCat("step ", plan->step_id()));
   }
   return status;
 }
 
-absl::Status EmbeddingSession::Execute(const v1::EmbeddingExecute& plan) {
+absl::Status EmbeddingSession::FillIn(v1::EmbeddingExecute& plan) {
+  for (const v1::ChosenToken& named : plan.chosen_tokens()) {
+    if (named.index() < 0 || named.index() >= plan.token_ids_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("a chosen token has index ", named.index(),
+                                                     "; the plan has ", plan.token_ids_size()));
+    }
+    if (named.step_id() >= plan.step_id()) {
+      return absl::InvalidArgumentError(absl::StrCat("a token is to be chosen by step ",
+                                                     named.step_id(), ", which is no earlier"));
+    }
+    const absl::StatusOr<int32_t> token = chosen_.TokenOf(named.step_id(), named.row());
+    if (!token.ok()) return token.status();
+    plan.set_token_ids(named.index(), *token);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
   if (plan.token_ids_size() != plan.positions_size()) {
     return absl::InvalidArgumentError(absl::StrCat(plan.token_ids_size(), " token ids with ",
                                                    plan.positions_size(), " positions"));
   }
+  absl::Status status = FillIn(plan);
+  if (!status.ok()) return status;
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
-  absl::Status status = rows_.Resize(plan.token_ids_size());
+  status = rows_.Resize(plan.token_ids_size());
   if (!status.ok()) return status;
   status = table_.Embed(plan.token_ids(), plan.positions(), rows_.view());
   if (!status.ok()) return status;

@@ -1,4 +1,5 @@
-// The embedding service in one epoch: plans in, hidden rows out to the first shard stage.
+// The embedding service in one epoch: plans in, hidden rows out to the first shard stage. Tokens that
+// a plan does not know yet come from the sampler.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "kernels/backend.h"
 #include "services/common/activations.h"
+#include "services/common/chosen_tokens.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
 #include "services/common/step_rows.h"
@@ -23,8 +25,8 @@ class EmbeddingSession final : public StageSession {
 
   // Borrows table and backend. `on_step` is called after every step.
   EmbeddingSession(uint64_t epoch, std::shared_ptr<grpc::Channel> next_stage,
-                   std::shared_ptr<Stream> stream, EmbeddingTable& table, Backend& backend,
-                   std::function<void()> on_step);
+                   std::shared_ptr<grpc::Channel> sampler, std::shared_ptr<Stream> stream,
+                   EmbeddingTable& table, Backend& backend, std::function<void()> on_step);
 
   void AddPlan(v1::EmbeddingExecute plan) { plans_.Add(std::move(plan)); }
 
@@ -32,10 +34,13 @@ class EmbeddingSession final : public StageSession {
   void Close(const absl::Status& reason) override;
 
  private:
-  // Close(), but for the sender, which may be the one that calls.
+  // Close(), but for the streams to other stages, one of which may be the one that calls.
   void Stop(const absl::Status& reason);
+  absl::Status Open();
   absl::Status Serve();
-  absl::Status Execute(const v1::EmbeddingExecute& plan);
+  absl::Status Execute(v1::EmbeddingExecute& plan);
+  // Waits for the tokens that the plan names by step and row.
+  absl::Status FillIn(v1::EmbeddingExecute& plan);
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
@@ -43,7 +48,9 @@ class EmbeddingSession final : public StageSession {
   const std::function<void()> on_step_;
   StepRows rows_;
   WorkQueue<v1::EmbeddingExecute> plans_;
-  ActivationsSender sender_;  // last: it may call Stop() at once
+  // Last, because they may call Stop() at once.
+  ChosenTokensFollower chosen_;
+  ActivationsSender sender_;
 };
 
 }  // namespace sluice

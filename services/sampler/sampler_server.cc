@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
-                     .services = {result->service_.get(), result->service_->activations()},
+                     .services = {result->service_.get(), result->service_->activations(),
+                                  result->service_->chosen_tokens()},
                      .names = {v1::SamplerService::service_full_name()},
                      .progress = result->progress_.get()});
   if (!server.ok()) return server.status();

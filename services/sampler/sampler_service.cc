@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
   }
   auto session =
       std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(), *sampler_,
-                                       *backend_, receiver_, [this] { ++num_steps_; });
+                                       *backend_, receiver_, publisher_, [this] { ++num_steps_; });
   const absl::Status status = worker_.Switch(open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "sampler", "epoch-opened", {{"epoch", open.epoch()}});

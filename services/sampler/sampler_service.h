@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "services/common/activations.h"
+#include "services/common/chosen_tokens.h"
 #include "services/common/stage_worker.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_session.h"
@@ -29,6 +30,8 @@ class SamplerService final : public v1::SamplerService::CallbackService {
 
   // Served beside this one: where the last shard stage sends its rows.
   grpc::Service* activations() { return &receiver_; }
+  // And where the embedding hears of what was chosen.
+  grpc::Service* chosen_tokens() { return &publisher_; }
 
   grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* Run(
       grpc::CallbackServerContext* context) override;
@@ -44,6 +47,7 @@ class SamplerService final : public v1::SamplerService::CallbackService {
   Sampler* const sampler_;
   Backend* const backend_;
   ActivationsReceiver receiver_;
+  ChosenTokensPublisher publisher_;
   std::atomic<uint64_t> num_steps_ = 0;
   StageWorker worker_;  // last: its thread uses what is above
 };

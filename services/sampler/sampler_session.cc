@@ -25,15 +25,20 @@ void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   }
 }
 
+// A sequence whose row failed has ended; the step under way after this one, which nobody wants, goes
+// on with the first token of all.
+int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled.token.id : 0; }
+
 }  // namespace
 
 SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler,
                                Backend& backend, ActivationsReceiver& receiver,
-                               std::function<void()> on_step)
+                               ChosenTokensPublisher& publisher, std::function<void()> on_step)
     : epoch_(epoch),
       stream_(std::move(stream)),
       sampler_(sampler),
       receiver_(receiver),
+      publisher_(publisher),
       on_step_(std::move(on_step)),
       rows_(backend, sampler.hidden_size()),
       sequences_(sampler.vocab_size()) {}
@@ -47,12 +52,14 @@ void SamplerSession::Close(const absl::Status& reason) {
   stream_->Close(reason);
   steps_->Close();
   receiver_.Close(epoch_, reason);
+  publisher_.Close(epoch_, reason);
 }
 
 absl::Status SamplerSession::Serve() {
   receiver_.Open(epoch_, [steps = steps_](uint64_t step_id, v1::Tensor hidden) {
     steps->AddHidden(step_id, std::move(hidden));
   });
+  publisher_.Open(epoch_);
   v1::SamplerRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
   stream_->Send(std::move(response));
@@ -120,6 +127,7 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   const ProgressWatch::Work work(progress(), "step", plan.rows_size());
   absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), prepared.tasks);
   if (!sampled.ok()) return sampled.status();
+  Publish(plan.step_id(), *sampled);  // first: the next step waits for it
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
@@ -128,11 +136,18 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     const SampledToken& token = (*sampled)[row];
     ToProto(token, *executed.add_rows());
     SamplerSequence* sequence = prepared.sequences[row];
-    if (sequence != nullptr && token.status.ok()) sequence->past().Append(token.token.id);
+    if (sequence != nullptr) sequence->past().Append(IdOf(token));
   }
   stream_->Send(std::move(response));
   on_step_();
   return absl::OkStatus();
+}
+
+void SamplerSession::Publish(uint64_t step_id, const std::vector<SampledToken>& sampled) {
+  v1::Chosen chosen;
+  chosen.set_step_id(step_id);
+  for (const SampledToken& token : sampled) chosen.add_token_ids(IdOf(token));
+  publisher_.Publish(epoch_, std::move(chosen));
 }
 
 }  // namespace sluice

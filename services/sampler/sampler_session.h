@@ -1,4 +1,5 @@
-// The sampler in one epoch: joins plans and rows, answers each plan with tokens.
+// The sampler in one epoch: joins plans and rows, answers each plan with tokens, of which the
+// embedding hears as well.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "services/common/activations.h"
+#include "services/common/chosen_tokens.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
 #include "services/common/step_joiner.h"
@@ -24,9 +26,10 @@ class SamplerSession final : public StageSession {
  public:
   using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
 
-  // Borrows sampler, backend and receiver. `on_step` is called after every step.
+  // Borrows sampler, backend, receiver and publisher. `on_step` is called after every step.
   SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
-                 ActivationsReceiver& receiver, std::function<void()> on_step);
+                 ActivationsReceiver& receiver, ChosenTokensPublisher& publisher,
+                 std::function<void()> on_step);
 
   void AddPlan(v1::SamplerExecute plan) { steps_->AddPlan(std::move(plan)); }
 
@@ -50,11 +53,13 @@ class SamplerSession final : public StageSession {
   absl::Status PrepareRow(const v1::SamplerRow& row, Prepared& prepared);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
                        const v1::Tensor& hidden);
+  void Publish(uint64_t step_id, const std::vector<SampledToken>& sampled);
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
   Sampler& sampler_;
   ActivationsReceiver& receiver_;
+  ChosenTokensPublisher& publisher_;
   const std::function<void()> on_step_;
   StepRows rows_;
   SequenceTable sequences_;

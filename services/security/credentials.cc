@@ -82,6 +82,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> PipelineServerCredentia
   wanted.Add(Role::kOrchestrator);
   // Other ranks, and probes that use the process's own certificate.
   wanted.Add(self);
+  // It follows what the sampler chooses.
+  if (self == Role::kSampler) wanted.Add(Role::kEmbedding);
   options.set_certificate_verifier(MakeRoleVerifier(wanted, tls.domain));
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::experimental::TlsServerCredentials(options);

@@ -26,6 +26,7 @@ constexpr Rule kRules[] = {
     {"/sluice.v1.ShardService/", {Role::kOrchestrator}},
     {"/sluice.v1.EmbeddingService/", {Role::kOrchestrator}},
     {"/sluice.v1.SamplerService/", {Role::kOrchestrator}},
+    {"/sluice.v1.ChosenTokensService/", {Role::kEmbedding}},
     {"/sluice.v1.TokenizerService/", {Role::kOrchestrator}},
     {"/sluice.v1.GenerationService/", {Role::kClient}},
     {"/grpc.health.v1.Health/", kEverybody},

@@ -140,6 +140,7 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
           [this, session, next = open.next_stage()] { JoinRanks(session, next); });
   } else if constexpr (std::is_same_v<Run, EmbeddingRun>) {
     DialNext(session, open.next_stage());
+    DialSampler(session, open.sampler());
   } else {
     Ready(session);
   }
@@ -151,6 +152,12 @@ void StageProcess::CloseSession(const std::shared_ptr<Session>& session,
   session->close(status);
   if (session->to_next != nullptr) {
     session->to_next->connection->Close(Connection::kClient, status);
+  }
+  if (session->to_sampler != nullptr) {
+    session->to_sampler->connection->Close(Connection::kClient, status);
+  }
+  if (const auto follower = session->follower.lock()) {
+    follower->connection->Close(Connection::kServer, status);
   }
 }
 
@@ -187,7 +194,10 @@ void StageProcess::DialNext(const std::shared_ptr<Session>& session,
   session->to_next = push;
   const std::weak_ptr<Session> weak = session;
   push->handler.on_response = [this, weak](const PushAccepted&) {
-    if (const auto session = weak.lock(); session != nullptr && !session->closed) Ready(session);
+    const auto session = weak.lock();
+    if (session == nullptr || session->closed) return;
+    const int num_dialled = kind_ == Kind::kEmbedding ? 2 : 1;
+    if (++session->num_accepted == num_dialled) Ready(session);
   };
   push->connection->on_end[Connection::kClient] = [this, weak](const absl::Status& status) {
     const auto session = weak.lock();
@@ -200,6 +210,51 @@ void StageProcess::DialNext(const std::shared_ptr<Session>& session,
     if (next != nullptr) next->Serve(push);
   });
   PushStream::SendRequest(push, {.epoch = session->epoch});
+}
+
+// What the embedding hears of the sampler.
+void StageProcess::DialSampler(const std::shared_ptr<Session>& session,
+                               const std::string& sampler) {
+  auto follow = std::make_shared<FollowStream>();
+  follow->connection = world_.network->Connect(host_, world_.host(sampler));
+  session->to_sampler = follow;
+  const std::weak_ptr<Session> weak = session;
+  follow->handler.on_response = [this, weak](ChosenMessage message) {
+    const auto session = weak.lock();
+    if (session == nullptr || session->closed) return;
+    if (message.step_id == 0) {
+      if (++session->num_accepted == 2) Ready(session);
+      return;
+    }
+    session->chosen[message.step_id] = std::move(message.tokens);
+    ComputeNext(session);
+  };
+  follow->connection->on_end[Connection::kClient] = [this, weak](const absl::Status& status) {
+    const auto session = weak.lock();
+    if (session == nullptr) return;
+    CloseSession(session,
+                 absl::UnavailableError(absl::StrCat("sampler: ", std::string(status.message()))));
+  };
+  follow->connection->Send(Connection::kServer, [find = world_.find, sampler, follow] {
+    StageProcess* process = find(sampler);
+    if (process != nullptr) process->Serve(follow);
+  });
+  FollowStream::SendRequest(follow, {.epoch = session->epoch});
+}
+
+void StageProcess::Serve(const std::shared_ptr<FollowStream>& follow) {
+  const std::weak_ptr<FollowStream> weak = follow;
+  follow->on_request = [this, weak](const FollowMessage& message) {
+    const auto follow = weak.lock();
+    const bool current = session_ != nullptr && !session_->closed && session_->receiving &&
+                         session_->epoch == message.epoch;
+    if (!current) {
+      return follow->connection->Close(Connection::kServer,
+                                       absl::AbortedError("not wired into this epoch"));
+    }
+    session_->follower = follow;
+    FollowStream::SendResponse(follow, {});
+  };
 }
 
 void StageProcess::Ready(const std::shared_ptr<Session>& session) {
@@ -235,7 +290,9 @@ void StageProcess::AddPlan(const std::shared_ptr<Session>& session, Plan plan) {
 void StageProcess::ComputeNext(const std::shared_ptr<Session>& session) {
   if (session->closed || session->computing || session->plans.empty()) return;
   Rows rows;
-  if (kind_ != Kind::kEmbedding) {
+  if (kind_ == Kind::kEmbedding) {
+    if (!FillIn(*session, session->plans.front().embedding)) return;
+  } else {
     auto hidden = session->hidden.extract(session->plans.front().step_id);
     if (hidden.empty()) return;
     rows = std::move(hidden.mapped());
@@ -267,6 +324,15 @@ void StageProcess::Compute(const std::shared_ptr<Session>& session, const Plan& 
   PushStream::SendRequest(
       session->to_next,
       {.epoch = session->epoch, .step_id = plan.step_id, .rows = std::move(rows)});
+}
+
+bool StageProcess::FillIn(const Session& session, v1::EmbeddingExecute& plan) {
+  for (const v1::ChosenToken& token : plan.chosen_tokens()) {
+    const auto found = session.chosen.find(token.step_id());
+    if (found == session.chosen.end()) return false;
+    plan.set_token_ids(token.index(), found->second.at(token.row()));
+  }
+  return true;
 }
 
 Rows StageProcess::Embed(const v1::EmbeddingExecute& plan) const {
@@ -344,6 +410,11 @@ void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::Sam
     v1::SampledRow& row = *executed.add_rows();
     row.set_token_id(token);
     row.set_logprob(LogprobOf(rows[i], token));
+  }
+  if (const auto follower = session->follower.lock()) {
+    ChosenMessage chosen = {.step_id = plan.step_id()};
+    for (const v1::SampledRow& row : executed.rows()) chosen.tokens.push_back(row.token_id());
+    FollowStream::SendResponse(follower, std::move(chosen));
   }
   session->answer(std::move(response));
 }

@@ -33,6 +33,16 @@ struct PushMessage {
 struct PushAccepted {};
 using PushStream = Duplex<PushMessage, PushAccepted>;
 
+// What the embedding asks the sampler, and hears: that it is accepted, then what steps chose.
+struct FollowMessage {
+  uint64_t epoch = 0;
+};
+struct ChosenMessage {
+  uint64_t step_id = 0;  // 0: accepted
+  std::vector<int32_t> tokens;
+};
+using FollowStream = Duplex<FollowMessage, ChosenMessage>;
+
 using EmbeddingRun = Duplex<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
 using ShardRun = Duplex<v1::ShardRunRequest, v1::ShardRunResponse>;
 using SamplerRun = Duplex<v1::SamplerRunRequest, v1::SamplerRunResponse>;
@@ -73,6 +83,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   void Serve(const std::shared_ptr<ShardRun>& run);
   void Serve(const std::shared_ptr<SamplerRun>& run);
   void Serve(const std::shared_ptr<PushStream>& push);
+  void Serve(const std::shared_ptr<FollowStream>& follow);
 
   uint64_t epoch() const { return epoch_; }
   v1::GetShardInfoResponse ShardInfo() const;
@@ -98,6 +109,10 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     std::map<uint64_t, Rows> hidden;
     std::map<uint64_t, std::vector<int32_t>> tables;  // of a leading rank, by sequence
     std::shared_ptr<PushStream> to_next;
+    std::shared_ptr<FollowStream> to_sampler;         // of an embedding
+    std::map<uint64_t, std::vector<int32_t>> chosen;  // by step, what came over it
+    std::weak_ptr<FollowStream> follower;             // of a sampler
+    int num_accepted = 0;                             // of the streams above that it dials
     bool receiving = false;
     bool computing = false;
     bool closed = false;
@@ -108,10 +123,13 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   void CloseSession(const std::shared_ptr<Session>& session, const absl::Status& status);
   void JoinRanks(const std::shared_ptr<Session>& session, const std::string& next_stage);
   void DialNext(const std::shared_ptr<Session>& session, const std::string& next_stage);
+  void DialSampler(const std::shared_ptr<Session>& session, const std::string& sampler);
   void Ready(const std::shared_ptr<Session>& session);
   void AddPlan(const std::shared_ptr<Session>& session, Plan plan);
   void ComputeNext(const std::shared_ptr<Session>& session);
   void Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows);
+  // Puts in the tokens that earlier steps have chosen; false where one of them is not known yet.
+  static bool FillIn(const Session& session, v1::EmbeddingExecute& plan);
   Rows Embed(const v1::EmbeddingExecute& plan) const;
   // Runs the stage on every rank. Nothing where a rank does not take part.
   std::optional<Rows> Forward(Session& session, const v1::ShardExecute& plan, const Rows& rows);

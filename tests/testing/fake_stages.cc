@@ -305,6 +305,7 @@ bool FakeStages::Open(const std::string& name, uint64_t epoch,
     epoch_ = epoch;
     pending_.clear();
     tables_.clear();
+    chosen_.clear();
     memory_.assign(static_cast<size_t>(options_.num_kv_blocks) * options_.block_size, kEmpty);
   }
   return true;
@@ -350,10 +351,11 @@ void FakeStages::AddSampler(const v1::SamplerExecute& execute,
 
 void FakeStages::RunIfComplete(uint64_t step_id) {
   const auto found = pending_.find(step_id);
-  const Pending& step = found->second;
+  Pending& step = found->second;
   if (!step.has_embedding || step.num_shards < options_.num_stages || step.answer == nullptr) {
     return;
   }
+  if (!FillIn(step.embedding)) return;
   const FakeStep written = Write(step);
   switch (judge_ == nullptr ? Verdict::kAnswer : judge_(written)) {
     case Verdict::kAnswer:
@@ -366,6 +368,15 @@ void FakeStages::RunIfComplete(uint64_t step_id) {
       break;
   }
   pending_.erase(found);
+}
+
+bool FakeStages::FillIn(v1::EmbeddingExecute& embedding) const {
+  for (const v1::ChosenToken& token : embedding.chosen_tokens()) {
+    const auto found = chosen_.find(token.step_id());
+    if (found == chosen_.end()) return false;
+    embedding.set_token_ids(token.index(), found->second.at(token.row()));
+  }
+  return true;
 }
 
 FakeStep FakeStages::Write(const Pending& step) {
@@ -431,6 +442,9 @@ void FakeStages::Answer(const Pending& step, const FakeStep& written) {
       row.set_token_id(NextToken(before, asked.sample().seed(), asked.sequence_index()));
       row.set_logprob(-0.5f);
     }
+  }
+  for (const v1::SampledRow& row : executed.rows()) {
+    chosen_[executed.step_id()].push_back(row.token_id());
   }
   step.answer(std::move(response));
 }

@@ -107,6 +107,8 @@ class FakeStages {
   v1::GetShardInfoResponse Probe(const std::string& name);
   bool IsCurrent(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunIfComplete(uint64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Puts in the tokens that earlier steps have chosen; false where one of them never did.
+  bool FillIn(v1::EmbeddingExecute& embedding) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   FakeStep Write(const Pending& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Answer(const Pending& step, const FakeStep& written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -120,6 +122,7 @@ class FakeStages {
   std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);              // by step id
   std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);                      // token by slot
   std::map<uint64_t, std::vector<int32_t>> tables_ ABSL_GUARDED_BY(mutex_);  // by sequence
+  std::map<uint64_t, std::vector<int32_t>> chosen_ ABSL_GUARDED_BY(mutex_);  // by step and row
   std::map<std::string, Fake> fakes_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::unique_ptr<grpc::Service>> services_;

@@ -272,10 +272,13 @@ TEST(KvCache, TellsOfATableWhatHasChangedInIt) {
   Compute(cache, 1, Tokens(6));
   EXPECT_THAT(Told(cache, 1, 0), ElementsAre(0, 1));
   EXPECT_THAT(Told(cache, 1, 2), IsEmpty());
+  EXPECT_FALSE(cache.IsReserved(1, 6, 9));
   ASSERT_TRUE(cache.Reserve(1, 6, 9).ok());
+  EXPECT_TRUE(cache.IsReserved(1, 6, 9));
   EXPECT_THAT(Told(cache, 1, 2), ElementsAre(2));
   // A block that is copied before it is written stands in the middle of the table.
   cache.Fork(1, 2, 6);
+  EXPECT_FALSE(cache.IsReserved(1, 6, 9)) << "the block of position 6 is shared";
   ASSERT_TRUE(cache.Reserve(1, 6, 9)->copy.has_value());
   EXPECT_THAT(Told(cache, 1, 1), ElementsAre(3, 2));
   EXPECT_THAT(Told(cache, 2, 0), ElementsAre(0, 1));

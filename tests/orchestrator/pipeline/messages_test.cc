@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/pipeline/sampler_plans.h"
@@ -65,6 +66,18 @@ TEST(StepMessages, GiveTheEmbeddingTokensWithTheirPositions) {
   EXPECT_EQ(execute.step_id(), 9u);
   EXPECT_THAT(execute.token_ids(), ElementsAre(100, 101, 102, 103));
   EXPECT_THAT(execute.positions(), ElementsAre(20, 4, 5, 6));
+}
+
+TEST(StepMessages, NameTokensThatAreNotKnownByTheirStepAndRow) {
+  Step step = TwoSegments();
+  std::swap(step.segments[0], step.segments[1]);
+  step.segments[1].chosen_by = ChosenBy{.step = 8, .row = 5};
+  const v1::EmbeddingExecute execute = EmbeddingMessage(6, step).execute();
+  EXPECT_EQ(execute.token_ids_size(), 4);
+  ASSERT_EQ(execute.chosen_tokens_size(), 1);
+  EXPECT_EQ(execute.chosen_tokens(0).index(), 3);
+  EXPECT_EQ(execute.chosen_tokens(0).step_id(), 8u);
+  EXPECT_EQ(execute.chosen_tokens(0).row(), 5);
 }
 
 TEST(StepMessages, GiveShardsBlockCopiesInOrder) {

@@ -119,6 +119,11 @@ class FakeReplica {
     return memory_.at(static_cast<size_t>(block) * block_size_ + position % block_size_);
   }
 
+  TokenId TokenOf(const Segment& segment, int32_t offset) const {
+    if (!segment.chosen_by.has_value()) return segment.tokens[offset];
+    return results_.at(segment.chosen_by->step).at(segment.chosen_by->row);
+  }
+
   absl::Status ChangeTable(const Segment& segment) {
     std::vector<BlockId>& table = tables_[segment.sequence];
     if (segment.first_block > std::ssize(table)) {
@@ -149,7 +154,7 @@ class FakeReplica {
       const uint64_t before = position == 0 ? ChainStart(longest_like_, segment.sequence_length)
                                             : Slot(segment, position - 1);
       Slot(segment, position) =
-          submitted.spoiled ? kGarbage : Extend(before, segment.tokens[offset]);
+          submitted.spoiled ? kGarbage : Extend(before, TokenOf(segment, offset));
     }
     if (submitted.spoiled) return absl::OkStatus();
     // After the writes, so that a segment that overwrites its own past shows as well.

@@ -58,6 +58,9 @@ struct Coverage {
   int64_t scored_rows = 0;
   int64_t early_commits_refused = 0;
   int64_t full_queues = 0;
+  int64_t ahead = 0;          // segments whose token was not known yet
+  int64_t chunks_ahead = 0;   // segments of prompts while others of them were in flight
+  int64_t surplus = 0;        // rows of sequences that had ended when they came
   int64_t other_lengths = 0;  // computed from the start again where lengths matter
 };
 
@@ -72,6 +75,7 @@ class RandomSchedule {
                  .max_queued_sequences = Pick(2, 40),
                  .max_positions = 60,
                  .max_inflight_steps = Pick(1, 4),
+                 .steps_ahead = Pick(0, 2),
                  .longest_like = RandomLengths(),
                  .tenant_policies = [this] { return policies_; }},
         scheduler_(options_, kv_cache_),
@@ -95,12 +99,23 @@ class RandomSchedule {
     std::vector<TokenId> tokens;  // prompt, resumed and accepted so far
     int32_t scored = 0;           // prompt tokens whose score arrived
     bool paused = false;
+    // The solo run, and what would follow if it did not end.
+    std::vector<TokenId> endless;
   };
   struct InFlight {
     StepId id = 0;
     int32_t num_rows = 0;
     std::vector<uint64_t> serials;
   };
+
+  // As far as steps ahead can go before an end is known.
+  std::vector<TokenId> Endless(const SoloRun& solo) const {
+    std::vector<TokenId> tokens = solo.tokens;
+    for (int i = 0; i < options_.steps_ahead; ++i) {
+      tokens.push_back(NextToken(HashChain(tokens, options_.longest_like).back()));
+    }
+    return tokens;
+  }
 
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool Chance(int percent) { return Pick(1, 100) <= percent; }
@@ -162,6 +177,7 @@ class RandomSchedule {
   void AddSequence() {
     Client client = {.serial = next_serial_++, .spec = RandomSpec()};
     client.solo = RunAlone(client.spec, options_.longest_like);
+    client.endless = Endless(client.solo);
     const auto num_prompt = static_cast<int>(client.spec.prompt.size());
     const int num_generated = static_cast<int>(client.solo.tokens.size()) - num_prompt;
     client.tokens = client.spec.prompt;
@@ -217,6 +233,7 @@ class RandomSchedule {
     }
     ASSERT_TRUE(status.ok()) << status;
     child.solo = RunAlone(child.spec, options_.longest_like);
+    child.endless = Endless(child.solo);
     clients_.emplace(fork.to, std::move(child));
     ++coverage_.forks;
   }
@@ -237,8 +254,9 @@ class RandomSchedule {
     for (const Segment& segment : step->segments) {
       const Client& client = clients_.at(segment.sequence);
       in_flight.serials.push_back(client.serial);
-      chains.push_back(HashChain(client.tokens, options_.longest_like));
-      ASSERT_EQ(segment.sequence_length, std::ssize(client.tokens));
+      const auto end = client.endless.begin() + segment.sequence_length;
+      chains.push_back(HashChain({client.endless.begin(), end}, options_.longest_like));
+      coverage_.ahead += segment.chosen_by.has_value();
       coverage_.other_lengths += options_.longest_like != nullptr && segment.first_position == 0 &&
                                  client.tokens.size() > client.spec.prompt.size();
     }
@@ -252,20 +270,33 @@ class RandomSchedule {
     ASSERT_FALSE(step.segments.empty());
     ASSERT_LE(step.num_tokens(), options_.max_tokens_per_step);
     ASSERT_LE(std::ssize(step.segments), options_.max_sequences_per_step);
-    std::set<uint64_t> busy;
+    std::map<uint64_t, int> busy;  // by serial, the steps in flight
     for (const InFlight& other : in_flight_) {
-      busy.insert(other.serials.begin(), other.serials.end());
+      for (const uint64_t serial : other.serials) ++busy[serial];
     }
+    std::set<uint64_t> in_this;
     for (const Segment& segment : step.segments) {
       const Client& client = clients_.at(segment.sequence);
-      ASSERT_TRUE(busy.insert(client.serial).second) << "in two steps at a time";
+      ASSERT_TRUE(in_this.insert(client.serial).second) << "twice in a step";
+      const int num_steps = busy[client.serial];
+      ASSERT_TRUE(num_steps == 0 || options_.steps_ahead > 0) << "in two steps at a time";
       ASSERT_FALSE(client.paused);
       const std::vector<TokenId>& tokens = client.tokens;
       const auto end = segment.first_position + std::ssize(segment.tokens);
+      ASSERT_GE(segment.sequence_length, std::ssize(tokens));
+      ASSERT_LE(segment.sequence_length, std::ssize(tokens) + num_steps);
+      ASSERT_LE(segment.sequence_length, std::ssize(client.endless));
+      ASSERT_GE((segment.first_block + std::ssize(segment.blocks)) * kv_cache_.block_size, end);
+      coverage_.chunks_ahead += num_steps > 0 && segment.tokens.size() > 1;
+      if (segment.chosen_by.has_value()) {
+        ASSERT_EQ(std::ssize(segment.tokens), 1);
+        ASSERT_EQ(end, segment.sequence_length);
+        ASSERT_GT(end, std::ssize(tokens)) << "the token is known";
+        continue;
+      }
       ASSERT_LE(end, std::ssize(tokens));
       ASSERT_TRUE(std::equal(segment.tokens.begin(), segment.tokens.end(),
                              tokens.begin() + segment.first_position));
-      ASSERT_GE((segment.first_block + std::ssize(segment.blocks)) * kv_cache_.block_size, end);
     }
   }
 
@@ -278,6 +309,7 @@ class RandomSchedule {
     const absl::StatusOr<StepOutcome> outcome = scheduler_.Commit(step.id, *rows);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     in_flight_.pop_front();
+    coverage_.surplus += std::ssize(*rows) - std::ssize(outcome->rows);
     for (const AcceptedRow& row : outcome->rows) {
       ASSERT_TRUE(clients_.contains(row.sequence)) << "a row of a sequence that ended";
       Client& client = clients_.at(row.sequence);
@@ -458,6 +490,9 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("scored_rows", coverage.scored_rows, 20'000);
   went("early_commits_refused", coverage.early_commits_refused, 1'000);
   went("full_queues", coverage.full_queues, 1'000);
+  went("ahead", coverage.ahead, 20'000);
+  went("chunks_ahead", coverage.chunks_ahead, 2'000);
+  went("surplus", coverage.surplus, 2'000);
   went("other_lengths", coverage.other_lengths, 1'000);
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "sluice/v1/activations.pb.h"
+#include "sluice/v1/chosen_tokens.pb.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/generation.pb.h"
 #include "sluice/v1/sampler.pb.h"
@@ -39,6 +40,7 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
   EXPECT_EQ(CallersOf("/sluice.v1.ShardService/Run", embedding), RoleSet({Role::kOrchestrator}));
   EXPECT_EQ(CallersOf("/sluice.v1.ActivationsService/Push", embedding), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.ShardService/PutRendezvous", embedding), RoleSet({Role::kShard}));
+  EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
 }
 
@@ -55,6 +57,7 @@ TEST(CallersOf, KnowsEveryMethodOfTheProtos) {
       v1::PushRequest::descriptor()->file(),     v1::EmbeddingRunRequest::descriptor()->file(),
       v1::GenerateRequest::descriptor()->file(), v1::SamplerRunRequest::descriptor()->file(),
       v1::ShardRunRequest::descriptor()->file(), v1::TokenizeRequest::descriptor()->file(),
+      v1::FollowRequest::descriptor()->file(),
   };
   int methods = 0;
   for (const auto* file : files) {

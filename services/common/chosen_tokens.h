@@ -1,0 +1,102 @@
+// The two ends of the stream on which the sampler tells the embedding what it has chosen
+// (protos/sluice/v1/chosen_tokens.proto).
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "services/common/client_stream.h"
+#include "services/common/server_stream.h"
+#include "sluice/v1/chosen_tokens.grpc.pb.h"
+
+namespace sluice {
+
+// Serves ChosenTokensService for the session that is wired in at the moment. Thread-safe.
+class ChosenTokensPublisher final : public v1::ChosenTokensService::CallbackService {
+ public:
+  // Accepts followers of `epoch` from now on, and no others.
+  void Open(uint64_t epoch);
+  // Ends the stream of `epoch`, if that is still the current one.
+  void Close(uint64_t epoch, const absl::Status& reason);
+
+  // Tells who follows, if anybody does; steps of an epoch in their order.
+  void Publish(uint64_t epoch, v1::Chosen chosen);
+
+  grpc::ServerBidiReactor<v1::FollowRequest, v1::FollowResponse>* Follow(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  using Stream = ServerStream<v1::FollowRequest, v1::FollowResponse>;
+
+  // OK and this is the stream of the epoch, or ABORTED.
+  absl::Status Accept(uint64_t epoch, Stream& stream);
+
+  absl::Mutex mutex_;
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Follows the sampler, and remembers what it chose in the last kRemembered steps. Thread-safe.
+class ChosenTokensFollower {
+ public:
+  // Of those that a plan may name, and as many again that come before it is looked at.
+  static constexpr uint64_t kRemembered = 128;
+
+  // `on_lost` is called at most once, from another thread, when the stream ends other than by
+  // destruction of the follower.
+  ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, uint64_t epoch,
+                       std::function<void(absl::Status)> on_lost);
+  // Ends the stream.
+  ~ChosenTokensFollower();
+
+  // Waits until the sampler has accepted the epoch. UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED
+  // otherwise.
+  absl::Status WaitUntilOpen(absl::Time deadline);
+
+  // Waits for the token of a row. INVALID_ARGUMENT where a later step has been told, or the step
+  // has no such row; why the stream ended, once it has.
+  absl::StatusOr<int32_t> TokenOf(uint64_t step_id, int32_t row);
+
+  // Ends the stream; those who wait and on_lost are told.
+  void Cancel() { stream_->Cancel(); }
+
+ private:
+  using Stream = ClientStream<v1::FollowRequest, v1::FollowResponse>;
+
+  // Outlives the follower while its stream ends.
+  struct Shared {
+    absl::Mutex mutex;
+    bool following ABSL_GUARDED_BY(mutex) = false;
+    std::optional<absl::Status> ended ABSL_GUARDED_BY(mutex);
+    std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
+    std::map<uint64_t, std::vector<int32_t>> tokens ABSL_GUARDED_BY(mutex);  // by step
+    uint64_t newest ABSL_GUARDED_BY(mutex) = 0;
+    uint64_t wanted ABSL_GUARDED_BY(mutex) = 0;
+
+    void OnResponse(v1::FollowResponse response);
+    void OnDone(const absl::Status& status);
+    bool DecidedOrEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return following || ended.has_value();
+    }
+    bool HasWantedOrEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return newest >= wanted || ended.has_value();
+    }
+  };
+
+  const std::unique_ptr<v1::ChosenTokensService::Stub> stub_;
+  const std::shared_ptr<Shared> shared_;
+  std::shared_ptr<Stream> stream_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,103 @@
+#include "services/common/chosen_tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "services/common/server.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Time SoonEnough() { return absl::Now() + absl::Minutes(1); }
+
+v1::Chosen ChosenIn(uint64_t step_id, const std::vector<int32_t>& tokens) {
+  v1::Chosen chosen;
+  chosen.set_step_id(step_id);
+  chosen.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  return chosen;
+}
+
+// A sampler's end that is served, and followers of it.
+class ChosenTokensTest : public ::testing::Test {
+ protected:
+  ChosenTokensTest()
+      : server_(*Server::Start({.address = "inproc:it", .services = {&publisher_}})) {}
+
+  std::unique_ptr<ChosenTokensFollower> Follow(
+      uint64_t epoch, std::function<void(absl::Status)> on_lost = nullptr) {
+    return std::make_unique<ChosenTokensFollower>(
+        server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()), epoch,
+        std::move(on_lost));
+  }
+
+  ChosenTokensPublisher publisher_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ChosenTokensTest, TellTokensByStepAndRow) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  publisher_.Publish(4, ChosenIn(1, {7, 8}));
+  publisher_.Publish(4, ChosenIn(2, {}));
+  EXPECT_EQ(follower->TokenOf(1, 0).value_or(-1), 7);
+  EXPECT_EQ(follower->TokenOf(1, 1).value_or(-1), 8);
+  publisher_.Publish(3, ChosenIn(3, {9}));  // of an epoch that is over
+  std::thread later([&] { publisher_.Publish(4, ChosenIn(3, {6})); });
+  EXPECT_EQ(follower->TokenOf(3, 0).value_or(-1), 6);
+  later.join();
+}
+
+TEST_F(ChosenTokensTest, SayWhereARowHasChosenNothing) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  publisher_.Publish(4, ChosenIn(2, {7}));
+  for (const auto& [step, row] : {std::pair(1, 0), {2, 1}, {2, -1}}) {
+    const auto token = follower->TokenOf(step, row);
+    EXPECT_EQ(token.status().code(), absl::StatusCode::kInvalidArgument) << step << " " << row;
+    EXPECT_THAT(std::string(token.status().message()), HasSubstr("chosen nothing in row"));
+  }
+}
+
+TEST_F(ChosenTokensTest, ForgetWhatLiesFarBack) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  constexpr uint64_t kLast = 2 * ChosenTokensFollower::kRemembered;
+  for (uint64_t step = 1; step <= kLast; ++step) publisher_.Publish(4, ChosenIn(step, {7}));
+  EXPECT_TRUE(follower->TokenOf(kLast, 0).ok());
+  EXPECT_TRUE(follower->TokenOf(kLast - ChosenTokensFollower::kRemembered, 0).ok());
+  EXPECT_FALSE(follower->TokenOf(kLast - ChosenTokensFollower::kRemembered - 1, 0).ok());
+}
+
+TEST_F(ChosenTokensTest, AcceptTheEpochThatIsWiredIn) {
+  EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
+  publisher_.Open(5);
+  EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(Follow(5)->WaitUntilOpen(SoonEnough()).ok());
+}
+
+TEST_F(ChosenTokensTest, TellWhoWaitsThatTheSamplerIsLost) {
+  publisher_.Open(4);
+  absl::Notification lost;
+  const auto follower = Follow(4, [&](const absl::Status&) { lost.Notify(); });
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  std::thread closing([&] { publisher_.Close(4, absl::UnavailableError("gone")); });
+  const auto token = follower->TokenOf(1, 0);
+  EXPECT_EQ(token.status().code(), absl::StatusCode::kUnavailable) << token.status();
+  lost.WaitForNotification();
+  closing.join();
+}
+
+}  // namespace
+}  // namespace sluice
