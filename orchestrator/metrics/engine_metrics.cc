@@ -104,6 +104,25 @@ void AddProcesses(const std::vector<ReplicaProcess>& processes, Families& famili
   families.push_back(GaugeFamily("sluice_kv_bytes", "Its part of the KV cache.", keys_and_values));
 }
 
+// What part of its time at work a shard waits is rate(gap) / (rate(busy) + rate(gap)).
+void AddShardTimes(const std::vector<ReplicaProcess>& processes, Families& families) {
+  std::vector<MetricSample> busy;
+  std::vector<MetricSample> gap;
+  for (const ReplicaProcess& process : processes) {
+    if (process.service != "shard") continue;
+    const MetricLabels labels = {{"stage", absl::StrCat(process.stage)},
+                                 {"rank", absl::StrCat(process.rank)}};
+    busy.push_back({absl::ToDoubleSeconds(process.busy), labels});
+    gap.push_back({absl::ToDoubleSeconds(process.gap), labels});
+  }
+  families.push_back(CounterFamily("sluice_shard_busy_seconds_total",
+                                   "Time that the shard has computed steps.", busy));
+  families.push_back(CounterFamily("sluice_shard_gap_seconds_total",
+                                   "Time between two steps in which the shard had nothing to "
+                                   "compute though sequences were under way.",
+                                   gap));
+}
+
 void AddVllmNames(const EngineStatus& status, Families& families) {
   const KvCacheStatistics& cache = status.scheduler.kv_cache;
   families.push_back(GaugeFamily("vllm:num_requests_running",
@@ -131,6 +150,7 @@ Families EngineMetrics::Collect() const {
   AddLedger(seen.status.scheduler, families);
   AddCache(seen.status.scheduler.kv_cache, families);
   AddProcesses(seen.processes, families);
+  AddShardTimes(seen.processes, families);
   if (vllm_names_) AddVllmNames(seen.status, families);
   return families;
 }

@@ -286,6 +286,7 @@ bool ConnectedReplica::Watch(SteadyTime now) {
     for (uint64_t& num_steps : num_steps_) ++num_steps;
     events_.emplace_back(std::move(executed));
   }
+  TakeTimes();
   const absl::Status lost = wiring_->lost().ok() ? given_up_ : wiring_->lost();
   if (lost.ok()) return false;
   events_.emplace_back(ReplicaLost{lost});
@@ -293,6 +294,23 @@ bool ConnectedReplica::Watch(SteadyTime now) {
   phase_ = Phase::kPausing;
   wake_ = now;
   return true;
+}
+
+void ConnectedReplica::TakeTimes() {
+  const std::vector<Wiring::ToldTimes> told = wiring_->TakeTimes();
+  if (told.empty()) return;
+  auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
+  for (const Wiring::ToldTimes& of_one : told) {
+    for (ReplicaProcess& process : *processes) {
+      if (process.service != "shard" || process.stage != of_one.stage ||
+          process.rank != of_one.rank) {
+        continue;
+      }
+      process.busy = absl::Nanoseconds(of_one.times.busy_ns());
+      process.gap = absl::Nanoseconds(of_one.times.gap_ns());
+    }
+  }
+  processes_ = std::move(processes);
 }
 
 void ConnectedReplica::Execute(const Step& step, absl::Span<const RowRequest> rows) {

@@ -86,6 +86,8 @@ class ConnectedReplica final : public Replica {
   void BeWired(bool kept_blocks);
   void Pause(const absl::Status& reason, SteadyTime now);
   bool Watch(SteadyTime now);
+  // Publishes what shards have told of their time.
+  void TakeTimes();
 
   const ReplicaOptions options_;
   StageNetwork* const network_;

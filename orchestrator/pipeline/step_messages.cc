@@ -29,6 +29,7 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
   v1::ShardExecute& execute = *request.mutable_execute();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
+  execute.set_after_idle(step.after_idle);
   execute.mutable_ended_sequence_ids()->Add(step.ended.begin(), step.ended.end());
   for (const BlockCopy& copy : step.copies) {
     v1::BlockCopy& message = *execute.add_block_copies();

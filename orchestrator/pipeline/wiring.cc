@@ -39,8 +39,11 @@ void Wiring::OnResponse(const v1::EmbeddingRunResponse& response) {
   if (response.has_opened()) ++num_opened_;
 }
 
-void Wiring::OnResponse(const v1::ShardRunResponse& response) {
+void Wiring::OnResponse(int stage, int rank, const v1::ShardRunResponse& response) {
   if (response.has_opened()) ++num_opened_;
+  if (response.has_times()) {
+    times_.push_back({.stage = stage, .rank = rank, .times = response.times()});
+  }
 }
 
 void Wiring::OnResponse(const v1::SamplerRunResponse& response) {
@@ -98,8 +101,14 @@ absl::Status Wiring::OpenStage(int stage) {
 
 absl::Status Wiring::OpenRank(int stage, int rank, const v1::ShardRunRequest& request) {
   const std::string& address = topology_.shards[stage][rank];
-  auto stream = network_.RunShard(address, HandlerFor<StageNetwork::ShardStream>(absl::StrCat(
-                                               "shard ", stage, "/", rank, " at ", address)));
+  const std::string who = absl::StrCat("shard ", stage, "/", rank, " at ", address);
+  ++num_opening_;
+  auto stream = network_.RunShard(
+      address, {.on_response =
+                    [this, stage, rank](const v1::ShardRunResponse& response) {
+                      OnResponse(stage, rank, response);
+                    },
+                .on_done = [this, who](const absl::Status& status) { Lose(who, status); }});
   if (!stream.ok()) return stream.status();
   (*stream)->Send(request);
   (rank == 0 ? rank_zero_ : other_ranks_).push_back(*std::move(stream));

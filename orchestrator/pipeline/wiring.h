@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,15 @@ class Wiring {
   // What the sampler has answered since the last call.
   std::vector<StepExecuted> TakeExecuted();
 
+  // How a shard has spent its time, as it last told.
+  struct ToldTimes {
+    int stage = 0;
+    int rank = 0;
+    v1::ShardTimes times;
+  };
+  // What shards have told since the last call.
+  std::vector<ToldTimes> TakeTimes() { return std::exchange(times_, {}); }
+
  private:
   absl::Status OpenSampler();
   absl::Status OpenStage(int stage);
@@ -65,7 +75,7 @@ class Wiring {
   template <class Stream>
   typename Stream::Handler HandlerFor(const std::string& who);
   void OnResponse(const v1::EmbeddingRunResponse& response);
-  void OnResponse(const v1::ShardRunResponse& response);
+  void OnResponse(int stage, int rank, const v1::ShardRunResponse& response);
   void OnResponse(const v1::SamplerRunResponse& response);
   void Lose(const std::string& who, const absl::Status& status);
 
@@ -78,6 +88,7 @@ class Wiring {
   int num_opened_ = 0;
   absl::Status lost_;
   std::vector<StepExecuted> executed_;
+  std::vector<ToldTimes> times_;
 
   std::unique_ptr<StageNetwork::EmbeddingStream> embedding_;
   std::vector<std::unique_ptr<StageNetwork::ShardStream>> rank_zero_;  // by stage, the last first

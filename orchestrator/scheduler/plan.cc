@@ -40,6 +40,7 @@ std::optional<Step> Scheduler::Plan() {
   }
   step.ended = kv_cache_.TakeEndedTables();
   step.copies = std::exchange(copies_, {});
+  step.after_idle = std::exchange(was_idle_, false);
   last_step_ = step.id;
   planned.num_rows = budget.rows;
   return step;

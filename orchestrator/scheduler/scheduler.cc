@@ -294,10 +294,12 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
   }
   tenants_.Leave(*sequence.tenant);
   sequences_.erase(finished.sequence);
+  was_idle_ = was_idle_ || sequences_.empty();
   return finished;
 }
 
 void Scheduler::Reset() {
+  was_idle_ = true;
   in_flight_.clear();
   copies_.clear();
   while (!running_.empty()) ThrowBack(*running_.begin()->second, ThrownBackBy::kLoss);
@@ -306,6 +308,7 @@ void Scheduler::Reset() {
 
 void Scheduler::AbandonSteps() {
   kv_cache_.ForgetToldTables();
+  was_idle_ = true;
   if (in_flight_.empty()) return;
   const StepId first_lost = in_flight_.front().id;
   in_flight_.clear();

@@ -256,6 +256,7 @@ class Scheduler {
   // Somebody lacks blocks or a place that sequences in flight could give up: none of them goes
   // ahead in this step, so that they come to be free to.
   bool contended_ = false;
+  bool was_idle_ = true;           // Step::after_idle
   std::optional<RequestId> only_;  // PlanOnly
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step

@@ -68,6 +68,8 @@ struct Step {
   // of one before it.
   std::vector<BlockCopy> copies;
   std::vector<Segment> segments;  // at least one
+  // No sequence was alive at some time since the step before, or that one was lost.
+  bool after_idle = false;
 
   int32_t num_tokens() const;  // over all segments
   int32_t num_rows() const;    // over all segments; may be 0

@@ -82,6 +82,7 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::Shard
   const ShardParts parts = {.model = *model_,
                             .backend = *backend_,
                             .receiver = receiver_,
+                            .clock = clock_,
                             .hidden_size = options_.hidden_size,
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,

@@ -68,6 +68,7 @@ class ShardService final : public v1::ShardService::CallbackService {
   RendezvousTable rendezvous_;
   ActivationsReceiver receiver_;
   std::atomic<uint64_t> num_steps_ = 0;
+  StepClock clock_;
   StageWorker worker_;  // last: its thread uses what is above
 };
 

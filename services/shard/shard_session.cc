@@ -12,6 +12,7 @@ namespace {
 
 constexpr absl::Duration kJoinTimeout = absl::Seconds(5);
 constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
+constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -46,7 +47,24 @@ absl::Status ShardSession::JoinAndServe() {
     if (!closed_.ok()) return closed_;
     communicator_ = *std::move(communicator);
   }
+  parts_.clock.Begin();
   return Serve(*joined);
+}
+
+void ShardSession::StepBegins(const v1::ShardExecute& plan) {
+  parts_.clock.StepBegins(SteadyTime::Now(), plan.after_idle());
+}
+
+void ShardSession::StepEnds() {
+  const SteadyTime now = SteadyTime::Now();
+  parts_.clock.StepEnds(now);
+  if (now - last_told_ < kTellEvery) return;
+  last_told_ = now;
+  const StepClock::Times times = parts_.clock.times();
+  v1::ShardRunResponse response;
+  response.mutable_times()->set_busy_ns(times.busy_ns);
+  response.mutable_times()->set_gap_ns(times.gap_ns);
+  stream_->Send(std::move(response));
 }
 
 void ShardSession::SendOpened() {
@@ -102,8 +120,10 @@ absl::Status LeadSession::Serve(Communicator& communicator) {
   while (status.ok()) {
     std::optional<Joiner::Step> step = steps_->Next();
     if (!step.has_value()) break;
+    StepBegins(step->plan);
     status = Annotate(Execute(communicator, step->plan, std::move(step->hidden)),
                       absl::StrCat("step ", step->plan.step_id()));
+    StepEnds();
   }
   return status;
 }
@@ -135,9 +155,12 @@ absl::Status FollowSession::Serve(Communicator& communicator) {
     v1::ShardExecute plan;
     v1::Tensor hidden;
     absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, hidden);
-    if (status.ok()) status = rows().Load(hidden);
+    if (!status.ok()) return status;
+    StepBegins(plan);
+    status = rows().Load(hidden);
     if (status.ok()) status = Forward(communicator, plan);
     if (!status.ok()) return status;
+    StepEnds();
   }
 }
 

@@ -22,6 +22,7 @@
 #include "services/common/step_rows.h"
 #include "services/shard/block_tables.h"
 #include "services/shard/shard_model.h"
+#include "services/shard/step_clock.h"
 #include "sluice/v1/shard.pb.h"
 
 namespace sluice {
@@ -34,6 +35,7 @@ struct ShardParts {
   ShardModel& model;
   Backend& backend;
   ActivationsReceiver& receiver;
+  StepClock& clock;
   int64_t hidden_size;
   absl::Duration step_timeout;
   bool is_last_stage;
@@ -59,6 +61,9 @@ class ShardSession : public StageSession {
   // Makes the step's block copies and runs this rank's layers over the step in rows().
   absl::Status Forward(Communicator& communicator, const v1::ShardExecute& plan);
   void SendOpened();
+  // Marks the step's beginning and end; the end is told to the orchestrator now and then.
+  void StepBegins(const v1::ShardExecute& plan);
+  void StepEnds();
 
   uint64_t epoch() const { return epoch_; }
   const ShardParts& parts() const { return parts_; }
@@ -75,6 +80,7 @@ class ShardSession : public StageSession {
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
+  SteadyTime last_told_;  // of the times
 
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

@@ -121,6 +121,8 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   shard.service = "shard";
   shard.stage = 1;
   shard.kv_bytes = 4096;
+  shard.busy = absl::Milliseconds(1500);
+  shard.gap = absl::Milliseconds(250);
   shard.ready = true;
   snapshot.processes = {shard};
   const EngineMetrics plain([&] { return snapshot; }, false);
@@ -132,7 +134,9 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
         "sluice_preemptions_total 7\n", "sluice_kv_hit_positions_total 90\n",
         "sluice_recomputed_positions_total{cause=\"pause\"} 70\n", "sluice_kv_usage_ratio 0.25\n",
         "sluice_process_ready{service=\"shard\",stage=\"1\",rank=\"0\"} 1\n",
-        "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n"}) {
+        "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n",
+        "sluice_shard_busy_seconds_total{stage=\"1\",rank=\"0\"} 1.5\n",
+        "sluice_shard_gap_seconds_total{stage=\"1\",rank=\"0\"} 0.25\n"}) {
     EXPECT_THAT(Text(plain), HasSubstr(line));
   }
   EXPECT_THAT(Text(plain), Not(HasSubstr("vllm:")));

@@ -43,6 +43,7 @@ Step TwoSegments() {
   Step step;
   step.id = 9;
   step.ended = {4, 5};
+  step.after_idle = true;
   step.segments.push_back({.sequence = 7,
                            .first_position = 20,
                            .tokens = {100},
@@ -104,6 +105,7 @@ TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
   EXPECT_EQ(execute.segments(1).first_block(), 0);
   EXPECT_THAT(execute.segments(1).blocks(), ElementsAre(5));
   EXPECT_THAT(execute.ended_sequence_ids(), ElementsAre(4, 5));
+  EXPECT_TRUE(execute.after_idle());
   EXPECT_EQ(execute.segments(0).sequence_length(), 21);
   EXPECT_EQ(execute.segments(1).num_positions(), 3);
   EXPECT_EQ(execute.segments(1).sequence_length(), 9);

@@ -58,6 +58,19 @@ TEST_F(PlanTest, TellsOfBlocksOnceAndOfTablesThatAreOver) {
   EXPECT_THAT(PlanAndCommit().ended, IsEmpty());
 }
 
+TEST_F(PlanTest, SaysWhenThereWasNothingToDoBefore) {
+  Add(Spec(1, 3, 2));
+  EXPECT_TRUE(PlanAndCommit().after_idle);
+  EXPECT_FALSE(PlanAndCommit().after_idle);
+  Add(Spec(2, 3, 9));
+  EXPECT_TRUE(PlanAndCommit().after_idle) << "1 ended before 2 came";
+  Add(Spec(3, 3, 9));
+  ASSERT_TRUE(scheduler().Finish(2, FinishReason::kStop).ok());
+  EXPECT_FALSE(PlanAndCommit().after_idle);
+  scheduler().AbandonSteps();
+  EXPECT_TRUE(PlanAndCommit().after_idle);
+}
+
 TEST_F(PlanTest, NumbersStepsFromOneWithoutGaps) {
   Add(Spec(1, 3, 3));
   EXPECT_EQ(PlanAndCommit().id, 1u);

@@ -1,0 +1,49 @@
+// How a shard spends its time: computing steps, and waiting for the next one though there is
+// something to compute. Adds up over the sessions of a process.
+//
+// One thread marks; any may read the sums.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "services/common/steady_time.h"
+
+namespace sluice {
+
+class StepClock {
+ public:
+  struct Times {
+    uint64_t busy_ns = 0;
+    uint64_t gap_ns = 0;
+  };
+
+  // A session begins: what came before it is no gap.
+  void Begin() { last_end_.reset(); }
+
+  // All of a step is there. `after_idle`: nobody wanted anything meanwhile.
+  void StepBegins(SteadyTime now, bool after_idle) {
+    if (last_end_.has_value() && !after_idle) Add(gap_ns_, now - *last_end_);
+    begin_ = now;
+  }
+  // Its result is on its way.
+  void StepEnds(SteadyTime now) {
+    Add(busy_ns_, now - begin_);
+    last_end_ = now;
+  }
+
+  Times times() const { return {.busy_ns = busy_ns_, .gap_ns = gap_ns_}; }
+
+ private:
+  static void Add(std::atomic<uint64_t>& sum, absl::Duration time) {
+    sum += static_cast<uint64_t>(absl::ToInt64Nanoseconds(time));
+  }
+
+  SteadyTime begin_;
+  std::optional<SteadyTime> last_end_;
+  std::atomic<uint64_t> busy_ns_ = 0;
+  std::atomic<uint64_t> gap_ns_ = 0;
+};
+
+}  // namespace sluice
