@@ -80,6 +80,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
 absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
   const int cores = UsableCpus();
   const int threads = options.num_threads > 0 ? options.num_threads : cores;
+  const int num_shards = std::max(1, options.num_stages * options.num_ranks);
   absl::StatusOr<std::unique_ptr<SamplerServer>> sampler =
       SamplerServer::Start({.model = options.model,
                             .overrides = options.overrides,
@@ -110,9 +111,10 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
       shard.shard.kv_dtype = options.kv_dtype;
       shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
       shard.device.kind = options.device;
-      shard.device.cpu = {.num_threads = std::max(1, threads / options.num_ranks),
-                          .instructions = options.instructions,
-                          .cpus = CpusOfRank(options.cpus, rank, options.num_ranks)};
+      shard.device.cpu = {
+          .num_threads = std::max(1, threads / num_shards),
+          .instructions = options.instructions,
+          .cpus = CpusOfShard(options.cpus, stage * options.num_ranks + rank, num_shards)};
       absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
       if (!server.ok()) return server.status();
       shards_.push_back(*std::move(server));

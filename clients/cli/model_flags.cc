@@ -96,13 +96,13 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
                   "Default cpu.",
                   [into](const std::string& text) { return SetDevice(text, &into->device); });
   flags.AddParsed("threads", "N",
-                  "Threads for arithmetic, shared out among the ranks, each of which has at least "
-                  "one. Default: one per core, or per CPU listed.",
+                  "Threads for arithmetic, shared out among stages and ranks, each of which has at "
+                  "least one. Default: one per core, or per CPU listed.",
                   FlagSet::IntegerFrom(1, kMostThreads, &into->threads));
   flags.AddParsed(
       "cpus", "LIST",
       "CPUs to keep to, such as 0-3,8, each thread for arithmetic to one of them; shared "
-      "out among the ranks. Default: all.",
+      "out among stages and ranks. Default: all.",
       [into](const std::string& text) { return SetCpus(text, &into->cpus); });
   flags.AddParsed(
       "instructions", "SET",

@@ -34,8 +34,11 @@ class Planner {
 
   ProcessSpec Shard(const ShardPlacement& placement, const Arguments& further) const {
     const std::string name = ShardName(placement);
-    return WithListener("shard", name, SocketOf(name),
-                        CpusOfRank(spec_.flags.cpus, placement.rank, placement.num_ranks), further);
+    return WithListener(
+        "shard", name, SocketOf(name),
+        CpusOfShard(spec_.flags.cpus, placement.stage * placement.num_ranks + placement.rank,
+                    placement.num_stages * placement.num_ranks),
+        further);
   }
 
   ProcessSpec Orchestrator(const Arguments& further) const {
@@ -165,12 +168,13 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
                                        const std::vector<ShardPlan>& shards) {
   const Planner planner(spec);
   const int threads = spec.flags.num_threads();
-  const int threads_per_rank = std::max(1, threads / spec.flags.num_ranks());
+  // Stages compute different steps at the same time.
+  const int threads_per_shard = std::max(1, threads / static_cast<int>(shards.size()));
   std::vector<ProcessSpec> processes;
   processes.push_back(planner.Internal("tokenizer", "tokenizer", {}));
   processes.push_back(planner.Internal("embedding", "embedding", planner.Arithmetic(threads)));
   for (const ShardPlan& shard : shards) {
-    Arguments arguments = planner.Arithmetic(threads_per_rank);
+    Arguments arguments = planner.Arithmetic(threads_per_shard);
     const Arguments placement =
         ShardArguments(shard.placement, spec, KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
@@ -178,7 +182,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
     arguments.insert(arguments.end(), products.begin(), products.end());
     processes.push_back(planner.Shard(shard.placement, arguments));
   }
-  // Shards and sampler take turns on a step, so the sampler may use every core as well.
+  // The head is short work beside the layers: done sooner with every core.
   Arguments head = planner.Arithmetic(threads);
   const Arguments products = planner.Products();
   head.insert(head.end(), products.begin(), products.end());

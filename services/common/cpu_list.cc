@@ -88,10 +88,10 @@ std::string CpuListText(const std::vector<int>& cpus) {
   return text;
 }
 
-std::vector<int> CpusOfRank(const std::vector<int>& cpus, int rank, int num_ranks) {
+std::vector<int> CpusOfShard(const std::vector<int>& cpus, int shard, int num_shards) {
   const auto size = static_cast<int>(cpus.size());
-  if (size < num_ranks) return cpus;
-  return {cpus.begin() + rank * size / num_ranks, cpus.begin() + (rank + 1) * size / num_ranks};
+  if (size < num_shards) return cpus;
+  return {cpus.begin() + shard * size / num_shards, cpus.begin() + (shard + 1) * size / num_shards};
 }
 
 absl::Status KeepToCpus(const std::vector<int>& cpus) {

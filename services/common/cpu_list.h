@@ -16,9 +16,9 @@ absl::StatusOr<std::vector<int>> ParseCpuList(const std::string& text);
 // The reverse of ParseCpuList, with runs as ranges.
 std::string CpuListText(const std::vector<int>& cpus);
 
-// What rank `rank` of `num_ranks` gets of `cpus`: neighbours, as many as the others but for one, or
-// all of them where there are fewer than ranks.
-std::vector<int> CpusOfRank(const std::vector<int>& cpus, int rank, int num_ranks);
+// What shard `shard` of `num_shards`, stages and ranks together, gets of `cpus`: neighbours, as many
+// as the others but for one, or all of them where there are fewer than shards.
+std::vector<int> CpusOfShard(const std::vector<int>& cpus, int shard, int num_shards);
 
 // Keeps the calling thread, and all threads that it or they start from now on, to `cpus`; an empty
 // list changes nothing. INVALID_ARGUMENT where the system refuses.

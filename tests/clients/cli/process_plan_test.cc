@@ -45,14 +45,14 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
   flags.pp = 2;
   flags.weights = WeightType::kF32;
   flags.kv = DType::kBF16;
-  flags.threads = 5;
+  flags.threads = 9;
   flags.kv_cache_mib = 60;
   EXPECT_THAT(
       CommandLines(flags),
       ElementsAre(
           "tokenizer: /bin/sluice-tokenizer --model /m --listen unix:/tmp/s/tokenizer",
           "embedding: /bin/sluice-embedding --model /m --listen unix:/tmp/s/embedding "
-          "--weights f32 --threads 5",
+          "--weights f32 --threads 9",
           "shard-0-0: /bin/sluice-shard --model /m --listen unix:/tmp/s/shard-0-0 --weights f32 "
           "--threads 2 --num_stages 2 --stage 0 --num_ranks 2 --rank 0 --kv_dtype bf16 "
           "--kv_cache_mib 20 --max_step_tokens 256",
@@ -66,7 +66,7 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "--threads 2 --num_stages 2 --stage 1 --num_ranks 2 --rank 1 --kv_dtype bf16 "
           "--kv_cache_mib 10 --max_step_tokens 256",
           "sampler: /bin/sluice-sampler --model /m --listen unix:/tmp/s/sampler --weights f32 "
-          "--threads 5",
+          "--threads 9",
           "orchestrator: /bin/sluice-orchestrator --model /m --listen 127.0.0.1:8700 "
           "--weights f32 --tokenizer unix:/tmp/s/tokenizer "
           "--embedding unix:/tmp/s/embedding "
@@ -112,6 +112,18 @@ TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {
   }
   EXPECT_THAT(lines[2], HasSubstr(" --threads 2 "));  // of the four, one per CPU
   EXPECT_THAT(lines[2], HasSubstr(" --cpus 0-1"));
+  EXPECT_THAT(lines[3], HasSubstr(" --cpus 2-3"));
+}
+
+TEST(ProcessPlanTest, SharesThreadsAndCpusOutAmongStages) {
+  ModelFlags flags;
+  flags.pp = 2;
+  flags.cpus = {0, 1, 2, 3};
+  const std::vector<std::string> lines = CommandLines(flags);
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_THAT(lines[2], HasSubstr(" --threads 2 "));
+  EXPECT_THAT(lines[2], HasSubstr(" --cpus 0-1"));
+  EXPECT_THAT(lines[3], HasSubstr(" --threads 2 "));
   EXPECT_THAT(lines[3], HasSubstr(" --cpus 2-3"));
 }
 

@@ -59,11 +59,11 @@ TEST(CpuListTest, RefusesCpusThatTheProcessMayNotUse) {
 
 TEST(CpuListTest, SharesCpusOutAmongRanks) {
   const std::vector<int> cpus = {0, 1, 2, 3, 8};
-  EXPECT_THAT(CpusOfRank(cpus, 0, 2), ElementsAre(0, 1));
-  EXPECT_THAT(CpusOfRank(cpus, 1, 2), ElementsAre(2, 3, 8));
-  EXPECT_EQ(CpusOfRank(cpus, 0, 1), cpus);
-  EXPECT_EQ(CpusOfRank(cpus, 3, 8), cpus);
-  EXPECT_THAT(CpusOfRank({}, 0, 2), IsEmpty());
+  EXPECT_THAT(CpusOfShard(cpus, 0, 2), ElementsAre(0, 1));
+  EXPECT_THAT(CpusOfShard(cpus, 1, 2), ElementsAre(2, 3, 8));
+  EXPECT_EQ(CpusOfShard(cpus, 0, 1), cpus);
+  EXPECT_EQ(CpusOfShard(cpus, 3, 8), cpus);
+  EXPECT_THAT(CpusOfShard({}, 0, 2), IsEmpty());
 }
 
 TEST(CpuListTest, KeepsThreadsStartedLaterToTheCpus) {
