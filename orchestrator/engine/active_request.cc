@@ -32,6 +32,7 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
                              std::shared_ptr<RequestSink> sink, TextStreams* text)
     : id_(id),
       request_(std::move(request)),
+      stop_tokens_(request_.stop_tokens.begin(), request_.stop_tokens.end()),
       ids_(std::move(ids)),
       sink_(std::move(sink)),
       text_(text),
@@ -93,11 +94,6 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   return request;
 }
 
-bool ActiveRequest::IsStopToken(TokenId token) const {
-  const std::vector<TokenId>& stops = request_.stop_tokens;
-  return std::find(stops.begin(), stops.end(), token) != stops.end();
-}
-
 void ActiveRequest::OnToken(int index, TokenEvent token) {
   Output& output = outputs_[index];
   if (over_ || output.end.has_value()) return;  // a stop string was found meanwhile
@@ -106,7 +102,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
   output.pending.push_back(std::move(token));
   if (text_ == nullptr) {
     Deliver(index, "", output.pending.size());
-  } else if (!IsStopToken(id)) {
+  } else if (!stop_tokens_.contains(id)) {
     text_->Append(ids_[index], {id});
   }
 }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "orchestrator/engine/ledger.h"
@@ -69,13 +70,13 @@ class ActiveRequest {
     SequenceUsage usage;  // once it has left the scheduler
   };
 
-  bool IsStopToken(TokenId token) const;
   // Sends what is pending, up to `count` tokens, with `text`.
   void Deliver(int index, std::string text, size_t count);
   void End(int index, SequenceEnd end);
 
   const RequestId id_;
   const EngineRequest request_;
+  const absl::flat_hash_set<TokenId> stop_tokens_;
   const std::vector<SequenceId> ids_;
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;

@@ -1,0 +1,255 @@
+// What a step costs the orchestrator: taking its results, telling requests of their tokens, planning
+// the next one and making its messages, down to their bytes; over the sequences that run, those that
+// wait, and the blocks that each has. Stages answer at once. Every run is checked: the steps choose a
+// token for every sequence that runs. Times are of the thread's own processor time, so that other load
+// on the machine shows less.
+//
+//   sluice-step-bench [--svg=FILE]
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "kernels/check.h"
+#include "orchestrator/engine/engine_core.h"
+#include "orchestrator/pipeline/sampler_plans.h"
+#include "orchestrator/pipeline/step_messages.h"
+
+ABSL_FLAG(std::string, svg, "", "also draws the first table into this file");
+
+namespace sluice {
+namespace {
+
+// Nothing here takes time.
+const SteadyTime kNow = SteadyTime::FromStart(absl::Seconds(1));
+
+struct Load {
+  int running = 256;
+  int waiting = 4096;
+  int prompt = 200;  // tokens
+};
+
+struct Cost {
+  double p50_us = 0;
+  double p99_us = 0;
+};
+
+double ThreadMicroseconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e6 * static_cast<double>(now.tv_sec) + 1e-3 * static_cast<double>(now.tv_nsec);
+}
+
+// Takes steps as the real one does, up to the bytes that go to the stages, and executes the oldest
+// when it is told to.
+class InstantReplica final : public Replica {
+ public:
+  explicit InstantReplica(const KvGeometry& geometry) {
+    topology_ = {.embedding = "e", .shards = {{"s"}}, .sampler = "s"};
+    events_.emplace_back(ReplicaReady{.epoch = 1, .geometry = geometry});
+  }
+
+  void Advance(SteadyTime) override {}
+  SteadyTime NextWake() const override { return SteadyTime::InfiniteFuture(); }
+  std::vector<ReplicaEvent> TakeEvents() override { return std::exchange(events_, {}); }
+  void GiveUp(const absl::Status& status) override { SLUICE_CHECK(status.ok()); }
+  const Topology& topology() const override { return topology_; }
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
+    return processes_;
+  }
+
+  void Execute(const Step& step, absl::Span<const RowRequest> rows) override {
+    num_bytes_ += EmbeddingMessage(1, step).SerializeAsString().size() +
+                  ShardMessage(1, step).SerializeAsString().size() +
+                  sampler_plans_.Message(1, step, rows).SerializeAsString().size();
+    under_way_.push_back({.step = step.id, .rows = std::vector<RowResult>(rows.size())});
+  }
+
+  // How many rows the step had.
+  size_t AnswerOldest() {
+    SLUICE_CHECK(!under_way_.empty());
+    StepExecuted executed = std::move(under_way_.front());
+    under_way_.pop_front();
+    for (RowResult& row : executed.rows) row.token = 1;
+    const size_t num_rows = executed.rows.size();
+    events_.emplace_back(std::move(executed));
+    return num_rows;
+  }
+
+ private:
+  Topology topology_;
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes_ =
+      std::make_shared<std::vector<ReplicaProcess>>();
+  SamplerPlans sampler_plans_;
+  std::deque<StepExecuted> under_way_;
+  std::vector<ReplicaEvent> events_;
+  size_t num_bytes_ = 0;
+};
+
+class CountingSink final : public RequestSink {
+ public:
+  explicit CountingSink(int* num_ended) : num_ended_(num_ended) {}
+  void OnChunk(ChunkEvent) override {}
+  void OnFinished(RequestEnd) override { ++*num_ended_; }
+  void OnFailed(absl::Status status) override { SLUICE_CHECK(status.ok()); }
+
+ private:
+  int* const num_ended_;
+};
+
+EngineOptions OptionsFor(const Load& load) {
+  EngineOptions options;
+  options.scheduler = {.max_tokens_per_step = 1 << 25,
+                       .max_sequences_per_step = load.running,
+                       .max_queued_sequences = load.waiting + load.running,
+                       .max_queued_tokens = 1 << 30,
+                       .max_positions = 1 << 20};
+  return options;
+}
+
+// Keeps `load` on an engine: whoever ends makes room for one that waits, and another one comes.
+class Bench {
+ public:
+  explicit Bench(const Load& load)
+      : load_(load),
+        replica_({.block_size = 16, .num_blocks = load.running * (load.prompt / 16 + 20)}),
+        core_(OptionsFor(load), &replica_, nullptr) {
+    core_.Advance(kNow);
+    for (int i = 0; i < load.running + load.waiting; ++i) Submit();
+    core_.Advance(kNow);
+    for (int i = 0; i < 300; ++i) Step();  // everybody is somewhere else in his answer
+  }
+
+  Cost Measure(int num_steps) {
+    std::vector<double> times;
+    times.reserve(num_steps);
+    for (int i = 0; i < num_steps; ++i) times.push_back(Step());
+    std::sort(times.begin(), times.end());
+    return {.p50_us = times[times.size() / 2], .p99_us = times[times.size() * 99 / 100]};
+  }
+
+ private:
+  void Submit() {
+    const RequestId id = ++last_id_;
+    EngineRequest request;
+    request.tenant = absl::StrCat("tenant ", id % 8);
+    request.prompt.resize(load_.prompt);
+    for (int i = 0; i < load_.prompt; ++i) {
+      request.prompt[i] = static_cast<TokenId>((id * 7919 + i) % 50'000);
+    }
+    request.max_new_tokens = 64 + static_cast<int>(id * 37 % 128);
+    core_.Submit(id, std::move(request), std::make_shared<CountingSink>(&num_ended_));
+  }
+
+  // The microseconds that one turn of the loop took: results in, the next step out.
+  double Step() {
+    const size_t num_rows = replica_.AnswerOldest();
+    SLUICE_CHECK(num_rows + 64 > static_cast<size_t>(load_.running));
+    const double begin = ThreadMicroseconds();
+    core_.Advance(kNow);
+    const double time = ThreadMicroseconds() - begin;
+    for (; num_ended_ > 0; --num_ended_) Submit();
+    return time;
+  }
+
+  const Load load_;
+  int num_ended_ = 0;
+  InstantReplica replica_;
+  EngineCore core_;
+  RequestId last_id_ = 0;
+};
+
+Cost CostOf(const Load& load) { return Bench(load).Measure(2000); }
+
+void PrintRow(const Load& load, const Cost& cost) {
+  std::printf("| %7d | %7d | %6d | %8.1f | %8.1f | %15.2f |\n", load.running, load.waiting,
+              load.prompt, cost.p50_us, cost.p99_us, cost.p50_us / load.running);
+  std::fflush(stdout);
+}
+
+constexpr char kHead[] =
+    "| running | waiting | prompt | p50 (us) | p99 (us) | p50 / token (us) |\n"
+    "|--------:|--------:|-------:|---------:|---------:|----------------:|\n";
+
+// Microseconds over running sequences, both by powers of two.
+std::string Picture(const std::vector<std::pair<int, Cost>>& costs) {
+  const auto x = [](int running) {
+    int power = 0;
+    while ((1 << power) < running) ++power;
+    return 70 + 60 * power;
+  };
+  const auto y = [](double us) { return 360 - 26 * std::log2(std::max(us, 0.5) / 0.5); };
+  std::string svg =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 420\" "
+      "font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
+      "<text x=\"70\" y=\"22\" font-size=\"15\">One step: commit, publish, plan, messages; "
+      "4,096 waiting</text>\n";
+  for (int power = 0; power <= 10; ++power) {
+    absl::StrAppendFormat(
+        &svg, "<text x=\"%d\" y=\"382\" text-anchor=\"middle\" fill=\"#555\">%d</text>\n",
+        70 + 60 * power, 1 << power);
+  }
+  for (const double us :
+       {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0}) {
+    absl::StrAppendFormat(
+        &svg,
+        "<line x1=\"70\" x2=\"670\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"#ddd\"/>"
+        "<text x=\"62\" y=\"%.0f\" text-anchor=\"end\" fill=\"#555\">%g us</text>\n",
+        y(us), y(us), y(us) + 4, us);
+  }
+  const auto line = [&](const char* color, const char* name, auto value) {
+    svg += "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"" + std::string(color) +
+           "\" points=\"";
+    for (const auto& [running, cost] : costs) {
+      absl::StrAppendFormat(&svg, "%d,%.1f ", x(running), y(value(cost)));
+    }
+    absl::StrAppendFormat(&svg, "\"/>\n<text x=\"680\" y=\"%.0f\" fill=\"%s\">%s</text>\n",
+                          y(value(costs.back().second)) + 4, color, name);
+  };
+  line("#2563eb", "p50", [](const Cost& cost) { return cost.p50_us; });
+  line("#dc2626", "p99", [](const Cost& cost) { return cost.p99_us; });
+  return svg +
+         "<text x=\"370\" y=\"406\" text-anchor=\"middle\">running sequences</text>\n</svg>\n";
+}
+
+void Run() {
+  std::printf("Running sequences, prompts of 200 tokens:\n%s", kHead);
+  std::vector<std::pair<int, Cost>> costs;
+  for (int running = 1; running <= 1024; running *= 2) {
+    const Load load = {.running = running};
+    costs.emplace_back(running, CostOf(load));
+    PrintRow(load, costs.back().second);
+  }
+  std::printf("\nWaiting sequences:\n%s", kHead);
+  for (const int waiting : {0, 64, 4096, 65'536}) {
+    const Load load = {.waiting = waiting};
+    PrintRow(load, CostOf(load));
+  }
+  std::printf("\nBlocks of each sequence:\n%s", kHead);
+  for (const int prompt : {16, 200, 2'000, 20'000}) {
+    const Load load = {.waiting = 64, .prompt = prompt};
+    PrintRow(load, CostOf(load));
+  }
+  if (const std::string file = absl::GetFlag(FLAGS_svg); !file.empty()) {
+    std::ofstream(file) << Picture(costs);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  sluice::Run();
+}
