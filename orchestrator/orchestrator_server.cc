@@ -136,6 +136,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!sampling.ok()) return sampling.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer->Dial(options.topology.sampler);
+  if (!sampler.ok()) return sampler.status();
   SchedulerOptions scheduler;
   scheduler.max_tokens_per_step = options.max_step_tokens;
   scheduler.max_sequences_per_step = options.max_step_sequences;
@@ -165,6 +167,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
           .on_info = [vocabulary = config->vocab_size](
                          const auto& info) { WarnOfOtherVocabulary(info, vocabulary); }});
   result->progress_ = WatchProgress("orchestrator", options.hang_timeout);
+  result->constraints_ = ConstraintPreparer::Make(
+      {.vocabulary_size = static_cast<int32_t>(config->vocab_size),
+       .end_token_ids = {config->eos_token_ids.begin(), config->eos_token_ids.end()}},
+      result->tokenizer_.get(), *sampler);
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
@@ -183,9 +189,9 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, *sampling, identity->name,
                WeightsName(options.weights, options.model, *config)),
-      result->engine_.get(), result->tokenizer_.get(), result->tokenizer_watch_.get(),
-      options.tokenizer, tenants.get(), result->authenticator_.get(),
-      result->request_metrics_.get());
+      result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
+      result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
+      result->authenticator_.get(), result->request_metrics_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
@@ -215,8 +221,9 @@ bool OrchestratorServer::Reload() {
 
 OrchestratorServer::~OrchestratorServer() {
   if (health_ != nullptr) health_->SetServer(nullptr);
-  // No call waits for the tokenizer any longer, which the server would wait for in turn.
+  // No call waits for tokenizer or sampler any longer, which the server would wait for in turn.
   if (tokenizer_watch_ != nullptr) tokenizer_watch_->Stop();
+  if (constraints_ != nullptr) constraints_->Stop();
   // Calls end before what they use: the server first, then the engine, which may still tell calls.
   server_.reset();
   engine_.reset();

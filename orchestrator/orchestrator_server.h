@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/generation_service.h"
+#include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/metrics/step_metrics.h"
@@ -73,6 +74,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;
   std::unique_ptr<ProgressWatch> progress_;
+  std::shared_ptr<ConstraintPreparer> constraints_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;

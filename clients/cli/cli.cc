@@ -24,6 +24,7 @@ constexpr std::array<Command, 13> kCommands = {{
     {"chat", "talk with a model, a line at a time", ChatCommand},
     {"chat-template", "the text that a template makes of a conversation", ChatTemplateCommand},
     {"score", "the log-probability of every token of a text", ScoreCommand},
+    {"prefer", "which of two answers a model prefers, relative to another", PreferCommand},
     {"tokenize", "texts to token ids", TokenizeCommand},
     {"detokenize", "token ids to texts", DetokenizeCommand},
     {"quantize", "make a model's weights smaller, once and for all", QuantizeCommand},

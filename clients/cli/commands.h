@@ -17,6 +17,8 @@ int ChatCommand(absl::Span<const std::string> arguments, Environment& environmen
 int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& environment);
 // How probable a text is.
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment);
+// Which of two answers a model prefers, relative to another model.
+int PreferCommand(absl::Span<const std::string> arguments, Environment& environment);
 // Texts to token ids and back.
 int TokenizeCommand(absl::Span<const std::string> arguments, Environment& environment);
 int DetokenizeCommand(absl::Span<const std::string> arguments, Environment& environment);

@@ -27,6 +27,10 @@ void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointF
                     }
                     return status;
                   });
+  AddSecurityFlags(flags, into);
+}
+
+void AddSecurityFlags(FlagSet& flags, EndpointFlags* into) {
   flags.Add("connect_timeout", "SECONDS", "How long to wait for it to come up. Default 5.",
             &into->connect_timeout);
   flags.Add("tls_ca", "FILE", "Authority that signed the server's certificate (PEM).",

@@ -37,6 +37,9 @@ struct EndpointFlags {
 // `default_text` says in the help what happens without --endpoint.
 void AddEndpointFlags(FlagSet& flags, const std::string& default_text, EndpointFlags* into);
 
+// The same but for --endpoint.
+void AddSecurityFlags(FlagSet& flags, EndpointFlags* into);
+
 // Reaches the endpoint asked for, else kDefaultEndpoint. UNAVAILABLE "cannot reach ..." where it
 // does not come up in time; errors of DialPublic, NOT_FOUND for a file of the token that can't be
 // read.

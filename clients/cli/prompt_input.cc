@@ -35,14 +35,17 @@ std::string WithoutLastLineBreak(std::string text) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadInput(const std::string& path, Environment& environment) {
-  if (path == kStdin) return ReadAll(environment.in, "stdin");
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open()) return absl::ErrnoToStatus(errno, path);
   absl::StatusOr<std::string> text = ReadAll(file, path);
   // A folder opens like a file, and then has nothing to read.
   if (file.bad()) return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   return text;
+}
+
+absl::StatusOr<std::string> ReadInput(const std::string& path, Environment& environment) {
+  return path == kStdin ? ReadAll(environment.in, "stdin") : ReadFile(path);
 }
 
 absl::Status ReadPrompt(Environment& environment, std::optional<std::string>* positional,

@@ -11,8 +11,11 @@
 
 namespace sluice {
 
-// All of `path`, or of stdin for "-". NOT_FOUND, PERMISSION_DENIED and the like naming the file;
+// All of a file. NOT_FOUND, PERMISSION_DENIED and the like naming the file;
 // RESOURCE_EXHAUSTED for more than 64 MiB, which no server takes.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// The same, or stdin for "-".
 absl::StatusOr<std::string> ReadInput(const std::string& path, Environment& environment);
 
 // Makes flags.prompt of --prompt_file, of the PROMPT "-" and, where no prompt was given and stdin

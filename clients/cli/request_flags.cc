@@ -69,6 +69,7 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
 }
 
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
+  AddConstraintFlags(flags, &into->constraint);
   flags.Section(
       "Choosing tokens (what is not given comes from the model's generation_config.json)");
   flags.Add("max_tokens", "N", "Most tokens to write per sequence, at least 1.", &into->max_tokens);
@@ -92,6 +93,7 @@ v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
   v1::GenerateRequest request;
   *request.mutable_sampling() = flags.sampling;
   SetStop(flags, request.mutable_stop());
+  SetConstraint(flags.constraint, request);
   if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
   if (flags.n) request.set_n(*flags.n);
   if (flags.logprobs) request.set_logprobs(*flags.logprobs);

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "clients/cli/constraint_flags.h"
 #include "clients/cli/flags.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -21,6 +22,7 @@ struct RequestFlags {
   std::optional<std::string> prompt_file;  // read by ReadPrompt (prompt_input.h)
   std::optional<std::vector<int32_t>> token_ids;
 
+  ConstraintFlags constraint;
   std::optional<int32_t> max_tokens;
   v1::SamplingOptions sampling;           // what was given
   std::vector<std::string> stop_strings;  // UTF-8, escapes resolved
@@ -37,7 +39,7 @@ struct RequestFlags {
 
 // --prompt, --prompt_file, --token_ids, --n, --logprobs, --json.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// --max_tokens, a flag for every sampling parameter, --stop, --stop_token_ids, --ignore_eos,
+// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop, --stop_token_ids, --ignore_eos,
 // --priority, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 

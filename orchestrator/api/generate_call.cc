@@ -58,11 +58,11 @@ void GenerateCall::Begin() {
   if (!status.ok()) return Refuse(status);
   context_.prompts.Resolve(request_, deadline_, caller_,
                            [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
-                             self->Submit(std::move(prompt));
+                             self->Prepare(std::move(prompt));
                            });
 }
 
-void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
+void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
   if (!prompt.ok()) return Refuse(prompt.status());
   const absl::Status fits = CheckLength(request_, std::ssize(prompt->tokens), context_.model);
   if (!fits.ok()) return Refuse(fits);
@@ -70,9 +70,21 @@ void GenerateCall::Submit(absl::StatusOr<ResolvedPrompt> prompt) {
     return Refuse(absl::FailedPreconditionError(
         "stop.stop_strings need text, and this model has no tokenizer; use stop.stop_token_ids"));
   }
+  if (!request_.has_constraint()) return Submit(*std::move(prompt), nullptr);
+  context_.constraints.Prepare(
+      request_.constraint(), deadline_,
+      [self = shared_from_this(), prompt = *std::move(prompt)](
+          absl::StatusOr<std::shared_ptr<const KeptConstraint>> constraint) mutable {
+        if (!constraint.ok()) return self->Refuse(constraint.status());
+        self->Submit(std::move(prompt), *std::move(constraint));
+      });
+}
+
+void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint) {
   EngineRequest request =
-      EngineRequestFrom(request_, context_.model, std::move(prompt->tokens), RandomNumber());
-  request.wants_text = prompt->has_tokenizer;
+      EngineRequestFrom(request_, context_.model, std::move(prompt.tokens), RandomNumber());
+  request.wants_text = prompt.has_tokenizer;
+  request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
   request.arrived = arrived_;
   if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);

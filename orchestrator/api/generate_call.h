@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/prompt.h"
+#include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/tenants/tenant_book.h"
@@ -29,6 +30,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   struct Context {
     const ModelDescription& model;
     const PromptResolver& prompts;
+    ConstraintPreparer& constraints;
     Engine& engine;
     const TenantBook& tenants;
     std::string tenant;                 // that it is served for
@@ -48,7 +50,8 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   GenerateCall(const Context& context, v1::GenerateRequest request, absl::Time deadline);
 
   void Begin();
-  void Submit(absl::StatusOr<ResolvedPrompt> prompt);
+  void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
+  void Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint);
   void Cancel();
   // Whether as much waits for the client as may.
   void OnBacklog(bool full);

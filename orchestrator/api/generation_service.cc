@@ -55,11 +55,13 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const abs
 }  // namespace
 
 GenerationService::GenerationService(ModelDescription model, Engine* engine,
-                                     TokenizerClient* tokenizer, TokenizerWatch* watch,
-                                     std::string tokenizer_address, const TenantBook* tenants,
-                                     const Authenticator* authenticator, RequestMetrics* metrics)
+                                     ConstraintPreparer* constraints, TokenizerClient* tokenizer,
+                                     TokenizerWatch* watch, std::string tokenizer_address,
+                                     const TenantBook* tenants, const Authenticator* authenticator,
+                                     RequestMetrics* metrics)
     : model_(std::move(model)),
       engine_(engine),
+      constraints_(constraints),
       tokenizer_(tokenizer),
       watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
@@ -74,6 +76,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
   absl::StatusOr<std::string> tenant = AdmitTenant(*context);
   return GenerateCall::Start({.model = model_,
                               .prompts = prompts_,
+                              .constraints = *constraints_,
                               .engine = *engine_,
                               .tenants = *tenants_,
                               .tenant = tenant.value_or(""),

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
+#include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/tenants/tenant_book.h"
@@ -32,8 +33,9 @@ class GenerationService final : public internal::GenerationServiceBase {
  public:
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted.
   // `tokenizer_address` is for GetStatus.
-  GenerationService(ModelDescription model, Engine* engine, TokenizerClient* tokenizer,
-                    TokenizerWatch* watch, std::string tokenizer_address, const TenantBook* tenants,
+  GenerationService(ModelDescription model, Engine* engine, ConstraintPreparer* constraints,
+                    TokenizerClient* tokenizer, TokenizerWatch* watch,
+                    std::string tokenizer_address, const TenantBook* tenants,
                     const Authenticator* authenticator = nullptr,
                     RequestMetrics* metrics = nullptr);
 
@@ -74,6 +76,7 @@ class GenerationService final : public internal::GenerationServiceBase {
 
   const ModelDescription model_;
   Engine* const engine_;
+  ConstraintPreparer* const constraints_;
   TokenizerClient* const tokenizer_;
   TokenizerWatch* const watch_;
   const std::string tokenizer_address_;

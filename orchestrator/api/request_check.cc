@@ -114,12 +114,10 @@ absl::Status CheckConstraintOf(const v1::GenerateRequest& request) {
   if (!request.has_constraint()) return absl::OkStatus();
   absl::Status status = CheckConstraint(request.constraint(), "constraint");
   if (!status.ok()) return status;
-  if (request.stop().ignore_eos()) {
-    return absl::InvalidArgumentError(
-        "stop.ignore_eos and constraint contradict each other: nothing may follow a text that is "
-        "whole");
-  }
-  return absl::UnimplementedError("constraint: this server keeps none yet");
+  if (!request.stop().ignore_eos()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stop.ignore_eos and constraint contradict each other: nothing may follow a text that is "
+      "whole");
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   } else {
     request.task = &request_.sampling;
     request.processed_logprobs = request_.processed_logprobs;
+    request.constraint = request_.constraint.get();
   }
   request.num_logprobs = request_.num_logprobs;
   request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct EngineRequest {
   bool score = false;
 
   SamplingOptions sampling;
+  std::shared_ptr<const KeptConstraint> constraint;  // of every sequence's text; null: none
   int32_t num_sequences = 1;
   // Not set: as many as context and KV cache leave, at most `default_length` positions in all where
   // that is set.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,13 @@ struct ScoreTarget {
   TokenId token = 0;
 };
 
+// What the text of a sequence keeps, as the sampler is told. Serialized messages of sampler.proto,
+// which have been checked.
+struct KeptConstraint {
+  std::string constraint;                         // v1::Constraint
+  std::shared_ptr<const std::string> vocabulary;  // v1::ConstraintVocabulary; of the model
+};
+
 struct RowRequest {
   SequenceId sequence = 0;
   int32_t sequence_index = 0;  // which of its request's sequences
@@ -28,9 +36,10 @@ struct RowRequest {
   int32_t num_logprobs = 0;
   bool processed_logprobs = false;  // of the distribution that is drawn from, not of the model
   // Of the sequence, for options that look at more than the row.
-  absl::Span<const TokenId> tokens;       // those before `position`, at least in its first row
-  int32_t num_prompt_tokens = 0;          // of them
-  absl::Span<const TokenId> stop_tokens;  // what min_tokens holds back
+  absl::Span<const TokenId> tokens;            // those before `position`, at least in its first row
+  int32_t num_prompt_tokens = 0;               // of them
+  absl::Span<const TokenId> stop_tokens;       // what min_tokens holds back
+  const KeptConstraint* constraint = nullptr;  // null: none
 };
 
 struct RankedToken {

@@ -1,5 +1,7 @@
 #include "orchestrator/pipeline/sampler_plans.h"
 
+#include <utility>
+
 #include "kernels/check.h"
 #include "services/common/sampling_message.h"
 
@@ -39,7 +41,7 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   }
   message.set_processed_logprobs(row.processed_logprobs);
   const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
-  if (HasSequenceParameters(options)) {
+  if (HasSequenceParameters(options) || row.constraint != nullptr) {
     AddSequence(row, options, execute);
   } else {
     *message.mutable_sample() = ToMessage(options);
@@ -59,6 +61,10 @@ void SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& opt
   told.set_num_prompt_tokens(row.num_prompt_tokens);
   const absl::Span<const TokenId> tokens = row.tokens.first(row.position);
   told.mutable_token_ids()->Add(tokens.begin(), tokens.end());
+  if (row.constraint == nullptr) return;
+  SLUICE_CHECK(told.mutable_constraint()->ParseFromString(row.constraint->constraint));
+  if (std::exchange(vocabulary_told_, true)) return;
+  SLUICE_CHECK(execute.mutable_vocabulary()->ParseFromString(*row.constraint->vocabulary));
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// What the sampler is sent: the rows of every step, and of sequences whose options look at more
-// than a row (SamplingParameter::per_sequence) what the sampler does not know yet.
+// What the sampler is sent: the rows of every step, and of sequences with a constraint or options
+// that look at more than a row (SamplingParameter::per_sequence) what the sampler does not know yet.
 //
 // Remembers which sequences one incarnation of the sampler has been told of; the next one gets an
 // object of its own. From then on the sampler counts the tokens that it chooses by itself. A
@@ -35,6 +35,7 @@ class SamplerPlans {
   void Sweep(v1::SamplerExecute& execute);
 
   uint64_t num_messages_ = 0;
+  bool vocabulary_told_ = false;
   absl::flat_hash_map<SequenceId, uint64_t> told_;  // and the last message with a row of each
 };
 

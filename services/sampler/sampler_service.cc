@@ -5,12 +5,17 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
+#include "services/common/status.h"
 
 namespace sluice {
 
 SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend,
                                ProgressWatch* progress)
-    : model_(std::move(model)), sampler_(sampler), backend_(backend), worker_(progress) {}
+    : model_(std::move(model)),
+      sampler_(sampler),
+      backend_(backend),
+      constraints_(sampler->vocab_size()),
+      worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
     grpc::CallbackServerContext*) {
@@ -26,13 +31,29 @@ absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
     return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
                                                       ", expected ", open.model_fingerprint()));
   }
-  auto session =
-      std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(), *sampler_,
-                                       *backend_, receiver_, publisher_, [this] { ++num_steps_; });
+  auto session = std::make_shared<SamplerSession>(
+      open.epoch(), stream.shared_from_this(), *sampler_, *backend_, constraints_, receiver_,
+      publisher_, [this] { ++num_steps_; });
   const absl::Status status = worker_.Switch(open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "sampler", "epoch-opened", {{"epoch", open.epoch()}});
   return session;
+}
+
+grpc::ServerUnaryReactor* SamplerService::PrepareConstraint(
+    grpc::CallbackServerContext* context, const v1::PrepareConstraintRequest* request,
+    v1::PrepareConstraintResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (request->has_vocabulary()) constraints_.SetVocabulary(request->vocabulary());
+  if (!constraints_.has_vocabulary()) {
+    response->set_needs_vocabulary(true);
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+  constraints_.Prepare(request->constraint(), [reactor](const ConstraintStore::Result& result) {
+    reactor->Finish(ToGrpc(result.status()));
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* SamplerService::GetInfo(grpc::CallbackServerContext* context,

@@ -11,6 +11,7 @@
 #include "services/common/activations.h"
 #include "services/common/chosen_tokens.h"
 #include "services/common/stage_worker.h"
+#include "services/sampler/constraints/constraint_store.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_session.h"
 #include "sluice/v1/sampler.grpc.pb.h"
@@ -35,6 +36,9 @@ class SamplerService final : public v1::SamplerService::CallbackService {
 
   grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* Run(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* PrepareConstraint(grpc::CallbackServerContext* context,
+                                              const v1::PrepareConstraintRequest* request,
+                                              v1::PrepareConstraintResponse* response) override;
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetSamplerInfoRequest* request,
                                     v1::GetSamplerInfoResponse* response) override;
@@ -48,6 +52,7 @@ class SamplerService final : public v1::SamplerService::CallbackService {
   Backend* const backend_;
   ActivationsReceiver receiver_;
   ChosenTokensPublisher publisher_;
+  ConstraintStore constraints_;
   std::atomic<uint64_t> num_steps_ = 0;
   StageWorker worker_;  // last: its thread uses what is above
 };

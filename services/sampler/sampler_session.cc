@@ -32,16 +32,27 @@ int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled
 }  // namespace
 
 SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler,
-                               Backend& backend, ActivationsReceiver& receiver,
-                               ChosenTokensPublisher& publisher, std::function<void()> on_step)
+                               Backend& backend, ConstraintStore& constraints,
+                               ActivationsReceiver& receiver, ChosenTokensPublisher& publisher,
+                               std::function<void()> on_step)
     : epoch_(epoch),
       stream_(std::move(stream)),
       sampler_(sampler),
+      constraints_(constraints),
       receiver_(receiver),
       publisher_(publisher),
       on_step_(std::move(on_step)),
       rows_(backend, sampler.hidden_size()),
-      sequences_(sampler.vocab_size()) {}
+      sequences_(sampler.vocab_size(), &constraints) {}
+
+// What is not compiled yet begins to be, before the steps ahead of this one are done.
+void SamplerSession::AddPlan(v1::SamplerExecute plan) {
+  if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
+  for (const v1::SamplerSequence& told : plan.sequences()) {
+    if (told.has_constraint()) constraints_.Hurry(told.constraint());
+  }
+  steps_->AddPlan(std::move(plan));
+}
 
 void SamplerSession::Run() {
   const absl::Status status = Serve();
@@ -109,7 +120,9 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& pre
     if (!sequence.ok()) return sequence.status();
     prepared.sequences.back() = *sequence;
     SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
-    sample.allowed = (*sequence)->allowed();
+    const auto allowed = (*sequence)->Allowed();
+    task.refusal = allowed.status();
+    if (allowed.ok()) sample.allowed = *allowed;
     sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
     task.token = sample;
   }

@@ -26,12 +26,14 @@ class SamplerSession final : public StageSession {
  public:
   using Stream = ServerStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
 
-  // Borrows sampler, backend, receiver and publisher. `on_step` is called after every step.
+  // Borrows sampler, backend, constraints, receiver and publisher. `on_step` is called after every
+  // step.
   SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
-                 ActivationsReceiver& receiver, ChosenTokensPublisher& publisher,
+                 ConstraintStore& constraints, ActivationsReceiver& receiver,
+                 ChosenTokensPublisher& publisher,
                  std::function<void()> on_step);
 
-  void AddPlan(v1::SamplerExecute plan) { steps_->AddPlan(std::move(plan)); }
+  void AddPlan(v1::SamplerExecute plan);
 
   void Run() override;
   void Close(const absl::Status& reason) override;
@@ -58,6 +60,7 @@ class SamplerSession final : public StageSession {
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
   Sampler& sampler_;
+  ConstraintStore& constraints_;
   ActivationsReceiver& receiver_;
   ChosenTokensPublisher& publisher_;
   const std::function<void()> on_step_;

@@ -90,12 +90,24 @@ std::vector<uint32_t> MaskOf(const SamplingOptions& options, int64_t vocabulary_
 }  // namespace
 
 SamplerSequence::SamplerSequence(SamplingOptions options, std::vector<int32_t> stop_tokens,
-                                 int32_t num_prompt, int64_t vocabulary_size)
+                                 int32_t num_prompt, int64_t vocabulary_size,
+                                 std::optional<ConstrainedText> text)
     : options_(std::move(options)),
       stop_tokens_(std::move(stop_tokens)),
       dry_breakers_(options_.dry_breaker_token_ids.begin(), options_.dry_breaker_token_ids.end()),
       allowed_(MaskOf(options_, vocabulary_size)),
-      past_(num_prompt) {}
+      past_(num_prompt),
+      text_(std::move(text)) {}
+
+void SamplerSequence::Truncate(int32_t size) {
+  past_.Truncate(size);
+  if (text_.has_value()) text_->Truncate(past_.generated().size());
+}
+
+absl::StatusOr<absl::Span<const uint32_t>> SamplerSequence::Allowed() {
+  if (!text_.has_value()) return allowed_;
+  return text_->Allowed(past_.generated(), allowed_);
+}
 
 std::vector<LogitEdit> SamplerSequence::Edits() const {
   EditList edits;

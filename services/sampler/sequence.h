@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/sampling.h"
 #include "kernels/sampling_options/sampling_options.h"
+#include "services/sampler/constraints/constrained_text.h"
 #include "services/sampler/sequence_past.h"
 
 namespace sluice {
@@ -17,16 +20,21 @@ namespace sluice {
 class SamplerSequence {
  public:
   // `stop_tokens` end the sequence, and are held back until it has min_tokens. The first
-  // `num_prompt` tokens of its past are the prompt.
+  // `num_prompt` tokens of its past are the prompt; `text` is what the others must keep, if
+  // anything.
   // REQUIRES: options pass CheckSamplingOptions; stop tokens are in the vocabulary.
   SamplerSequence(SamplingOptions options, std::vector<int32_t> stop_tokens, int32_t num_prompt,
-                  int64_t vocabulary_size);
+                  int64_t vocabulary_size, std::optional<ConstrainedText> text = std::nullopt);
 
   const SamplingOptions& options() const { return options_; }
   SequencePast& past() { return past_; }
 
-  // Which tokens may be chosen at all, as SampleRow::allowed.
-  absl::Span<const uint32_t> allowed() const { return allowed_; }
+  // Takes back the tokens from position `size` on. REQUIRES: 0 <= size <= past().size().
+  void Truncate(int32_t size);
+
+  // Which tokens may come after past(), as SampleRow::allowed; valid until the next call. Statuses
+  // as ConstrainedText::Allowed.
+  absl::StatusOr<absl::Span<const uint32_t>> Allowed();
   // What to change of the logits of the token after past(); by ascending id.
   std::vector<LogitEdit> Edits() const;
 
@@ -38,6 +46,7 @@ class SamplerSequence {
   std::vector<uint32_t> allowed_;
 
   SequencePast past_;
+  std::optional<ConstrainedText> text_;
 };
 
 }  // namespace sluice

@@ -24,6 +24,7 @@ class SequencePast {
   int32_t size() const { return static_cast<int32_t>(tokens_.size()); }
   int32_t num_generated() const { return size() > num_prompt_ ? size() - num_prompt_ : 0; }
   absl::Span<const int32_t> tokens() const { return tokens_; }
+  absl::Span<const int32_t> generated() const { return tokens().last(num_generated()); }
   // By token, of those that occur.
   const absl::flat_hash_map<int32_t, Count>& counts() const { return counts_; }
 

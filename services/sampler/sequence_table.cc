@@ -1,7 +1,7 @@
 #include "services/sampler/sequence_table.h"
 
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
@@ -37,9 +37,11 @@ absl::Status SequenceTable::Add(const v1::SamplerSequence& told) {
   status.Update(CheckTokens(told.token_ids(), vocabulary_size_));
   status.Update(CheckTokens(told.stop_token_ids(), vocabulary_size_));
   if (!status.ok()) return status;
+  std::optional<ConstrainedText> text;
+  if (told.has_constraint()) text.emplace(constraints_->Get(told.constraint()));
   SamplerSequence sequence(std::move(options),
                            {told.stop_token_ids().begin(), told.stop_token_ids().end()},
-                           told.num_prompt_tokens(), vocabulary_size_);
+                           told.num_prompt_tokens(), vocabulary_size_, std::move(text));
   for (const int32_t token : told.token_ids()) sequence.past().Append(token);
   sequences_.erase(told.sequence_id());
   sequences_.emplace(told.sequence_id(), std::move(sequence));
@@ -51,12 +53,12 @@ absl::StatusOr<SamplerSequence*> SequenceTable::Find(uint64_t id, int32_t positi
   if (found == sequences_.end()) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is not known here"));
   }
-  SequencePast& past = found->second.past();
+  const SequencePast& past = found->second.past();
   if (position < 0 || past.size() < position) {
     return absl::FailedPreconditionError(absl::StrCat("sequence ", id, " is known up to position ",
                                                       past.size(), ", not ", position));
   }
-  past.Truncate(position);
+  found->second.Truncate(position);
   return &found->second;
 }
 

@@ -14,9 +14,12 @@ namespace sluice {
 
 class SequenceTable {
  public:
-  explicit SequenceTable(int64_t vocabulary_size) : vocabulary_size_(vocabulary_size) {}
+  // Borrows the store, which knows the constraints of sequences.
+  SequenceTable(int64_t vocabulary_size, ConstraintStore* constraints)
+      : vocabulary_size_(vocabulary_size), constraints_(constraints) {}
 
-  // Takes up what a plan says of sequences: the new ones, and those that are over.
+  // Takes up what a plan says of sequences: the new ones, and those that are over. Waits for
+  // constraints that are being compiled.
   // INVALID_ARGUMENT where a token or an option is out of range, or `position` is not where the
   // sequence's tokens end.
   absl::Status Update(const v1::SamplerExecute& plan);
@@ -32,6 +35,7 @@ class SequenceTable {
   absl::Status Add(const v1::SamplerSequence& told);
 
   const int64_t vocabulary_size_;
+  ConstraintStore* const constraints_;
   absl::flat_hash_map<uint64_t, SamplerSequence> sequences_;
 };
 

@@ -23,4 +23,9 @@ absl::StatusOr<std::unique_ptr<Grammar>> RegexGrammar(std::string_view pattern,
 absl::StatusOr<std::unique_ptr<Grammar>> ChoiceGrammar(absl::Span<const std::string> choices,
                                                        const GrammarLimits& limits = {});
 
+// The same as rules of a grammar that is being built; a pattern that matches no text is found by
+// Build.
+absl::StatusOr<RuleId> AddRegex(std::string_view pattern, GrammarBuilder& builder);
+absl::StatusOr<RuleId> AddChoices(absl::Span<const std::string> choices, GrammarBuilder& builder);
+
 }  // namespace sluice

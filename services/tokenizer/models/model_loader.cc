@@ -1,11 +1,13 @@
 #include "services/tokenizer/models/model_loader.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "services/tokenizer/models/bpe_loader.h"
+#include "services/tokenizer/models/serde_number.h"
 #include "services/tokenizer/models/unigram_model.h"
 #include "services/tokenizer/models/word_models.h"
 #include "services/tokenizer/strings.h"
@@ -51,7 +53,9 @@ absl::StatusOr<std::unique_ptr<Model>> UnigramFromFile(
   if (!unk_id.ok()) return unk_id.status();
   options.unk_id = *unk_id;
   options.unused = control_tokens;
-  return std::make_unique<UnigramModel>(vocabulary, file.vocabulary.scores, std::move(options));
+  std::vector<double> scores = file.vocabulary.scores;
+  std::transform(scores.begin(), scores.end(), scores.begin(), AsSerdeReads);
+  return std::make_unique<UnigramModel>(vocabulary, std::move(scores), std::move(options));
 }
 
 absl::StatusOr<std::unique_ptr<Model>> WordModelFromFile(

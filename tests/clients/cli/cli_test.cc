@@ -32,8 +32,9 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     for (const SamplingParameter& parameter : kSamplingParameters) {
       if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
     }
-    const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",   "stop_token_ids",
-                                              "ignore_eos", "priority", "timeout"};
+    const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",    "stop_token_ids",
+                                              "ignore_eos", "priority", "timeout", "json_schema",
+                                              "any_json",   "regex",    "grammar", "choice"};
     const Names model = {"model",        "tp",        "pp",          "weights",      "kv_dtype",
                          "device",       "threads",   "cpus",        "instructions", "kv_cache_mib",
                          "rope_scaling", "log_level", "hang_timeout"};
@@ -53,6 +54,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
         {"bench", load + parameters + model + server},
+        {"prefer", Names{"policy", "reference", "pairs", "beta", "json", "timeout"} +
+                       Names(server.begin() + 1, server.end())},
         {"quantize", Names{"weights", "threads"}},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},

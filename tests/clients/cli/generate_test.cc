@@ -191,6 +191,27 @@ TEST(GenerateTest, SendsWhatTheFlagsSay) {
       << pipeline.requests()[0].DebugString();
 }
 
+TEST(GenerateTest, SaysWhatTheTextMustKeep) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  const std::string schema = ::testing::TempDir() + "/schema.json";
+  std::ofstream(schema) << "{\"type\": \"integer\"}\n";
+  const auto constraint_of = [&](std::vector<std::string> flags) {
+    std::vector<std::string> arguments = {"generate", "--endpoint", pipeline.endpoint(), "hello"};
+    arguments.insert(arguments.end() - 1, flags.begin(), flags.end());
+    EXPECT_EQ(fake.Run(arguments), 0);
+    return pipeline.requests().back().constraint().ShortDebugString();
+  };
+  EXPECT_EQ(constraint_of({"--json_schema", schema}),
+            R"(json_schema: "{\"type\": \"integer\"}\n")");
+  EXPECT_EQ(constraint_of({"--any_json"}), "any_json: true");
+  EXPECT_EQ(constraint_of({"--regex", "a+"}), R"(regex: "a+")");
+  EXPECT_EQ(constraint_of({"--choice", "yes", "--choice", "no"}),
+            R"(choices: "yes" choices: "no")");
+  EXPECT_EQ(fake.Run({"generate", "--grammar", schema + ".none", "hello"}), 2);
+  EXPECT_THAT(fake.err.str(), HasSubstr("schema.json.none: No such file"));
+}
+
 TEST(GenerateTest, LeavesUnsetWhatWasNotGiven) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;

@@ -34,8 +34,12 @@ std::vector<int32_t> TokensOf(SamplerSequence& sequence) {
   return {sequence.past().tokens().begin(), sequence.past().tokens().end()};
 }
 
-TEST(SequenceTable, KeepsWhatItIsToldUntilTheSequenceEnds) {
-  SequenceTable table(10);
+struct SequenceTableTest : testing::Test {
+  ConstraintStore constraints{10};
+  SequenceTable table{10, &constraints};
+};
+
+TEST_F(SequenceTableTest, KeepsWhatItIsToldUntilTheSequenceEnds) {
   ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3}, 2), Told(8, {4}, 1)})).ok());
   const auto seven = table.Find(7, 3);
   ASSERT_TRUE(seven.ok()) << seven.status();
@@ -48,8 +52,7 @@ TEST(SequenceTable, KeepsWhatItIsToldUntilTheSequenceEnds) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST(SequenceTable, TakesLaterTokensBackAndNeverGuessesMissingOnes) {
-  SequenceTable table(10);
+TEST_F(SequenceTableTest, TakesLaterTokensBackAndNeverGuessesMissingOnes) {
   ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3, 4}, 2)})).ok());
   EXPECT_THAT(TokensOf(**table.Find(7, 3)), ElementsAre(1, 2, 3));
   EXPECT_EQ(table.Find(7, 4).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -58,8 +61,7 @@ TEST(SequenceTable, TakesLaterTokensBackAndNeverGuessesMissingOnes) {
   EXPECT_THAT(TokensOf(**table.Find(7, 2)), ElementsAre(5, 6));
 }
 
-TEST(SequenceTable, RefusesWhatIsOutOfRange) {
-  SequenceTable table(10);
+TEST_F(SequenceTableTest, RefusesWhatIsOutOfRange) {
   EXPECT_THAT(std::string(table.Update(Plan({Told(7, {1, 10}, 2)})).message()),
               HasSubstr("sequence 7: a token is 10; accepted: 0 to 9"));
   v1::SamplerSequence stop = Told(7, {}, 0);

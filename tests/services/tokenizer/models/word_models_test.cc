@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "services/tokenizer/models/serde_number.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {
@@ -45,6 +46,27 @@ TEST(UnigramModel, PrefersTheEarlierBeginningOfEquals) {
       ["a", -1], ["aa", -1], ["b", -1]]})");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_THAT(Tokens(**tokenizer, "aaa"), ElementsAre("a", "aa"));
+}
+
+// Scores are single-precision numbers, whose sums would be equal whatever the order; as Hugging
+// Face reads two of these, they are not, and what is found is another path.
+TEST(UnigramModel, BreaksTiesAsHuggingFaceReadsScores) {
+  EXPECT_EQ(AsSerdeReads(-9.175812721252441), -9.17581272125244);
+  EXPECT_EQ(AsSerdeReads(-13.914960861206055), -13.914960861206056);
+  for (const double exact : {-8.824870109558105, 1e22, -0.5, 3.0, 0.0}) {
+    EXPECT_EQ(AsSerdeReads(exact), exact);
+  }
+  const std::string shorter(3, '-'), longer(5, '-');
+  nlohmann::json model = {{"type", "Unigram"}, {"unk_id", nullptr}};
+  model["vocab"] = {{"-", -8.824870109558105},
+                    {"--", -9.033597946166992},
+                    {shorter, -4.678066730499268},
+                    {longer, -9.175812721252441},
+                    {"--------", -13.914960861206055}};
+  const auto tokenizer = Load(model.dump());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(Tokens(**tokenizer, std::string(16, '-')),
+              ElementsAre(shorter, longer, longer, shorter));
 }
 
 TEST(UnigramModel, FallsBackToBytes) {

@@ -1,0 +1,21 @@
+// The flags that say what a text must keep. Whether they belong together is the server's to judge.
+#pragma once
+
+#include "clients/cli/flags.h"
+#include "sluice/v1/generation.pb.h"
+
+namespace sluice {
+
+// What is given of these.
+struct ConstraintFlags {
+  v1::Constraint constraint;  // all but any_json
+  bool any_json = false;
+};
+
+// --json_schema, --any_json, --regex, --grammar, --choice. Files are read as the flags are parsed.
+void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into);
+
+// Sets the request's constraint where one was given.
+void SetConstraint(const ConstraintFlags& flags, v1::GenerateRequest& request);
+
+}  // namespace sluice

@@ -1,0 +1,172 @@
+#include "orchestrator/constraints/constraint_preparer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "services/common/status.h"
+
+namespace sluice {
+namespace {
+
+// How long a call may wait where its client set no deadline.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+// A sampler that is lost while it is asked is asked again, so many times in all: the constraint may
+// be what it dies of.
+constexpr int kMaxAttempts = 3;
+
+absl::Status Stopped() { return absl::UnavailableError("the orchestrator is shutting down"); }
+
+}  // namespace
+
+// One constraint on its way.
+struct ConstraintPreparer::Call {
+  v1::PrepareConstraintRequest request;
+  v1::PrepareConstraintResponse response;
+  std::shared_ptr<const std::string> vocabulary;
+  absl::Time deadline;
+  Callback callback;
+  int num_lost = 0;
+  std::unique_ptr<grpc::ClientContext> context;  // of the current attempt
+};
+
+std::shared_ptr<ConstraintPreparer> ConstraintPreparer::Make(
+    Model model, TokenizerClient* tokenizer, std::shared_ptr<grpc::Channel> sampler) {
+  return std::shared_ptr<ConstraintPreparer>(
+      new ConstraintPreparer(std::move(model), tokenizer, std::move(sampler)));
+}
+
+ConstraintPreparer::ConstraintPreparer(Model model, TokenizerClient* tokenizer,
+                                       std::shared_ptr<grpc::Channel> sampler)
+    : model_(std::move(model)),
+      tokenizer_(tokenizer),
+      sampler_(v1::SamplerService::NewStub(std::move(sampler))) {}
+
+void ConstraintPreparer::Prepare(const v1::Constraint& constraint, absl::Time deadline,
+                                 Callback callback) {
+  if (model_.end_token_ids.empty()) {
+    return callback(absl::FailedPreconditionError(
+        "constraint: the model has no end-of-sequence token to end a text with"));
+  }
+  auto call = std::make_shared<Call>();
+  *call->request.mutable_constraint() = constraint;
+  call->deadline = std::min(deadline, absl::Now() + kPatience);
+  call->callback = std::move(callback);
+  GetVocabulary(call->deadline, [self = shared_from_this(), call](const Vocabulary& vocabulary) {
+    if (!vocabulary.ok()) return call->callback(vocabulary.status());
+    call->vocabulary = *vocabulary;
+    self->AskSampler(call);
+  });
+}
+
+void ConstraintPreparer::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+    for (grpc::ClientContext* context : asking_) context->TryCancel();
+  }
+  PublishVocabulary(Stopped());
+}
+
+// ---- What tokens stand for ----
+
+void ConstraintPreparer::GetVocabulary(absl::Time deadline, VocabularyCallback callback) {
+  Vocabulary known = Stopped();
+  bool is_first = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (vocabulary_ == nullptr && !stopped_) {
+      is_first = waiting_.empty();
+      waiting_.push_back(std::move(callback));
+    } else if (!stopped_) {
+      known = vocabulary_;
+    }
+  }
+  if (is_first) return FetchPage(0, deadline);
+  if (callback != nullptr) callback(known);
+}
+
+void ConstraintPreparer::FetchPage(int32_t first_token_id, absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  if (stopped_) return;
+  v1::GetVocabularyRequest request;
+  request.set_first_token_id(first_token_id);
+  tokenizer_->GetVocabulary(
+      std::move(request), deadline,
+      [self = shared_from_this(), deadline](const absl::StatusOr<v1::GetVocabularyResponse>& page) {
+        self->OnPage(page, deadline);
+      });
+}
+
+void ConstraintPreparer::OnPage(const absl::StatusOr<v1::GetVocabularyResponse>& page,
+                                absl::Time deadline) {
+  if (!page.ok()) return PublishVocabulary(Annotate(page.status(), "constraint"));
+  Vocabulary complete;
+  {
+    absl::MutexLock lock(&mutex_);
+    AddPage(*page);
+    if (page->next_token_id() == 0) {
+      pages_.mutable_end_token_ids()->Assign(model_.end_token_ids.begin(),
+                                             model_.end_token_ids.end());
+      complete = vocabulary_ = std::make_shared<std::string>(pages_.SerializeAsString());
+    }
+  }
+  if (!complete.ok()) return FetchPage(page->next_token_id(), deadline);
+  PublishVocabulary(complete);
+}
+
+void ConstraintPreparer::AddPage(const v1::GetVocabularyResponse& page) {
+  for (const v1::VocabularyEntry& entry : page.entries()) {
+    if (entry.token_id() >= model_.vocabulary_size) break;
+    while (pages_.token_bytes_size() < entry.token_id()) pages_.add_token_bytes();
+    pages_.add_token_bytes(entry.special() ? "" : entry.text());
+  }
+}
+
+void ConstraintPreparer::PublishVocabulary(const Vocabulary& vocabulary) {
+  std::vector<VocabularyCallback> waiting;
+  {
+    absl::MutexLock lock(&mutex_);
+    waiting.swap(waiting_);
+    pages_.Clear();
+  }
+  for (const VocabularyCallback& callback : waiting) callback(vocabulary);
+}
+
+// ---- The sampler ----
+
+void ConstraintPreparer::AskSampler(std::shared_ptr<Call> call) {
+  call->response.Clear();
+  call->context = std::make_unique<grpc::ClientContext>();
+  call->context->set_wait_for_ready(true);
+  call->context->set_deadline(absl::ToChronoTime(call->deadline));
+  absl::MutexLock lock(&mutex_);
+  asking_.insert(call->context.get());
+  if (stopped_) call->context->TryCancel();
+  sampler_->async()->PrepareConstraint(call->context.get(), &call->request, &call->response,
+                                       [self = shared_from_this(), call](grpc::Status status) {
+                                         self->OnAnswer(call, FromGrpc(status));
+                                       });
+}
+
+void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl::Status& status) {
+  bool stopped = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    asking_.erase(call->context.get());
+    stopped = stopped_;
+  }
+  if (stopped) return call->callback(Stopped());
+  if (absl::IsUnavailable(status) && ++call->num_lost < kMaxAttempts) return AskSampler(call);
+  if (!status.ok()) return call->callback(Annotate(status, "constraint"));
+  if (call->response.needs_vocabulary()) {
+    call->request.mutable_vocabulary()->ParseFromString(*call->vocabulary);
+    return AskSampler(call);
+  }
+  auto kept = std::make_shared<KeptConstraint>();
+  kept->constraint = call->request.constraint().SerializeAsString();
+  kept->vocabulary = call->vocabulary;
+  call->callback(std::shared_ptr<const KeptConstraint>(std::move(kept)));
+}
+
+}  // namespace sluice

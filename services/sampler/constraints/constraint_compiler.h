@@ -1,0 +1,16 @@
+// From the constraint of a message to the grammar of the texts that keep it. Pure; thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "services/constraint/grammar/grammar.h"
+#include "sluice/v1/constraint.pb.h"
+
+namespace sluice {
+
+// Statuses as constraint.proto has them. REQUIRES: one field is set. Takes up
+// to a second for what is just within the limits.
+absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint);
+
+}  // namespace sluice

@@ -1,0 +1,147 @@
+// How a constraint comes to the sampler: vocabulary first, once, and again to a sampler that is new.
+#include "orchestrator/constraints/constraint_preparer.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Five tokens in pages of two; the last is beyond the model's vocabulary.
+class FakeTokenizer final : public v1::TokenizerService::Service {
+ public:
+  grpc::Status GetVocabulary(grpc::ServerContext*, const v1::GetVocabularyRequest* request,
+                             v1::GetVocabularyResponse* response) override {
+    ++num_pages;
+    const int32_t first = request->first_token_id();
+    for (int32_t id = first; id < std::min(first + 2, 5); ++id) {
+      if (id == 1) continue;  // a gap
+      v1::VocabularyEntry& entry = *response->add_entries();
+      entry.set_token_id(id);
+      entry.set_text(std::string(1, static_cast<char>('a' + id)));
+      entry.set_special(id == 3);
+    }
+    response->set_next_token_id(first + 2 < 5 ? first + 2 : 0);
+    return grpc::Status::OK;
+  }
+
+  std::atomic<int> num_pages = 0;
+};
+
+// Asks for the vocabulary once; answers with the next of its statuses.
+class FakeSampler final : public v1::SamplerService::Service {
+ public:
+  grpc::Status PrepareConstraint(grpc::ServerContext*, const v1::PrepareConstraintRequest* request,
+                                 v1::PrepareConstraintResponse* response) override {
+    ++num_asked;
+    if (request->has_vocabulary()) vocabulary = request->vocabulary();
+    response->set_needs_vocabulary(vocabulary.token_bytes().empty());
+    if (response->needs_vocabulary() || statuses.empty()) return grpc::Status::OK;
+    const grpc::Status status = statuses.back();
+    statuses.pop_back();
+    return status;
+  }
+
+  std::vector<grpc::Status> statuses;  // the next one last
+  v1::ConstraintVocabulary vocabulary;
+  int num_asked = 0;
+};
+
+struct ConstraintPreparerTest : testing::Test {
+  ~ConstraintPreparerTest() override { preparer->Stop(); }
+
+  std::shared_ptr<ConstraintPreparer> Make(std::vector<int32_t> end_token_ids) {
+    return ConstraintPreparer::Make(
+        {.vocabulary_size = 4, .end_token_ids = std::move(end_token_ids)}, &tokenizer,
+        server->InProcessChannel({}));
+  }
+
+  absl::StatusOr<std::shared_ptr<const KeptConstraint>> Prepare() {
+    v1::Constraint constraint;
+    constraint.set_regex("a");
+    absl::StatusOr<std::shared_ptr<const KeptConstraint>> result;
+    absl::Notification done;
+    preparer->Prepare(constraint, absl::Now() + absl::Seconds(30), [&](auto prepared) {
+      result = std::move(prepared);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return result;
+  }
+
+  std::unique_ptr<grpc::Server> Serve() {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&fake_tokenizer);
+    builder.RegisterService(&fake_sampler);
+    return builder.BuildAndStart();
+  }
+
+  FakeTokenizer fake_tokenizer;
+  FakeSampler fake_sampler;
+  std::unique_ptr<grpc::Server> server = Serve();
+  TokenizerClient tokenizer{server->InProcessChannel({})};
+  std::shared_ptr<ConstraintPreparer> preparer = Make({3});
+};
+
+TEST_F(ConstraintPreparerTest, TellsTheSamplerOnceWhatTokensStandFor) {
+  const auto kept = Prepare();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(fake_sampler.vocabulary.token_bytes(), ElementsAre("a", "", "c", ""));
+  EXPECT_THAT(fake_sampler.vocabulary.end_token_ids(), ElementsAre(3));
+  EXPECT_EQ(fake_sampler.num_asked, 2);
+  v1::Constraint constraint;
+  ASSERT_TRUE(constraint.ParseFromString((*kept)->constraint));
+  EXPECT_EQ(constraint.regex(), "a");
+  EXPECT_EQ(*(*kept)->vocabulary, fake_sampler.vocabulary.SerializeAsString());
+
+  EXPECT_EQ((*Prepare())->vocabulary, (*kept)->vocabulary);
+  EXPECT_EQ(fake_sampler.num_asked, 3);
+  EXPECT_EQ(fake_tokenizer.num_pages, 3);
+
+  fake_sampler.vocabulary.Clear();  // as a new process
+  EXPECT_TRUE(Prepare().ok());
+  EXPECT_EQ(fake_sampler.vocabulary.token_bytes_size(), 4);
+  EXPECT_EQ(fake_tokenizer.num_pages, 3);
+}
+
+TEST_F(ConstraintPreparerTest, PassesOnWhyItCannotBeKept) {
+  fake_sampler.statuses = {grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "regex: no \\b")};
+  const absl::Status refused = Prepare().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(refused.message(), "constraint: regex: no \\b");
+}
+
+TEST_F(ConstraintPreparerTest, AsksASamplerAgainThatWasLostButNotForEver) {
+  const grpc::Status lost(grpc::StatusCode::UNAVAILABLE, "socket closed");
+  fake_sampler.statuses = {lost, lost};
+  EXPECT_TRUE(Prepare().ok());
+  fake_sampler.statuses = {lost, lost, lost};
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ConstraintPreparerTest, RefusesModelsThatCannotEndAText) {
+  preparer = Make({});
+  EXPECT_THAT(std::string(Prepare().status().message()), HasSubstr("no end-of-sequence token"));
+  EXPECT_EQ(fake_tokenizer.num_pages, 0);
+}
+
+TEST_F(ConstraintPreparerTest, RefusesOnceStopped) {
+  preparer->Stop();
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace sluice
