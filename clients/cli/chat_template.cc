@@ -10,6 +10,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/prompt_input.h"
+#include "clients/cli/terminal_text.h"
 #include "services/model/json_fields.h"
 
 namespace sluice {
@@ -104,7 +105,7 @@ int ChatTemplateCommand(absl::Span<const std::string> arguments, Environment& en
   }
   const absl::StatusOr<jinja::Rendering> rendering = Render(template_flags, environment);
   if (!rendering.ok()) return Fail(rendering.status(), environment);
-  environment.out << rendering->text;
+  environment.out << (environment.out_is_terminal ? Printable(rendering->text) : rendering->text);
   return Succeed(environment);
 }
 

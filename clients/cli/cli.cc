@@ -17,7 +17,7 @@ struct Command {
   int (*run)(absl::Span<const std::string>, Environment&);
 };
 
-constexpr std::array<Command, 13> kCommands = {{
+constexpr std::array<Command, 15> kCommands = {{
     {"run", "write from a prompt, the whole pipeline in this process", RunCommand},
     {"up", "serve on this host, one process per service and shard", UpCommand},
     {"generate", "write from a prompt at a running pipeline", GenerateCommand},
@@ -28,6 +28,7 @@ constexpr std::array<Command, 13> kCommands = {{
     {"tokenize", "texts to token ids", TokenizeCommand},
     {"detokenize", "token ids to texts", DetokenizeCommand},
     {"quantize", "make a model's weights smaller, once and for all", QuantizeCommand},
+    {"plan", "what memory a model takes, before it is started", PlanCommand},
     {"bench", "put load on a pipeline and print what it takes", BenchCommand},
     {"status", "what runs where, and how it is", StatusCommand},
     {"top", "a pipeline at work, on one screen", TopCommand},

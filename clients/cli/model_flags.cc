@@ -73,8 +73,7 @@ int ModelFlags::num_threads() const {
   return threads.value_or(cores);
 }
 
-void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) {
-  flags.Section("Model");
+void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
   flags.Add("model", "DIR",
             "Hugging Face folder: config.json, model.safetensors, tokenizer.json. Default: the "
             "embedded storyteller model.",
@@ -91,6 +90,15 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
                   "Keep keys and values as f32 or bf16, which holds twice the positions. Default "
                   "f32.",
                   [into](const std::string& text) { return SetKvDType(text, &into->kv); });
+  flags.Add("rope_scaling", "SCALING",
+            "How rotary positions are stretched, instead of what config.json says: a type and its "
+            "fields, such as yarn,factor=4.",
+            &into->rope_scaling);
+}
+
+void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) {
+  flags.Section("Model");
+  AddArrangementFlags(flags, into);
   flags.AddParsed("device", "DEVICE",
                   "What computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA. "
                   "Default cpu.",
@@ -112,10 +120,6 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
   flags.AddParsed(
       "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
       [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });
-  flags.Add("rope_scaling", "SCALING",
-            "How rotary positions are stretched, instead of what config.json says: a type and its "
-            "fields, such as yarn,factor=4.",
-            &into->rope_scaling);
   flags.AddParsed(
       "log_level", "LEVEL",
       absl::StrCat("Least level of lines in the log, on stderr: info, warning or error. Default ",

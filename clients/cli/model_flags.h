@@ -52,8 +52,11 @@ struct ModelFlags {
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib,
-// --rope_scaling, --log_level, --hang_timeout. `default_level` is what the help says of the level.
+// --model, --tp, --pp, --weights, --kv_dtype, --rope_scaling: what is kept where.
+void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
+
+// Those, and --device, --threads, --cpus, --instructions, --kv_cache_mib, --log_level,
+// --hang_timeout. `default_level` is what the help says of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

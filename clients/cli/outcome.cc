@@ -4,15 +4,25 @@
 
 #include "absl/strings/string_view.h"
 #include "clients/cli/exit_code.h"
+#include "clients/cli/terminal_text.h"
 #include "services/common/retry_info.h"
 
 namespace sluice {
+namespace {
+
+// What a status says may quote a file or another process.
+std::string MessageOf(const absl::Status& status, const Environment& environment) {
+  const std::string message(status.message());
+  return environment.err_is_terminal ? Printable(message) : message;
+}
+
+}  // namespace
 
 int Fail(const absl::Status& status, Environment& environment) {
   environment.out.flush();
   if (environment.interrupt.requested()) return environment.interrupt.exit_code();
   const std::string code = absl::StatusCodeToString(status.code());
-  environment.err << "sluice: " << std::string(status.message())
+  environment.err << "sluice: " << MessageOf(status, environment)
                   << (status.message().empty() ? "" : " ") << "[" << code << "]";
   if (const std::optional<absl::Duration> delay = RetryDelay(status)) {
     environment.err << "; try again in " << absl::FormatDuration(*delay);
@@ -22,7 +32,7 @@ int Fail(const absl::Status& status, Environment& environment) {
 }
 
 int FailUsage(const std::string& command, const absl::Status& status, Environment& environment) {
-  environment.err << "sluice " << command << ": " << std::string(status.message()) << "\nsluice "
+  environment.err << "sluice " << command << ": " << MessageOf(status, environment) << "\nsluice "
                   << command << " --help explains the flags." << std::endl;
   return kUsage;
 }

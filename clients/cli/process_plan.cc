@@ -10,10 +10,6 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-std::string ShardName(const ShardPlacement& placement) {
-  return absl::StrCat("shard-", placement.stage, "-", placement.rank);
-}
-
 // The shard's part of the memory, rounded up to whole MiB.
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
   const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
@@ -147,6 +143,10 @@ void AddMetricsPorts(int port, std::vector<ProcessSpec>& processes) {
 }
 
 }  // namespace
+
+std::string ShardName(const ShardPlacement& placement) {
+  return absl::StrCat("shard-", placement.stage, "-", placement.rank);
+}
 
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags) {

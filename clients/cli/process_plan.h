@@ -35,6 +35,9 @@ struct PipelineSpec {
   StepFlags steps;
 };
 
+// "shard-1-0": rank 0 of stage 1.
+std::string ShardName(const ShardPlacement& placement);
+
 // The plan of every shard, stage by stage and in each rank by rank; errors of MakeShardPlan.
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags);

@@ -1,15 +1,11 @@
 // `sluice score`: the log-probability of every token of a text.
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/json.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/prompt_input.h"
 #include "clients/cli/text_input.h"
 
 namespace sluice {
@@ -69,22 +65,12 @@ absl::Status CheckFlags(const ScoreFlags& flags) {
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path, Environment& environment) {
-  std::stringstream text;
-  if (path == "-") {
-    text << environment.in.rdbuf();
-  } else {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) {
-      return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-    }
-    // An empty file sets the failbit of the stream written to.
-    if (file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-    if (file.bad()) return absl::NotFoundError(absl::StrCat("cannot read ", path));
-  }
-  if (const absl::Status status = CheckUtf8(text.str()); !status.ok()) {
+  absl::StatusOr<std::string> text = ReadInput(path, environment);
+  if (!text.ok()) return text.status();
+  if (const absl::Status status = CheckUtf8(*text); !status.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is ", status.message()));
   }
-  return text.str();
+  return text;
 }
 
 absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {

@@ -12,6 +12,7 @@
 #include "clients/cli/ledger_text.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/refresh.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
@@ -195,7 +196,9 @@ int StatusCommand(absl::Span<const std::string> arguments, Environment& environm
     const absl::StatusOr<v1::GetStatusResponse> status = (*client)->GetStatus(request);
     if (!status.ok()) return status.status();
     serving = status->serving();
-    return Show(asked, *status, (*client)->name());
+    absl::StatusOr<std::string> text = Show(asked, *status, (*client)->name());
+    if (text.ok() && environment.out_is_terminal) *text = Printable(*text);
+    return text;
   };
   if (asked.watch) return ShowUntilInterrupted(environment, asked.interval, look);
   const absl::StatusOr<std::string> text = look();

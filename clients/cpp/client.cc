@@ -102,7 +102,7 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel(CallOptions call) {
 }
 
 absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(v1::GetStatusRequest request,
-                                                         CallOptions call) {
+                                                        CallOptions call) {
   return Unary<v1::GetStatusRequest, v1::GetStatusResponse>(&v1::GenerationService::Stub::GetStatus,
                                                             request, call);
 }

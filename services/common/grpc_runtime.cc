@@ -10,8 +10,13 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "services/common/log.h"
 
 namespace sluice {
@@ -33,12 +38,34 @@ class CallbackThreads {
   std::unique_ptr<grpc::Server> server_;
 };
 
+// A connection that is tried again and again fails for the same reason each time, which is said
+// once in a while.
+class Repeats {
+ public:
+  // Whether `message` was said within the last minute, and nothing else since.
+  bool Has(absl::string_view message) {
+    const absl::Time now = absl::Now();
+    const absl::MutexLock lock(&mutex_);
+    if (message == last_ && now - said_ < absl::Minutes(1)) return true;
+    last_ = std::string(message);
+    said_ = now;
+    return false;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::string last_ ABSL_GUARDED_BY(mutex_);
+  absl::Time said_ ABSL_GUARDED_BY(mutex_);
+};
+
 // What gRPC has to say, in lines like all others. Its errors are about connections, which are tried
 // again, or told to whoever made the call: warnings here.
 void LogForGrpc(gpr_log_func_args* line) {
   // Said of every connection between processes, whose certificates name roles instead of hosts.
   constexpr absl::string_view kNoHostName = "No match found for server name";
   if (absl::string_view(line->message).substr(0, kNoHostName.size()) == kNoHostName) return;
+  static Repeats& repeats = *new Repeats;
+  if (repeats.Has(line->message)) return;
   const bool is_error = line->severity == GPR_LOG_SEVERITY_ERROR;
   Log(is_error ? LogLevel::kWarning : LogLevel::kInfo, "grpc", "message",
       {{"text", line->message}});

@@ -9,11 +9,10 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/common/cpu_list.h"
+#include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_format.h"
 #include "services/metrics/metrics_server.h"
@@ -87,10 +86,6 @@ void WaitFor(const sigset_t& signals, absl::Duration delay) {
   sigtimedwait(&signals, nullptr, &timeout);
 }
 
-bool IsOurFlagFile(absl::string_view file) {
-  return absl::EndsWith(file, "/main.cc") || absl::EndsWith(file, "/process.cc");
-}
-
 }  // namespace
 
 int RunProcess(int argc, char** argv, const char* usage, const StartService& start) {
@@ -101,10 +96,7 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
 
   absl::InitializeSymbolizer(argv[0]);
   absl::SetProgramUsageMessage(usage);
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = IsOurFlagFile;
-  config.contains_helpshort_flags = IsOurFlagFile;
-  absl::SetFlagsUsageConfig(config);
+  ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() > 1) {
     std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);

@@ -10,10 +10,9 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
@@ -54,8 +53,6 @@ ABSL_FLAG(
 
 namespace sluice {
 namespace {
-
-bool IsOurFlagFile(absl::string_view file) { return absl::EndsWith(file, "/main.cc"); }
 
 absl::Status CheckRange(const char* flag, int value, int min, int max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -179,10 +176,7 @@ int Run(const char* program) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Serves HTTP in front of the gRPC API of orchestrators.");
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = sluice::IsOurFlagFile;
-  config.contains_helpshort_flags = sluice::IsOurFlagFile;
-  absl::SetFlagsUsageConfig(config);
+  sluice::ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   if (arguments.size() > 1) {
     std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);

@@ -102,7 +102,30 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   return files;
 }
 
+// What people have where they lack the files that are read.
+std::string FoundInstead(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::string extension = entry.path().extension().string();
+    if (entry.is_symlink(ignored) && !entry.exists(ignored)) {
+      return absl::StrCat("; ", name, " is a link to a file that is not there");
+    }
+    for (const char* other : {".bin", ".gguf", ".pth", ".pt", ".h5", ".msgpack", ".onnx"}) {
+      if (extension == other) {
+        return absl::StrCat("; ", name, " is of a format that is not read");
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
+
+bool Checkpoint::IsIn(const std::string& folder) {
+  return MayExist(PathIn(folder, kSingleFile)) || MayExist(PathIn(folder, kIndexFile));
+}
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
   Checkpoint checkpoint(folder);
@@ -115,7 +138,8 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& folder) {
     added = checkpoint.AddShards(index);
   } else {
     added = absl::NotFoundError(absl::StrCat(folder, ": holds no weights; accepted: ", kSingleFile,
-                                             " or ", kIndexFile, " with the files it names"));
+                                             " or ", kIndexFile, " with the files it names",
+                                             FoundInstead(folder)));
   }
   if (!added.ok()) return added;
   return checkpoint;

@@ -23,6 +23,9 @@ class Checkpoint {
   // NOT_FOUND where the folder or a file is missing, INVALID_ARGUMENT where one is malformed.
   static absl::StatusOr<Checkpoint> Open(const std::string& folder);
 
+  // Whether the folder has the file that Open begins with, good or bad.
+  static bool IsIn(const std::string& folder);
+
   const std::string& folder() const { return folder_; }
   const std::vector<SafetensorsFile>& files() const { return files_; }
 

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "services/model/lfs_pointer.h"
 
 namespace sluice {
@@ -35,7 +36,9 @@ std::string ReasonText(const json::exception& error) {
   absl::string_view reason = error.what();
   if (const size_t start = reason.find("] "); start != reason.npos) reason.remove_prefix(start + 2);
   if (const size_t start = reason.find(": "); start != reason.npos) reason.remove_prefix(start + 2);
-  return absl::CHexEscape(reason.substr(0, 200));
+  // Bytes of the file are spelled out; the quotes around them are the parser's.
+  return absl::StrReplaceAll(absl::CHexEscape(reason.substr(0, 200)),
+                             {{"\\'", "'"}, {"\\\"", "\""}});
 }
 
 // Reads a text event by event and stops at the first thing wrong with it, so that a hostile file

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "services/model/progress_bar.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +23,7 @@ ProgressOptions OnStderr(std::string what) {
       .terminal = isatty(STDERR_FILENO) == 1,
       .write = [](std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); },
       .now = [] { return std::chrono::steady_clock::now(); },
+      .columns = [] { return TerminalColumns(STDERR_FILENO); },
   };
 }
 
@@ -74,7 +74,7 @@ void Progress::Draw() {
     options_.write(absl::StrCat(text, "\n"));
     return;
   }
-  options_.write(ProgressBar().Draw(share, text, TerminalColumns(STDERR_FILENO)));
+  options_.write(bar_.Draw(share, text, options_.columns()));
 }
 
 }  // namespace sluice

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "services/model/progress_bar.h"
+
 namespace sluice {
 
 struct ProgressOptions {
@@ -17,6 +19,7 @@ struct ProgressOptions {
   bool terminal = false;  // whether `write` reaches one
   std::function<void(std::string_view)> write;
   std::function<std::chrono::steady_clock::time_point()> now;
+  std::function<int()> columns = [] { return 80; };  // how wide the terminal is now
 };
 
 class Progress {
@@ -51,6 +54,7 @@ class Progress {
   uint64_t done_ = 0;
   TimePoint next_draw_;
   bool drawn_ = false;
+  ProgressBar bar_;
 };
 
 }  // namespace sluice

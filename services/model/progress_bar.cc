@@ -12,6 +12,10 @@ namespace {
 constexpr int kWidestBar = 30;
 constexpr int kNarrowestBar = 5;
 constexpr int kFrame = 3;  // two brackets and a space
+// A terminal is narrower a moment before it says so: what is too long then must not go on in the
+// next row, from which there would be no way back to this line's first.
+constexpr char kWrapNot[] = "\x1b[?7l";
+constexpr char kWrap[] = "\x1b[?7h";
 
 }  // namespace
 
@@ -32,7 +36,7 @@ std::string ProgressBar::Draw(double share, std::string_view text, int columns) 
   const int rows_above = std::max(0, width_ - 1) / columns;
   const std::string up = rows_above > 0 ? absl::StrCat("\x1b[", rows_above, "A") : "";
   width_ = static_cast<int>(line.size());
-  return absl::StrCat(up, "\r", line, rows_above > 0 ? "\x1b[J" : "\x1b[K");
+  return absl::StrCat(up, kWrapNot, "\r", line, rows_above > 0 ? "\x1b[J" : "\x1b[K", kWrap);
 }
 
 int TerminalColumns(int fd) {

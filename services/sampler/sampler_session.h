@@ -30,8 +30,7 @@ class SamplerSession final : public StageSession {
   // step.
   SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
                  ConstraintStore& constraints, ActivationsReceiver& receiver,
-                 ChosenTokensPublisher& publisher,
-                 std::function<void()> on_step);
+                 ChosenTokensPublisher& publisher, std::function<void()> on_step);
 
   void AddPlan(v1::SamplerExecute plan);
 

@@ -170,6 +170,23 @@ class ProcessesTest(unittest.TestCase):
                     self.assertEqual(refused.stdout, "")
                     self.assertIn("tokenizer.json", refused.stderr)
 
+    def test_a_normal_start_warns_of_nothing(self):
+        up = subprocess.Popen([SLUICE, "up", "--port", "0", "--tp", "2", "--pp", "2"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        endpoint = up.stdout.readline().split()[1]
+        said = sluice("generate", "--endpoint", endpoint, "--max_tokens", "4", PROMPT).stderr
+        self.assertRegex(said, r"^4 tokens in [^\n]*\n$")
+        up.terminate()
+        _, log = up.communicate(timeout=30)
+        self.assertEqual(up.returncode, 0)
+        self.assertIn(" up pipeline-ready ", log)
+        # Every line is one of ours, whoever spoke, and none is a warning.
+        for line in log.splitlines():
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z I [a-z-]+ [a-z-]+( [a-z0-9_]+=|$)")
+            self.assertNotIn(" grpc message ", line)
+        quiet = sluice("run", "--max_tokens", "4", PROMPT).stderr
+        self.assertRegex(quiet, r"^sluice: the KV pool holds [^\n]*\n4 tokens in [^\n]*\n$")
+
     def test_conversations_are_rendered_for_clients(self):
         # The embedded model has no template: the refusal is the tokenizer's.
         with Up() as up:
@@ -390,6 +407,28 @@ class ProcessesTest(unittest.TestCase):
             status = json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)
             self.assertTrue(status["serving"])
             self.assertIn("shard", sluice("status", "--endpoint", up.endpoint).stdout)
+
+    def test_plan_foretells_what_status_shows(self):
+        for flags in (["--tp", "2", "--pp", "2"], ["--weights", "int8", "--kv_dtype", "bf16"], ["--weights", "f32"]):
+            with self.subTest(flags=flags):
+                plan = json.loads(sluice("plan", "--json", "--sequences", "8", *flags).stdout)
+                with Up(*flags, "--kv_cache_mib", str(plan["kv_cache_mib"])) as up:
+                    status = json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)
+                shown = [process for process in status["processes"] if process["service"] != "tokenizer"]
+                self.assertEqual([process["weight_bytes"] for process in plan["processes"]],
+                                 [process["weight_bytes"] for process in shown])
+                self.assertGreaterEqual(status["kv_cache"]["num_blocks"] * status["kv_cache"]["block_size"], 8 * 512)
+                for planned, seen in zip(plan["processes"], shown):
+                    self.assertLessEqual(planned["kv_bytes"], seen.get("kv_bytes", 0))
+
+    def test_help_of_a_service_names_no_folder_of_its_build(self):
+        root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+        for service, folder in (("tokenizer", "services/tokenizer"), ("embedding", "services/embedding"),
+                                ("shard", "services/shard"), ("sampler", "services/sampler"),
+                                ("orchestrator", "orchestrator"), ("gateway", "services/gateway")):
+            shown = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--help"], capture_output=True, text=True).stdout
+            self.assertIn(f"  Flags from {folder}/main.cc:\n", shown)
+            self.assertNotIn(root.strip("/"), shown)
 
     def test_a_port_in_use_is_an_error(self):
         with socket.socket() as taken:

@@ -348,8 +348,9 @@ TEST(ProgressLineTest, DrawsABarOnATerminal) {
     line.Update(absl::UnixEpoch() + absl::Milliseconds(60), 4, 40);
   }
   EXPECT_EQ(err.str(),
-            "\r[#######.......................] 1 of 4 requests, 10 tokens\x1b[K"
-            "\r[##############################] 4 of 4 requests, 40 tokens\x1b[K\n");
+            "\x1b[?7l\r[#######.......................] 1 of 4 requests, 10 tokens\x1b[K\x1b[?7h"
+            "\x1b[?7l\r[##############################] 4 of 4 requests, 40 tokens\x1b[K\x1b[?7h"
+            "\n");
 }
 
 TEST(ProgressLineTest, WritesALineNowAndThenElsewhere) {

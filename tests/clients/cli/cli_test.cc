@@ -57,6 +57,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"prefer", Names{"policy", "reference", "pairs", "beta", "json", "timeout"} +
                        Names(server.begin() + 1, server.end())},
         {"quantize", Names{"weights", "threads"}},
+        {"plan", Names{"context", "sequences", "json", "model", "tp", "pp", "weights", "kv_dtype",
+                       "rope_scaling"}},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},
         {"health", Names{"service", "timeout"} + server},
@@ -117,8 +119,8 @@ TEST(CliTest, RefusesUnknownCommandsNamingWhatExists) {
     EXPECT_THAT(fake.out.str(), IsEmpty());
     EXPECT_EQ(fake.err.str(),
               "sluice: unknown command \"serve\"; there are run, up, generate, chat, "
-              "chat-template, score, tokenize, detokenize, quantize, bench, status, top, health, "
-              "help, version\n");
+              "chat-template, score, prefer, tokenize, detokenize, quantize, plan, bench, status, "
+              "top, health, help, version\n");
   }
 }
 

@@ -113,12 +113,35 @@ TEST(ScoreTest, SaysWhatIsWrongWithAFile) {
   const TempFolder folder;
   FakeEnvironment missing;
   EXPECT_EQ(missing.Run({"score", "--file", folder.PathOf("missing")}), 1);
-  EXPECT_THAT(missing.err.str(),
-              HasSubstr("cannot read " + folder.PathOf("missing") + ": No such"));
+  EXPECT_THAT(missing.err.str(), HasSubstr(folder.PathOf("missing") + ": No such file"));
   FakeEnvironment binary;
   const std::string path = folder.Write("binary", "abc\xFE");
   EXPECT_EQ(binary.Run({"score", "--file", path}), 1);
   EXPECT_THAT(binary.err.str(), HasSubstr(path + " is not UTF-8: byte 0xFE at offset 3"));
+}
+
+// What a server says, or a file is called, cannot drive the terminal.
+TEST(ScoreTest, SpellsControlCharactersOutAtATerminal) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.score = [](const v1::ScoreRequest&) {
+    return absl::InvalidArgumentError("no \x1b[2J here");
+  };
+  FakePipeline pipeline(answers);
+  for (const bool terminal : {false, true}) {
+    const std::string escape = terminal ? "\\x1b" : "\x1b";
+    FakeEnvironment refused;
+    refused.environment.err_is_terminal = terminal;
+    EXPECT_EQ(refused.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words"}), 1);
+    EXPECT_EQ(refused.err.str(), "sluice: no " + escape + "[2J here [INVALID_ARGUMENT]\n");
+    FakeEnvironment missing;
+    missing.environment.err_is_terminal = terminal;
+    EXPECT_EQ(missing.Run({"score", "--file", "/nowhere/\x1b[2J"}), 1);
+    EXPECT_THAT(missing.err.str(), HasSubstr("/nowhere/" + escape + "[2J: "));
+    FakeEnvironment wrong;
+    wrong.environment.err_is_terminal = terminal;
+    EXPECT_EQ(wrong.Run({"score", "\x1b[2J"}), 2);
+    EXPECT_THAT(wrong.err.str(), HasSubstr(escape + "[2J"));
+  }
 }
 
 TEST(ScoreTest, PrintsTheServersRefusal) {
@@ -192,6 +215,18 @@ TEST(StatusTest, Exits1AndSaysWhyWhileNotServing) {
   EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 1);
   EXPECT_THAT(fake.out.str(), HasSubstr("is not serving"));
   EXPECT_THAT(fake.out.str(), HasSubstr("  0.5 MiB  unix:/tmp/s/shard-0-1  connection refused"));
+}
+
+TEST(StatusTest, SpellsControlCharactersOutAtATerminal) {
+  FakeAnswers answers = WithStatus(true);
+  answers.status.set_model_name("story\x1b[2J");
+  FakePipeline pipeline(answers);
+  for (const bool terminal : {false, true}) {
+    FakeEnvironment fake;
+    fake.environment.out_is_terminal = terminal;
+    EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 0);
+    EXPECT_THAT(fake.out.str(), HasSubstr(terminal ? "story\\x1b[2J" : "story\x1b[2J"));
+  }
 }
 
 TEST(StatusTest, PrintsOneJsonObject) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/testing/thread_limit.h"
 
 namespace sluice {
 namespace {
@@ -47,6 +48,18 @@ TEST(ThreadPoolTest, CallsEveryIndexOnce) {
         EXPECT_EQ(calls[i].load(), 1) << i << " of " << count << ", " << num_threads << " threads";
       }
     }
+  }
+}
+
+TEST(ThreadPoolTest, DoesWithTheThreadsThatTheSystemGives) {
+  if (!testing::CanLimitThreads()) GTEST_SKIP() << "sanitizers start threads by their own means";
+  for (const int given : {0, 2}) {
+    const testing::ThreadLimit limit(given);
+    ThreadPool pool(8);
+    EXPECT_EQ(pool.num_threads(), 1 + given);
+    std::vector<std::atomic<int>> calls(100);
+    pool.ParallelFor(calls.size(), [&](int64_t index, int) { calls[index].fetch_add(1); });
+    for (const std::atomic<int>& count : calls) EXPECT_EQ(count.load(), 1);
   }
 }
 

@@ -21,6 +21,7 @@ using ::sluice::testing::OwnedTensor;
 using ::sluice::testing::SafetensorsBytes;
 using ::sluice::testing::TempFolder;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 Checkpoint Opened(const TempFolder& folder) {
@@ -44,6 +45,22 @@ std::vector<float> ReadFloats(const Checkpoint& checkpoint, const std::string& n
                       {reinterpret_cast<std::byte*>(out.data()), out.size() * sizeof(float)});
   EXPECT_TRUE(read.ok()) << read;
   return out;
+}
+
+TEST(Checkpoint, SaysWhatIsThereInPlaceOfWeights) {
+  for (const auto& [name, said] :
+       {std::pair("README.md", "the files it names"),
+        std::pair("pytorch_model.bin", "pytorch_model.bin is of a format that is not read"),
+        std::pair("model.Q4.gguf", "model.Q4.gguf is of a format that is not read")}) {
+    const TempFolder folder;
+    EXPECT_FALSE(Checkpoint::IsIn(folder.path()));
+    folder.Write(name, "");
+    EXPECT_THAT(Refusal(folder, absl::StatusCode::kNotFound), EndsWith(said));
+  }
+  const TempFolder folder;
+  std::filesystem::create_symlink("nowhere", folder.PathOf("model.safetensors"));
+  EXPECT_THAT(Refusal(folder, absl::StatusCode::kNotFound),
+              EndsWith("; model.safetensors is a link to a file that is not there"));
 }
 
 TEST(Checkpoint, ReadsEverySliceOfEveryType) {

@@ -230,6 +230,7 @@ TEST(ModelConfig, RefusesWhatIsNotJson) {
                    "/models/tiny/config.json: ", absl::StatusCode::kInvalidArgument);
   };
   EXPECT_THAT(refusal(""), HasSubstr("not JSON at line 1, column 1"));
+  EXPECT_THAT(refusal(""), HasSubstr("expected '[', '{', or a literal"));
   EXPECT_THAT(refusal("{\n  \"a\": 1,\n  oops\n}"), HasSubstr("not JSON at line 3, column 3"));
   EXPECT_THAT(refusal("[1, 2]"), HasSubstr("holds [1,2]; accepted: a JSON object"));
   EXPECT_THAT(refusal(R"({"a": 1, "a": 2})"), HasSubstr("the key \"a\" is there twice"));

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // A progress whose clock the test turns, and what it wrote.
 struct Display {
@@ -24,10 +25,12 @@ struct Display {
         .terminal = terminal,
         .write = [this](std::string_view text) { written.emplace_back(text); },
         .now = [this] { return now; },
+        .columns = [this] { return columns; },
     });
   }
 
   std::chrono::steady_clock::time_point now;
+  int columns = 80;
   std::vector<std::string> written;
   std::unique_ptr<Progress> progress;
 };
@@ -74,6 +77,19 @@ TEST(Progress, RedrawsItsBarAtMostTenTimesASecond) {
   EXPECT_THAT(display.written[display.written.size() - 2],
               HasSubstr("[##############################] loading storyteller: 100% of 2.5 GB"));
   EXPECT_EQ(display.written.back(), "\n");
+}
+
+TEST(Progress, TakesItsBarBackWhereTheTerminalBecameNarrower) {
+  Display display(/*terminal=*/true);
+  display.progress->Expect(1'000'000);
+  for (const int columns : {80, 40, 40}) {
+    display.columns = columns;
+    display.now += milliseconds(400);
+    display.progress->Add(1000);
+  }
+  // 69 characters take two rows of 40.
+  EXPECT_THAT(display.written, ElementsAre(StartsWith("\x1b[?7l\r["), StartsWith("\x1b[1A"),
+                                           StartsWith("\x1b[?7l\rloading")));
 }
 
 TEST(Progress, StaysWithin100PercentWhereMoreIsReadThanExpected) {

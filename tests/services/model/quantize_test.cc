@@ -15,6 +15,7 @@
 #include "services/model/quantized_tensor.h"
 #include "services/model/weights.h"
 #include "tests/services/model/quantize_fixture.h"
+#include "tests/testing/thread_limit.h"
 
 namespace sluice::testing {
 namespace {
@@ -210,6 +211,19 @@ TEST_F(QuantizeTest, SeveralThreadsMayReadAtATime) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(read, expected);
   }
+}
+
+TEST_F(QuantizeTest, DoesWithTheThreadsThatTheSystemGives) {
+  if (!CanLimitThreads()) GTEST_SKIP() << "sanitizers start threads by their own means";
+  WriteModel(LlamaConfig());
+  ASSERT_TRUE(Quantize().ok());
+  const std::string few = out() + "-few";
+  {
+    const ThreadLimit limit(1);
+    const auto result = QuantizeModel({.model = in(), .out = few, .num_threads = 8}, nullptr);
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
+  EXPECT_EQ(TextOf(few + "/model.safetensors"), TextOf(out() + "/model.safetensors"));
 }
 
 TEST_F(QuantizeTest, TheOtherQuantizedFormatIsNotToBeHad) {

@@ -1,0 +1,70 @@
+#include "services/model/memory_plan.h"
+
+#include "services/model/tensor_roles.h"
+#include "services/model/weight_rule.h"
+
+namespace sluice {
+namespace {
+
+uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
+  return static_cast<uint64_t>(slice.rows.size()) * RowBytes(format, slice.columns.size());
+}
+
+uint64_t BytesOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {
+  return BytesOf(WholeOf(ShapeOf(tensor, config)), FormatOf(tensor, config, wanted));
+}
+
+bool IsOfTheSampler(ModelTensor tensor) {
+  return tensor != ModelTensor::kEmbedding && tensor != ModelTensor::kPositions;
+}
+
+uint64_t KvBytes(int64_t layers, int64_t kv_heads, int head_dim, DType dtype) {
+  return uint64_t{2} * layers * kv_heads * head_dim * SizeOf(dtype);
+}
+
+}  // namespace
+
+uint64_t NumParameters(const ModelConfig& config) {
+  uint64_t layer = 0;
+  for (const LayerTensor tensor : LayerTensors(config)) layer += ShapeOf(tensor, config).size();
+  uint64_t rest = 0;
+  for (const ModelTensor tensor : ModelTensors(config)) {
+    const bool counted = tensor == ModelTensor::kHead && config.tied_embeddings;
+    if (!counted) rest += ShapeOf(tensor, config).size();
+  }
+  return config.num_layers * layer + rest;
+}
+
+uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted) {
+  uint64_t bytes = 0;
+  for (const ModelTensor tensor : ModelTensors(config)) {
+    if (!IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+  }
+  return bytes;
+}
+
+uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightFormat wanted) {
+  uint64_t layer = 0;
+  for (const LayerTensor tensor : LayerTensors(config)) {
+    layer += BytesOf(SliceOf(tensor, config, plan), FormatOf(tensor, config, wanted));
+  }
+  return plan.layers.size() * layer;
+}
+
+uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted) {
+  uint64_t bytes = 0;
+  for (const ModelTensor tensor : ModelTensors(config)) {
+    if (IsOfTheSampler(tensor)) bytes += BytesOf(tensor, config, wanted);
+  }
+  return bytes;
+}
+
+uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype) {
+  return KvBytes(plan.layers.size(), plan.kv_heads.size(), config.head_dim, dtype);
+}
+
+uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
+  return KvBytes(config.num_layers, config.num_kv_heads, config.head_dim, dtype);
+}
+
+}  // namespace sluice

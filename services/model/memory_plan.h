@@ -1,0 +1,28 @@
+// How much memory a model takes, and in which process, known from its configuration alone. Pure
+// functions. What a shard keeps is what status reports of it; programs and what a step computes
+// with come on top.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtype.h"
+#include "kernels/weight_format.h"
+#include "services/model/model_config.h"
+#include "services/model/shard_plan.h"
+
+namespace sluice {
+
+// Numbers in all matrices and vectors, those that are shared counted once.
+uint64_t NumParameters(const ModelConfig& config);
+
+// Bytes of weights, kept in what FormatOf (weight_rule.h) says where `wanted` was asked for.
+uint64_t EmbeddingBytes(const ModelConfig& config, WeightFormat wanted);
+uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightFormat wanted);
+uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted);
+
+// Bytes of the keys and values of one position: in one shard, and over all layers and heads.
+// REQUIRES: `dtype` is F32 or BF16.
+uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype);
+uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype);
+
+}  // namespace sluice

@@ -1,0 +1,92 @@
+"""`cmake --install` into a folder that nobody knew at build time: what is there afterwards works from there.
+
+Usage: install_test.py BUILD_DIR [unittest arguments]
+"""
+
+import glob
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv[1])
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+PROGRAMS = ["sluice"] + [f"sluice-{name}" for name in
+                         ("tokenizer", "embedding", "shard", "sampler", "orchestrator", "gateway")]
+
+
+class InstallTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.prefix = os.path.join(cls.folder.name, "prefix")
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", cls.prefix], check=True, stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def path(self, *names):
+        return os.path.join(self.prefix, *names)
+
+    def sluice(self, *arguments, program=None):
+        """stdout of `sluice`, which finds nothing by the folder that it is called from."""
+        done = subprocess.run([program or self.path("bin", "sluice"), *arguments], cwd="/", capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_everything_is_where_it_belongs(self):
+        self.assertEqual(sorted(os.listdir(self.path("bin"))), sorted(PROGRAMS))
+        pages = os.listdir(self.path("share", "man", "man1"))
+        for page in PROGRAMS + ["sluice-run", "sluice-up", "sluice-chat"]:
+            self.assertIn(f"{page}.1.gz", pages)
+        for path in ("share/sluice/models/storyteller/model.safetensors", "share/sluice/protos/sluice/v1/generation.proto",
+                     "share/bash-completion/completions/sluice", "share/zsh/vendor-completions/_sluice",
+                     "share/fish/vendor_completions.d/sluice.fish"):
+            self.assertGreater(os.path.getsize(self.path(path)), 0, path)
+        self.assertEqual(len(glob.glob(self.path("share/sluice/protos/sluice/v1/*.proto"))),
+                         len(glob.glob(os.path.join(ROOT, "protos/sluice/v1/*.proto"))))
+        with open(self.path("lib/systemd/system/sluice.service")) as unit:
+            self.assertIn(f"ExecStart={self.path('bin/sluice')} up", unit.read())
+
+    def test_the_program_finds_its_model_wherever_it_is_put(self):
+        text = ["run", "Once upon a time", "--max_tokens", "8", "--temperature", "0"]
+        expected = self.sluice(*text)
+        self.assertTrue(expected.strip())
+        moved = os.path.join(self.folder.name, "moved")
+        shutil.copytree(self.prefix, moved)
+        self.assertEqual(self.sluice(*text, program=os.path.join(moved, "bin", "sluice")), expected)
+        link = os.path.join(self.folder.name, "sluice")
+        os.symlink(self.path("bin", "sluice"), link)
+        self.assertEqual(self.sluice(*text, program=link), expected)
+
+    def test_the_folder_of_another_model_is_asked_for_where_there_is_none(self):
+        alone = os.path.join(self.folder.name, "alone", "bin", "sluice")
+        os.makedirs(os.path.dirname(alone))
+        shutil.copy(self.path("bin", "sluice"), alone)
+        done = subprocess.run([alone, "run", "Once"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--model DIR", done.stderr)
+
+    def test_manual_pages_say_what_help_says(self):
+        with gzip.open(self.path("share/man/man1/sluice-run.1.gz"), "rt") as page:
+            text = page.read().replace("\\-", "-")
+        for line in self.sluice("run", "--help").splitlines():
+            if line.startswith("  --"):
+                self.assertIn(line.split()[0], text)
+
+    @unittest.skipUnless(shutil.which("bash"), "needs bash")
+    def test_bash_completes_commands(self):
+        script = (f"source {self.path('share/bash-completion/completions/sluice')}; COMP_WORDS=(sluice ge); COMP_CWORD=1; "
+                  "$(complete -p sluice | sed 's/.*-F \\([^ ]*\\).*/\\1/') sluice ge sluice; echo \"${COMPREPLY[*]}\"")
+        environment = dict(os.environ, PATH=self.path("bin") + ":" + os.environ["PATH"])
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=60)
+        self.assertEqual(done.stdout.split(), ["generate"], done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,32 @@
+#include "services/common/grpc_runtime.h"
+
+#include <gmock/gmock.h>
+#include <grpc/support/log.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::internal::CaptureStderr;
+using ::testing::internal::GetCapturedStderr;
+
+std::string SaidOf(const char* message) {
+  CaptureStderr();
+  gpr_log(GPR_ERROR, "%s", message);
+  return GetCapturedStderr();
+}
+
+TEST(GrpcRuntimeTest, LogsWhatGrpcSaysInLinesOfOursAndNoneTwice) {
+  PrepareGrpc();
+  EXPECT_THAT(SaidOf("handshake failed"), HasSubstr(" W grpc message text=\"handshake failed\"\n"));
+  EXPECT_THAT(SaidOf("handshake failed"), IsEmpty());
+  EXPECT_THAT(SaidOf("another"), HasSubstr("text=another\n"));
+  EXPECT_THAT(SaidOf("handshake failed"), HasSubstr("handshake failed"));
+}
+
+}  // namespace
+}  // namespace sluice

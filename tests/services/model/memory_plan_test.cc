@@ -1,0 +1,77 @@
+#include "services/model/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "services/model/tensor_roles.h"
+#include "tests/services/model/model_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+// Sizes as in the published configurations of Llama 3.
+ModelConfig Llama3(int layers, int hidden, int intermediate, int heads, int head_dim) {
+  const nlohmann::json config = {{"model_type", "llama"},
+                                 {"num_hidden_layers", layers},
+                                 {"hidden_size", hidden},
+                                 {"intermediate_size", intermediate},
+                                 {"num_attention_heads", heads},
+                                 {"num_key_value_heads", 8},
+                                 {"head_dim", head_dim},
+                                 {"vocab_size", 128256},
+                                 {"max_position_embeddings", 8192},
+                                 {"rms_norm_eps", 1e-5},
+                                 {"rope_theta", 500000.0},
+                                 {"hidden_act", "silu"},
+                                 {"tie_word_embeddings", layers == 16}};
+  return *ParseModelConfig(config.dump(), "", "test");
+}
+
+TEST(MemoryPlanTest, CountsTheParametersThatModelCardsName) {
+  EXPECT_EQ(NumParameters(Llama3(16, 2048, 8192, 32, 64)), 1'235'814'400u);
+  EXPECT_EQ(NumParameters(Llama3(32, 4096, 14336, 32, 128)), 8'030'261'248u);
+  EXPECT_EQ(NumParameters(Llama3(80, 8192, 28672, 64, 128)), 70'553'706'496u);
+}
+
+TEST(MemoryPlanTest, CountsWhatIsStored) {
+  for (const char* norm : {"rmsnorm", "layernorm"}) {
+    nlohmann::json json = nlohmann::json::parse(TinyLlamaConfig());
+    json["model_type"] = "sluice_decoder";
+    json["norm"] = norm;
+    json["position"] = "learned";
+    json["mlp"] = "gelu";
+    json["with_bias"] = norm == std::string("layernorm");
+    const auto config = ParseModelConfig(json.dump(), "", "test");
+    ASSERT_TRUE(config.ok()) << config.status();
+    uint64_t stored = 0;
+    for (const OwnedTensor& tensor : TensorsOf(*config, DType::kF32)) stored += tensor.bytes.size();
+    EXPECT_EQ(4 * NumParameters(*config), stored);
+    const ShardPlan whole = *MakeShardPlan(*config, {});
+    EXPECT_EQ(EmbeddingBytes(*config, WeightFormat::kF32) +
+                  ShardBytes(*config, whole, WeightFormat::kF32) +
+                  HeadBytes(*config, WeightFormat::kF32),
+              stored);
+  }
+}
+
+TEST(MemoryPlanTest, SharesLayersAndHeadsOutAndRepeatsNorms) {
+  const ModelConfig config = Llama3(32, 4096, 14336, 32, 128);
+  const ShardPlan whole = *MakeShardPlan(config, {});
+  const ShardPlan half_of_layers = *MakeShardPlan(config, {.num_stages = 2});
+  const ShardPlan half_of_heads = *MakeShardPlan(config, {.num_ranks = 2});
+  const uint64_t norms = uint64_t{32} * 2 * 4096 * 4;
+  const auto bytes = [&config](const ShardPlan& plan) {
+    return ShardBytes(config, plan, WeightFormat::kBF16);
+  };
+  EXPECT_EQ(2 * bytes(half_of_layers), bytes(whole));
+  EXPECT_EQ(2 * (bytes(half_of_heads) - norms), bytes(whole) - norms);
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kF32), 256u << 10);
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), 128u << 10);
+  EXPECT_EQ(KvBytesPerPosition(config, half_of_heads, DType::kF32), 128u << 10);
+  EXPECT_EQ(KvBytesPerPosition(config, half_of_layers, DType::kF32), 128u << 10);
+}
+
+}  // namespace
+}  // namespace sluice::testing
