@@ -2,7 +2,7 @@
 // business, in an order that does not depend on the number of ranks (Backend::TreeAdd).
 //
 //   shm    ranks on one host, as threads or processes
-//   gloo   ranks on several hosts, over TCP
+//   tcp    ranks on several hosts, over TLS or in plaintext
 //
 // A communicator belongs to one rank and is driven by one thread; Abort() may come from any thread.
 // All ranks make the same calls in the same order with the same sizes. A call that fails (a peer is

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/check.h"
+#include "kernels/communicator/collective_call.h"
 #include "kernels/communicator/shm_segment.h"
 #include "kernels/communicator/shm_stream.h"
 #include "kernels/communicator/shm_waiter.h"
@@ -23,19 +24,8 @@ constexpr std::size_t kMinSlotBytes = std::size_t{4} << 10;
 constexpr std::size_t kMaxSlotBytes = std::size_t{1} << 30;
 constexpr std::size_t kMaxNameLength = 200;
 
-enum Operation : std::uint32_t { kBroadcast = 1, kAllGather = 2, kAllToAll = 3 };
-
 std::string Describe(const ShmMessageHeader& header) {
-  switch (header.operation) {
-    case kBroadcast:
-      return absl::StrCat("Broadcast of ", header.bytes, " bytes from rank ", header.root);
-    case kAllGather:
-      return absl::StrCat("AllGather of ", header.bytes, " bytes");
-    case kAllToAll:
-      return absl::StrCat("AllToAll of ", header.bytes, " bytes");
-    default:
-      return absl::StrCat("unknown operation ", header.operation);
-  }
+  return DescribeCollective(header.operation, header.root, header.bytes);
 }
 
 absl::Status WithContext(const absl::Status& status, absl::string_view context) {

@@ -5,24 +5,14 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/spin_pause.h"
-#include "kernels/usable_cpus.h"
 
 namespace sluice {
 namespace {
 
 using Clock = Deadline::Clock;
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
 
-// Longer than a decode step's ranks usually drift apart, yet little against the step.
-constexpr Clock::duration kMaxSpin = microseconds(50);
-// With more ranks than cores, spinning holds up the very rank that is waited for.
-constexpr Clock::duration kMaxSpinWhenCrowded = microseconds(1);
-constexpr Clock::duration kMinSpin = nanoseconds(500);
-constexpr int kAttemptsPerClockReading = 16;
-
+constexpr int kLooksPerClockReading = 16;
 constexpr Clock::duration kLookAtProcessesEvery = milliseconds(100);
 
 }  // namespace
@@ -30,8 +20,7 @@ constexpr Clock::duration kLookAtProcessesEvery = milliseconds(100);
 ShmWaiter::ShmWaiter(const ShmSegment& segment, int rank)
     : segment_(segment),
       rank_(rank),
-      max_spin_(segment.size() <= UsableCpus() ? kMaxSpin : kMaxSpinWhenCrowded),
-      spin_(max_spin_) {}
+      spin_({.ranks_on_host = segment.size(), .looks_per_clock_reading = kLooksPerClockReading}) {}
 
 absl::Status ShmWaiter::GroupFailure() const {
   const std::uint32_t given_up_by = segment_.given_up_by().Load();
@@ -49,23 +38,7 @@ absl::Status ShmWaiter::GroupFailure() const {
 }
 
 absl::Status ShmWaiter::Await(const Wait& wait) {
-  if (Spin(wait)) {
-    spin_ = std::min(max_spin_, 2 * spin_);
-    return absl::OkStatus();
-  }
-  spin_ = std::max(kMinSpin, spin_ / 2);
-  return Sleep(wait);
-}
-
-bool ShmWaiter::Spin(const Wait& wait) {
-  const Clock::time_point end = Clock::now() + spin_;
-  do {
-    for (int i = 0; i < kAttemptsPerClockReading; ++i) {
-      if (wait.advance()) return true;
-      SpinPause();
-    }
-  } while (Clock::now() < end);
-  return false;
+  return spin_.Find(wait.advance) ? absl::OkStatus() : Sleep(wait);
 }
 
 // Order matters: first announce the sleep, then look once more. A peer does the opposite, first its

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "kernels/communicator/adaptive_spin.h"
 #include "kernels/communicator/shm_segment.h"
 #include "kernels/deadline.h"
 
@@ -37,14 +38,12 @@ class ShmWaiter {
   absl::Status GroupFailure() const;
 
  private:
-  bool Spin(const Wait& wait);
   absl::Status Sleep(const Wait& wait);
   absl::Status CheckPeers(const Wait& wait, bool look_at_processes) const;
 
   const ShmSegment& segment_;
   const int rank_;
-  const Deadline::Clock::duration max_spin_;
-  Deadline::Clock::duration spin_;
+  AdaptiveSpin spin_;
 };
 
 }  // namespace sluice

@@ -83,7 +83,7 @@ v1::ShardRunRequest Wiring::ShardOpenFor(int stage) const {
   open.set_model_fingerprint(options_.model_fingerprint);
   open.set_communicator(options_.rank_transport == RankTransport::kSharedMemory
                             ? v1::COMMUNICATOR_KIND_SHM
-                            : v1::COMMUNICATOR_KIND_GLOO);
+                            : v1::COMMUNICATOR_KIND_TCP);
   open.set_communicator_name(absl::StrCat("sluice-", options_.epoch, "-", stage));
   open.set_rendezvous_address(topology_.shards[stage].front());
   return request;

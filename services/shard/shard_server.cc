@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                           .step_timeout = options.shard.step_timeout,
                           .communicator_address = options.communicator_address,
                           .communicator_interface = options.communicator_interface,
+                          .tls = options.tls,
                           .trusted_network = options.trusted_network},
       result->model_.get(), result->backend_.get(), dialer, result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =

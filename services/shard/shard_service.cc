@@ -3,11 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/communicator/gloo_communicator.h"
 #include "kernels/communicator/local_communicator.h"
 #include "kernels/communicator/shm_communicator.h"
+#include "kernels/communicator/tcp/tcp_communicator.h"
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
+#include "services/shard/rank_security.h"
 
 namespace sluice {
 
@@ -51,25 +52,28 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
       return JoinShm({.name = name, .rank = rank, .size = size}, deadline);
     };
   }
-  if (open.communicator() == v1::COMMUNICATOR_KIND_GLOO) {
+  if (open.communicator() == v1::COMMUNICATOR_KIND_TCP) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
         dialer_->Dial(open.rendezvous_address());
     if (!channel.ok()) return channel.status();
     if (rank == 0) rendezvous_.KeepOnly(name);
-    return [this, name, rank, size, channel = *channel](Deadline deadline) {
+    TcpOptions options = {.group = name,
+                          .rank = rank,
+                          .size = size,
+                          .bind_address = options_.communicator_address,
+                          .interface = options_.communicator_interface,
+                          .trusted_network = options_.trusted_network};
+    if (options_.tls.complete() && !options_.trusted_network) {
+      options.tls = RankTlsOf(options_.tls);
+    }
+    return [options = std::move(options), channel = *channel](Deadline deadline) {
       RemoteRendezvousStore store(channel);
-      return JoinGloo({.group = name,
-                       .rank = rank,
-                       .size = size,
-                       .bind_address = options_.communicator_address,
-                       .interface = options_.communicator_interface,
-                       .trusted_network = options_.trusted_network},
-                      store, deadline);
+      return JoinTcp(options, store, deadline);
     };
   }
   return absl::UnimplementedError(
       absl::StrCat("communicator ", v1::CommunicatorKind_Name(open.communicator()),
-                   "; this shard has COMMUNICATOR_KIND_SHM and COMMUNICATOR_KIND_GLOO"));
+                   "; this shard has COMMUNICATOR_KIND_SHM and COMMUNICATOR_KIND_TCP"));
 }
 
 absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::ShardOpen& open,

@@ -13,6 +13,7 @@
 #include "services/common/transport.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
+#include "services/security/tls_files.h"
 #include "services/shard/rendezvous.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/shard_session.h"
@@ -26,11 +27,14 @@ struct ShardServiceOptions {
   ShardPlan plan;
   int hidden_size = 0;
   absl::Duration step_timeout = absl::Seconds(30);
-  // Where this rank's communicator listens for ranks on other hosts (Gloo): an address, or an
-  // interface that takes its place where set. Their traffic is not encrypted, so that anything but
-  // loopback needs `trusted_network`.
+  // Where this rank's communicator listens for ranks on other hosts: an address, or an interface
+  // that takes its place where set.
   std::string communicator_address = "127.0.0.1";
   std::string communicator_interface;
+  // Ranks on other hosts are met over TLS where these files are complete, in plaintext otherwise,
+  // which off loopback needs `trusted_network`.
+  TlsFiles tls;
+  // Plaintext in any case.
   bool trusted_network = false;
 };
 

@@ -3,16 +3,17 @@
 // by byte before it is timed. Prints one table; the mean is over a run of calls without pause, so a
 // Broadcast counts what the root can do ahead of its readers.
 //
-//   communicator_benchmark [shm|gloo]
+//   communicator_benchmark [shm|tcp|tls]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "kernels/check.h"
+#include "kernels/communicator/tcp/tls_stream.h"
 #include "tests/kernels/communicator_calls.h"
 #include "tests/kernels/communicator_ranks.h"
 
@@ -66,8 +67,12 @@ void PrintRow(const char* transport, const char* run_as, int size, const char* k
 
 void MeasureGroup(Transport transport, RunAs run_as, int size) {
   const char* const names[kNumKinds] = {"Broadcast", "AllGather", "AllToAll"};
-  const Group group = {
-      .transport = transport, .run_as = run_as, .size = size, .slot_bytes = 256 << 10};
+  // As a process has it.
+  const Group group = {.transport = transport,
+                       .run_as = run_as,
+                       .size = size,
+                       .slot_bytes = 256 << 10,
+                       .records_per_key = RankTls().records_per_key};
   for (const absl::Status& status : RunRanks(group, [&](Communicator& c) {
          absl::Status result;
          for (int kind = 0; kind < kNumKinds; ++kind) {
@@ -77,9 +82,8 @@ void MeasureGroup(Transport transport, RunAs run_as, int size) {
            }
            // A reader, so that a Broadcast counts until its bytes are there.
            if (c.rank() == c.size() - 1 && result.ok()) {
-             PrintRow(transport == Transport::kShm ? "shm" : "gloo",
-                      run_as == RunAs::kThreads ? "threads" : "processes", size, names[kind],
-                      times);
+             PrintRow(Name(transport), run_as == RunAs::kThreads ? "threads" : "processes", size,
+                      names[kind], times);
              std::fflush(stdout);
            }
          }
@@ -106,8 +110,10 @@ int main(int argc, char** argv) {
               "16 KiB", "256 KiB", "1 MiB", "16 MiB");
   // Flushed before the forks, lest every child print it again.
   std::fflush(stdout);
-  const bool all = argc < 2;
-  if (all || std::strcmp(argv[1], "shm") == 0) sluice::testing::Measure(Transport::kShm);
-  if (all || std::strcmp(argv[1], "gloo") == 0) sluice::testing::Measure(Transport::kGloo);
+  for (const Transport transport : {Transport::kShm, Transport::kTcp, Transport::kTls}) {
+    const bool is_wanted =
+        argc < 2 || absl::EqualsIgnoreCase(argv[1], sluice::testing::Name(transport));
+    if (is_wanted) sluice::testing::Measure(transport);
+  }
   return 0;
 }

@@ -18,9 +18,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "kernels/communicator/gloo_communicator.h"
 #include "kernels/communicator/memory_rendezvous_store.h"
 #include "kernels/communicator/shm_communicator.h"
+#include "kernels/communicator/tcp/tcp_communicator.h"
+#include "tests/kernels/rank_certificates.h"
 
 namespace sluice::testing {
 namespace {
@@ -97,15 +98,24 @@ class ForkedStore final : public RendezvousStore {
   State* const state_;
 };
 
+absl::StatusOr<std::unique_ptr<Communicator>> Join(const Group& group, const std::string& name,
+                                                   int rank, RendezvousStore& store) {
+  const Deadline deadline = Deadline::After(kJoinTimeout);
+  if (group.transport == Transport::kShm) {
+    return JoinShm({.name = name, .rank = rank, .size = group.size, .slot_bytes = group.slot_bytes},
+                   deadline);
+  }
+  TcpOptions options = {.group = name, .rank = rank, .size = group.size};
+  if (group.transport == Transport::kTls) {
+    options.tls = RankCertificates::Shared().Right();
+    options.tls->records_per_key = group.records_per_key;
+  }
+  return JoinTcp(options, store, deadline);
+}
+
 absl::Status RunRank(const Group& group, const std::string& name, int rank, RendezvousStore& store,
                      const RankBody& body) {
-  const Deadline deadline = Deadline::After(kJoinTimeout);
-  absl::StatusOr<std::unique_ptr<Communicator>> communicator =
-      group.transport == Transport::kShm
-          ? JoinShm(
-                {.name = name, .rank = rank, .size = group.size, .slot_bytes = group.slot_bytes},
-                deadline)
-          : JoinGloo({.group = name, .rank = rank, .size = group.size}, store, deadline);
+  const absl::StatusOr<std::unique_ptr<Communicator>> communicator = Join(group, name, rank, store);
   return communicator.ok() ? body(**communicator) : communicator.status();
 }
 
@@ -171,7 +181,21 @@ std::vector<absl::Status> RunProcesses(const Group& group, const RankBody& body)
 }  // namespace
 
 std::vector<absl::Status> RunRanks(const Group& group, const RankBody& body) {
+  // Made before any rank is, in this process.
+  if (group.transport == Transport::kTls) RankCertificates::Shared();
   return group.run_as == RunAs::kThreads ? RunThreads(group, body) : RunProcesses(group, body);
+}
+
+const char* Name(Transport transport) {
+  switch (transport) {
+    case Transport::kShm:
+      return "Shm";
+    case Transport::kTcp:
+      return "Tcp";
+    case Transport::kTls:
+      return "Tls";
+  }
+  return "";
 }
 
 std::string UniqueGroupName() {

@@ -15,14 +15,15 @@
 
 namespace sluice::testing {
 
-enum class Transport { kShm, kGloo };
+enum class Transport { kShm, kTcp, kTls };
 enum class RunAs { kThreads, kProcesses };
 
 struct Group {
   Transport transport = Transport::kShm;
   RunAs run_as = RunAs::kThreads;
   int size = 1;
-  std::size_t slot_bytes = 4096;  // shm only: small, so that most messages come in pieces
+  std::size_t slot_bytes = 4096;       // shm only: small, so that most messages come in pieces
+  std::uint64_t records_per_key = 50;  // TLS only: few, so that keys change all the time
 };
 
 // What one rank does once joined. Runs in the rank's thread or process.
@@ -31,6 +32,9 @@ using RankBody = std::function<absl::Status(Communicator&)>;
 // Joins all ranks, runs `body` in each, and returns what each returned; UNAVAILABLE for a process
 // that ended without returning. Process mode forks, so no other thread may be running.
 std::vector<absl::Status> RunRanks(const Group& group, const RankBody& body);
+
+// "Shm", "Tcp", "Tls"
+const char* Name(Transport transport);
 
 // A name no other test or run uses.
 std::string UniqueGroupName();

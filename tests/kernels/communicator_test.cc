@@ -206,6 +206,23 @@ TEST_P(PeersTest, WhatARankSentBeforeItLeftStillArrives) {
   });
 }
 
+TEST_P(PeersTest, TellsThatCallsDiffer) {
+  SharedSemaphore failed;
+  ExpectAllOk([&, size = size()](Communicator& c) {
+    const std::size_t bytes = c.rank() == 0 ? 10 : 11;
+    const absl::Status made = MakeCheckedCall(c, {.kind = CallKind::kAllGather, .bytes = bytes});
+    // Stays until the others have seen what it called.
+    failed.Post();
+    if (c.rank() == 0) {
+      for (int i = 0; i < size; ++i) failed.Wait(kSoon);
+    }
+    // Whoever learns it first takes the others along.
+    if (absl::IsUnavailable(made)) return absl::OkStatus();
+    return Expect(absl::IsInternal(made) && absl::StrContains(made.message(), "different call"),
+                  made.ToString());
+  });
+}
+
 TEST_P(ProcessesTest, SurvivorsOfAKilledPeerFailSoon) {
   for (const int calls_before : {0, 50}) {
     const int victim = size() - 1;
@@ -230,11 +247,10 @@ TEST_P(ProcessesTest, SurvivorsOfAKilledPeerFailSoon) {
 
 std::string Name(const ::testing::TestParamInfo<std::tuple<Transport, RunAs, int>>& info) {
   const auto& [transport, run_as, size] = info.param;
-  return absl::StrCat(transport == Transport::kShm ? "Shm" : "Gloo",
-                      run_as == RunAs::kThreads ? "Threads" : "Processes", size);
+  return absl::StrCat(Name(transport), run_as == RunAs::kThreads ? "Threads" : "Processes", size);
 }
 
-constexpr auto kTransports = {Transport::kShm, Transport::kGloo};
+constexpr auto kTransports = {Transport::kShm, Transport::kTcp, Transport::kTls};
 constexpr auto kRunAs = {RunAs::kThreads, RunAs::kProcesses};
 
 INSTANTIATE_TEST_SUITE_P(AllTransports, CommunicatorTest,

@@ -47,7 +47,9 @@ spec:
     - --rank_of=$(POD_NAME)
     {{- if gt $ranks 1 }}
     - --communicator_address=$(POD_IP)
+    {{- if $.Values.ranks.trustedNetwork }}
     - --trusted_network
+    {{- end }}
     {{- end }}
     {{- else }}
     - --rank={{ $container }}
