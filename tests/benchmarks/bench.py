@@ -12,6 +12,7 @@ import time
 
 import machine
 import models
+import peer
 import programs
 import report
 import rows
@@ -33,6 +34,10 @@ def parse_flags():
                         help="where random models are kept: 3 GB; default build/bench/models")
     parser.add_argument("--out", default=os.path.join(CHECKOUT, "build", "bench"), metavar="DIR",
                         help="where table, picture and figures go; default build/bench")
+    parser.add_argument("--peer", metavar="DIR",
+                        help="instead of the table of ceilings, make the one beside llama.cpp, whose llama-bench, "
+                        "llama-batched-bench and llama-quantize are in DIR; without --only it goes into "
+                        "docs/performance.md")
     parser.add_argument("--docs", action="store_true", help="also put table and picture into docs/performance.md")
     parser.add_argument("--bin", default=os.path.join(CHECKOUT, "build", "release", "bin"), metavar="DIR",
                         help="Sluice's programs; default build/release/bin")
@@ -43,13 +48,17 @@ def parse_flags():
         parser.error("--rounds and --threads: at least 1")
     if flags.only and flags.docs:
         parser.error("--docs takes whole tables: without --only")
+    try:
+        flags.peer = flags.peer and peer.folder_of(flags.peer)
+    except ValueError as error:
+        parser.error(str(error))
     return flags
 
 
-def make_models(flags, measurements):
+def make_models(flags, names):
     """The folders by name, and why some are missing."""
     folders, missing = {}, {}
-    for name in sorted({name for one in measurements for name in one.models}):
+    for name in sorted(set(names)):
         try:
             folders[name] = models.make(name, flags.models, say)
         except models.Unavailable as reason:
@@ -68,6 +77,27 @@ class Run:
         self.ceilings = [self.programs.ceilings()]
         self.begin = time.monotonic()
         self.done = 0
+
+    def compare(self, comparison, beside, round_number, total):
+        """One turn of each program; the sample is (ceiling, Sluice's rate, the peer's)."""
+        self.done += 1
+        title = f"[{self.done:2}/{total}] round {round_number + 1}, {comparison.title}"
+        if comparison.model in self.missing:
+            self.notes[comparison.title] = f"skipped: {self.missing[comparison.model]}"
+            return
+        context = self._context(round_number)
+        try:
+            report, ours, theirs = peer.compare(comparison, context, beside, say)
+        except programs.Failed as error:
+            say(f"{title}: FAILED: {error}")
+            self.notes[comparison.title] = f"failed: {error}"
+            self.failed = True
+            return
+        self.ceilings.append(self.programs.ceilings())
+        ceiling = comparison.ceiling(context, report, *self._recently())
+        self.samples.setdefault(comparison.title, []).append((ceiling, ours, theirs))
+        say(f"{title}: {ours:.4g} beside {theirs:.4g} tok/s, {ours / theirs:.2f}; ceiling {ceiling:.4g}"
+            f" ({time.monotonic() - self.begin:.0f} s)")
 
     def measure(self, measurement, round_number, total):
         self.done += 1
@@ -108,43 +138,71 @@ class Run:
         return {name: rows.median([one[name] for one in self.ceilings]) for name in self.ceilings[0]}
 
 
+def put(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def put_into_document(text, *marks):
+    path = os.path.join(CHECKOUT, "docs", "performance.md")
+    with open(path) as file:
+        document = report.insert(file.read(), text, *marks)
+    put(path, document)
+
+
+def write_peer(flags, run, load, comparisons, build):
+    line = report.machine_line(machine.name(), flags.threads, run.median_ceilings(), flags.rounds, load)
+    text = f"{line} llama.cpp: {build}.\n\n{peer.table(peer.summarise(comparisons, run.samples, run.notes))}"
+    put(os.path.join(flags.out, "peer.md"), text)
+    put(os.path.join(flags.out, "peer.json"), json.dumps(
+        {"machine": line, "samples": run.samples, "ceilings": run.ceilings, "notes": run.notes}, indent=1) + "\n")
+    if not flags.only:
+        put_into_document(text, report.PEER_BEGIN, report.PEER_END)
+    say(f"written: {', '.join(os.path.join(os.path.relpath(flags.out), name) for name in ('peer.md', 'peer.json'))}")
+    print(text, end="")
+
+
 def write(flags, run, load, wanted):
     results = [one for one in rows.summarise(run.samples, run.notes) if one.row in wanted]
     line = report.machine_line(machine.name(), flags.threads, run.median_ceilings(), flags.rounds, load)
     picture = report.svg(line, results)
-    os.makedirs(flags.out, exist_ok=True)
     outputs = {"performance.svg": picture, "performance.md": report.markdown(line, results, "performance.svg"),
                "performance.json": json.dumps({"machine": line, "samples": run.samples, "ceilings": run.ceilings,
                                                "notes": run.notes}, indent=1) + "\n"}
     for name, text in outputs.items():
-        with open(os.path.join(flags.out, name), "w") as file:
-            file.write(text)
+        put(os.path.join(flags.out, name), text)
     if flags.docs:
-        path = os.path.join(CHECKOUT, "docs", "performance.md")
-        with open(path) as file:
-            document = report.insert(file.read(), report.markdown(line, results, "performance.svg"))
-        for name, text in ((path, document), (os.path.join(CHECKOUT, "docs", "performance.svg"), picture)):
-            with open(name, "w") as file:
-                file.write(text)
+        put_into_document(report.markdown(line, results, "performance.svg"))
+        put(os.path.join(CHECKOUT, "docs", "performance.svg"), picture)
     say(f"written: {', '.join(os.path.join(os.path.relpath(flags.out), name) for name in outputs)}")
     print(f"{line}\n\n{report.table(results)}", end="")
 
 
 def main():
     flags = parse_flags()
-    measurements = [one for one in rows.MEASUREMENTS if flags.only.lower() in one.title.lower()]
-    if not measurements:
+    candidates = peer.COMPARISONS if flags.peer else rows.MEASUREMENTS
+    chosen = [one for one in candidates if flags.only.lower() in one.title.lower()]
+    if not chosen:
         sys.exit(f"./dev bench: no measurement is called like \"{flags.only}\": "
-                 + ", ".join(one.title for one in rows.MEASUREMENTS))
+                 + ", ".join(one.title for one in candidates))
     load = machine.load()
     if load > 0.5:
         say(f"NOTE: other programs run on this machine (load average {load:.2f}); shares suffer less than speeds")
-    folders, missing = make_models(flags, measurements)
+    folders, missing = make_models(flags, [name for one in chosen for name in one.models])
     run = Run(flags, folders, missing)
+    total = flags.rounds * len(chosen)
+    beside = flags.peer and peer.Peer(flags.peer, flags.threads, flags.models)
     for round_number in range(flags.rounds):
-        for measurement in measurements:
-            run.measure(measurement, round_number, flags.rounds * len(measurements))
-    write(flags, run, load, [rows.ROWS[row] for one in measurements for row in one.rows])
+        for one in chosen:
+            if beside:
+                run.compare(one, beside, round_number, total)
+            else:
+                run.measure(one, round_number, total)
+    if beside:
+        write_peer(flags, run, load, chosen, beside.build)
+    else:
+        write(flags, run, load, [rows.ROWS[row] for one in chosen for row in one.rows])
     return 1 if run.failed else 0
 
 

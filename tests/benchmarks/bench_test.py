@@ -1,8 +1,16 @@
 """Tests of the benchmark's pure parts. Usage: bench_test.py [unittest arguments]"""
 
+import json
+import os
+import struct
+import tempfile
 import unittest
 import xml.dom.minidom
 
+import numpy
+
+import gguf
+import peer
 import report
 import rows
 
@@ -20,6 +28,11 @@ class Programs:
 
     def kernels(self, kind, formats, models):
         line = {"bytes_per_second": 20e9, "share_of_bandwidth": 0.8, "operations_per_second": 1e11, "share_of_peak": 0.5}
+        if kind == "attention":
+            shape = "smollm2-360m attention 1 x T 1 at "
+            return [{"kernel": shape + "16384", "format": "F32", **line, "bytes_per_second": 1},
+                    {"kernel": shape + "32768", "format": "BF16", **line, "bytes_per_second": 1},
+                    {"kernel": shape + "32768", "format": "F32", **line}]
         return [{"kernel": "smollm2-360m T 1 qkv 960x1600", **line, "bytes_per_second": 1}, {"kernel": "smollm2-360m T 1 layer", **line}]
 
 
@@ -54,6 +67,9 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(taken("GEMV bf16"), [("gemv bf16", 25.0, 20.0)])
         self.assertEqual(taken("GEMM bf16"), [("gemm bf16", 200.0, 100.0)])
 
+    def test_one_long_sequence_is_held_to_reading_its_keys_and_values(self):
+        self.assertEqual(taken("attention at 32,768 positions"), [("attention long", 25.0, 20.0)])
+
     def test_every_row_is_fed(self):
         self.assertEqual({row for one in rows.MEASUREMENTS for row in one.rows}, set(rows.ROWS))
 
@@ -67,6 +83,82 @@ class RowsTest(unittest.TestCase):
         result = next(one for one in rows.summarise({"memory": [(100, 110), (100, 125), (50, 51)]}, {}) if one.samples)
         self.assertEqual(result.reached, 125)
         self.assertAlmostEqual(result.share, 0.8)
+
+
+class Peer:
+    build = "build 7"
+
+    def file(self, model, folder, weights, say):
+        return f"{folder}/{weights}"
+
+    def rate(self, file, kind):
+        return 24.0
+
+
+class PeerTest(unittest.TestCase):
+    def test_compares_every_format_of_both_models_in_every_phase(self):
+        titles = [one.title for one in peer.COMPARISONS]
+        self.assertEqual(len(set(titles)), 18)
+        self.assertIn("tinyllama-1.1b int4 decode, 16 streams", titles)
+
+    def test_both_have_their_turn_and_the_ceiling_is_that_of_the_phase(self):
+        comparison = next(one for one in peer.COMPARISONS if one.title == "smollm2-360m bf16 decode")
+        report, ours, theirs = peer.compare(comparison, context(), Peer(), print)
+        self.assertEqual((ours, theirs), (30.0, 24.0))
+        self.assertEqual(comparison.ceiling(context(), report, 28e9, 400e9), 40.0)
+
+    def test_reports_the_median_of_ratios_of_single_turns(self):
+        one, = peer.summarise(peer.COMPARISONS[:1], {peer.COMPARISONS[0].title: [(40, 20, 10), (40, 30, 30), (40, 9, 6)]}, {})
+        self.assertEqual((one.ours, one.theirs, one.ratio, one.least, one.most), (20, 10, 1.5, 1.0, 2.0))
+
+    def test_says_what_was_not_measured(self):
+        title = peer.COMPARISONS[0].title
+        table = peer.table(peer.summarise(peer.COMPARISONS[:2], {}, {title: "failed: no such format"}))
+        self.assertIn(f"| {title} | - | failed: no such format | - | - |", table)
+
+    def test_refuses_a_folder_without_the_programs(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(ValueError, "no program llama-bench"):
+            peer.folder_of(folder)
+
+
+class GgufTest(unittest.TestCase):
+    CONFIG = {"vocab_size": 300, "max_position_embeddings": 64, "hidden_size": 8, "num_hidden_layers": 1,
+              "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
+              "head_dim": 4, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2}
+
+    def written(self, tensors):
+        """The file of a model with these tensors (uint16 arrays)."""
+        with tempfile.TemporaryDirectory() as folder:
+            header, data = {"__metadata__": {}}, b""
+            for name, values in tensors.items():
+                header[name] = {"dtype": "BF16", "shape": list(values.shape),
+                                "data_offsets": [len(data), len(data) + values.nbytes]}
+                data += values.tobytes()
+            text = json.dumps(header).encode()
+            with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+                file.write(len(text).to_bytes(8, "little") + text + data)
+            with open(os.path.join(folder, "config.json"), "w") as file:
+                json.dump(self.CONFIG, file)
+            gguf.write(folder, os.path.join(folder, "model.gguf"))
+            with open(os.path.join(folder, "model.gguf"), "rb") as file:
+                return file.read()
+
+    def test_lays_tensors_out_one_after_another_on_even_places(self):
+        norm = numpy.array([0x3F80, 0x4000], numpy.uint16)  # 1 and 2
+        up = numpy.arange(6, dtype=numpy.uint16).reshape(3, 2)
+        data = self.written({"model.norm.weight": norm, "model.layers.0.mlp.up_proj.weight": up})
+        self.assertEqual(data[:4], b"GGUF")
+        self.assertEqual(struct.unpack("<IQQ", data[4:24]), (3, 2, len(gguf.metadata(self.CONFIG))))
+        self.assertEqual(len(data) % gguf.ALIGNMENT, 0)
+        self.assertEqual(data[-64:-56], struct.pack("<2f", 1, 2))  # vectors are F32
+        self.assertEqual(data[-32:-20], up.tobytes())
+        name = b"blk.0.ffn_up.weight"
+        at = data.index(name) + len(name)
+        self.assertEqual(struct.unpack("<IQQIQ", data[at:at + 32]), (2, 2, 3, gguf.BF16, 32))
+
+    def test_rotates_neighbours_where_the_model_rotates_halves(self):
+        rows_of_two_heads = numpy.arange(8).reshape(8, 1)
+        self.assertEqual(gguf.neighbours_rotate(rows_of_two_heads, 2)[:, 0].tolist(), [0, 2, 1, 3, 4, 6, 5, 7])
 
 
 def results():

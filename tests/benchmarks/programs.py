@@ -1,4 +1,4 @@
-"""Runs Sluice's programs and reads what they print."""
+"""Runs programs, Sluice's above all, and reads what they print."""
 
 import json
 import os
@@ -13,25 +13,38 @@ class Failed(Exception):
     """A program that did not do its work, and its last words."""
 
 
+def run(command, timeout=900):
+    """What the program prints."""
+    program = os.path.basename(command[0])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{program} took more than {timeout} s") from None
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from None
+    if done.returncode != 0:
+        words = [line for line in done.stderr.strip().splitlines() if line.strip()]
+        # A wrong command line is followed by where to find help.
+        said = [line for line in words if "explains the flags" not in line]
+        raise Failed(said[-1] if said else f"{program} ended with {done.returncode}")
+    return done.stdout
+
+
+def json_lines(command, timeout=900):
+    """The objects that the program prints, a line each, among whatever else."""
+    objects = [json.loads(line) for line in run(command, timeout).splitlines() if line.startswith("{")]
+    if not objects:
+        raise Failed(f"{os.path.basename(command[0])} printed no figures")
+    return objects
+
+
 class Programs:
     def __init__(self, bin_folder, threads):
         self.bin = bin_folder
         self.threads = threads
 
-    def _lines(self, program, *arguments, timeout=900):
-        command = [os.path.join(self.bin, program), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"{program} took more than {timeout} s") from None
-        except OSError as error:
-            raise Failed(f"{command[0]}: {error.strerror}") from None
-        if done.returncode != 0:
-            words = [line for line in done.stderr.strip().splitlines() if line.strip()]
-            # A wrong command line is followed by where to find help.
-            said = [line for line in words if "explains the flags" not in line]
-            raise Failed(said[-1] if said else f"{program} ended with {done.returncode}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+    def _lines(self, program, *arguments):
+        return json_lines([os.path.join(self.bin, program), *arguments])
 
     def ceilings(self):
         """Bytes and operations per second that this machine reaches now."""

@@ -3,6 +3,8 @@
 from xml.sax.saxutils import escape
 
 BEGIN, END = "<!-- begin of what ./dev bench wrote -->", "<!-- end of what ./dev bench wrote -->"
+PEER_BEGIN = "<!-- begin of what ./dev bench --peer wrote -->"
+PEER_END = "<!-- end of what ./dev bench --peer wrote -->"
 
 
 def _number(value, unit):
@@ -47,12 +49,12 @@ def markdown(machine, results, picture):
     return f"{machine}\n\n{table(results)}\n![Share of each ceiling that was reached, against what is asked]({picture})\n"
 
 
-def insert(document, text):
+def insert(document, text, begin=BEGIN, end=END):
     """The document with what lies between the marks replaced."""
-    if BEGIN not in document or END not in document:
-        raise ValueError(f"the document lacks the lines {BEGIN} and {END}")
-    head, rest = document.split(BEGIN, 1)
-    return head + BEGIN + "\n" + text + END + rest.split(END, 1)[1]
+    if begin not in document or end not in document:
+        raise ValueError(f"the document lacks the lines {begin} and {end}")
+    head, rest = document.split(begin, 1)
+    return head + begin + "\n" + text + end + rest.split(end, 1)[1]
 
 
 def svg(machine, results):

@@ -37,6 +37,7 @@ ROWS = {
     "gemv int8": Row("decode GEMV, int8 weights", "GB/s", 0.85, "85%"),
     "gemv int4": Row("decode GEMV, int4 weights", "GB/s", 0.70, "70%"),
     "gemm bf16": Row("GEMM M=512, bf16 weights", "GFLOP/s", 0.60, "60%"),
+    "attention long": Row("attention of one sequence at 32,768 positions", "GB/s", 0.80, "80%"),
     "small bf16": Row(f"{SMALL} bf16 decode, batch 1", "tok/s", 33 / 38.7, "33 of 38.7"),
     "small int8": Row(f"{SMALL} int8 decode", "tok/s", 58 / 73, "58 of 73"),
     "small int4": Row(f"{SMALL} int4 decode", "tok/s", 84 / 129, "84 of 129"),
@@ -84,6 +85,13 @@ def _kernel(context, kind, format, rate, share):
     for line in context.programs.kernels(kind, format, SMALL):
         if line["kernel"].endswith(" layer"):
             yield f"{kind} {format}", line[rate] / line[share] / 1e9, line[rate] / 1e9
+
+
+def long_attention(context):
+    for line in context.programs.kernels("attention", "bf16", SMALL):
+        if line["kernel"].endswith(" 1 x T 1 at 32768") and line["format"] == "F32":
+            yield "attention long", line["bytes_per_second"] / line["share_of_bandwidth"] / 1e9, \
+                line["bytes_per_second"] / 1e9
 
 
 def decode(model, row, weights):
@@ -174,6 +182,7 @@ MEASUREMENTS = [
     Measurement("GEMV int8", (), ("gemv int8",), gemv("int8")),
     Measurement("GEMV int4", (), ("gemv int4",), gemv("int4")),
     Measurement("GEMM bf16", (), ("gemm bf16",), gemm("bf16")),
+    Measurement("attention at 32,768 positions", (), ("attention long",), long_attention),
     Measurement(f"{SMALL} bf16 decode", (SMALL,), ("small bf16",), decode(SMALL, "small bf16", "bf16")),
     Measurement(f"{SMALL} int8 decode", (SMALL,), ("small int8",), decode(SMALL, "small int8", "int8")),
     Measurement(f"{SMALL} int4 decode", (SMALL,), ("small int4",), decode(SMALL, "small int4", "int4")),
