@@ -56,14 +56,10 @@ TEST(UnigramModel, BreaksTiesAsHuggingFaceReadsScores) {
   for (const double exact : {-8.824870109558105, 1e22, -0.5, 3.0, 0.0}) {
     EXPECT_EQ(AsSerdeReads(exact), exact);
   }
-  const std::string shorter(3, '-'), longer(5, '-');
-  nlohmann::json model = {{"type", "Unigram"}, {"unk_id", nullptr}};
-  model["vocab"] = {{"-", -8.824870109558105},
-                    {"--", -9.033597946166992},
-                    {shorter, -4.678066730499268},
-                    {longer, -9.175812721252441},
-                    {"--------", -13.914960861206055}};
-  const auto tokenizer = Load(model.dump());
+  const std::string shorter = "---", longer = "-----";
+  const auto tokenizer = Load(R"({"type": "Unigram", "unk_id": null, "vocab": [
+      ["-", -8.824870109558105], ["--", -9.033597946166992], ["---", -4.678066730499268],
+      ["-----", -9.175812721252441], ["--------", -13.914960861206055]]})");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_THAT(Tokens(**tokenizer, std::string(16, '-')),
               ElementsAre(shorter, longer, longer, shorter));
