@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "grpc/health/v1/health.pb.h"
 #include "services/common/log.h"
 
 namespace sluice {
@@ -80,6 +81,8 @@ struct Runtime {
     }
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Reflection names the health service, and can describe it where its descriptor is linked.
+    (void)grpc::health::v1::HealthCheckRequest::descriptor();
   }
 
   CallbackThreads callback_threads;

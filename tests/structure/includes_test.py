@@ -31,6 +31,7 @@ OTHERS = (
     ("absl/time/", "absl::time"),
     ("absl/types/", "absl::{stem}"),
     ("google/protobuf/", "sluice_protos"),
+    ("grpc/health/v1/", "sluice_health_proto"),
     ("grpc", "PkgConfig::grpc|sluice_protos"),
     ("sluice/v1/", "sluice_protos"),
     ("hwy/", "hwy::hwy"),

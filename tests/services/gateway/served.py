@@ -33,9 +33,9 @@ def children_of(pid):
 
 
 class Served:
-    """The storyteller with a chat template, behind gRPC and HTTP, until stop()."""
+    """The storyteller with a chat template, behind gRPC and, unless told otherwise, HTTP, until stop()."""
 
-    def __init__(self, bin_folder, *flags):
+    def __init__(self, bin_folder, *flags, http=True):
         self.bin = bin_folder
         self.folder = tempfile.mkdtemp()
         self.model = os.path.join(self.folder, "storyteller")
@@ -43,10 +43,12 @@ class Served:
         with open(os.path.join(self.model, "chat_template.jinja"), "w") as file:
             file.write(TEMPLATE)
         self.process = subprocess.Popen(
-            [os.path.join(bin_folder, "sluice"), "up", "--model", self.model, "--port", "0", "--http_port", "0", *flags],
+            [os.path.join(bin_folder, "sluice"), "up", "--model", self.model, "--port", "0",
+             *(["--http_port", "0"] if http else []), *flags],
             stdout=subprocess.PIPE, text=True)
-        self.lines = [self.process.stdout.readline().strip() for _ in range(2)]
-        self.endpoint, self.address = (line.split(" ")[-1] for line in self.lines)
+        self.lines = [self.process.stdout.readline().strip() for _ in range(2 if http else 1)]
+        self.endpoint, *addresses = (line.split(" ")[-1] for line in self.lines)
+        self.address = addresses[0] if http else None
 
     def stop(self):
         self.process.terminate()

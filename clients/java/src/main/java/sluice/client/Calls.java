@@ -1,0 +1,45 @@
+package sluice.client;
+
+import io.grpc.Deadline;
+import java.time.Duration;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import sluice.v1.GenerationServiceGrpc.GenerationServiceBlockingStub;
+
+/** Calls to the endpoints by one deadline and policy. */
+record Calls(Endpoints endpoints, RetryPolicy policy, Deadline deadline) {
+  Attempts attempts() {
+    return new Attempts(policy, System::nanoTime);
+  }
+
+  GenerationServiceBlockingStub stub(int index) {
+    GenerationServiceBlockingStub stub = endpoints.stub(index);
+    return deadline == null ? stub : stub.withDeadline(deadline);
+  }
+
+  /** Makes a call until it is answered. */
+  <T> T untilAnswered(Function<GenerationServiceBlockingStub, T> call) {
+    Attempts attempts = attempts();
+    while (true) {
+      int index = endpoints.current();
+      try {
+        return call.apply(stub(index));
+      } catch (io.grpc.StatusRuntimeException failure) {
+        waitAfter(SluiceException.from(failure), attempts);
+        endpoints.leave(index);
+      }
+    }
+  }
+
+  /** Throws the failure at once where the deadline comes first: it says more than that time is up. */
+  void waitAfter(SluiceException failure, Attempts attempts) {
+    Duration pause = attempts.pauseAfter(failure);
+    if (deadline != null && deadline.timeRemaining(TimeUnit.NANOSECONDS) <= pause.toNanos()) throw failure;
+    try {
+      Thread.sleep(pause.toMillis(), pause.toNanosPart() % 1_000_000);
+    } catch (InterruptedException interrupted) {
+      Thread.currentThread().interrupt();
+      throw failure;
+    }
+  }
+}

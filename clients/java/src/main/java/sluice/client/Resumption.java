@@ -1,0 +1,43 @@
+package sluice.client;
+
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import sluice.v1.Generation.Chunk;
+import sluice.v1.Generation.GenerateRequest;
+import sluice.v1.Generation.ResumedSequence;
+
+/** The request of a stream, which grows by the tokens that came, so that another attempt goes on after them. */
+final class Resumption {
+  private static final SecureRandom SEEDS = new SecureRandom();
+
+  private final GenerateRequest.Builder request;
+  private final List<ResumedSequence.Builder> tokens = new ArrayList<>();
+  private boolean begun;
+
+  Resumption(GenerateRequest original) {
+    request = original.toBuilder();
+    // The server's own seed would differ from attempt to attempt.
+    if (!request.getSampling().hasSeed()) request.getSamplingBuilder().setSeed(SEEDS.nextLong());
+    begun = request.getResumeCount() > 0;
+    request.getResumeList().forEach(sequence -> tokens.add(sequence.toBuilder()));
+    while (tokens.size() < Math.max(1, request.getN())) tokens.add(ResumedSequence.newBuilder());
+  }
+
+  int numSequences() {
+    return tokens.size();
+  }
+
+  void note(Chunk chunk) {
+    begun = true;
+    tokens.get(chunk.getSequence()).addAllTokenIds(chunk.getTokenIdsList());
+  }
+
+  GenerateRequest next() {
+    if (begun) {
+      request.clearResume();
+      tokens.forEach(request::addResume);
+    }
+    return request.build();
+  }
+}

@@ -1,0 +1,31 @@
+const samplingNames = new Set(["temperature", "topK", "topP", "seed", "minP", "typicalP", "topNSigma", "xtcProbability",
+  "xtcThreshold", "dynatempRange", "dynatempExponent", "allowedTokenIds", "bannedTokenIds", "logitBias", "minTokens",
+  "noRepeatNgramSize", "repetitionPenalty", "presencePenalty", "frequencyPenalty", "dryMultiplier", "dryBase",
+  "dryAllowedLength", "dryRange", "dryBreakerTokenIds"]);
+const stopNames = new Set(["stopTokenIds", "ignoreEos", "includeStopString"]);
+const chatNames = new Set(["toolsJson", "templateName", "variablesJson", "addGenerationPrompt"]);
+const requestNames = new Set(["maxTokens", "n", "logprobs", "priority", "requestId", "cacheSalt", "declinePrefixCache"]);
+
+function promptOf(prompt) {
+  if (typeof prompt === "string") return {text: prompt};
+  if (typeof prompt[0] === "object") return {chat: {messages: prompt}};
+  return {tokenIds: {tokenIds: [...prompt]}};
+}
+
+/** A GenerateRequest of options as index.d.ts names them. */
+export function makeRequest({prompt, signal, timeoutMs, ...options}) {
+  const request = {...promptOf(prompt), sampling: {}, stop: {}};
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    if (name === "stop") request.stop.stopStrings = typeof value === "string" ? [value] : value;
+    else if (name === "badWordsIds") request.sampling.badWordsIds = value.map((tokenIds) => ({tokenIds}));
+    else if (name === "processedLogprobs") request.logprobsMode = value ? "LOGPROBS_MODE_PROCESSED" : "LOGPROBS_MODE_RAW";
+    else if (name === "seed") request.sampling.seed = String(value);
+    else if (samplingNames.has(name)) request.sampling[name] = value;
+    else if (stopNames.has(name)) request.stop[name] = value;
+    else if (requestNames.has(name)) request[name] = value;
+    else if (chatNames.has(name) && request.chat) request.chat[name] = value;
+    else throw new TypeError(chatNames.has(name) ? `${name} is for conversations; the prompt is none` : `unknown option ${name}`);
+  }
+  return request;
+}

@@ -1,0 +1,67 @@
+"""Servers in front of the real one that do what a busy or a dying one does."""
+
+import time
+from concurrent import futures
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+
+RETRY_AFTER = 0.4  # seconds, what a busy server asks for
+
+
+def _field(number, message):
+    """A field that holds a message, on the wire."""
+    data = message.SerializeToString() if hasattr(message, "SerializeToString") else message
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def retry_details():
+    """A google.rpc.Status (code = 1, details = 3) with a RetryInfo, for grpc-status-details-bin."""
+    delay = _field(1, Duration(seconds=int(RETRY_AFTER), nanos=int(RETRY_AFTER % 1 * 1e9)))
+    code = bytes([1 << 3, grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]])
+    return code + _field(3, Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=delay))
+
+
+class FakeServers:
+    """Two ports: `busy` puts the first call off, `breaks` passes five events of a stream on and is lost then."""
+
+    def __init__(self, raw):
+        from sluice.v1 import generation_pb2_grpc as rpc
+
+        class Busy(rpc.GenerationServiceServicer):
+            first = None
+
+            def Generate(self, request, context):
+                now = time.monotonic()
+                if Busy.first is None:
+                    Busy.first = now
+                    context.set_trailing_metadata((("grpc-status-details-bin", retry_details()),))
+                    context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests wait")
+                if now - Busy.first < RETRY_AFTER:
+                    context.abort(grpc.StatusCode.INTERNAL, f"came again after {now - Busy.first:.3f} s")
+                Busy.first = None  # for the next client
+                yield from raw.stub.Generate(request)
+
+        class Breaks(rpc.GenerationServiceServicer):
+            def Generate(self, request, context):
+                for number, event in enumerate(raw.stub.Generate(request)):
+                    if number == 5:
+                        context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
+                    yield event
+
+        self.servers = []
+        self.busy, self.breaks = self._serve(rpc, Busy()), self._serve(rpc, Breaks())
+
+    def _serve(self, rpc, servicer):
+        server = grpc.server(futures.ThreadPoolExecutor(4))
+        rpc.add_GenerationServiceServicer_to_server(servicer, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        self.servers.append(server)
+        return f"127.0.0.1:{port}"
+
+    def stop(self):
+        for server in self.servers:
+            server.stop(None)

@@ -1,0 +1,76 @@
+"""docs/parameters.md against the protos, the gateway and the command line.
+
+Usage: parameters_test.py BIN_DIR [unittest arguments]
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from served import Served, call
+
+BIN = sys.argv[1]
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path)) as file:
+        return file.read()
+
+
+def column(number):
+    """The names in a column: what stands in backticks before any colon."""
+    names = set()
+    for line in read("docs", "parameters.md").splitlines():
+        if line.startswith("| ") and not line.startswith("| what"):
+            cell = line.split("|")[number]
+            names.update(re.findall(r"`([^`]+)`", re.sub(r":[^|]*", "", cell)))
+    return names
+
+
+def fields(file, message):
+    """The names of a message's fields."""
+    body = re.search(rf"^message {message} {{\n(.*?)^}}", read("protos", "sluice", "v1", file), re.MULTILINE | re.DOTALL).group(1)
+    return set(re.findall(r"^ +[\w. <>,]*? (\w+) = \d+", re.sub(r"//.*", "", body), re.MULTILINE))
+
+
+class ParametersTest(unittest.TestCase):
+    def test_every_field_is_one_of_requests(self):
+        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat"}
+        for prefix, file, message in (("sampling", "sampling.proto", "SamplingOptions"), ("stop", "generation.proto", "StopOptions"),
+                                      ("chat", "generation.proto", "Chat")):
+            known |= {f"{prefix}.{name}" for name in fields(file, message)}
+        self.assertGreater(len(known), 40)
+        self.assertEqual(column(2) - known, set())
+        sampling = {name for name in known if name.startswith("sampling.")}
+        self.assertEqual(sampling - column(2), set())
+
+    def test_every_flag_is_one_of_the_command(self):
+        done = subprocess.run([os.path.join(BIN, "sluice"), "generate", "--help"], capture_output=True, text=True, check=True)
+        flags = set(re.findall(r"^  (--\w+)", done.stdout, re.MULTILINE))
+        named = {name for name in column(4) if name.startswith("--")}
+        self.assertGreater(len(named), 30)
+        self.assertEqual(named - flags, set())
+
+    def test_every_name_over_http_is_known(self):
+        served = Served(BIN)
+        self.addCleanup(served.stop)
+        names = {name for name in column(3) if not name.startswith("header") and name != "x-request-id"}
+        of_chats = {"messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "max_completion_tokens",
+                    "top_logprobs"}
+        of_completions = {"prompt", "echo", "truncate_prompt_tokens"}
+        self.assertGreater(len(names), 40)
+        # A member that is null counts as absent, but has to be known.
+        for path, body, others in (
+                ("/v1/completions", {"prompt": "x", "max_tokens": 1}, of_chats),
+                ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}, of_completions)):
+            answer = call(served.address, "POST", path, {**dict.fromkeys(names - others), **body})
+            self.assertEqual(answer.status, 200, answer.text)
+        unknown = call(served.address, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "nonsense": None})
+        self.assertEqual(unknown.error["code"], "unknown_parameter")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
