@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,17 +15,19 @@ namespace {
 // Of addresses; pages come when they are touched.
 constexpr size_t kAreaBytes = size_t{1} << 36;
 
+// At least one, so that no two buffers have one address.
 size_t WholePages(size_t size_bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return (size_bytes + page - 1) / page * page;
+  return (std::max<size_t>(1, size_bytes) + page - 1) / page * page;
 }
 
-class GuardedBuffer final : public Buffer {
+}  // namespace
+
+class GuardedMemory::GuardedBuffer final : public Buffer {
  public:
   GuardedBuffer(std::shared_ptr<GuardedMemory> owner, std::byte* data, size_t size)
       : owner_(std::move(owner)), data_(data), size_(size) {}
-  // Its pages go back to the system, its address to nobody.
-  ~GuardedBuffer() override { madvise(data_, WholePages(size_), MADV_DONTNEED); }
+  ~GuardedBuffer() override { owner_->Free(data_); }
 
   void* data() override { return data_; }
   size_t size_bytes() const override { return size_; }
@@ -34,8 +37,6 @@ class GuardedBuffer final : public Buffer {
   std::byte* const data_;
   const size_t size_;
 };
-
-}  // namespace
 
 std::shared_ptr<GuardedMemory> GuardedMemory::Create() {
   void* area =
@@ -54,16 +55,33 @@ absl::StatusOr<std::unique_ptr<Buffer>> GuardedMemory::Allocate(size_t size_byte
   }
   std::byte* const data = area_ + used_;
   used_ += WholePages(size_bytes);
+  buffers_[data] = WholePages(size_bytes);
   SLUICE_CHECK(!is_open_);
   return std::make_unique<GuardedBuffer>(shared_from_this(), data, size_bytes);
+}
+
+// Its pages go back to the system, its address to nobody.
+void GuardedMemory::Free(std::byte* data) {
+  absl::MutexLock lock(&mutex_);
+  const auto buffer = buffers_.find(data);
+  SLUICE_CHECK(buffer != buffers_.end());
+  SLUICE_CHECK(mprotect(data, buffer->second, PROT_NONE) == 0);
+  madvise(data, buffer->second, MADV_DONTNEED);
+  buffers_.erase(buffer);
 }
 
 void GuardedMemory::Protect(bool protect) {
   absl::MutexLock lock(&mutex_);
   SLUICE_CHECK(is_open_ == protect);
   is_open_ = !protect;
-  if (used_ == 0) return;
-  SLUICE_CHECK(mprotect(area_, used_, protect ? PROT_NONE : PROT_READ | PROT_WRITE) == 0);
+  const int protection = protect ? PROT_NONE : PROT_READ | PROT_WRITE;
+  for (auto buffer = buffers_.begin(); buffer != buffers_.end();) {
+    // Neighbours at once.
+    std::byte* const begin = buffer->first;
+    std::byte* end = begin;
+    for (; buffer != buffers_.end() && buffer->first == end; ++buffer) end += buffer->second;
+    SLUICE_CHECK(mprotect(begin, end - begin, protection) == 0);
+  }
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,8 @@ class GuardedMemory : public std::enable_shared_from_this<GuardedMemory> {
   static std::shared_ptr<GuardedMemory> Create();
   ~GuardedMemory();
 
-  // A buffer of zeroes on pages of its own, alive as long as it is, and never at an address that
-  // another one had. RESOURCE_EXHAUSTED where no room is left.
+  // A buffer of zeroes on pages of its own, and never at an address that another one had: once it
+  // is gone, nothing can be touched there any more. RESOURCE_EXHAUSTED where no room is left.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes);
 
   // While one exists, all buffers can be touched.
@@ -32,13 +33,17 @@ class GuardedMemory : public std::enable_shared_from_this<GuardedMemory> {
   };
 
  private:
+  class GuardedBuffer;
+
   explicit GuardedMemory(std::byte* area) : area_(area) {}
 
+  void Free(std::byte* data);
   void Protect(bool protect);
 
   std::byte* const area_;
   absl::Mutex mutex_;
   size_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::byte*, size_t> buffers_ ABSL_GUARDED_BY(mutex_);  // whole pages, by address
   bool is_open_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -7,6 +7,10 @@
 
 namespace sluice {
 
+StepRows::~StepRows() {
+  if (buffer_ != nullptr) backend_.Synchronize().IgnoreError();
+}
+
 absl::Status StepRows::Resize(int64_t rows) {
   absl::Status status = MakeRoom(backend_.BucketRows(rows), buffer_);
   if (status.ok()) rows_ = rows;

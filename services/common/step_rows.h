@@ -17,6 +17,10 @@ class StepRows {
  public:
   // `backend` must outlive the rows.
   StepRows(Backend& backend, int64_t hidden_size) : backend_(backend), cols_(hidden_size) {}
+  // Waits for the work that may still use the rows: a step that was refused has left some.
+  ~StepRows();
+  StepRows(const StepRows&) = delete;
+  StepRows& operator=(const StepRows&) = delete;
 
   // Makes room for `rows` rows, and for those that Backend::BucketRows() adds; contents are
   // undefined. Allocates only where a step is larger than every one before. RESOURCE_EXHAUSTED

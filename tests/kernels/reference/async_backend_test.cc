@@ -70,6 +70,19 @@ TEST_F(AsyncBackendTest, AHostThatFollowsADevicePointerEnds) {
       "");
 }
 
+TEST_F(AsyncBackendTest, WorkOnMemoryThatIsGoneEnds) {
+  EXPECT_DEATH(
+      {
+        const DeviceMatrix kept(*backend_, HostMatrix(1, 2, {1, 2}));
+        {
+          const DeviceMatrix gone(*backend_, HostMatrix(1, 2, {1, 2}));
+          backend_->AddResidual(kept.view(), gone.view());
+        }
+        backend_->Synchronize().IgnoreError();
+      },
+      "");
+}
+
 TEST_F(AsyncBackendTest, WhatACallReadsIsFreeWhenItReturns) {
   DeviceMatrix x(*backend_, HostMatrix(1, 2, {0, 0}));
   std::vector<float> host = {4, 5};
