@@ -140,7 +140,7 @@ std::string TextOf(const MemoryPlan& plan) {
   }
   absl::StrAppendFormat(&text, "%-60s %13s\n\n", "in all", SizeText(plan.bytes()));
   absl::StrAppendFormat(&text,
-                        "%d sequence%s of %d positions, %d bytes each: --kv_cache_mib %d.\n"
+                        "%d sequence%s of %d positions of %d bytes: --kv_cache_mib %d.\n"
                         "Programs, and what a step computes with, come on top.\n",
                         plan.sequences, plan.sequences == 1 ? "" : "s", plan.context,
                         plan.kv_bytes_per_position, plan.kv_cache_mib);

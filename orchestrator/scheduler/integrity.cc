@@ -87,7 +87,7 @@ absl::Status Scheduler::CheckLines() const {
     if (sequence.running || !sequence.paused) continue;
     ++num_parked;
     const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(id).size());
-    first_failure.Update(CheckSequence(sequence, num_blocks, kv_cache_));
+    first_failure.Update(CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_));
   }
   if (num_parked != num_parked_) {
     first_failure.Update(absl::InternalError(

@@ -41,6 +41,9 @@ TEST(Ledger, ShowsWhatAnEndedRequestUsed) {
   const auto stub = v1::GenerationService::NewStub(started.pipeline->channel());
   v1::GenerateRequest request = SampledRequest(kPrompt, 40, 3);
   request.set_request_id("twice");
+  // Longer than a block, so that some of it is kept.
+  request.set_text(std::string(kPrompt) +
+                   " had a daughter. Every day the daughter of the king said: " + kPrompt);
   request.set_n(2);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(started.client.Generate(request).status.ok());
   v1::GetStatusResponse status;

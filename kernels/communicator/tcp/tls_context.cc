@@ -1,10 +1,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/check.h"
 #include "kernels/communicator/tcp/tls_stream.h"
 
 namespace sluice {
@@ -31,6 +31,7 @@ TlsContext::TlsContext(const RankTls& tls) : tls_(tls), ssl_(SSL_CTX_new(TLS_met
 TlsContext::~TlsContext() { SSL_CTX_free(ssl_); }
 
 absl::StatusOr<std::shared_ptr<const TlsContext>> TlsContext::Load(const RankTls& tls) {
+  SLUICE_CHECK(tls.check_peer != nullptr);
   const std::shared_ptr<const TlsContext> context(new TlsContext(tls));
   SSL_CTX* const ssl = context->ssl();
   if (ssl == nullptr) return absl::UnavailableError("OpenSSL has no TLS to offer");

@@ -59,7 +59,7 @@ TEST_F(PlanTest, PrintsATable) {
   EXPECT_THAT(fake.out.str(), HasSubstr("parameters, weights f32, keys and values f32\n"));
   EXPECT_THAT(fake.out.str(), HasSubstr("\nshard-0-0    0 to 2    0 to 1 "));
   EXPECT_THAT(fake.out.str(),
-              HasSubstr("\n1 sequence of 20 positions, 192 bytes each: --kv_cache_mib 1.\n"));
+              HasSubstr("\n1 sequence of 20 positions of 192 bytes: --kv_cache_mib 1.\n"));
   EXPECT_THAT(fake.err.str(), IsEmpty());
 }
 
