@@ -189,7 +189,7 @@ std::string Picture(const std::vector<std::pair<int, Cost>>& costs) {
     while ((1 << power) < running) ++power;
     return 70 + 60 * power;
   };
-  const auto y = [](double us) { return 360 - 26 * std::log2(std::max(us, 0.5) / 0.5); };
+  const auto y = [](double us) { return 360 - 24 * std::log2(std::max(us, 0.5) / 0.5); };
   std::string svg =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 420\" "
       "font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
@@ -201,7 +201,7 @@ std::string Picture(const std::vector<std::pair<int, Cost>>& costs) {
         70 + 60 * power, 1 << power);
   }
   for (const double us :
-       {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0}) {
+       {0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0}) {
     absl::StrAppendFormat(
         &svg,
         "<line x1=\"70\" x2=\"670\" y1=\"%.0f\" y2=\"%.0f\" stroke=\"#ddd\"/>"
