@@ -56,7 +56,8 @@ GatewayServer::GatewayServer(GatewayOptions options)
     : options_(std::move(options)),
       backend_(options_.orchestrators, options_.backend),
       vocabulary_(&backend_),
-      context_{backend_, vocabulary_},
+      output_styles_(&backend_, options_.tool_format),
+      context_{backend_, vocabulary_, output_styles_},
       router_([](int status, absl::string_view message) {
         return openai::ErrorResponse(status, message);
       }) {

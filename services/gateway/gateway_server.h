@@ -5,16 +5,19 @@
 #include <grpcpp/channel.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "services/gateway/api/api_call.h"
+#include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/backend/vocabulary.h"
 #include "services/gateway/http/router.h"
 #include "services/gateway/http/server.h"
 #include "services/gateway/page/page.h"
+#include "services/gateway/tool_calls/format.h"
 
 namespace sluice::gateway {
 
@@ -27,6 +30,8 @@ struct GatewayOptions {
   // The web origin whose pages may call the APIs, such as "https://example.org", or "*" for any;
   // none where empty.
   std::string cors_origin;
+  // How calls of tools are found in what a model writes; as its chat template tells where unset.
+  std::optional<ToolFormat> tool_format;
   PageOptions page;
   http::Limits limits;
   // For answers under way when the server ends.
@@ -53,6 +58,7 @@ class GatewayServer {
   const GatewayOptions options_;
   Backend backend_;
   Vocabulary vocabulary_;
+  OutputStyles output_styles_;
   const ApiContext context_;
   http::Router router_;
   std::unique_ptr<http::Server> server_;

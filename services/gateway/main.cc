@@ -16,6 +16,7 @@
 #include "services/common/log.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
+#include "services/gateway/tool_calls/format.h"
 #include "services/security/local_address.h"
 
 ABSL_FLAG(std::string, orchestrator, "",
@@ -36,6 +37,10 @@ ABSL_FLAG(bool, plaintext, false,
 ABSL_FLAG(std::string, cors_origin, "",
           "web origin whose pages may call, such as https://example.org, or * for any; none where "
           "empty");
+ABSL_FLAG(
+    std::string, tool_parser, "auto",
+    "how the model writes calls of tools: hermes, llama3_json, pythonic, mistral, phi, gemma or "
+    "none; auto: as its chat template tells");
 ABSL_FLAG(bool, demo, false,
           "the page has buttons that kill processes which this one's parent has started");
 ABSL_FLAG(int, max_connections, 4096, "connections at a time; more are answered 503");
@@ -73,6 +78,12 @@ absl::Status CheckFlags() {
   absl::Status status = CheckRange("threads", absl::GetFlag(FLAGS_threads), 1, 64);
   status.Update(CheckRange("max_connections", absl::GetFlag(FLAGS_max_connections), 1, 1'000'000));
   status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 1024));
+  const std::string parser = absl::GetFlag(FLAGS_tool_parser);
+  if (parser != "auto" && !gateway::ToolFormatByName(parser).has_value()) {
+    status.Update(absl::InvalidArgumentError(absl::StrCat(
+        "--tool_parser is \"", parser,
+        "\"; accepted: auto, hermes, llama3_json, pythonic, mistral, phi, gemma, none")));
+  }
   for (const auto& [flag, value] :
        {std::pair("header_timeout", absl::GetFlag(FLAGS_header_timeout)),
         std::pair("body_timeout", absl::GetFlag(FLAGS_body_timeout)),
@@ -115,6 +126,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   options.tls_certificate = absl::GetFlag(FLAGS_tls_cert);
   options.tls_key = absl::GetFlag(FLAGS_tls_key);
   options.cors_origin = absl::GetFlag(FLAGS_cors_origin);
+  options.tool_format = gateway::ToolFormatByName(absl::GetFlag(FLAGS_tool_parser));
   options.page.demo = absl::GetFlag(FLAGS_demo);
   options.limits.max_connections = absl::GetFlag(FLAGS_max_connections);
   options.limits.max_body_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_max_body_mib)) << 20;

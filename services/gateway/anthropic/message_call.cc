@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/gateway/anthropic/error.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
@@ -39,14 +40,17 @@ absl::StatusOr<GenerationCall::Needs> MessageCall::Read(const json& body) {
   absl::StatusOr<MessageRequest> request = ReadMessageRequest(body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  return Needs{.model = request_.model};
+  return Needs{.model = request_.model, .chat = &request_.generate.chat()};
 }
 
 absl::Status MessageCall::UnknownModel(const std::string& name) const {
   return ModelNotFound(name);
 }
 
-void MessageCall::Prepare() { Generate({request_.generate}); }
+void MessageCall::Prepare() {
+  splitter_ = std::make_unique<OutputSplitter>(NewSplitter());
+  Generate({request_.generate});
+}
 
 json MessageCall::Message() const {
   return {{"id", id_},
@@ -65,44 +69,88 @@ void MessageCall::SendEvent(json data) {
 
 // How long the prompt was is known at the end; message_delta has it.
 void MessageCall::BeginMessage() {
-  if (call().has_sent_events()) return;
+  if (!request_.stream || call().has_sent_events()) return;
   json message = Message();
   message["usage"] = UsageJson({});
   SendEvent({{"type", "message_start"}, {"message", std::move(message)}});
-  SendEvent({{"type", "content_block_start"},
-             {"index", 0},
-             {"content_block", {{"type", "text"}, {"text", ""}}}});
   SendEvent({{"type", "ping"}});
 }
 
-void MessageCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
-  const std::string& text = chunk.text();
-  if (!request_.stream) {
-    text_ += text;
-    return;
+void MessageCall::BeginBlock(json block) {
+  EndBlock();
+  has_open_block_ = true;
+  if (request_.stream) {
+    SendEvent(
+        {{"type", "content_block_start"}, {"index", blocks_.size()}, {"content_block", block}});
   }
-  BeginMessage();
-  if (text.empty()) return;
+  blocks_.push_back(std::move(block));
+}
+
+void MessageCall::EndBlock() {
+  if (!std::exchange(has_open_block_, false) || !request_.stream) return;
+  SendEvent({{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
+}
+
+void MessageCall::Append(const char* type, const char* member, const std::string& text) {
+  if (!has_open_block_ || blocks_.back()["type"] != type) {
+    json block = {{"type", type}, {member, ""}};
+    if (block["type"] == "thinking") block["signature"] = "";
+    BeginBlock(std::move(block));
+  }
+  if (!request_.stream) {
+    blocks_.back()[member].get_ref<std::string&>() += text;
+  } else if (!text.empty()) {
+    SendEvent({{"type", "content_block_delta"},
+               {"index", blocks_.size() - 1},
+               {"delta", {{"type", absl::StrCat(type, "_delta")}, {member, text}}}});
+  }
+}
+
+void MessageCall::AddToolUse(const ToolCall& tool_call) {
+  uses_tools_ = true;
+  json block = {{"type", "tool_use"},
+                {"id", RandomId("toolu_")},
+                {"name", tool_call.name},
+                {"input", json::object()}};
+  if (!request_.stream) {
+    // Written by ToJson(), so it can be read.
+    block["input"] = json::parse(tool_call.arguments, nullptr, /*allow_exceptions=*/false);
+    return BeginBlock(std::move(block));
+  }
+  BeginBlock(std::move(block));
   SendEvent({{"type", "content_block_delta"},
-             {"index", 0},
-             {"delta", {{"type", "text_delta"}, {"text", text}}}});
+             {"index", blocks_.size() - 1},
+             {"delta", {{"type", "input_json_delta"}, {"partial_json", tool_call.arguments}}}});
+}
+
+void MessageCall::Take(const OutputPiece& piece) {
+  BeginMessage();
+  if (!piece.reasoning.empty()) Append("thinking", "thinking", piece.reasoning);
+  if (!piece.text.empty()) Append("text", "text", piece.text);
+  for (const ToolCall& tool_call : piece.calls) AddToolUse(tool_call);
+}
+
+void MessageCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
+  Take(splitter_->Add(chunk.text()));
 }
 
 void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
   const v1::Finished& finished = all.front();
+  Take(splitter_->Finish());
+  if (blocks_.empty()) Append("text", "text", "");
+  EndBlock();
+  json end = json::object();
+  SetStop(end, finished);
+  if (uses_tools_ && end["stop_reason"] == "end_turn") end["stop_reason"] = "tool_use";
   if (!request_.stream) {
     json message = Message();
-    message["content"].push_back({{"type", "text"}, {"text", text_}});
-    SetStop(message, finished);
+    message["content"] = std::move(blocks_);
+    message.update(end);
     message["usage"] = UsageJson(finished.usage());
     return call().Respond(200, message);
   }
-  BeginMessage();
-  SendEvent({{"type", "content_block_stop"}, {"index", 0}});
-  json delta = json::object();
-  SetStop(delta, finished);
   SendEvent({{"type", "message_delta"},
-             {"delta", std::move(delta)},
+             {"delta", std::move(end)},
              {"usage", UsageJson(finished.usage())}});
   SendEvent({{"type", "message_stop"}});
   call().EndEvents();

@@ -7,6 +7,7 @@
 
 #include "services/gateway/anthropic/message_request.h"
 #include "services/gateway/api/generation_call.h"
+#include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::anthropic {
 
@@ -23,12 +24,22 @@ class MessageCall final : public GenerationCall {
   void Fail(const absl::Status& status) override;
 
   void BeginMessage();
+  void Take(const OutputPiece& piece);
+  // Goes on with the block that is open where it is of this type, else with a new one; `member` of
+  // it grows by `text`.
+  void Append(const char* type, const char* member, const std::string& text);
+  void AddToolUse(const ToolCall& tool_call);
+  void BeginBlock(nlohmann::json block);
+  void EndBlock();
   void SendEvent(nlohmann::json data);
   nlohmann::json Message() const;
 
   const std::string id_;
   MessageRequest request_;
-  std::string text_;  // where it is not streamed
+  std::unique_ptr<OutputSplitter> splitter_;
+  nlohmann::json blocks_ = nlohmann::json::array();
+  bool has_open_block_ = false;  // the last
+  bool uses_tools_ = false;
 };
 
 }  // namespace sluice::gateway::anthropic

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/backend/vocabulary.h"
 #include "services/gateway/http/exchange.h"
@@ -18,6 +19,7 @@ namespace sluice::gateway {
 struct ApiContext {
   Backend& backend;
   Vocabulary& vocabulary;
+  OutputStyles& output_styles;
 };
 
 class ApiCall {

@@ -29,12 +29,27 @@ void GenerationCall::FindModel() {
 }
 
 void GenerationCall::FetchTokenTexts() {
-  if (!needs_.token_texts) return TokenizeBadWord(0);
+  if (!needs_.token_texts) return FindOutputStyle();
   using Texts = std::shared_ptr<const TokenTexts>;
   context_.vocabulary.Get(call_.caller(), model_.name(), Then<Texts>([this](Texts texts) {
                             token_texts_ = std::move(texts);
-                            TokenizeBadWord(0);
+                            FindOutputStyle();
                           }));
+}
+
+void GenerationCall::FindOutputStyle() {
+  if (needs_.chat == nullptr) return TokenizeBadWord(0);
+  context_.output_styles.Get(call_.caller(), model_.name(), needs_.chat->variables_json(),
+                             [this, self = shared_from_this()](OutputStyle style) {
+                               output_style_ = style;
+                               TokenizeBadWord(0);
+                             });
+}
+
+OutputSplitter GenerationCall::NewSplitter() const {
+  const bool has_tools = needs_.chat != nullptr && !needs_.chat->tools_json().empty();
+  return OutputSplitter(has_tools ? output_style_.tool_format : ToolFormat::kNone,
+                        output_style_.begins_in_thought);
 }
 
 // A word has other tokens at the beginning of a text than after a space: both are forbidden.

@@ -12,7 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "services/gateway/api/api_call.h"
+#include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/generation_group.h"
+#include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway {
 
@@ -28,6 +30,9 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     std::string model;                   // as asked for; empty where it is left to the server
     bool token_texts = false;            // log-probabilities show tokens as text
     std::vector<std::string> bad_words;  // become bad_words_ids of every request
+    // Calls of tools and thoughts are separated from the text: the chat that they are an answer to,
+    // which outlives Prepare().
+    const v1::Chat* chat = nullptr;
   };
 
   GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
@@ -59,10 +64,13 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   const v1::GetModelResponse& model() const { return model_; }
   // Null where they were not asked for.
   const std::shared_ptr<const TokenTexts>& token_texts() const { return token_texts_; }
+  // For one sequence of the answer to a chat. Calls are found where tools were offered.
+  OutputSplitter NewSplitter() const;
 
  private:
   void FindModel();
   void FetchTokenTexts();
+  void FindOutputStyle();
   void TokenizeBadWord(size_t index);
 
   const ApiContext context_;
@@ -70,6 +78,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   Needs needs_;
   v1::GetModelResponse model_;
   std::shared_ptr<const TokenTexts> token_texts_;
+  OutputStyle output_style_;
   std::vector<std::vector<int32_t>> bad_words_ids_;
 };
 

@@ -37,13 +37,17 @@ absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
   request_ = *std::move(request);
   return Needs{.model = request_.parameters.model,
                .token_texts = request_.logprobs,
-               .bad_words = request_.parameters.bad_words};
+               .bad_words = request_.parameters.bad_words,
+               .chat = &request_.generate.chat()};
 }
 
 absl::Status ChatCall::UnknownModel(const std::string& name) const { return ModelNotFound(name); }
 
 void ChatCall::Prepare() {
   choices_.resize(std::max(1, request_.generate.n()));
+  for (Choice& choice : choices_) {
+    choice.splitter = std::make_unique<OutputSplitter>(NewSplitter());
+  }
   Generate({request_.generate});
 }
 
@@ -53,14 +57,49 @@ void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   json logprobs;
   if (token_texts() != nullptr && chunk.logprobs_size() > 0)
     logprobs = ChatLogprobs(chunk, *token_texts());
+  Take(chunk.sequence(), choice.splitter->Add(chunk.text()), std::move(logprobs));
+}
+
+// The calls of a piece as chunks have them: with their place among those of the choice.
+json ChatCall::NewToolCalls(Choice& choice, const OutputPiece& piece) {
+  json calls = json::array();
+  for (const ToolCall& call : piece.calls) {
+    if (!request_.parallel_tool_calls && !choice.tool_calls.empty()) break;
+    json object = {{"id", RandomId("call_")},
+                   {"type", "function"},
+                   {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    choice.tool_calls.push_back(object);
+    object["index"] = choice.tool_calls.size() - 1;
+    calls.push_back(std::move(object));
+  }
+  return calls;
+}
+
+void ChatCall::Take(int index, const OutputPiece& piece, json logprobs) {
+  Choice& choice = choices_[index];
+  json calls = NewToolCalls(choice, piece);
   if (!request_.parameters.stream.stream) {
-    choice.content += chunk.text();
+    choice.content += piece.text;
+    choice.reasoning += piece.reasoning;
     if (!logprobs.is_null()) AppendLogprobs(choice.logprobs, std::move(logprobs));
     return;
   }
-  BeginChoice(chunk.sequence());
-  if (chunk.text().empty() && logprobs.is_null()) return;
-  SendDelta(chunk.sequence(), {{"content", chunk.text()}}, std::move(logprobs));
+  BeginChoice(index);
+  json delta = json::object();
+  if (!piece.reasoning.empty()) delta["reasoning_content"] = piece.reasoning;
+  if (!piece.text.empty()) delta["content"] = piece.text;
+  if (!calls.empty()) delta["tool_calls"] = std::move(calls);
+  if (delta.empty() && logprobs.is_null()) return;
+  SendDelta(index, std::move(delta), std::move(logprobs));
+}
+
+json ChatCall::Message(Choice& choice) const {
+  json message = {{"role", "assistant"}, {"content", choice.content}, {"refusal", nullptr}};
+  if (!choice.reasoning.empty()) message["reasoning_content"] = choice.reasoning;
+  if (choice.tool_calls.empty()) return message;
+  if (choice.content.empty()) message["content"] = nullptr;
+  message["tool_calls"] = std::move(choice.tool_calls);
+  return message;
 }
 
 void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
@@ -69,17 +108,19 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   json choices = json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     const int index = static_cast<int>(i);
+    Take(index, choices_[i].splitter->Finish(), nullptr);
+    const bool calls_tools = !choices_[i].tool_calls.empty();
     json object = {{"index", i}};
     if (streams) {
       BeginChoice(index);
       object["delta"] = json::object();
       object["logprobs"] = nullptr;
     } else {
-      object["message"] = {
-          {"role", "assistant"}, {"content", choices_[i].content}, {"refusal", nullptr}};
+      object["message"] = Message(choices_[i]);
       object["logprobs"] = std::move(choices_[i].logprobs);
     }
     if (index < finished.sequences_size()) SetFinish(object, finished.sequences(index));
+    if (calls_tools && object["finish_reason"] == "stop") object["finish_reason"] = "tool_calls";
     if (streams) {
       SendChoice(std::move(object));
     } else {

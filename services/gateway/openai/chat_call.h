@@ -7,6 +7,7 @@
 
 #include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/chat_request.h"
+#include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::openai {
 
@@ -17,7 +18,10 @@ class ChatCall final : public GenerationCall {
  private:
   struct Choice {
     bool begun = false;  // its first chunk, which has the role, was sent
+    std::unique_ptr<OutputSplitter> splitter;
     std::string content;
+    std::string reasoning;
+    nlohmann::json tool_calls = nlohmann::json::array();
     nlohmann::json logprobs;  // null where not asked for
   };
 
@@ -28,6 +32,9 @@ class ChatCall final : public GenerationCall {
   void OnFinished(const std::vector<v1::Finished>& finished) override;
   void Fail(const absl::Status& status) override;
 
+  void Take(int index, const OutputPiece& piece, nlohmann::json logprobs);
+  nlohmann::json NewToolCalls(Choice& choice, const OutputPiece& piece);
+  nlohmann::json Message(Choice& choice) const;
   void BeginChoice(int index);
   void SendDelta(int index, nlohmann::json delta, nlohmann::json logprobs);
   void SendChoice(nlohmann::json choice);

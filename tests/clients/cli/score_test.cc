@@ -205,7 +205,7 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
                              "positions each\n"
                              "Prefixes    640 positions found again, 2 blocks copied, 3 "
                              "evicted\n"));
-  EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting\n"));
+  EXPECT_THAT(out, HasSubstr("Sequences   5 running, 4 waiting, 0 paused; 0 preemptions so far\n"));
   EXPECT_THAT(out, HasSubstr("Recoveries  2, epoch 3\n"));
 }
 

@@ -92,7 +92,7 @@ class AnthropicTest(unittest.TestCase):
         answer = post("/v1/messages", **self.ASK, stream=True)
         kinds = [event["type"] for event in answer.events]
         deltas = kinds.count("content_block_delta")
-        self.assertEqual(kinds, ["message_start", "content_block_start", "ping", *["content_block_delta"] * deltas,
+        self.assertEqual(kinds, ["message_start", "ping", "content_block_start", *["content_block_delta"] * deltas,
                                  "content_block_stop", "message_delta", "message_stop"])
 
 

@@ -1,0 +1,47 @@
+// How the model that is served writes down calls of tools and thoughts, which its chat template
+// gives away. Asked for once for each set of the template's variables. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "services/gateway/backend/backend.h"
+#include "services/gateway/tool_calls/format.h"
+
+namespace sluice::gateway {
+
+struct OutputStyle {
+  ToolFormat tool_format = ToolFormat::kNone;
+  bool begins_in_thought = false;  // prompts end with <think>
+};
+
+class OutputStyles {
+ public:
+  // Borrows the backend. `tool_format` is taken instead of what the template tells.
+  OutputStyles(Backend* backend, std::optional<ToolFormat> tool_format)
+      : backend_(*backend), tool_format_(tool_format) {}
+
+  // On the caller's loop; at once where it is known. That of plain texts where there is no template,
+  // or none that writes calls.
+  void Get(const Caller& caller, const std::string& model, const std::string& variables_json,
+           std::function<void(OutputStyle)> done);
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // model, variables
+
+  void ProbeThought(const Caller& caller, const Key& key, OutputStyle style,
+                    std::function<void(OutputStyle)> done);
+  void Keep(const Key& key, OutputStyle style);
+
+  Backend& backend_;
+  const std::optional<ToolFormat> tool_format_;
+  absl::Mutex mutex_;
+  std::map<Key, OutputStyle> styles_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::gateway

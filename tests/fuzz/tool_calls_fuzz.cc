@@ -1,0 +1,46 @@
+// What models write where tools were offered: any text, in pieces. Nothing of it may be lost but tags and the white space
+// around them, and how it is cut may not matter.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "services/gateway/tool_calls/output_splitter.h"
+
+namespace {
+
+using sluice::gateway::OutputPiece;
+using sluice::gateway::OutputSplitter;
+using sluice::gateway::ToolFormat;
+
+OutputPiece Split(ToolFormat format, const std::string& text, size_t piece) {
+  OutputSplitter splitter(format, /*begins_in_thought=*/false);
+  OutputPiece all;
+  const auto append = [&](const OutputPiece& more) {
+    all.text += more.text;
+    all.reasoning += more.reasoning;
+    all.calls.insert(all.calls.end(), more.calls.begin(), more.calls.end());
+  };
+  for (size_t i = 0; i < text.size(); i += piece) append(splitter.Add(text.substr(i, piece)));
+  append(splitter.Finish());
+  return all;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const auto format = static_cast<ToolFormat>(data[0] % 7);
+  const size_t piece = data[1] % 16 + 1;
+  const std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
+  const OutputPiece whole = Split(format, text, text.size() + 1);
+  const OutputPiece cut = Split(format, text, piece);
+  if (whole.text != cut.text || whole.reasoning != cut.reasoning || whole.calls != cut.calls) {
+    std::abort();
+  }
+  if (format == ToolFormat::kNone && text.find("<think>") == std::string::npos &&
+      whole.text != text) {
+    std::abort();
+  }
+  return 0;
+}
