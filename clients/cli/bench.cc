@@ -107,9 +107,17 @@ int End(Environment& environment) {
   return environment.interrupt.requested() ? environment.interrupt.exit_code() : exit;
 }
 
+// What is lacking is left out: the figures stand without it.
+std::optional<double> GapShareSince(const v1::GetStatusResponse& before, Client& client) {
+  const absl::StatusOr<v1::GetStatusResponse> after = client.GetStatus();
+  return after.ok() ? GapShareBetween(before, *after) : std::nullopt;
+}
+
 int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& environment) {
   const absl::StatusOr<v1::GetModelResponse> model = ModelOf(client);
   if (!model.ok()) return Fail(model.status(), environment);
+  const absl::StatusOr<v1::GetStatusResponse> before = client.GetStatus();
+  if (!before.ok()) return Fail(before.status(), environment);
   load.vocabulary_size = model->vocabulary_size();
   absl::StatusOr<LoadTrace> trace;
   {
@@ -119,7 +127,8 @@ int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& enviro
     });
   }
   if (!trace.ok()) return Fail(trace.status(), environment);
-  const BenchFigures figures = FiguresOf(*trace);
+  BenchFigures figures = FiguresOf(*trace);
+  figures.gap_share = GapShareSince(*before, client);
   SayIfInterrupted(
       absl::StrCat("the ", figures.num_requests, " of ", load.requests, " requests that had ended"),
       environment);
@@ -155,6 +164,7 @@ int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> s
   }
   if (!phases.ok()) return Fail(phases.status(), environment);
   report.phases = *std::move(phases);
+  report.gap_share = GapShareSince(*status, client);
   SayIfInterrupted("the rounds that had ended", environment);
   environment.out << (json ? PhasesJson(report) : PhasesTable(report));
   return End(environment);

@@ -57,6 +57,13 @@ Json MillisecondsJson(const Percentiles& seconds) {
   return {{"p50", seconds.p50 * 1e3}, {"p90", seconds.p90 * 1e3}, {"p99", seconds.p99 * 1e3}};
 }
 
+// "" where it is not known.
+std::string GapLine(const std::optional<double>& share) {
+  if (!share.has_value()) return "";
+  return absl::StrFormat("%-22s %10.1f %% of a shard's time at work\n", "gaps between steps",
+                         100 * *share);
+}
+
 std::string Row(const std::string& name, const Percentiles& seconds) {
   return absl::StrFormat("%-22s %10.2f %10.2f %10.2f\n", name, seconds.p50 * 1e3, seconds.p90 * 1e3,
                          seconds.p99 * 1e3);
@@ -72,6 +79,9 @@ const char kFigureDefinitions[] =
     "first token.\n"
     "decode tokens/s: tokens after each request's first arrival / time in which at least one "
     "request was between its first and its last arrival.\n"
+    "gaps between steps: of the shard that waits most, the part of its time at work in which it "
+    "had "
+    "no step to compute though requests were under way.\n"
     "Prefill and decode share the machine while both go on, so with a concurrency above 1 each "
     "rate is what was had beside the other. Percentiles by nearest rank.";
 
@@ -82,6 +92,22 @@ Percentiles PercentilesOf(std::vector<double> values) {
     return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
   };
   return {.p50 = at(0.5), .p90 = at(0.9), .p99 = at(0.99)};
+}
+
+std::optional<double> GapShareBetween(const v1::GetStatusResponse& before,
+                                      const v1::GetStatusResponse& after) {
+  std::optional<double> largest;
+  if (before.processes_size() != after.processes_size()) return largest;
+  for (int i = 0; i < after.processes_size(); ++i) {
+    const v1::ProcessStatus& then = before.processes(i);
+    const v1::ProcessStatus& now = after.processes(i);
+    // Less than before: another process stands in its place.
+    if (now.busy_us() <= then.busy_us() || now.gap_us() < then.gap_us()) continue;
+    const auto busy = static_cast<double>(now.busy_us() - then.busy_us());
+    const auto gap = static_cast<double>(now.gap_us() - then.gap_us());
+    largest = std::max(largest.value_or(0), gap / (busy + gap));
+  }
+  return largest;
 }
 
 BenchFigures FiguresOf(const LoadTrace& trace) {
@@ -128,6 +154,7 @@ std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
       absl::StrFormat("%-22s %10.1f tokens/s\n%-22s %10.1f tokens/s\n", "prefill",
                       figures.prefill_tokens_per_second, "decode",
                       figures.decode_tokens_per_second),
+      GapLine(figures.gap_share),
       absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n\n", "wall time",
                       figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens),
       kFigureDefinitions, "\n");
@@ -148,6 +175,7 @@ std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
   json["prefill_tokens_per_second"] = figures.prefill_tokens_per_second;
   json["decode_tokens_per_second"] = figures.decode_tokens_per_second;
   json["wall_seconds"] = figures.wall_seconds;
+  if (figures.gap_share.has_value()) json["gap_share"] = *figures.gap_share;
   json["prompt_tokens"] = figures.prompt_tokens;
   json["generated_tokens"] = figures.generated_tokens;
   return DumpLine(json) + "\n";
@@ -168,7 +196,7 @@ std::string PhasesTable(const PhasesReport& report) {
     absl::StrAppendFormat(&table, "%-22s %10.2f %10.2f %10.2f\n", NameOf(figures.phase),
                           Median(rates), *least, *most);
   }
-  return table;
+  return absl::StrCat(table, GapLine(report.gap_share));
 }
 
 std::string PhasesJson(const PhasesReport& report) {
@@ -176,6 +204,7 @@ std::string PhasesJson(const PhasesReport& report) {
   if (report.start_seconds.has_value()) json["start_seconds"] = *report.start_seconds;
   json["step_weight_bytes"] = report.step_weight_bytes;
   json["kv_bytes"] = report.kv_bytes;
+  if (report.gap_share.has_value()) json["gap_share"] = *report.gap_share;
   json["phases"] = Json::array();
   for (const PhaseFigures& figures : report.phases) {
     json["phases"].push_back({{"phase", NameOf(figures.phase)},

@@ -8,6 +8,7 @@
 
 #include "clients/cli/bench_phases.h"
 #include "clients/cli/load_generator.h"
+#include "sluice/v1/status.pb.h"
 
 namespace sluice {
 
@@ -28,7 +29,14 @@ struct BenchFigures {
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int num_requests = 0;
+  // As GapShareBetween.
+  std::optional<double> gap_share;
 };
+
+// Of the shard for which it is largest: the part of its time at work, between two states of a
+// pipeline, in which it waited between two steps. Nothing where no shard has said so.
+std::optional<double> GapShareBetween(const v1::GetStatusResponse& before,
+                                      const v1::GetStatusResponse& after);
 
 // How each figure is computed, for the help and the foot of the table.
 extern const char kFigureDefinitions[];
@@ -54,6 +62,7 @@ struct PhasesReport {
   uint64_t step_weight_bytes = 0;
   uint64_t kv_bytes = 0;  // of all shards
   std::vector<PhaseFigures> phases;
+  std::optional<double> gap_share;  // over all phases, as GapShareBetween
 };
 
 std::string PhasesTable(const PhasesReport& report);

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -362,6 +363,24 @@ TEST(ProgressLineTest, WritesALineNowAndThenElsewhere) {
     line.Update(absl::UnixEpoch() + absl::Seconds(3), 2, 20);
   }
   EXPECT_EQ(err.str(), "0 of 4 requests, 1 tokens\n2 of 4 requests, 20 tokens\n");
+}
+
+v1::GetStatusResponse StatusOf(const std::vector<std::pair<uint64_t, uint64_t>>& busy_and_gap) {
+  v1::GetStatusResponse status;
+  for (const auto& [busy, gap] : busy_and_gap) {
+    v1::ProcessStatus& process = *status.add_processes();
+    process.set_busy_us(busy);
+    process.set_gap_us(gap);
+  }
+  return status;
+}
+
+TEST(GapShareBetween, IsThatOfTheShardThatWaitsMost) {
+  const v1::GetStatusResponse before = StatusOf({{0, 0}, {100, 50}, {1000, 7}});
+  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}, {190, 60}, {1099, 8}})), 0.1);
+  // One that began anew, and one that has not worked since.
+  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}, {90, 60}, {1000, 7}})), std::nullopt);
+  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}})), std::nullopt);
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ TEST(Engine, TellsEveryRequestWhenItEnds) {
     served.stages.SetJudge([](const FakeStep&) { return FakeStages::Verdict::kIgnore; });
     served.stages.BringUpAll();
     sinks.push_back(served.Submit(Request({1}, 2)));  // its step is under way
-    ASSERT_TRUE(served.Await([](const auto& s) { return s.scheduler.inflight_steps == 1; }));
+    ASSERT_TRUE(served.Await([](const auto& s) { return s.scheduler.inflight_steps > 0; }));
   }
   for (const auto& sink : sinks) {
     EXPECT_EQ(sink->num_ends(), 1);
