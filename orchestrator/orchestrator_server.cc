@@ -1,7 +1,12 @@
 #include "orchestrator/orchestrator_server.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "orchestrator/metrics/engine_metrics.h"
 #include "services/common/log.h"
 #include "services/model/identity.h"
@@ -62,6 +67,16 @@ std::string WeightsName(WeightType weights, const std::string& folder, const Mod
   if (!source.ok()) return "as stored";
   const absl::StatusOr<WeightFormat> format = source->Resolve(weights);
   return format.ok() ? TypeName(*format) : "as stored";
+}
+
+// By which stages know whose they are: the same for the next process that serves at this address,
+// another for every other. An address that does not say so much gets the process's number.
+std::string NameOf(const std::string& address) {
+  std::array<char, 256> host = {};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  std::string name = absl::StrCat(host.data(), "/", address);
+  const bool shared = absl::EndsWith(address, ":0") || absl::StartsWith(address, "inproc:");
+  return shared ? absl::StrCat(name, "/", getpid()) : name;
 }
 
 PublicListener ListenerOf(const OrchestratorServerOptions& options) {
@@ -180,7 +195,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   };
   result->engine_ =
       std::make_unique<Engine>(std::move(engine),
-                               ReplicaOptions{.topology = options.topology,
+                               ReplicaOptions{.orchestrator = NameOf(options.address),
+                                              .topology = options.topology,
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport,
                                               .max_step_tokens = options.max_step_tokens},

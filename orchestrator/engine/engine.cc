@@ -18,7 +18,7 @@ Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
                std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress)
     : progress_(progress),
       post_(loop_.post()),
-      network_(dialer, post_),
+      network_(dialer, post_, replica.orchestrator),
       replica_(std::move(replica), &network_),
       text_(TextOver(std::move(tokenizer), post_)),
       core_(std::move(options), &replica_, text_.has_value() ? &*text_ : nullptr),

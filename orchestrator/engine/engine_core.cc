@@ -46,6 +46,7 @@ EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* tex
       suspects_(options_.max_losses) {}
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
+  if (!standby_.ok()) return sink->OnFailed(standby_);
   requests_.Add(id, std::move(request), std::move(sink));
 }
 
@@ -186,6 +187,8 @@ void EngineCore::OnEvent(ReplicaEvent& event, SteadyTime now) {
     On(*executed, now);
   } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
     On(*ready);
+  } else if (const auto* taken = std::get_if<ReplicaTaken>(&event)) {
+    On(*taken);
   } else {
     On(std::get<ReplicaLost>(event));
   }
@@ -199,6 +202,7 @@ void EngineCore::On(const ReplicaReady& ready) {
        {"block_size", geometry.block_size},
        {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
+  standby_ = absl::OkStatus();
   if (!ready.changed.empty()) BeginAnew(ready.changed);
   if (!scheduler_.has_value()) {
     SchedulerOptions scheduler = options_.scheduler;
@@ -239,6 +243,13 @@ void EngineCore::On(StepExecuted& executed, SteadyTime now) {
 void EngineCore::GiveUp(const absl::Status& status) {
   given_up_ = true;
   replica_->GiveUp(status);
+}
+
+// Clients go on there: what they need for that they have.
+void EngineCore::On(const ReplicaTaken& taken) {
+  standby_ =
+      absl::UnavailableError(absl::StrCat("this orchestrator stands by: ", taken.status.message()));
+  requests_.FailAll(standby_);
 }
 
 void EngineCore::On(const ReplicaLost& lost) {

@@ -90,6 +90,7 @@ class EngineCore {
   void On(const ReplicaReady& ready);
   void On(StepExecuted& executed, SteadyTime now);
   void On(const ReplicaLost& lost);
+  void On(const ReplicaTaken& taken);
   void BeginAnew(const std::string& changed);
   void GiveUp(const absl::Status& status);
   void SendSteps(SteadyTime now);
@@ -117,6 +118,7 @@ class EngineCore {
   std::optional<Scheduler> scheduler_;
   bool serving_ = false;
   bool given_up_ = false;  // until the replica's loss has come
+  absl::Status standby_;   // what requests are told while another orchestrator has the stages
   uint64_t epoch_ = 0;
   uint64_t num_recoveries_ = 0;
   uint64_t num_kept_ = 0;

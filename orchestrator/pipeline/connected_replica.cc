@@ -19,6 +19,8 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
 constexpr absl::Duration kStartTime = absl::Seconds(10);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
+// Between attempts to open stages that belong to another orchestrator.
+constexpr absl::Duration kStandbyPause = absl::Milliseconds(400);
 
 std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
   std::vector<ReplicaProcess> processes;
@@ -172,7 +174,27 @@ std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
   return "";
 }
 
+// Another orchestrator works with the stages.
+void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
+  if (last_failure_ != reason.message()) {
+    last_failure_ = std::string(reason.message());
+    Log(LogLevel::kInfo, "orchestrator", "stands-by", {{"reason", last_failure_}});
+  }
+  keeps_blocks_ = false;
+  wiring_.reset();
+  auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
+  for (ReplicaProcess& process : *processes) {
+    process.ready = false;
+    process.detail = std::string(reason.message());
+  }
+  processes_ = std::move(processes);
+  events_.emplace_back(ReplicaTaken{reason});
+  phase_ = Phase::kPausing;
+  wake_ = now + kStandbyPause;
+}
+
 void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
+  if (absl::IsAlreadyExists(reason)) return StandBy(reason, now);
   // A stage refused the epoch because somebody else has given it: by its number alone that one's
   // work could not be told from ours.
   if (absl::IsAborted(reason)) keeps_blocks_ = false;

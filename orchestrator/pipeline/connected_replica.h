@@ -11,7 +11,8 @@
 // are opened and confirmed after, because a process may be replaced in between.
 //
 // Processes that come back with fewer blocks or other arithmetic are wired too: ReplicaReady says
-// what has changed.
+// what has changed. Stages that belong to another orchestrator are tried again now and then:
+// ReplicaTaken says that this one stands by.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,8 @@
 namespace sluice {
 
 struct ReplicaOptions {
+  // The name by which stages know whose they are (GrpcStageNetwork).
+  std::string orchestrator;
   Topology topology;
   // Of the model folder that the orchestrator describes to its clients; processes with another one
   // are not wired.
@@ -85,6 +88,7 @@ class ConnectedReplica final : public Replica {
   bool AwaitConfirmed(SteadyTime now);
   void BeWired(bool kept_blocks);
   void Pause(const absl::Status& reason, SteadyTime now);
+  void StandBy(const absl::Status& reason, SteadyTime now);
   bool Watch(SteadyTime now);
   // Publishes what shards have told of their time.
   void TakeTimes();

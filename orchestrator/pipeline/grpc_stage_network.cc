@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "services/common/connection_cause.h"
+#include "services/common/run_stream.h"
 #include "services/common/status.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 #include "sluice/v1/sampler.grpc.pb.h"
@@ -48,20 +49,24 @@ void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Dur
 
 template <class Service, class Request, class Response>
 absl::StatusOr<std::unique_ptr<MessageStream<Request, Response>>> Run(
-    Dialer& dialer, const Post& post, const std::string& address,
+    Dialer& dialer, const Post& post, const std::string& orchestrator, const std::string& address,
     typename MessageStream<Request, Response>::Handler handler) {
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
   if (!channel.ok()) return channel.status();
   const auto stub = Service::NewStub(*channel);
   return std::make_unique<PostedStream<Request, Response>>(
-      post, [&stub](auto* context, auto* stream) { stub->async()->Run(context, stream); },
+      post,
+      [&](auto* context, auto* stream) {
+        context->AddMetadata(kOrchestratorKey, orchestrator);
+        stub->async()->Run(context, stream);
+      },
       std::move(handler));
 }
 
 }  // namespace
 
-GrpcStageNetwork::GrpcStageNetwork(Dialer* dialer, Post post)
-    : dialer_(dialer), post_(std::move(post)) {}
+GrpcStageNetwork::GrpcStageNetwork(Dialer* dialer, Post post, std::string orchestrator)
+    : dialer_(dialer), post_(std::move(post)), orchestrator_(std::move(orchestrator)) {}
 
 void GrpcStageNetwork::AskEmbedding(const std::string& address, absl::Duration timeout,
                                     InfoCallback<v1::GetEmbeddingInfoResponse> callback) {
@@ -84,7 +89,7 @@ void GrpcStageNetwork::AskSampler(const std::string& address, absl::Duration tim
 absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> GrpcStageNetwork::RunEmbedding(
     const std::string& address, EmbeddingStream::Handler handler) {
   return Run<v1::EmbeddingService, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
-      *dialer_, post_, address, std::move(handler));
+      *dialer_, post_, orchestrator_, address, std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> GrpcStageNetwork::RunShard(
@@ -96,7 +101,7 @@ absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> GrpcStageNetwork::Run
 absl::StatusOr<std::unique_ptr<StageNetwork::SamplerStream>> GrpcStageNetwork::RunSampler(
     const std::string& address, SamplerStream::Handler handler) {
   return Run<v1::SamplerService, v1::SamplerRunRequest, v1::SamplerRunResponse>(
-      *dialer_, post_, address, std::move(handler));
+      *dialer_, post_, orchestrator_, address, std::move(handler));
 }
 
 }  // namespace sluice

@@ -11,8 +11,8 @@ namespace sluice {
 
 class GrpcStageNetwork final : public StageNetwork {
  public:
-  // Borrows the dialer.
-  GrpcStageNetwork(Dialer* dialer, Post post);
+  // Borrows the dialer. `orchestrator` is the name by which stages know whose they are.
+  GrpcStageNetwork(Dialer* dialer, Post post, std::string orchestrator = "");
 
   void AskEmbedding(const std::string& address, absl::Duration timeout,
                     InfoCallback<v1::GetEmbeddingInfoResponse> callback) override;
@@ -30,6 +30,7 @@ class GrpcStageNetwork final : public StageNetwork {
  private:
   Dialer* const dialer_;
   const Post post_;
+  const std::string orchestrator_;
 };
 
 }  // namespace sluice

@@ -65,7 +65,13 @@ struct ReplicaLost {
   absl::Status status;
 };
 
-using ReplicaEvent = std::variant<ReplicaReady, StepExecuted, ReplicaLost>;
+// A stage belongs to another orchestrator: this one stands by, and says so again now and then, until
+// ReplicaReady. Comes instead of that, so after ReplicaLost or at the start.
+struct ReplicaTaken {
+  absl::Status status;  // ALREADY_EXISTS, naming process and orchestrator
+};
+
+using ReplicaEvent = std::variant<ReplicaReady, StepExecuted, ReplicaLost, ReplicaTaken>;
 
 class Replica {
  public:

@@ -2,8 +2,11 @@
 // it, the end of the stream closes it.
 #pragma once
 
+#include <grpcpp/support/server_callback.h>
+
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,8 +15,18 @@
 
 namespace sluice {
 
+// The metadata of a Run call that names its orchestrator: a stage belongs to one at a time.
+inline constexpr char kOrchestratorKey[] = "sluice-orchestrator";
+
+// Empty where the caller says none.
+inline std::string OrchestratorOf(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kOrchestratorKey);
+  if (found == context.client_metadata().end()) return "";
+  return std::string(found->second.data(), found->second.size());
+}
+
 // Serves `oneof request {open, execute}` of Request. `open` makes the session of a stream
-// or says why not; `Session` has AddPlan(execute) and Close(status).
+// or says why not; `Session` is a StageSession with AddPlan(execute).
 template <class Session, class Request, class Response, class Open>
 ServerStream<Request, Response>* ServeRunStream(Open open) {
   using Stream = ServerStream<Request, Response>;
@@ -41,7 +54,10 @@ ServerStream<Request, Response>* ServeRunStream(Open open) {
        .on_requests_end =
            [session](Stream& stream) {
              const absl::Status reason = absl::CancelledError("the orchestrator ended the stream");
-             if (*session != nullptr) (*session)->Close(reason);
+             if (*session != nullptr) {
+               (*session)->Close(reason);
+               (*session)->OrchestratorLeft();
+             }
              stream.Close(reason);
              session->reset();
            }});

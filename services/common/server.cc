@@ -17,7 +17,6 @@ namespace sluice {
 namespace {
 
 // A connection on which nothing came for so long is asked for a sign of life, which has as long.
-constexpr int kKeepaliveMs = 20'000;
 
 // "127.0.0.1:0" with port 41234 becomes "127.0.0.1:41234".
 std::string WithPort(absl::string_view address, int port) {
@@ -37,8 +36,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // A peer whose host vanished, or whose process hangs, is found and its calls end.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  const int keepalive_ms = static_cast<int>(absl::ToInt64Milliseconds(options.keepalive));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive_ms);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, keepalive_ms);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
   if (options.memory_quota_bytes > 0) {
     builder.SetResourceQuota(

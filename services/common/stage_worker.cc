@@ -21,16 +21,23 @@ StageWorker::~StageWorker() {
   thread_.join();
 }
 
-absl::Status StageWorker::Switch(uint64_t epoch, std::shared_ptr<StageSession> session) {
+absl::Status StageWorker::Switch(const std::string& orchestrator, uint64_t epoch,
+                                 std::shared_ptr<StageSession> session) {
   std::shared_ptr<StageSession> current, skipped;
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::UnavailableError("the service is shutting down");
+    const absl::Status free = tenure_.Check(orchestrator, SteadyTime::Now());
+    if (!free.ok()) return free;
     if (epoch <= epoch_) {
       return absl::AbortedError(
           absl::StrCat("epoch ", epoch, " is not newer than the current epoch ", epoch_));
     }
     epoch_ = epoch;
+    session->on_left_ = [this, stream = tenure_.Begin(orchestrator)] {
+      absl::MutexLock lock(&mutex_);
+      tenure_.End(stream, SteadyTime::Now());
+    };
     current = current_;
     skipped = std::exchange(next_, std::move(session));
   }
@@ -38,6 +45,11 @@ absl::Status StageWorker::Switch(uint64_t epoch, std::shared_ptr<StageSession> s
   if (current != nullptr) current->Close(reason);
   if (skipped != nullptr) skipped->Close(reason);
   return absl::OkStatus();
+}
+
+void StageWorker::NoteStep() {
+  absl::MutexLock lock(&mutex_);
+  tenure_.Stepped();
 }
 
 uint64_t StageWorker::epoch() const {

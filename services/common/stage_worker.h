@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "services/common/progress_watch.h"
+#include "services/common/stage_tenure.h"
 
 namespace sluice {
 
@@ -25,6 +28,11 @@ class StageSession {
   // Run().
   virtual void Close(const absl::Status& reason) = 0;
 
+  // The orchestrator's stream is over.
+  void OrchestratorLeft() {
+    if (on_left_ != nullptr) on_left_();
+  }
+
  protected:
   // Watches what Run() computes, not what it waits for; may be null.
   ProgressWatch* progress() const { return progress_; }
@@ -32,6 +40,7 @@ class StageSession {
  private:
   friend class StageWorker;
   ProgressWatch* progress_ = nullptr;
+  std::function<void()> on_left_;  // set before anybody else sees the session
 };
 
 class StageWorker {
@@ -41,9 +50,14 @@ class StageWorker {
   // Closes the current session and waits for it.
   ~StageWorker();
 
-  // Closes the current session with ABORTED and runs `session` next. ABORTED, with nothing changed,
-  // unless `epoch` is larger than that of every session before.
-  absl::Status Switch(uint64_t epoch, std::shared_ptr<StageSession> session);
+  // Closes the current session with ABORTED and runs `session` next. With nothing changed, ABORTED
+  // unless `epoch` is larger than that of every session before, and ALREADY_EXISTS where the stage
+  // belongs to another orchestrator than the one of this name (StageTenure).
+  absl::Status Switch(const std::string& orchestrator, uint64_t epoch,
+                      std::shared_ptr<StageSession> session);
+
+  // The current session has computed a step.
+  void NoteStep();
 
   // The newest epoch, 0 before the first.
   uint64_t epoch() const;
@@ -54,6 +68,7 @@ class StageWorker {
   ProgressWatch* const progress_;
   mutable absl::Mutex mutex_;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  StageTenure tenure_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<StageSession> next_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<StageSession> current_ ABSL_GUARDED_BY(mutex_);

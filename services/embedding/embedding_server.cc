@@ -46,7 +46,8 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
                      .credentials = *credentials,
                      .services = {result->service_.get()},
                      .names = {v1::EmbeddingService::service_full_name()},
-                     .progress = result->progress_.get()});
+                     .progress = result->progress_.get(),
+                     .keepalive = options.hang_timeout / 2});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

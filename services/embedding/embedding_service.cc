@@ -17,13 +17,16 @@ EmbeddingService::EmbeddingService(Model model, EmbeddingTable* table, Backend* 
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   return ServeRunStream<EmbeddingSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
-      [this](const v1::EmbeddingOpen& open, Stream& stream) { return Open(open, stream); });
+      [this, orchestrator = OrchestratorOf(*context)](const v1::EmbeddingOpen& open,
+                                                      Stream& stream) {
+        return Open(orchestrator, open, stream);
+      });
 }
 
 absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
-    const v1::EmbeddingOpen& open, Stream& stream) {
+    const std::string& orchestrator, const v1::EmbeddingOpen& open, Stream& stream) {
   if (open.model_fingerprint() != model_.fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
                                                       ", expected ", open.model_fingerprint()));
@@ -32,10 +35,12 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
   if (!next_stage.ok()) return next_stage.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_->Dial(open.sampler());
   if (!sampler.ok()) return sampler.status();
-  auto session = std::make_shared<EmbeddingSession>(open.epoch(), *next_stage, *sampler,
-                                                    stream.shared_from_this(), *table_, *backend_,
-                                                    [this] { ++num_steps_; });
-  const absl::Status status = worker_.Switch(open.epoch(), session);
+  auto session = std::make_shared<EmbeddingSession>(
+      open.epoch(), *next_stage, *sampler, stream.shared_from_this(), *table_, *backend_, [this] {
+        ++num_steps_;
+        worker_.NoteStep();
+      });
+  const absl::Status status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "embedding", "epoch-opened",
       {{"epoch", open.epoch()}, {"next_stage", open.next_stage()}});

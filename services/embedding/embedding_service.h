@@ -35,7 +35,8 @@ class EmbeddingService final : public v1::EmbeddingService::CallbackService {
  private:
   using Stream = EmbeddingSession::Stream;
 
-  absl::StatusOr<std::shared_ptr<EmbeddingSession>> Open(const v1::EmbeddingOpen& open,
+  absl::StatusOr<std::shared_ptr<EmbeddingSession>> Open(const std::string& orchestrator,
+                                                         const v1::EmbeddingOpen& open,
                                                          Stream& stream);
 
   const Model model_;

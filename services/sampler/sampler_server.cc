@@ -47,7 +47,8 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
                      .services = {result->service_.get(), result->service_->activations(),
                                   result->service_->chosen_tokens()},
                      .names = {v1::SamplerService::service_full_name()},
-                     .progress = result->progress_.get()});
+                     .progress = result->progress_.get(),
+                     .keepalive = options.hang_timeout / 2});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

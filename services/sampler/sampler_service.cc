@@ -18,23 +18,27 @@ SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend,
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   return ServeRunStream<SamplerSession, v1::SamplerRunRequest, v1::SamplerRunResponse>(
-      [this](const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
-        return Open(open, stream);
+      [this, orchestrator = OrchestratorOf(*context)](const v1::SamplerOpen& open,
+                                                      SamplerSession::Stream& stream) {
+        return Open(orchestrator, open, stream);
       });
 }
 
 absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
-    const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
+    const std::string& orchestrator, const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
   if (open.model_fingerprint() != model_.fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
                                                       ", expected ", open.model_fingerprint()));
   }
   auto session = std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(),
                                                   *sampler_, *backend_, constraints_, receiver_,
-                                                  publisher_, [this] { ++num_steps_; });
-  const absl::Status status = worker_.Switch(open.epoch(), session);
+                                                  publisher_, [this] {
+                                                    ++num_steps_;
+                                                    worker_.NoteStep();
+                                                  });
+  const absl::Status status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "sampler", "epoch-opened", {{"epoch", open.epoch()}});
   return session;

@@ -44,7 +44,8 @@ class SamplerService final : public v1::SamplerService::CallbackService {
                                     v1::GetSamplerInfoResponse* response) override;
 
  private:
-  absl::StatusOr<std::shared_ptr<SamplerSession>> Open(const v1::SamplerOpen& open,
+  absl::StatusOr<std::shared_ptr<SamplerSession>> Open(const std::string& orchestrator,
+                                                       const v1::SamplerOpen& open,
                                                        SamplerSession::Stream& stream);
 
   const Model model_;

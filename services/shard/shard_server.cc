@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                      .credentials = *credentials,
                      .services = {result->service_.get(), result->service_->activations()},
                      .names = {v1::ShardService::service_full_name()},
-                     .progress = result->progress_.get()});
+                     .progress = result->progress_.get(),
+                     .keepalive = options.hang_timeout / 2});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->server_->SetServing(true);

@@ -21,10 +21,11 @@ ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backe
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService::Run(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   return ServeRunStream<ShardSession, v1::ShardRunRequest, v1::ShardRunResponse>(
-      [this](const v1::ShardOpen& open, ShardSession::Stream& stream) {
-        return Open(open, stream);
+      [this, orchestrator = OrchestratorOf(*context)](const v1::ShardOpen& open,
+                                                      ShardSession::Stream& stream) {
+        return Open(orchestrator, open, stream);
       });
 }
 
@@ -76,7 +77,8 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
                    "; this shard has COMMUNICATOR_KIND_SHM and COMMUNICATOR_KIND_TCP"));
 }
 
-absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::ShardOpen& open,
+absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::string& orchestrator,
+                                                                 const v1::ShardOpen& open,
                                                                  ShardSession::Stream& stream) {
   absl::Status status = CheckOpen(open);
   if (!status.ok()) return status;
@@ -90,7 +92,10 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::Shard
                             .hidden_size = options_.hidden_size,
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
-                            .on_step = [this] { ++num_steps_; }};
+                            .on_step = [this] {
+                              ++num_steps_;
+                              worker_.NoteStep();
+                            }};
   std::shared_ptr<ShardSession> session;
   if (placement.rank == 0) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
@@ -101,7 +106,7 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const v1::Shard
     session = std::make_shared<FollowSession>(open.epoch(), parts, *std::move(join),
                                               stream.shared_from_this());
   }
-  status = worker_.Switch(open.epoch(), session);
+  status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "shard", "epoch-opened",
       {{"epoch", open.epoch()}, {"stage", placement.stage}, {"rank", placement.rank}});

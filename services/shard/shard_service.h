@@ -60,7 +60,8 @@ class ShardService final : public v1::ShardService::CallbackService {
                                           v1::GetRendezvousResponse* response) override;
 
  private:
-  absl::StatusOr<std::shared_ptr<ShardSession>> Open(const v1::ShardOpen& open,
+  absl::StatusOr<std::shared_ptr<ShardSession>> Open(const std::string& orchestrator,
+                                                     const v1::ShardOpen& open,
                                                      ShardSession::Stream& stream);
   absl::Status CheckOpen(const v1::ShardOpen& open) const;
   absl::StatusOr<JoinRanks> JoinerFor(const v1::ShardOpen& open);

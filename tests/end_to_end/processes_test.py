@@ -394,6 +394,50 @@ class ProcessesTest(unittest.TestCase):
                 expected = [json.loads(line) for line in again.splitlines()]
                 self.assertEqual(outcome(pieces), outcome(expected))
 
+    def test_an_orchestrator_stands_by_until_the_other_dies(self):
+        def orchestrator_of(up):
+            return next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
+
+        flags = ["--prompt", PROMPT, "--max_tokens", "300", "--ignore_eos", "--seed", "3"]
+        with Up("--tp", "2") as up, tempfile.TemporaryDirectory() as folder:
+            expected = sluice("generate", "--endpoint", up.endpoint, *flags).stdout
+            with open(f"/proc/{orchestrator_of(up)}/cmdline") as file:
+                arguments = file.read().split("\0")[:-1]
+            second = f"unix:{folder}/second"
+            arguments[arguments.index("--listen") + 1] = second
+            arguments[arguments.index("--health_listen") + 1] = f"unix:{folder}/health"
+            process = subprocess.Popen(arguments)
+            try:
+                client = Client(second)
+                detail = ""
+                while "belongs to the orchestrator" not in detail:
+                    try:
+                        list(client.generate(request(1), timeout=5))
+                    except grpc.RpcError as error:
+                        detail = error.details()
+                # It takes nothing, and a client that comes to it first goes on to the other.
+                both = f"{second},{up.endpoint}"
+                self.assertEqual(sluice("generate", "--endpoint", both, *flags).stdout, expected)
+                status = Client(up.endpoint).unary("GetStatus", status_pb2.GetStatusRequest(),
+                                                   status_pb2.GetStatusResponse)
+                self.assertEqual(status.num_recoveries, 0)
+                # Where nobody starts the first one again, the second takes over, in the middle of a stream too.
+                stream = subprocess.Popen([SLUICE, "generate", "--endpoint", f"{up.endpoint},{second}", *flags],
+                                          stdout=subprocess.PIPE, text=True)
+                begun = stream.stdout.read(20)
+                os.kill(up.process.pid, signal.SIGSTOP)
+                os.kill(orchestrator_of(up), signal.SIGKILL)
+                killed = time.monotonic()
+                rest = stream.stdout.read()
+                print(f"the stream ended {time.monotonic() - killed:.2f} s after the death", file=sys.stderr)
+                stream.stdout.close()
+                self.assertEqual(stream.wait(60), 0)
+                self.assertEqual(begun + rest, expected)
+            finally:
+                os.kill(up.process.pid, signal.SIGCONT)
+                process.terminate()
+                process.wait(30)
+
     def test_sigterm_ends_every_process(self):
         up = Up("--tp", "2")
         processes = children_of(up.process.pid)

@@ -129,6 +129,10 @@ void Client::OnFinished(RequestEnd end) {
 }
 
 void Client::OnFailed(absl::Status status) {
+  if (absl::IsUnavailable(status) && on_lost_ && !request_.deadline && !over()) {
+    NewConnection();
+    return on_lost_();
+  }
   if (over()) ++num_late_;
   ++num_ends_;
   failure_ = std::move(status);

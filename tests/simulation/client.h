@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,9 @@ class Client final : public RequestSink, public std::enable_shared_from_this<Cli
   void NewConnection() { ++connection_; }
   // A sink for one connection.
   std::shared_ptr<RequestSink> Sink();
+  // From now on an answer UNAVAILABLE is no end but calls this, as the orchestrator's death does: it
+  // asks again. Not for requests with a deadline, which that may have ended.
+  void OnLost(std::function<void()> on_lost) { on_lost_ = std::move(on_lost); }
 
   bool over() const { return left_ || num_ends_ > 0; }
   bool left() const { return left_; }
@@ -62,6 +66,7 @@ class Client final : public RequestSink, public std::enable_shared_from_this<Cli
   std::string FaultOf(int index) const;
 
   const EngineRequest request_;
+  std::function<void()> on_lost_;
   std::vector<SoloSequence> solo_;
   std::vector<Output> outputs_;
   int connection_ = 0;

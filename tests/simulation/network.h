@@ -38,6 +38,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // What is under way is lost, and both sides hear of it.
   void Break(const absl::Status& status);
 
+  HostId client() const { return hosts_[kClient]; }
+
  private:
   friend class Network;
   struct Direction {

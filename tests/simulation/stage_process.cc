@@ -109,6 +109,9 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
                           std::weak_ptr<Connection>(run->connection)](const absl::Status& status) {
     if (const auto connection = weak.lock()) connection->Close(Connection::kServer, status);
   };
+  const std::string& orchestrator = world_.network->name(run->connection->client());
+  const absl::Status free = tenure_.Check(orchestrator, world_.timeline->now());
+  if (!free.ok()) return close(free);
   if (open.epoch() <= epoch_) {
     return close(absl::AbortedError(absl::StrCat("epoch ", open.epoch(), " is not newer")));
   }
@@ -117,6 +120,7 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
   auto session = std::make_shared<Session>();
   session_ = session;
   session->epoch = open.epoch();
+  session->stream = tenure_.Begin(orchestrator);
   session->close = close;
   const std::weak_ptr<Run> weak = run;
   session->send_opened = [weak, epoch = open.epoch()] {
@@ -148,6 +152,7 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
 
 void StageProcess::CloseSession(const std::shared_ptr<Session>& session,
                                 const absl::Status& status) {
+  tenure_.End(session->stream, world_.timeline->now());
   if (std::exchange(session->closed, true)) return;
   session->close(status);
   if (session->to_next != nullptr) {
@@ -311,6 +316,7 @@ void StageProcess::ComputeNext(const std::shared_ptr<Session>& session) {
 }
 
 void StageProcess::Compute(const std::shared_ptr<Session>& session, const Plan& plan, Rows rows) {
+  tenure_.Stepped();
   if (kind_ == Kind::kSampler) return Sample(session, plan.sampler, rows);
   if (kind_ == Kind::kEmbedding) {
     rows = Embed(plan.embedding);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "services/common/stage_tenure.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"
@@ -101,6 +102,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   };
   struct Session {
     uint64_t epoch = 0;
+    uint64_t stream = 0;  // of the tenure
     std::string communicator;
     std::function<void(const absl::Status&)> close;  // the Run stream
     std::function<void()> send_opened;
@@ -146,6 +148,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   const int stage_, rank_;
   uint64_t epoch_ = 0;
   uint64_t num_steps_ = 0;
+  StageTenure tenure_;
   std::shared_ptr<Session> session_;  // the current one
   std::vector<uint64_t> memory_;      // by slot
 };

@@ -220,6 +220,10 @@ void World::PlanRequests() {
                                                 stages_.options.num_ranks),
                        std::nullopt});
     const size_t index = served_.size() - 1;
+    served_.back().client->OnLost([this, index] {
+      served_[index].id.reset();
+      timeline_.After(absl::Milliseconds(50), [this, index] { Submit(index); });
+    });
     timeline_.At(start, [this, index] { Submit(index); });
     if (!chance_.Percent(10)) continue;
     timeline_.At(start + chance_.Between(absl::ZeroDuration(), absl::Seconds(1)),

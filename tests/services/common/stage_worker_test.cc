@@ -55,10 +55,10 @@ TEST(StageWorker, ReplacesASessionByANewerOne) {
   EXPECT_EQ(worker.epoch(), 0u);
   const auto first = std::make_shared<FakeSession>();
   const auto second = std::make_shared<FakeSession>();
-  ASSERT_TRUE(worker.Switch(5, first).ok());
+  ASSERT_TRUE(worker.Switch("a", 5, first).ok());
   first->running.WaitForNotification();
   EXPECT_EQ(worker.epoch(), 5u);
-  ASSERT_TRUE(worker.Switch(7, second).ok());
+  ASSERT_TRUE(worker.Switch("a", 7, second).ok());
   EXPECT_EQ(first->reason(), absl::AbortedError("replaced by epoch 7"));
   second->running.WaitForNotification();
   EXPECT_TRUE(first->ran());  // to its end, before the second began
@@ -66,13 +66,25 @@ TEST(StageWorker, ReplacesASessionByANewerOne) {
   EXPECT_EQ(worker.epoch(), 7u);
 }
 
+TEST(StageWorker, BelongsToTheOrchestratorWhoseStreamIsOpen) {
+  StageWorker worker;
+  const auto first = std::make_shared<FakeSession>();
+  const auto second = std::make_shared<FakeSession>();
+  ASSERT_TRUE(worker.Switch("a", 5, first).ok());
+  EXPECT_EQ(worker.Switch("b", 6, second).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(first->reason().ok());
+  EXPECT_EQ(worker.epoch(), 5u);
+  first->OrchestratorLeft();
+  EXPECT_TRUE(worker.Switch("b", 6, second).ok());
+}
+
 TEST(StageWorker, RefusesWhatIsNotNewer) {
   StageWorker worker;
   const auto current = std::make_shared<FakeSession>();
-  ASSERT_TRUE(worker.Switch(5, current).ok());
+  ASSERT_TRUE(worker.Switch("a", 5, current).ok());
   for (const uint64_t epoch : {5, 4, 0}) {
     const auto refused = std::make_shared<FakeSession>();
-    EXPECT_EQ(worker.Switch(epoch, refused).code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(worker.Switch("a", epoch, refused).code(), absl::StatusCode::kAborted);
     EXPECT_FALSE(refused->running.HasBeenNotified());
   }
   EXPECT_TRUE(current->reason().ok());
@@ -85,7 +97,7 @@ TEST(StageWorker, ClosesEverySessionItWasGiven) {
     StageWorker worker;
     for (uint64_t epoch = 1; epoch <= 50; ++epoch) {
       sessions.push_back(std::make_shared<FakeSession>());
-      ASSERT_TRUE(worker.Switch(epoch, sessions.back()).ok());
+      ASSERT_TRUE(worker.Switch("a", epoch, sessions.back()).ok());
     }
   }
   for (size_t i = 0; i < sessions.size(); ++i) {
