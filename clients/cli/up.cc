@@ -245,7 +245,9 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
 void LogPool(const std::string& address, Environment& environment) {
   const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address);
   if (!channel.ok()) return;
-  Client client(address, {*channel}, environment.interrupt);
+  // Asks once: who waits here replaces nothing that has ended.
+  Client client(address, {*channel}, environment.interrupt,
+                {.connect_timeout = absl::ZeroDuration()});
   const absl::StatusOr<std::string> pool = PoolText(client);
   if (!pool.ok() || pool->empty()) return;
   Log(LogLevel::kInfo, "up", "pipeline-ready", {{"note", *pool}});

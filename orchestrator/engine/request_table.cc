@@ -101,7 +101,8 @@ absl::Status RequestTable::CheckInTime(const EngineRequest& request) const {
   if (!request.deadline.has_value()) return absl::OkStatus();
   const std::optional<absl::Duration> wait = EstimateWait(request.tenant);
   const absl::Duration left = *request.deadline - now_;
-  if (!wait.has_value() || *wait <= left) return absl::OkStatus();
+  // What is late already ends as such.
+  if (!wait.has_value() || *wait <= left || left <= absl::ZeroDuration()) return absl::OkStatus();
   return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
           "the request's turn would come in ",

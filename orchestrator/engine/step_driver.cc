@@ -59,7 +59,6 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
   if (!outcome.ok()) return outcome.status();
   ++num_steps_;
-  FailBrokenRows(*outcome, rows);
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();
 }
@@ -77,6 +76,7 @@ void StepDriver::FailBrokenRows(const StepOutcome& outcome, const std::vector<Ro
 std::vector<RequestId> StepDriver::TellRequests() {
   std::vector<RequestId> moved;
   for (Committed& step : std::exchange(committed_, {})) {
+    FailBrokenRows(step.outcome, step.rows);  // not before what came earlier is told
     const std::vector<RequestId> by_this = requests_->Apply(step.outcome, step.rows);
     moved.insert(moved.end(), by_this.begin(), by_this.end());
   }

@@ -129,7 +129,8 @@ absl::Status PrefixIndex::CheckIntegrity() const {
     if (node.place > last_place_ || node.parent >= node.place) {
       return broken(block, "stands after a place that came later");
     }
-    if (Find(node.parent, TokensOf(block)) != block) {
+    if (MakeKey(node.parent, TokensOf(block)).hash != node.hash ||
+        Find(node.parent, TokensOf(block)) != block) {
       return broken(block, "is not found by its tokens");
     }
   }

@@ -181,7 +181,6 @@ void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
     Log(LogLevel::kInfo, "orchestrator", "stands-by", {{"reason", last_failure_}});
   }
   keeps_blocks_ = false;
-  wiring_.reset();
   auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
   for (ReplicaProcess& process : *processes) {
     process.ready = false;
@@ -189,6 +188,7 @@ void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
   }
   processes_ = std::move(processes);
   events_.emplace_back(ReplicaTaken{reason});
+  wiring_.reset();  // `reason` may be its own
   phase_ = Phase::kPausing;
   wake_ = now + kStandbyPause;
 }

@@ -94,8 +94,8 @@ absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> GrpcStageNetwork:
 
 absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> GrpcStageNetwork::RunShard(
     const std::string& address, ShardStream::Handler handler) {
-  return Run<v1::ShardService, v1::ShardRunRequest, v1::ShardRunResponse>(*dialer_, post_, address,
-                                                                          std::move(handler));
+  return Run<v1::ShardService, v1::ShardRunRequest, v1::ShardRunResponse>(
+      *dialer_, post_, orchestrator_, address, std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<StageNetwork::SamplerStream>> GrpcStageNetwork::RunSampler(

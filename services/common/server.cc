@@ -16,8 +16,6 @@
 namespace sluice {
 namespace {
 
-// A connection on which nothing came for so long is asked for a sign of life, which has as long.
-
 // "127.0.0.1:0" with port 41234 becomes "127.0.0.1:41234".
 std::string WithPort(absl::string_view address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':')), ":", port);

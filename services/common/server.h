@@ -37,7 +37,8 @@ struct ServerOptions {
   size_t memory_quota_bytes = 0;
   // Borrowed; while work hangs the server answers NOT_SERVING. Null: nobody watches.
   ProgressWatch* progress = nullptr;
-  // Callers are asked for a sign of life after so long, and lost after as long again without one.
+  // A connection on which nothing came for so long is asked for a sign of life, and lost after as long
+  // again without one.
   absl::Duration keepalive = absl::Seconds(20);
 };
 

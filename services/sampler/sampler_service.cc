@@ -32,12 +32,12 @@ absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
     return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
                                                       ", expected ", open.model_fingerprint()));
   }
-  auto session = std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(),
-                                                  *sampler_, *backend_, constraints_, receiver_,
-                                                  publisher_, [this] {
-                                                    ++num_steps_;
-                                                    worker_.NoteStep();
-                                                  });
+  auto session =
+      std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(), *sampler_,
+                                       *backend_, constraints_, receiver_, publisher_, [this] {
+                                         ++num_steps_;
+                                         worker_.NoteStep();
+                                       });
   const absl::Status status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
   Log(LogLevel::kInfo, "sampler", "epoch-opened", {{"epoch", open.epoch()}});

@@ -17,8 +17,8 @@ void ReadBody(absl::string_view body) {
   const auto json = sluice::gateway::ParseJson(body);
   if (!json.ok()) return;
   (void)sluice::gateway::ToJson(*json);
-  (void)sluice::gateway::openai::ReadCompletionRequest(*json);
-  (void)sluice::gateway::openai::ReadChatRequest(*json);
+  (void)sluice::gateway::openai::ReadCompletionRequest(*json, body);
+  (void)sluice::gateway::openai::ReadChatRequest(*json, body);
 }
 
 }  // namespace

@@ -362,9 +362,11 @@ std::string World::FinalFault() const {
       return absl::StrCat(name, " ", fault);
     }
     if (!client.over()) return absl::StrCat(name, " has not ended");
-    // UNAVAILABLE where the stages were not ready at the deadline.
+    // UNAVAILABLE where the stages were not ready at the deadline, RESOURCE_EXHAUSTED where its turn
+    // would have come after it.
     const bool expired = client.request().deadline.has_value() &&
                          (client.failure().code() == absl::StatusCode::kDeadlineExceeded ||
+                          client.failure().code() == absl::StatusCode::kResourceExhausted ||
                           client.failure().code() == absl::StatusCode::kUnavailable);
     const bool is_poison = poison_ == static_cast<int>(&served - served_.data());
     if (is_poison && !client.left() && !expired &&

@@ -32,7 +32,7 @@ ChatCall::ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> ex
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
-  absl::StatusOr<ChatRequest> request = ReadChatRequest(body);
+  absl::StatusOr<ChatRequest> request = ReadChatRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
   return Needs{.model = request_.parameters.model,

@@ -169,11 +169,6 @@ void ReadLogprobs(ObjectReader& reader, ChatRequest& request) {
 
 // Parameters that may be there as long as they ask for nothing.
 void ReadWhatMustBeNeutral(ObjectReader& reader) {
-  if (const json* format = reader.Object("response_format")) {
-    if (format->value("type", json()) != "text") {
-      reader.Refuse({"response_format"}, "this server supports {\"type\": \"text\"} alone");
-    }
-  }
   if (const json* modalities = reader.Array("modalities")) {
     if (*modalities != json::array({"text"})) {
       reader.Refuse({"modalities"}, "this server supports [\"text\"] alone");
@@ -200,10 +195,10 @@ absl::Status ReadMessages(const json& messages, v1::Chat& chat) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ChatRequest> ReadChatRequest(const json& body) {
+absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view text) {
   ObjectReader reader(body);
   ChatRequest request;
-  request.parameters = ReadGenerationParameters(reader, request.generate);
+  request.parameters = ReadGenerationParameters(reader, text, request.generate);
   v1::Chat& chat = *request.generate.mutable_chat();
   if (const json* messages = reader.Array("messages")) {
     reader.Fail(ReadMessages(*messages, chat));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "services/gateway/openai/generation_parameters.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -19,8 +20,8 @@ struct ChatRequest {
   v1::GenerateRequest generate;     // complete
 };
 
-// INVALID_ARGUMENT with the payloads of json/object_reader.h.
-absl::StatusOr<ChatRequest> ReadChatRequest(const nlohmann::json& body);
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+absl::StatusOr<ChatRequest> ReadChatRequest(const nlohmann::json& body, absl::string_view text);
 
 // The conversation in `messages` as the chat template is to see it: contents as one text, arguments
 // of tool calls as objects. INVALID_ARGUMENT naming the message.

@@ -31,7 +31,7 @@ CompletionCall::CompletionCall(const ApiContext& context, std::shared_ptr<http::
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
-  absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(body);
+  absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
   return Needs{.model = request_.parameters.model,

@@ -73,10 +73,10 @@ void ReadMaxTokens(ObjectReader& reader, CompletionRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<CompletionRequest> ReadCompletionRequest(const json& body) {
+absl::StatusOr<CompletionRequest> ReadCompletionRequest(const json& body, absl::string_view text) {
   ObjectReader reader(body);
   CompletionRequest request;
-  request.parameters = ReadGenerationParameters(reader, request.generate);
+  request.parameters = ReadGenerationParameters(reader, text, request.generate);
   request.prompts = ReadPrompts(reader);
   request.echo = reader.Bool("echo").value_or(false);
   if (const auto logprobs = reader.Integer("logprobs", 0, 20)) {

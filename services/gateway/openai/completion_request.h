@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "services/gateway/openai/generation_parameters.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -28,7 +29,8 @@ struct CompletionRequest {
   v1::GenerateRequest generate;  // everything but the prompt
 };
 
-// INVALID_ARGUMENT with the payloads of json/object_reader.h.
-absl::StatusOr<CompletionRequest> ReadCompletionRequest(const nlohmann::json& body);
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+absl::StatusOr<CompletionRequest> ReadCompletionRequest(const nlohmann::json& body,
+                                                        absl::string_view text);
 
 }  // namespace sluice::gateway::openai

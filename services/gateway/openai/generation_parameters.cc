@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/gateway/api/sampling_parameters.h"
+#include "services/gateway/openai/constraint.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -94,11 +95,13 @@ std::string ReadPriority(ObjectReader& reader, v1::GenerateRequest& request) {
 
 }  // namespace
 
-GenerationParameters ReadGenerationParameters(ObjectReader& reader, v1::GenerateRequest& request) {
+GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string_view text,
+                                              v1::GenerateRequest& request) {
   GenerationParameters result;
   result.model = reader.String("model").value_or("");
   ReadSamplingParameters(reader, *request.mutable_sampling());
   result.bad_words = ReadBadWords(reader);
+  ReadConstraint(reader, text, request);
   ReadLogprobsMode(reader, request);
   ReadStop(reader, *request.mutable_stop());
   result.stream = ReadStream(reader);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "services/gateway/json/object_reader.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -23,8 +24,10 @@ struct GenerationParameters {
   std::vector<std::string> bad_words;  // texts that are not to occur
 };
 
-// Sampling, stopping, n, seed, priority: into `request`. Not the prompt, max_tokens and logprobs,
+// Sampling, constraints, stopping, n, seed, priority: into `request`. `text` is the body as it was
+// sent. Not the prompt, max_tokens and logprobs,
 // which the two APIs spell differently. Faults go to the reader.
-GenerationParameters ReadGenerationParameters(ObjectReader& reader, v1::GenerateRequest& request);
+GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string_view text,
+                                              v1::GenerateRequest& request);
 
 }  // namespace sluice::gateway::openai

@@ -34,7 +34,7 @@ ResponseCall::ResponseCall(const ApiContext& context, std::shared_ptr<http::Exch
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<GenerationCall::Needs> ResponseCall::Read(const json& body) {
-  absl::StatusOr<ResponseRequest> request = ReadResponseRequest(body);
+  absl::StatusOr<ResponseRequest> request = ReadResponseRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
   return Needs{.model = request_.model};
@@ -60,7 +60,6 @@ json ResponseCall::Response(const char* status) const {
                    {"previous_response_id", nullptr},
                    {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
                    {"store", false},
-                   {"text", {{"format", {{"type", "text"}}}}},
                    {"truncation", "disabled"},
                    {"usage", nullptr},
                    {"user", nullptr}});

@@ -8,6 +8,7 @@
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
+#include "services/gateway/openai/constraint.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -127,17 +128,20 @@ void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& ech
   }
 }
 
+void ReadText(ObjectReader& reader, absl::string_view body, v1::GenerateRequest& generate,
+              json& echoed) {
+  echoed["text"] = {{"format", {{"type", "text"}}}};
+  const json* text = reader.Object("text");
+  if (text == nullptr) return;
+  echoed["text"].update(*text);
+  ObjectReader fields(*text, "text");
+  ReadTextFormat(fields, body, generate);
+  fields.Refuse({"verbosity"}, "this server does not support it");
+  reader.Fail(fields.Finish());
+}
+
 // Parameters that may be there as long as they ask for what is done anyway.
 void ReadWhatMustBeNeutral(ObjectReader& reader) {
-  if (const json* text = reader.Object("text")) {
-    ObjectReader fields(*text, "text");
-    const json* format = fields.Object("format");
-    if (format != nullptr && format->value("type", json()) != "text") {
-      fields.Refuse({"format"}, "this server supports {\"type\": \"text\"} alone");
-    }
-    fields.Refuse({"verbosity"}, "this server does not support it");
-    reader.Fail(fields.Finish());
-  }
   if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
   if (reader.Bool("background").value_or(false)) {
     reader.Refuse({"background"}, "nothing is stored here");
@@ -163,7 +167,7 @@ void ReadWhatMustBeNeutral(ObjectReader& reader) {
 
 }  // namespace
 
-absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body) {
+absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body, absl::string_view text) {
   ObjectReader reader(body);
   ResponseRequest request;
   json& echoed = request.echoed;
@@ -193,6 +197,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body) {
     reader.Fail("service_tier", "invalid_value", absl::StrCat("Invalid value: '", tier, "'."));
   }
   echoed["service_tier"] = tier == "auto" ? "default" : tier;
+  ReadText(reader, text, request.generate, echoed);
   ReadWhatMustBeNeutral(reader);
   reader.PassOver({"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
   if (absl::Status status = reader.Finish(); !status.ok()) return status;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice::gateway::openai {
@@ -16,7 +17,8 @@ struct ResponseRequest {
   v1::GenerateRequest generate;  // complete
 };
 
-// INVALID_ARGUMENT with the payloads of json/object_reader.h.
-absl::StatusOr<ResponseRequest> ReadResponseRequest(const nlohmann::json& body);
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+absl::StatusOr<ResponseRequest> ReadResponseRequest(const nlohmann::json& body,
+                                                    absl::string_view text);
 
 }  // namespace sluice::gateway::openai

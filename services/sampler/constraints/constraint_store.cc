@@ -216,6 +216,7 @@ void ConstraintStore::CompileNext() {
   entry.result = result;
   const std::vector<Callback> callbacks = std::exchange(entry.callbacks, {});
   ForgetUnused();  // not this one, which `result` uses
+  if (callbacks.empty()) return;
   mutex_.Unlock();
   for (const Callback& callback : callbacks) callback(result);
   result = absl::UnknownError("");  // whoever uses it has it

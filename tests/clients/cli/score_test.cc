@@ -198,9 +198,10 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
   const std::string out = fake.out.str();
   EXPECT_THAT(out, HasSubstr(pipeline.endpoint() +
                              " is serving: model storyteller, stages 1, ranks 2, up 1.5s\n"));
-  EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready         3.0 MiB    0.5 MiB  "
+  EXPECT_THAT(out, HasSubstr("\nshard           0     1  ready         3.0 MiB    0.5 MiB       -  "
                              "unix:/tmp/s/shard-0-1  cpu/portable, weights BF16\n"));
-  EXPECT_THAT(out, HasSubstr("\nsampler         -     -  unspecified          -          -  "));
+  EXPECT_THAT(out,
+              HasSubstr("\nsampler         -     -  unspecified          -          -       -  "));
   EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 15 cached, 60 free, 100 in all, of 16 "
                              "positions each\n"
                              "Prefixes    640 positions found again, 2 blocks copied, 3 "
@@ -214,7 +215,8 @@ TEST(StatusTest, Exits1AndSaysWhyWhileNotServing) {
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"status", "--endpoint", pipeline.endpoint()}), 1);
   EXPECT_THAT(fake.out.str(), HasSubstr("is not serving"));
-  EXPECT_THAT(fake.out.str(), HasSubstr("  0.5 MiB  unix:/tmp/s/shard-0-1  connection refused"));
+  EXPECT_THAT(fake.out.str(),
+              HasSubstr("  0.5 MiB       -  unix:/tmp/s/shard-0-1  connection refused"));
 }
 
 TEST(StatusTest, SpellsControlCharactersOutAtATerminal) {
@@ -237,6 +239,7 @@ TEST(StatusTest, PrintsOneJsonObject) {
   EXPECT_THAT(out, HasSubstr("{\"serving\":true,\"model\":\"storyteller\",\"epoch\":3,"));
   EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"weight_bytes\":3145728,"
                              "\"kv_bytes\":524288,\"stage\":0,\"rank\":1,"
+                             "\"busy_us\":0,\"gap_us\":0,"
                              "\"arithmetic\":\"cpu/portable, weights BF16\"}"));
   EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
                              "\"num_used_blocks\":25,\"num_shared_blocks\":5,"

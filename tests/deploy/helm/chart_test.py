@@ -208,7 +208,7 @@ class ChartTest(unittest.TestCase):
                     edges.add((peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"], to))
         self.assertEqual(edges, {
             ("orchestrator", "tokenizer"), ("orchestrator", "embedding"), ("orchestrator", "sampler"),
-            ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"),
+            ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"), ("embedding", "sampler"),
             ("stage-0", "stage-1"), ("stage-1", "sampler"), ("gateway", "public")})
 
     def test_ranks_in_pods_are_a_leader_worker_set_where_the_cluster_has_them(self):

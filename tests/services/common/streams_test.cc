@@ -261,8 +261,10 @@ TEST(Activations, RefuseARequestThatSaysNothing) {
 struct FakeSession {
   std::vector<uint64_t> steps;
   absl::Status closed;
+  bool left = false;
   void AddPlan(const v1::EmbeddingExecute& plan) { steps.push_back(plan.step_id()); }
   void Close(const absl::Status& reason) { closed = reason; }
+  void OrchestratorLeft() { left = true; }
 };
 
 class RunService final : public v1::EmbeddingService::CallbackService {

@@ -311,7 +311,17 @@ class ErrorsTest(unittest.TestCase):
         self.check(chat(top_logprobs=2), 400, "top_logprobs", "invalid_value")
         self.check(chat(tool_choice="required"), 400, "tool_choice", "unsupported_value")
         self.check(chat(functions=[]), 400, "functions", "unsupported_parameter")
-        self.check(chat(response_format={"type": "json_object"}), 400, "response_format", "unsupported_parameter")
+        self.check(chat(response_format={"type": "xml"}), 400, "response_format.type", "invalid_value", "json_schema")
+        self.check(chat(response_format={"type": "json_schema"}), 400, "response_format.json_schema",
+                   "missing_required_parameter")
+        self.check(chat(response_format={"type": "json_schema", "json_schema": {"name": "x"}}), 400,
+                   "response_format.json_schema.schema", "missing_required_parameter")
+        self.check(complete(guided_choice=["a"], guided_regex="a"), 400, "guided_choice", "invalid_value", "at most one")
+        self.check(complete(guided_choice=[""]), 400, "guided_choice", "invalid_type")
+        self.check(complete(guided_json=7), 400, "guided_json", "invalid_type")
+        self.check(complete(guided_regex="("), 400, None, None, "regex")
+        self.check(complete(structured_outputs={"structural_tag": {}}), 400, "structured_outputs.structural_tag",
+                   "unsupported_parameter")
 
     def test_ids(self):
         answer = call(served.address, "GET", "/v1/models", headers={"x-request-id": "mine-1"})
@@ -324,6 +334,51 @@ class ErrorsTest(unittest.TestCase):
         self.assertEqual((missing.status, missing.error["type"]), (404, "invalid_request_error"))
         wrong = call(served.address, "GET", "/v1/completions")
         self.assertEqual((wrong.status, wrong.headers["allow"]), (405, "POST"))
+
+
+class ConstraintTest(unittest.TestCase):
+    """Texts that keep what was asked for, by each of its names."""
+
+    SCHEMA = {"type": "object", "properties": {"zebra": {"type": "boolean"}, "apple": {"enum": ["red", "green"]}},
+              "required": ["zebra", "apple"], "additionalProperties": False}
+
+    def check(self, text):
+        value = json.loads(text)
+        self.assertEqual(list(value), ["zebra", "apple"], "in the schema's order")
+        self.assertIsInstance(value["zebra"], bool)
+        self.assertIn(value["apple"], ("red", "green"))
+
+    def text(self, **fields):
+        answer = complete(max_tokens=200, seed=4, temperature=0.9, **fields)
+        self.assertEqual(answer.status, 200, answer.text)
+        self.assertEqual(answer.json["choices"][0]["finish_reason"], "stop")
+        return answer.json["choices"][0]["text"]
+
+    def test_a_schema(self):
+        named = {"type": "json_schema", "json_schema": {"name": "fruit", "strict": True, "schema": self.SCHEMA}}
+        answer = chat(response_format=named, max_tokens=200)
+        self.assertEqual(answer.status, 200, answer.text)
+        self.check(answer.json["choices"][0]["message"]["content"])
+        self.check(self.text(guided_json=self.SCHEMA))
+        self.check(self.text(guided_json=json.dumps(self.SCHEMA)))
+        self.check(self.text(structured_outputs={"json": self.SCHEMA}))
+        answer = call(served.address, "POST", "/v1/responses", {
+            "input": "hi", "max_output_tokens": 200,
+            "text": {"format": {"type": "json_schema", "name": "fruit", "schema": self.SCHEMA}}})
+        self.assertEqual(answer.status, 200, answer.text)
+        self.assertEqual(answer.json["text"]["format"]["name"], "fruit")
+        self.check(answer.json["output"][0]["content"][0]["text"])
+
+    def test_an_object_of_any_kind(self):
+        text = chat(response_format={"type": "json_object"}, max_tokens=300, seed=1).json["choices"][0]["message"]["content"]
+        self.assertTrue(text.startswith("{"), text)
+        self.assertTrue(self.text(structured_outputs={"json_object": False, "choice": ["x"]}) == "x")
+
+    def test_patterns_choices_and_grammars(self):
+        self.assertRegex(self.text(guided_regex="[ab]{3}-[0-9]{2}"), "^[ab]{3}-[0-9]{2}$")
+        self.assertIn(self.text(guided_choice=["left", "right"]), ("left", "right"))
+        self.assertRegex(self.text(guided_grammar='root ::= ("ha" | "ho")+ "!"'), "^(ha|ho)+!$")
+        self.assertRegex(self.text(structured_outputs={"regex": "yes|no"}), "^(yes|no)$")
 
 
 class SurvivalTest(unittest.TestCase):
