@@ -1,4 +1,4 @@
-// Asks a server's grpc.health.v1 until it answers SERVING, and whatever else is to be up with it.
+// Asks a server's grpc.health.v1 until it answers SERVING twice in a row, and whatever else is to be up with it.
 // Thread-safe.
 #pragma once
 
