@@ -1,5 +1,5 @@
-// Asks a server's grpc.health.v1 until it answers SERVING twice in a row, and whatever else is to be up with it.
-// Thread-safe.
+// Asks a server's grpc.health.v1 until it answers SERVING twice in a row, and whatever else is to be
+// up with it. Thread-safe.
 #pragma once
 
 #include <functional>
