@@ -137,7 +137,6 @@ void ReadTools(ObjectReader& reader, ChatRequest& request) {
     }
     reader.Fail(tool.Finish());
   }
-  request.has_tools = true;
   request.generate.mutable_chat()->set_tools_json(ToJson(*tools));
 }
 

@@ -15,7 +15,6 @@ namespace sluice::gateway::openai {
 struct ChatRequest {
   GenerationParameters parameters;
   bool logprobs = false;
-  bool has_tools = false;           // the model was told of tools it may call
   bool parallel_tool_calls = true;  // it may call several in one turn
   v1::GenerateRequest generate;     // complete
 };

@@ -25,6 +25,7 @@
 #include "orchestrator/engine/engine_core.h"
 #include "orchestrator/pipeline/sampler_plans.h"
 #include "orchestrator/pipeline/step_messages.h"
+#include "services/common/log.h"
 
 ABSL_FLAG(std::string, svg, "", "also draws the first table into this file");
 
@@ -251,5 +252,6 @@ void Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
+  sluice::SetMinimumLogLevel(sluice::LogLevel::kWarning);  // not a line for every request
   sluice::Run();
 }
