@@ -39,8 +39,8 @@ struct RequestFlags {
 
 // --prompt, --prompt_file, --token_ids, --n, --logprobs, --json.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop, --stop_token_ids, --ignore_eos,
-// --priority, --timeout.
+// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop,
+// --stop_token_ids, --ignore_eos, --priority, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 
 // The request but for its prompt.
