@@ -16,6 +16,7 @@ int HttpStatus(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:  // 501 would have clients ask again for what is not here
       return 400;
     case absl::StatusCode::kUnauthenticated:
       return 401;
@@ -27,8 +28,6 @@ int HttpStatus(const absl::Status& status) {
       return 429;
     case absl::StatusCode::kCancelled:
       return 499;
-    case absl::StatusCode::kUnimplemented:
-      return 501;
     case absl::StatusCode::kUnavailable:
       return 503;
     case absl::StatusCode::kDeadlineExceeded:

@@ -374,6 +374,10 @@ class ConstraintTest(unittest.TestCase):
         self.assertTrue(text.startswith("{"), text)
         self.assertTrue(self.text(structured_outputs={"json_object": False, "choice": ["x"]}) == "x")
 
+    def test_what_cannot_be_kept_is_the_requests_fault(self):
+        answer = complete(guided_regex="(?<=a)b")
+        self.assertEqual((answer.status, answer.error["type"]), (400, "invalid_request_error"), answer.text)
+
     def test_patterns_choices_and_grammars(self):
         self.assertRegex(self.text(guided_regex="[ab]{3}-[0-9]{2}"), "^[ab]{3}-[0-9]{2}$")
         self.assertIn(self.text(guided_choice=["left", "right"]), ("left", "right"))
