@@ -1,8 +1,12 @@
 #include "orchestrator/api/caller.h"
 
+#include <iterator>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "services/common/trace_context.h"
 
 namespace sluice {
 namespace {
@@ -31,6 +35,14 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
     }
   }
   return HostOfPeer(context.peer());
+}
+
+std::string TraceIdOf(const grpc::ServerContextBase& context) {
+  const auto [begin, end] = context.client_metadata().equal_range(kTraceParentKey);
+  if (begin == end || std::next(begin) != end) return "";
+  const std::optional<TraceContext> trace =
+      ParseTraceParent({begin->second.data(), begin->second.size()});
+  return trace.has_value() ? trace->trace_id : "";
 }
 
 std::string HostOfPeer(absl::string_view peer) {

@@ -15,6 +15,9 @@ namespace sluice {
 // where the metadata is empty, longer than 128 bytes or there more than once.
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
 
+// The trace that the call is a part of, as its metadata `traceparent` says; empty where it says none.
+std::string TraceIdOf(const grpc::ServerContextBase& context);
+
 // The host in a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7". Others stay as they are.
 std::string HostOfPeer(absl::string_view peer);
 

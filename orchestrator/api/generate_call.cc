@@ -86,6 +86,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
+  request.trace_id = context_.trace_id;
   request.arrived = arrived_;
   if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
   seed_ = request.sampling.seed;

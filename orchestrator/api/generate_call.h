@@ -35,6 +35,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     const TenantBook& tenants;
     std::string tenant;                 // that it is served for
     std::string tenant_class;           // as the metrics have it
+    std::string trace_id;               // empty: none
     RequestMetrics* metrics = nullptr;  // null: nothing is counted
   };
 

@@ -81,6 +81,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
                               .tenants = *tenants_,
                               .tenant = tenant.value_or(""),
                               .tenant_class = tenants_->ClassOf(tenant.value_or("")),
+                              .trace_id = TraceIdOf(*context),
                               .metrics = metrics_},
                              ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request),
                              DeadlineOf(*context));

@@ -131,6 +131,7 @@ void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
 
 RequestLedger ActiveRequest::Ledger() const {
   RequestLedger ledger = {.name = request_.name,
+                          .trace_id = request_.trace_id,
                           .tenant = request_.tenant,
                           .priority = request_.priority,
                           .phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting,

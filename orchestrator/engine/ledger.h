@@ -27,7 +27,8 @@ struct RequestTimes {
 };
 
 struct RequestLedger {
-  std::string name;  // the client's request_id
+  std::string name;      // the client's request_id
+  std::string trace_id;  // empty: none
   std::string tenant;
   int32_t priority = 0;
   RequestPhase phase = RequestPhase::kWaiting;

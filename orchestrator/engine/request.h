@@ -15,7 +15,8 @@
 namespace sluice {
 
 struct EngineRequest {
-  std::string name;  // the client's request_id, for logs
+  std::string name;      // the client's request_id, for logs
+  std::string trace_id;  // of the distributed trace it is a part of, for logs; may be empty
 
   std::vector<TokenId> prompt;  // at least one, each in the vocabulary
   // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no

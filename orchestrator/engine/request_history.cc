@@ -25,6 +25,7 @@ void LogEnd(const RequestLedger& ended) {
   }
   Log(level, "orchestrator", "request-ended",
       {{"request_id", ended.name},
+       {"trace_id", ended.trace_id.empty() ? "-" : ended.trace_id},
        {"tenant", ended.tenant},
        {"outcome", ended.outcome},
        {"reason", ended.detail},

@@ -33,7 +33,8 @@ std::string AuthorizationOf(const http::Request& request) {
 ApiCall::ApiCall(std::shared_ptr<http::Exchange> exchange)
     : exchange_(std::move(exchange)),
       id_(IdOf(exchange_->request())),
-      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request())} {}
+      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()),
+              ParseTraceParent(exchange_->request().Header(kTraceParentKey).value_or(""))} {}
 
 absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/common/trace_context.h"
 #include "services/gateway/backend/meter.h"
 #include "services/gateway/http/loop.h"
 #include "sluice/v1/generation.grpc.pb.h"
@@ -35,6 +36,8 @@ struct Caller {
   http::Loop* loop = nullptr;
   // The value of the client's Authorization header, passed on as it is; may be empty.
   std::string authorization;
+  // What the call is made as a part of, passed on as a span of the gateway's own.
+  std::optional<TraceContext> trace;
 };
 
 class Backend {

@@ -1,0 +1,33 @@
+// Which distributed trace a call belongs to, as W3C Trace Context carries it from process to process in
+// the metadata or header `traceparent`: "00-{trace id}-{span id}-{flags}", in lower-case hexadecimal.
+// Pure functions, but for the random numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+inline constexpr char kTraceParentKey[] = "traceparent";
+
+struct TraceContext {
+  std::string trace_id;  // 32 digits, not all of them 0
+  std::string span_id;   // 16 digits, not all of them 0: of the caller's part
+  uint8_t flags = 0;     // bit 0: the caller records it
+
+  std::string ToTraceParent() const;
+
+  // For a call made on behalf of this one: the same trace, a span of its own.
+  TraceContext Child() const;
+
+  friend bool operator==(const TraceContext&, const TraceContext&) = default;
+};
+
+// Nothing where it is not what the recommendation describes: then it counts as not sent. Of versions
+// after 00, what 00 has.
+std::optional<TraceContext> ParseTraceParent(absl::string_view text);
+
+}  // namespace sluice
