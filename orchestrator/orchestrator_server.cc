@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "orchestrator/metrics/engine_metrics.h"
+#include "orchestrator/pipeline/process_check.h"
 #include "services/common/log.h"
+#include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/sampling_defaults.h"
@@ -149,6 +151,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!config.ok()) return config.status();
   const absl::StatusOr<SamplingOptions> sampling = LoadSamplingDefaults(options.model);
   if (!sampling.ok()) return sampling.status();
+  const absl::StatusOr<std::string> tokenizer_digest = TokenizerDigest(options.model);
+  if (!tokenizer_digest.ok()) return tokenizer_digest.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer->Dial(options.topology.sampler);
@@ -179,6 +183,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       TokenizerWatch::Options{
           .address = options.tokenizer,
           .on_changed = [health = result->health_](bool answers) { health->SetTokenizer(answers); },
+          .check = [digest = *tokenizer_digest](
+                       const auto& info) { return CheckTokenizer(info, digest); },
           .on_info = [vocabulary = config->vocab_size](
                          const auto& info) { WarnOfOtherVocabulary(info, vocabulary); }});
   result->progress_ = WatchProgress("orchestrator", options.hang_timeout);

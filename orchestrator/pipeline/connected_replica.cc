@@ -149,6 +149,7 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
       if (status.ok()) status = CheckSteps(round.shards[i], options_.max_step_tokens);
     }
     if (status.ok()) status = CheckArithmetic(round.processes, i);
+    if (status.ok()) status = CheckWeights(round.processes, i);
     process.ready = status.ok();
     process.detail = std::string(status.message());
     if (!status.ok() && first_failure.ok()) {
@@ -167,6 +168,10 @@ std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
                         " of ", geometry_.block_size);
   }
   for (size_t i = 0; i < processes.size(); ++i) {
+    if (processes[i].weights_digest != weights_digest_) {
+      return absl::StrCat(processes[i].service, " at ", processes[i].address,
+                          " came back with other weights");
+    }
     if (processes[i].arithmetic == arithmetic_[i]) continue;
     return absl::StrCat(processes[i].service, " at ", processes[i].address, " came back with ",
                         processes[i].arithmetic, ", instead of ", arithmetic_[i]);
@@ -295,6 +300,7 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   last_failure_.clear();
   given_up_ = absl::OkStatus();
   geometry_ = opening_geometry_;
+  weights_digest_ = processes_->front().weights_digest;
   arithmetic_.clear();
   for (const ReplicaProcess& process : *processes_) arithmetic_.push_back(process.arithmetic);
   events_.emplace_back(

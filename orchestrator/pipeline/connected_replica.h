@@ -119,6 +119,7 @@ class ConnectedReplica final : public Replica {
   // change.
   KvGeometry geometry_;
   std::vector<std::string> arithmetic_;  // by process
+  std::string weights_digest_;           // of all of them
   std::shared_ptr<const std::vector<ReplicaProcess>> processes_;
 };
 

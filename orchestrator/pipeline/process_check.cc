@@ -13,17 +13,24 @@ absl::Status CheckFingerprint(const std::string& fingerprint, const std::string&
       absl::StrCat("it serves another model: fingerprint ", fingerprint, ", expected ", expected));
 }
 
+// Enough of it to tell two apart.
+std::string ShortDigest(const std::string& digest) {
+  return digest.empty() ? "of none" : digest.substr(0, 16);
+}
+
 }  // namespace
 
 absl::Status TakeInfo(const v1::GetEmbeddingInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process) {
   process.weight_bytes = info.weight_bytes();
+  process.weights_digest = info.weights_digest();
   return CheckFingerprint(info.model_fingerprint(), fingerprint);
 }
 
 absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process) {
   process.weight_bytes = info.weight_bytes();
+  process.weights_digest = info.weights_digest();
   process.arithmetic = info.arithmetic();
   return CheckFingerprint(info.model_fingerprint(), fingerprint);
 }
@@ -31,6 +38,7 @@ absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string&
 absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process) {
   process.weight_bytes = info.weight_bytes();
+  process.weights_digest = info.weights_digest();
   process.kv_bytes = info.kv_bytes();
   process.arithmetic = info.arithmetic();
   return CheckFingerprint(info.model_fingerprint(), fingerprint);
@@ -76,6 +84,26 @@ absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t 
                                                       "; the bits would differ"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckWeights(absl::Span<const ReplicaProcess> processes, size_t index) {
+  const ReplicaProcess& process = processes[index];
+  for (const ReplicaProcess& other : processes.first(index)) {
+    if (!other.ready || other.weights_digest == process.weights_digest) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("its weight files hold other weights (SHA-256 ",
+                     ShortDigest(process.weights_digest), ") than those of ", other.service, " at ",
+                     other.address, " (", ShortDigest(other.weights_digest), ")"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokenizer(const v1::GetTokenizerInfoResponse& info, const std::string& digest) {
+  if (digest.empty() || info.tokenizer_digest() == digest) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("it serves the tokenizer of another model: its files' SHA-256 is ",
+                   ShortDigest(info.tokenizer_digest()), ", that of the orchestrator's model ",
+                   ShortDigest(digest)));
 }
 
 }  // namespace sluice

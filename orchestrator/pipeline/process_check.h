@@ -11,6 +11,7 @@
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/sampler.pb.h"
 #include "sluice/v1/shard.pb.h"
+#include "sluice/v1/tokenizer.pb.h"
 
 namespace sluice {
 
@@ -34,5 +35,12 @@ absl::Status CheckSteps(const v1::GetShardInfoResponse& info, int max_step_token
 // FAILED_PRECONDITION where process `index` is a shard that computes with other bits than the shards
 // before it that are ready.
 absl::Status CheckArithmetic(absl::Span<const ReplicaProcess> processes, size_t index);
+
+// FAILED_PRECONDITION where process `index` has other weights than those before it that are ready.
+absl::Status CheckWeights(absl::Span<const ReplicaProcess> processes, size_t index);
+
+// FAILED_PRECONDITION where the tokenizer was made of other files than those of `digest`, that of the
+// orchestrator's own folder; empty: it has none.
+absl::Status CheckTokenizer(const v1::GetTokenizerInfoResponse& info, const std::string& digest);
 
 }  // namespace sluice

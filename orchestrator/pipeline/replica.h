@@ -37,6 +37,7 @@ struct ReplicaProcess {
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;   // shards alone
   std::string arithmetic;  // what its bits depend on besides the model; shards and sampler
+  std::string weights_digest;
   // Since it started, of shards: computing steps, and between steps with nothing to compute though
   // sequences were under way.
   absl::Duration busy, gap;

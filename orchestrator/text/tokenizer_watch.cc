@@ -85,7 +85,11 @@ void TokenizerWatch::Loop() {
 absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Ask() {
   absl::StatusOr<Info> answer = Call(/*patience=*/kConnectTime);
   if (absl::IsDeadlineExceeded(answer.status())) answer = Call(/*patience=*/std::nullopt);
-  if (answer.ok()) return answer;
+  if (answer.ok()) {
+    const absl::Status fits = options_.check ? options_.check(*answer) : absl::OkStatus();
+    if (fits.ok()) return answer;
+    return absl::UnavailableError(std::string(fits.message()));
+  }
   return absl::UnavailableError(ConnectionCause(std::string(answer.status().message())));
 }
 

@@ -30,6 +30,9 @@ class TokenizerWatch {
     std::string address;  // for messages
     // Called from the watching thread, each time that the tokenizer begins or ceases to answer.
     std::function<void(bool answers)> on_changed;
+    // What is wrong with one that answers so, if anything is: it does not count as answering then.
+    // Called from there with every answer.
+    std::function<absl::Status(const Info&)> check;
     // Called from there with its first answer, before on_changed.
     std::function<void(const Info&)> on_info;
     absl::Duration interval = absl::Seconds(1);  // between questions while it answers

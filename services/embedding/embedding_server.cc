@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
+#include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
@@ -37,9 +38,11 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
       EmbeddingTable::Load(*config, *source, options.weights, *result->backend_);
   if (!table.ok()) return table.status();
   result->table_ = std::make_unique<EmbeddingTable>(*std::move(table));
+  const absl::StatusOr<std::string> digest = WeightsDigest(options.model);
+  if (!digest.ok()) return digest.status();
   result->progress_ = WatchProgress("embedding", options.hang_timeout);
   result->service_ = std::make_unique<EmbeddingService>(
-      EmbeddingService::Model{identity->name, identity->fingerprint}, result->table_.get(),
+      EmbeddingService::Model{identity->name, identity->fingerprint, *digest}, result->table_.get(),
       result->backend_.get(), dialer, result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,

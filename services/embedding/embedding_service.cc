@@ -52,6 +52,7 @@ grpc::ServerUnaryReactor* EmbeddingService::GetInfo(grpc::CallbackServerContext*
                                                     v1::GetEmbeddingInfoResponse* response) {
   response->set_model_name(model_.name);
   response->set_model_fingerprint(model_.fingerprint);
+  response->set_weights_digest(model_.weights_digest);
   response->set_vocabulary_size(static_cast<int32_t>(table_->vocab_size()));
   response->set_hidden_size(static_cast<int32_t>(table_->hidden_size()));
   response->set_epoch(worker_.epoch());

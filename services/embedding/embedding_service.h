@@ -20,6 +20,7 @@ class EmbeddingService final : public v1::EmbeddingService::CallbackService {
   struct Model {
     std::string name;
     std::string fingerprint;
+    std::string weights_digest;
   };
 
   // Borrows everything but the model's description; without `progress` nobody watches the steps.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
+#include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
@@ -37,9 +38,11 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
       Sampler::Load(*config, *source, options.weights, *result->backend_);
   if (!sampler.ok()) return sampler.status();
   result->sampler_ = *std::move(sampler);
+  const absl::StatusOr<std::string> digest = WeightsDigest(options.model);
+  if (!digest.ok()) return digest.status();
   result->progress_ = WatchProgress("sampler", options.hang_timeout);
   result->service_ = std::make_unique<SamplerService>(
-      SamplerService::Model{identity->name, identity->fingerprint}, result->sampler_.get(),
+      SamplerService::Model{identity->name, identity->fingerprint, *digest}, result->sampler_.get(),
       result->backend_.get(), result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,

@@ -23,6 +23,7 @@ class SamplerService final : public v1::SamplerService::CallbackService {
   struct Model {
     std::string name;
     std::string fingerprint;
+    std::string weights_digest;
   };
 
   // Borrows everything but the model's description; without `progress` nobody watches the steps.

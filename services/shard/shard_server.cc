@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
+#include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 #include "services/model/model_check.h"
 #include "services/model/model_config.h"
@@ -50,10 +51,13 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
       ShardModel::Load(*config, *plan, *source, options.shard, *result->backend_);
   if (!model.ok()) return model.status();
   result->model_ = *std::move(model);
+  const absl::StatusOr<std::string> digest = WeightsDigest(options.model);
+  if (!digest.ok()) return digest.status();
   result->progress_ = WatchProgress("shard", options.hang_timeout);
   result->service_ = std::make_unique<ShardService>(
       ShardServiceOptions{.model_name = identity->name,
                           .model_fingerprint = identity->fingerprint,
+                          .weights_digest = *digest,
                           .plan = *plan,
                           .hidden_size = config->hidden_size,
                           .step_timeout = options.shard.step_timeout,

@@ -119,6 +119,7 @@ grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* con
   const ShardPlan& plan = options_.plan;
   response->set_model_name(options_.model_name);
   response->set_model_fingerprint(options_.model_fingerprint);
+  response->set_weights_digest(options_.weights_digest);
   response->set_stage(plan.placement.stage);
   response->set_num_stages(plan.placement.num_stages);
   response->set_rank(plan.placement.rank);

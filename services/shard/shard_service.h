@@ -24,6 +24,7 @@ namespace sluice {
 struct ShardServiceOptions {
   std::string model_name;
   std::string model_fingerprint;
+  std::string weights_digest;
   ShardPlan plan;
   int hidden_size = 0;
   absl::Duration step_timeout = absl::Seconds(30);

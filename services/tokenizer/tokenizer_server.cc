@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "services/common/log.h"
+#include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
 
 namespace sluice {
@@ -30,9 +31,12 @@ absl::StatusOr<std::unique_ptr<TokenizerServer>> TokenizerServer::Start(
     Log(LogLevel::kWarning, "tokenizer", "no-tokenizer",
         {{"model", options.model}, {"effect", "serving token ids only"}});
   }
+  const absl::StatusOr<std::string> digest = TokenizerDigest(options.model);
+  if (!digest.ok()) return digest.status();
   result->progress_ = WatchProgress("tokenizer", options.hang_timeout);
-  result->service_ = std::make_unique<TokenizerService>(identity->name, result->tokenizer_.get(),
-                                                        result->progress_.get());
+  result->service_ =
+      std::make_unique<TokenizerService>(TokenizerService::Model{identity->name, *digest},
+                                         result->tokenizer_.get(), result->progress_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,

@@ -26,9 +26,8 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const abs
 
 }  // namespace
 
-TokenizerService::TokenizerService(std::string model_name, const Tokenizer* tokenizer,
-                                   ProgressWatch* progress)
-    : model_name_(std::move(model_name)),
+TokenizerService::TokenizerService(Model model, const Tokenizer* tokenizer, ProgressWatch* progress)
+    : model_(std::move(model)),
       tokenizer_(tokenizer),
       progress_(progress),
       chat_templates_(tokenizer == nullptr ? TokenizerConfig() : tokenizer->config()),
@@ -200,7 +199,8 @@ grpc::ServerUnaryReactor* TokenizerService::GetVocabulary(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* TokenizerService::GetInfo(grpc::CallbackServerContext* context,
                                                     const v1::GetTokenizerInfoRequest*,
                                                     v1::GetTokenizerInfoResponse* response) {
-  response->set_model_name(model_name_);
+  response->set_model_name(model_.name);
+  response->set_tokenizer_digest(model_.tokenizer_digest);
   response->set_has_tokenizer(tokenizer_ != nullptr);
   if (tokenizer_ != nullptr) {
     response->set_vocabulary_size(static_cast<int32_t>(tokenizer_->vocabulary_size()));

@@ -15,11 +15,15 @@ namespace sluice {
 
 class TokenizerService final : public v1::TokenizerService::CallbackService {
  public:
+  struct Model {
+    std::string name;
+    std::string tokenizer_digest;
+  };
+
   // Borrows the tokenizer; null for a model folder without one, which serves token ids alone. Chat
   // templates that do not compile are said to be so when they are asked for. Without `progress`
   // nobody watches the calls.
-  TokenizerService(std::string model_name, const Tokenizer* tokenizer,
-                   ProgressWatch* progress = nullptr);
+  TokenizerService(Model model, const Tokenizer* tokenizer, ProgressWatch* progress = nullptr);
   ~TokenizerService() override;
 
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
@@ -54,7 +58,7 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   absl::Status DoGetVocabulary(const v1::GetVocabularyRequest& request,
                                v1::GetVocabularyResponse& response) const;
 
-  const std::string model_name_;
+  const Model model_;
   const Tokenizer* const tokenizer_;
   ProgressWatch* const progress_;
   const ChatTemplates chat_templates_;

@@ -232,6 +232,10 @@ INSTANTIATE_TEST_SUITE_P(
          "steps of up to 256 positions, the orchestrator plans up to 512"},
         {"OtherArithmetic", "shard-1-1", [](auto& i) { i.set_arithmetic("cpu/portable"); },
          "it computes with cpu/portable, other shards with fake; the bits would differ"},
+        {"OtherWeights", "shard-1-1", [](auto& i) { i.set_weights_digest("0123456789abcdef0"); },
+         "its weight files hold other weights (SHA-256 0123456789abcdef) than those of embedding "
+         "at "
+         "inproc:embedding (of none)"},
     }),
     [](const auto& info) { return info.param.name; });
 
@@ -305,6 +309,20 @@ TEST(ConnectedReplica, SaysWhereAProcessComesBackWithOtherArithmetic) {
                 HasSubstr("at inproc:" + name + " came back with cpu/portable, instead of fake"));
     EXPECT_FALSE(wired.kept_blocks());
   }
+}
+
+TEST(ConnectedReplica, SaysThatProcessesCameBackWithOtherWeights) {
+  Wired wired({.num_stages = 1});
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  for (const std::string& name : wired.stages.names()) {
+    wired.stages.ChangeInfo(name, [](auto& info) { info.set_weights_digest("ab"); });
+  }
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_THAT(wired.changed(), HasSubstr("came back with other weights"));
+  EXPECT_FALSE(wired.kept_blocks());
 }
 
 // Two of them would compute one layer.

@@ -30,7 +30,7 @@ class TokenizerServiceTest : public ::testing::Test {
   }
 
   explicit TokenizerServiceTest(const Tokenizer* tokenizer = &Storyteller())
-      : service_("storyteller", tokenizer),
+      : service_({"storyteller", "d1935"}, tokenizer),
         server_(*Server::Start({.address = "inproc:tokenizer", .services = {&service_}})),
         stub_(v1::TokenizerService::NewStub(
             server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()))) {}

@@ -1,0 +1,24 @@
+// What a file says, in 64 hexadecimal digits: SHA-256 over the SHA-256 of each of its runs of 16 MiB,
+// in their order, so that all CPUs can read a large file at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+inline constexpr int64_t kDigestRunBytes = int64_t{16} << 20;
+
+// With up to `threads` threads. `report`, which several of them call, hears of every part that has
+// been read. NOT_FOUND or PERMISSION_DENIED where the file can't be opened, DATA_LOSS where it can't
+// be read to its end.
+absl::StatusOr<std::string> FileDigest(const std::string& path, int threads,
+                                       const std::function<void(uint64_t bytes)>& report);
+
+// SHA-256 of a text, likewise.
+std::string TextDigest(const std::string& text);
+
+}  // namespace sluice
