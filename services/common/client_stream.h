@@ -16,6 +16,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "services/common/sent_bytes.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -92,6 +93,7 @@ class ClientStream : public grpc::ClientBidiReactor<Request, Response> {
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
+    if (ok) CountSent(outgoing_.front());
     outgoing_.pop_front();
     writing_ = false;
     if (!ok || ending_) {

@@ -15,6 +15,7 @@
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_format.h"
+#include "services/common/wire_metrics.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
 
@@ -74,6 +75,7 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& p
   const int port = absl::GetFlag(FLAGS_metrics_port);
   if (port == 0) return std::unique_ptr<MetricsServer>();
   std::vector<std::shared_ptr<prometheus::Collectable>> sources = service.metrics();
+  sources.push_back(std::make_shared<WireMetrics>());
   sources.push_back(
       std::make_shared<ProcessMetrics>(std::string(absl::StripPrefix(program, "sluice-")),
                                        [&service] { return service.server().serving(); }));

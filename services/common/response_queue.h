@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "services/common/sent_bytes.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -94,6 +95,7 @@ class ResponseQueue : public Reactor {
 
   void OnWriteDone(bool ok) final {
     absl::MutexLock lock(&mutex_);
+    if (ok) CountSent(outgoing_.front().response);
     backlog_ -= outgoing_.front().num_bytes;
     outgoing_.pop_front();
     writing_ = false;
