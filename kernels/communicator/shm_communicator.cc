@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "kernels/check.h"
 #include "kernels/communicator/collective_call.h"
+#include "kernels/communicator/peer_communicator.h"
 #include "kernels/communicator/shm_segment.h"
 #include "kernels/communicator/shm_stream.h"
 #include "kernels/communicator/shm_waiter.h"
@@ -28,11 +25,7 @@ std::string Describe(const ShmMessageHeader& header) {
   return DescribeCollective(header.operation, header.root, header.bytes);
 }
 
-absl::Status WithContext(const absl::Status& status, absl::string_view context) {
-  return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
-}
-
-class ShmCommunicator final : public Communicator {
+class ShmCommunicator final : public PeerCommunicator {
  public:
   ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank);
   ~ShmCommunicator() override;
@@ -40,16 +33,17 @@ class ShmCommunicator final : public Communicator {
   // Announces this rank and waits for the others.
   absl::Status Join(Deadline deadline);
 
-  int rank() const override { return rank_; }
-  int size() const override { return segment_->size(); }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
-  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         Deadline deadline) override;
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        Deadline deadline) override;
-  void Abort(absl::Status reason) override;
-
  private:
+  absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
+                                   Deadline deadline) override;
+  absl::Status GatherFromPeers(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                               Deadline deadline) override;
+  absl::Status ExchangeWithPeers(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                                 Deadline deadline) override;
+  void LeavePeers(const absl::Status& status) override;
+  // That of the group as well.
+  absl::Status Failure() override;
+
   // Runs the streams that were started until all are done.
   absl::Status Complete(const ShmMessageHeader& call, Deadline deadline);
   bool Advance();
@@ -59,50 +53,35 @@ class ShmCommunicator final : public Communicator {
   // Not OK where a peer makes another call, or has written what cannot be.
   absl::Status PeersFault() const;
 
-  // The first failure of this rank, or that of the group; OK where neither has failed.
-  absl::Status Failure();
-  // Makes `status` this rank's failure and tells the group, unless either has failed already.
-  // Returns the failure that holds.
-  absl::Status Fail(const absl::Status& status);
-  std::string Context(absl::string_view doing) const;
-
   const std::shared_ptr<ShmSegment> segment_;
-  const std::string name_;
-  const int rank_;
+  const std::string name_;  // of the object in /dev/shm
 
   // The rank's thread alone.
   ShmWaiter waiter_;
   ShmSender sender_;
   std::vector<ShmReceiver> receivers_;  // by writer; this rank's own is never started
-
-  std::mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 ShmCommunicator::ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank)
-    : segment_(std::move(segment)),
+    : PeerCommunicator(name, rank, segment->size()),
+      segment_(std::move(segment)),
       name_(std::move(name)),
-      rank_(rank),
       waiter_(*segment_, rank),
       sender_(*segment_, rank) {
   for (int writer = 0; writer < size(); ++writer) receivers_.emplace_back(*segment_, writer, rank);
 }
 
 ShmCommunicator::~ShmCommunicator() {
-  segment_->rank(rank_).state.Store(kRankLeft);
+  segment_->rank(rank()).state.Store(kRankLeft);
   segment_->WakeAll();
-}
-
-std::string ShmCommunicator::Context(absl::string_view doing) const {
-  return absl::StrCat("rank ", rank_, " of ", size(), " in '", name_, "', ", doing);
 }
 
 absl::Status ShmCommunicator::Join(Deadline deadline) {
   const auto present = [this](int peer) {
     return segment_->rank(peer).state.Load() >= kRankJoined;
   };
-  segment_->rank(rank_).process = ThisProcess();
-  segment_->rank(rank_).state.Store(kRankJoined);
+  segment_->rank(rank()).process = ThisProcess();
+  segment_->rank(rank()).state.Store(kRankJoined);
   segment_->WakeAll();
 
   const auto all_present = [&] {
@@ -111,49 +90,38 @@ absl::Status ShmCommunicator::Join(Deadline deadline) {
     }
     return true;
   };
-  const auto absent = [&](int peer) { return peer != rank_ && !present(peer); };
+  const auto absent = [&](int peer) { return peer != rank() && !present(peer); };
   // One that is here already is needed too: the group can't start without it.
-  const auto other = [this](int peer) { return peer != rank_; };
+  const auto other = [this](int peer) { return peer != rank(); };
   absl::Status joined = waiter_.Await({.advance = all_present,
                                        .needs = other,
                                        .awaits = absent,
                                        .parked = kAwaitsAny,
                                        .deadline = deadline});
-  if (!joined.ok()) joined = Fail(WithContext(joined, Context("joining")));
+  if (!joined.ok()) joined = Fail(WithContext(joined, "joining"));
   ShmSegment::Unlink(name_);
   return joined;
 }
 
 absl::Status ShmCommunicator::Failure() {
   if (segment_->given_up_by().Load() == 0) return absl::OkStatus();
-  return Fail(WithContext(waiter_.GroupFailure(), Context("before a call")));
+  return Fail(WithContext(waiter_.GroupFailure(), "before a call"));
 }
 
-absl::Status ShmCommunicator::Fail(const absl::Status& status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failure_.ok()) return failure_;
-  failure_ = status;
-  // The reason is in place before the group can read it, and is written once: `failure_` is set.
-  ShmRank& self = segment_->rank(rank_);
+void ShmCommunicator::LeavePeers(const absl::Status& status) {
+  // The reason is in place before the group can read it, and is written once.
+  ShmRank& self = segment_->rank(rank());
   const std::string reason = status.ToString();
   const std::size_t length = std::min(reason.size(), sizeof(self.give_up_reason) - 1);
   std::memcpy(self.give_up_reason, reason.data(), length);
-  segment_->given_up_by().CompareExchange(0, static_cast<std::uint32_t>(rank_) + 1);
+  segment_->given_up_by().CompareExchange(0, static_cast<std::uint32_t>(rank()) + 1);
   segment_->WakeAll();
-  return failure_;
 }
 
-void ShmCommunicator::Abort(absl::Status reason) {
-  SLUICE_CHECK(!reason.ok());
-  Fail(reason).IgnoreError();
-}
-
-absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
-  SLUICE_CHECK(root >= 0 && root < size());
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (size() == 1 || data.empty()) return absl::OkStatus();
+absl::Status ShmCommunicator::BroadcastAmongPeers(absl::Span<std::byte> data, int root,
+                                                  Deadline deadline) {
   const ShmMessageHeader call{kBroadcast, static_cast<std::uint32_t>(root), data.size()};
-  if (root == rank_) {
+  if (root == rank()) {
     sender_.Start(call, data, {});
   } else {
     receivers_[root].Start(call, 0, data);
@@ -161,36 +129,26 @@ absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, De
   return Complete(call, deadline);
 }
 
-absl::Status ShmCommunicator::AllGather(absl::Span<const std::byte> sent,
-                                        absl::Span<std::byte> received, Deadline deadline) {
-  SLUICE_CHECK(received.size() == sent.size() * size());
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (sent.empty()) return absl::OkStatus();
+absl::Status ShmCommunicator::GatherFromPeers(absl::Span<const std::byte> sent,
+                                              absl::Span<std::byte> received, Deadline deadline) {
   const std::size_t bytes = sent.size();
-  std::memcpy(received.data() + bytes * rank_, sent.data(), bytes);
-  if (size() == 1) return absl::OkStatus();
   const ShmMessageHeader call{kAllGather, 0, bytes};
   sender_.Start(call, sent, {});
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank_) receivers_[peer].Start(call, 0, received.subspan(bytes * peer, bytes));
+    if (peer != rank()) receivers_[peer].Start(call, 0, received.subspan(bytes * peer, bytes));
   }
   return Complete(call, deadline);
 }
 
 // A rank's message holds its parts for all others, in order of rank; each takes its own part.
-absl::Status ShmCommunicator::AllToAll(absl::Span<const std::byte> sent,
-                                       absl::Span<std::byte> received, Deadline deadline) {
-  SLUICE_CHECK(received.size() == sent.size() && sent.size() % size() == 0);
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (sent.empty()) return absl::OkStatus();
+absl::Status ShmCommunicator::ExchangeWithPeers(absl::Span<const std::byte> sent,
+                                                absl::Span<std::byte> received, Deadline deadline) {
   const std::size_t part = sent.size() / size();
-  std::memcpy(received.data() + part * rank_, sent.data() + part * rank_, part);
-  if (size() == 1) return absl::OkStatus();
   const ShmMessageHeader call{kAllToAll, 0, sent.size() - part};
-  sender_.Start(call, sent.first(part * rank_), sent.subspan(part * (rank_ + 1)));
+  sender_.Start(call, sent.first(part * rank()), sent.subspan(part * (rank() + 1)));
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
-    const int parts_before = rank_ < peer ? rank_ : rank_ - 1;
+    if (peer == rank()) continue;
+    const int parts_before = rank() < peer ? rank() : rank() - 1;
     receivers_[peer].Start(call, part * parts_before, received.subspan(part * peer, part));
   }
   return Complete(call, deadline);
@@ -201,7 +159,7 @@ absl::Status ShmCommunicator::Complete(const ShmMessageHeader& call, Deadline de
     while (Advance()) {
     }
     if (absl::Status fault = PeersFault(); !fault.ok()) {
-      return Fail(WithContext(fault, Context(Describe(call))));
+      return Fail(WithContext(fault, Describe(call)));
     }
     if (Done()) return absl::OkStatus();
     const auto advance = [this] { return Advance(); };
@@ -211,7 +169,7 @@ absl::Status ShmCommunicator::Complete(const ShmMessageHeader& call, Deadline de
                                                .awaits = awaits,
                                                .parked = NewsToWakeFor(call),
                                                .deadline = deadline});
-    if (!waited.ok()) return Fail(WithContext(waited, Context(Describe(call))));
+    if (!waited.ok()) return Fail(WithContext(waited, Describe(call)));
   }
 }
 

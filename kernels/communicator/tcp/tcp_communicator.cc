@@ -4,17 +4,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "kernels/check.h"
 #include "kernels/communicator/adaptive_spin.h"
 #include "kernels/communicator/collective_call.h"
+#include "kernels/communicator/peer_communicator.h"
 #include "kernels/communicator/tcp/link.h"
 #include "kernels/communicator/tcp/mesh.h"
 #include "kernels/communicator/tcp/poll_timeout.h"
@@ -23,20 +19,19 @@
 namespace sluice {
 namespace {
 
-class TcpCommunicator final : public Communicator {
+class TcpCommunicator final : public PeerCommunicator {
  public:
   TcpCommunicator(const TcpOptions& options, Mesh mesh);
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(links_.size()); }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
-  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         Deadline deadline) override;
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        Deadline deadline) override;
-  void Abort(absl::Status reason) override;
-
  private:
+  absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
+                                   Deadline deadline) override;
+  absl::Status GatherFromPeers(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                               Deadline deadline) override;
+  absl::Status ExchangeWithPeers(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                                 Deadline deadline) override;
+  void LeavePeers(const absl::Status& status) override;
+
   // The header of this rank's next call.
   LinkHeader NextCall(CollectiveOperation operation, int root, std::size_t bytes);
   // Moves the messages that were started until all are through.
@@ -47,12 +42,6 @@ class TcpCommunicator final : public Communicator {
   void Sleep(Deadline deadline);
   std::string AwaitedRanks() const;
 
-  absl::Status Failure();
-  absl::Status Fail(const absl::Status& status);
-  std::string Context(absl::string_view doing) const;
-
-  const std::string group_;
-  const int rank_;
   // By rank; this rank's own is null. Their sockets are disconnected from any thread, all else is the
   // rank's thread's.
   std::vector<std::unique_ptr<Link>> links_;
@@ -60,25 +49,14 @@ class TcpCommunicator final : public Communicator {
   std::uint64_t num_calls_ = 0;
   absl::Status peers_fault_;
   std::vector<pollfd> awaited_;
-
-  std::mutex mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 TcpCommunicator::TcpCommunicator(const TcpOptions& options, Mesh mesh)
-    : group_(options.group), rank_(options.rank), spin_({.ranks_on_host = mesh.ranks_on_host}) {
+    : PeerCommunicator(options.group, options.rank, options.size),
+      spin_({.ranks_on_host = mesh.ranks_on_host}) {
   for (std::unique_ptr<TcpStream>& stream : mesh.streams) {
     links_.push_back(stream == nullptr ? nullptr : std::make_unique<Link>(std::move(stream)));
   }
-}
-
-std::string TcpCommunicator::Context(absl::string_view doing) const {
-  return absl::StrCat("rank ", rank_, " of ", size(), " in '", group_, "', ", doing);
-}
-
-absl::Status TcpCommunicator::Failure() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return failure_;
 }
 
 // Safe from any thread while the socket is open, and ends the wait of both its ends. A reset, where
@@ -88,19 +66,10 @@ void Disconnect(int fd) {
   if (connect(fd, &nobody, sizeof(nobody)) != 0) shutdown(fd, SHUT_RDWR);
 }
 
-absl::Status TcpCommunicator::Fail(const absl::Status& status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!failure_.ok()) return failure_;
-  failure_ = status;
+void TcpCommunicator::LeavePeers(const absl::Status& /*status*/) {
   for (const std::unique_ptr<Link>& link : links_) {
     if (link != nullptr) Disconnect(link->fd());
   }
-  return failure_;
-}
-
-void TcpCommunicator::Abort(absl::Status reason) {
-  SLUICE_CHECK(!reason.ok());
-  Fail(reason).IgnoreError();
 }
 
 LinkHeader TcpCommunicator::NextCall(CollectiveOperation operation, int root, std::size_t bytes) {
@@ -110,12 +79,10 @@ LinkHeader TcpCommunicator::NextCall(CollectiveOperation operation, int root, st
           .bytes = bytes};
 }
 
-absl::Status TcpCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
-  SLUICE_CHECK(root >= 0 && root < size());
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (size() == 1 || data.empty()) return absl::OkStatus();
+absl::Status TcpCommunicator::BroadcastAmongPeers(absl::Span<std::byte> data, int root,
+                                                  Deadline deadline) {
   const LinkHeader call = NextCall(kBroadcast, root, data.size());
-  if (rank_ != root) {
+  if (rank() != root) {
     links_[root]->Receive(call, data);
     return Complete(call, deadline);
   }
@@ -125,52 +92,41 @@ absl::Status TcpCommunicator::Broadcast(absl::Span<std::byte> data, int root, De
   return Complete(call, deadline);
 }
 
-absl::Status TcpCommunicator::AllGather(absl::Span<const std::byte> sent,
-                                        absl::Span<std::byte> received, Deadline deadline) {
-  SLUICE_CHECK(received.size() == sent.size() * size());
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (sent.empty()) return absl::OkStatus();
+absl::Status TcpCommunicator::GatherFromPeers(absl::Span<const std::byte> sent,
+                                              absl::Span<std::byte> received, Deadline deadline) {
   const std::size_t bytes = sent.size();
   const LinkHeader call = NextCall(kAllGather, 0, bytes);
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
+    if (peer == rank()) continue;
     links_[peer]->Send(call, sent);
     links_[peer]->Receive(call, received.subspan(bytes * peer, bytes));
   }
-  std::memcpy(received.data() + bytes * rank_, sent.data(), bytes);
   return Complete(call, deadline);
 }
 
-absl::Status TcpCommunicator::AllToAll(absl::Span<const std::byte> sent,
-                                       absl::Span<std::byte> received, Deadline deadline) {
-  SLUICE_CHECK(received.size() == sent.size() && sent.size() % size() == 0);
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (sent.empty()) return absl::OkStatus();
+absl::Status TcpCommunicator::ExchangeWithPeers(absl::Span<const std::byte> sent,
+                                                absl::Span<std::byte> received, Deadline deadline) {
   const std::size_t part = sent.size() / size();
   const LinkHeader call = NextCall(kAllToAll, 0, part);
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank_) continue;
+    if (peer == rank()) continue;
     links_[peer]->Send(call, sent.subspan(part * peer, part));
     links_[peer]->Receive(call, received.subspan(part * peer, part));
   }
-  std::memcpy(received.data() + part * rank_, sent.data() + part * rank_, part);
   return Complete(call, deadline);
 }
 
 absl::Status TcpCommunicator::Complete(const LinkHeader& call, Deadline deadline) {
-  const auto doing = [&] {
-    return Context(DescribeCollective(call.operation, call.root, call.bytes));
+  const auto fail = [&](const absl::Status& status) {
+    return Fail(WithContext(status, DescribeCollective(call.operation, call.root, call.bytes)));
   };
   bool advanced = Advance();
   while (true) {
-    if (!peers_fault_.ok()) {
-      return Fail(
-          absl::Status(peers_fault_.code(), absl::StrCat(doing(), ": ", peers_fault_.message())));
-    }
+    if (!peers_fault_.ok()) return fail(peers_fault_);
     if (Done()) return absl::OkStatus();
     if (deadline.HasPassed()) {
-      return Fail(absl::DeadlineExceededError(
-          absl::StrCat(doing(), ": no answer in time from rank ", AwaitedRanks())));
+      return fail(absl::DeadlineExceededError(
+          absl::StrCat("no answer in time from rank ", AwaitedRanks())));
     }
     if (!advanced && !spin_.Find([this] { return Advance(); })) Sleep(deadline);
     advanced = Advance();
