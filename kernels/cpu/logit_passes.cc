@@ -132,9 +132,11 @@ size_t GatherPass(const float* x, int64_t n, float threshold, int32_t* ids, floa
     const auto row = hn::LoadU(d, x + i);
     const auto kept = hn::Ge(row, least);
     if (hn::AllFalse(d, kept)) continue;
-    hn::CompressStore(row, kept, d, values + count);
-    count += hn::CompressStore(hn::Iota(di, static_cast<int32_t>(i)), hn::RebindMask(di, kept), di,
-                               ids + count);
+    // Whole vectors: some processors take very long to store a part of one.
+    const auto row_ids = hn::Iota(di, static_cast<int32_t>(i));
+    hn::StoreU(hn::Compress(row, kept), d, values + count);
+    hn::StoreU(hn::Compress(row_ids, hn::RebindMask(di, kept)), di, ids + count);
+    count += hn::CountTrue(d, kept);
   }
   for (; i < n; ++i) {
     if (!(x[i] >= threshold)) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -15,18 +16,23 @@ struct MassCut {
 
   // Whether an element belongs to the set; asked once for each, in their order.
   bool Takes(double of_element) {
-    if (of_element != key) return of_element > key;
-    if (count == 0) return false;
-    --count;
-    return true;
+    if (of_element == key) [[unlikely]] {
+      return count > 0 && count-- > 0;
+    }
+    return of_element > key;
   }
+};
+
+// Memory to work in; passing it again saves its allocation.
+struct MassScratch {
+  std::vector<double> keys, masses;
+  std::vector<int32_t> buckets;
 };
 
 // Elements lead by falling key, of equal keys the first one. One belongs to the set while the
 // masses of those before it, added up, are below `target`; all do where that is never reached.
-// `scratch` is overwritten; passing it again saves its allocation.
 // REQUIRES: as many finite keys as masses, at least one; masses are not negative; target > 0.
 MassCut SelectMass(absl::Span<const double> keys, absl::Span<const double> masses, double target,
-                   std::vector<size_t>& scratch);
+                   MassScratch& scratch);
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "kernels/check.h"
-#include "kernels/cpu/mass_select.h"
 
 namespace sluice {
 namespace {
@@ -254,14 +253,24 @@ void RowSampler::RemoveTopChoices(double threshold) {
 
 template <class Keeps>
 void RowSampler::KeepIf(Keeps keeps) {
+  constexpr size_t kRun = 16;
+  Candidates& all = candidates_;
   size_t kept = 0;
-  for (size_t i = 0; i < candidates_.count; ++i) {
-    if (!keeps(i)) continue;
-    candidates_.ids[kept] = candidates_.ids[i];
-    candidates_.logits[kept] = candidates_.logits[i];
-    candidates_.weights[kept++] = candidates_.weights[i];
+  for (size_t begin = 0; begin < all.count; begin += kRun) {
+    const size_t end = std::min(begin + kRun, all.count);
+    bool stays[kRun] = {};
+    bool any = false;
+    for (size_t i = begin; i < end; ++i) any |= stays[i - begin] = keeps(i);
+    if (!any) continue;
+    // Without a branch: where half of a flat row stays, nothing foresees which half.
+    for (size_t i = begin; i < end; ++i) {
+      all.ids[kept] = all.ids[i];
+      all.logits[kept] = all.logits[i];
+      all.weights[kept] = all.weights[i];
+      kept += stays[i - begin] ? 1 : 0;
+    }
   }
-  candidates_.count = kept;
+  all.count = kept;
 }
 
 double RowSampler::TotalWeight() const {
@@ -271,16 +280,24 @@ double RowSampler::TotalWeight() const {
 }
 
 SampledRow RowSampler::DrawFromCandidates(const SampleRow& row) {
+  constexpr size_t kRun = 256;
   const Candidates& left = candidates_;
-  const double total = TotalWeight();
-  const double target = row.token_uniform * total;
-  double cumulative = 0;
-  size_t chosen = left.count;
-  for (size_t i = 0; i < left.count && cumulative <= target; ++i) {
-    cumulative += left.weights[i];
-    if (left.weights[i] > 0) chosen = i;
+  // Sums up to the end of each run, so that only one run is added up again.
+  run_sums_.clear();
+  double total = 0;
+  for (size_t i = 0; i < left.count; ++i) {
+    total += left.weights[i];
+    if ((i + 1) % kRun == 0) run_sums_.push_back(total);
   }
-  SLUICE_CHECK(chosen < left.count);
+  const double target = row.token_uniform * total;
+  const auto run = std::upper_bound(run_sums_.begin(), run_sums_.end(), target);
+  double cumulative = run == run_sums_.begin() ? 0 : *(run - 1);
+  size_t next = (run - run_sums_.begin()) * kRun;
+  while (next < left.count && cumulative <= target) cumulative += left.weights[next++];
+  // Rounding may put the target behind the last token of any weight.
+  while (next > 0 && left.weights[next - 1] == 0) --next;
+  SLUICE_CHECK(next > 0);
+  const size_t chosen = next - 1;
   SampledRow result;
   result.token = {left.ids[chosen], left.weights[chosen] / total};
   if (row.num_top > 0) {

@@ -7,6 +7,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/cpu/logit_passes.h"
+#include "kernels/cpu/mass_select.h"
 #include "kernels/sampling.h"
 
 namespace sluice {
@@ -54,7 +55,7 @@ class alignas(64) RowSampler {
   std::vector<double> run_sums_;
   Candidates candidates_;
   std::vector<double> keys_;
-  std::vector<size_t> scratch_;
+  MassScratch scratch_;
 };
 
 }  // namespace sluice

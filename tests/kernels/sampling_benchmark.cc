@@ -31,6 +31,7 @@ std::vector<Case> Cases() {
           {"temperature", {.temperature = 0.8F}},
           {"top-k 40", {.top_k = 40}},
           {"top-p 0.95", {.top_p = 0.95F}},
+          {"penalties, top-p 0.95", {.repetition_penalty = 1.1F, .top_p = 0.95F}, true},
           {"min-p 0.05", {.min_p = 0.05F}},
           {"top-p 0.95, min-p 0.05", {.top_p = 0.95F, .min_p = 0.05F}},
           {"penalties, top-p 0.95, min-p 0.05",

@@ -36,7 +36,7 @@ std::vector<bool> SetOf(MassCut cut, const std::vector<double>& keys) {
 // Masses are multiples of 2^-20, so that sums are exact in any order.
 TEST(MassSelect, ChoosesWhatSortingChooses) {
   std::mt19937 random(1);
-  std::vector<size_t> scratch;
+  MassScratch scratch;
   for (int i = 0; i < 400; ++i) {
     const size_t size = 1 + random() % (i % 8 == 0 ? 20000 : 300);
     const double spread = std::vector<double>{0, 1e-300, 1e-6, 1, 40, 1e300}[i % 6];
