@@ -178,9 +178,8 @@ class AttentionWorker {
     for (int64_t b = 0; b < num_bundles; ++b) {
       bundles[b].state = State(states, b);
       std::fill_n(bundles[b].state.sums, bundles[b].size * sizes_.values, 0.0f);
-      std::fill_n(bundles[b].state.maximum, bundles[b].size,
-                  -std::numeric_limits<float>::infinity());
-      std::fill_n(bundles[b].state.total, bundles[b].size, 0.0f);
+      std::fill_n(bundles[b].state.maximum, kBundle, -std::numeric_limits<float>::infinity());
+      std::fill_n(bundles[b].state.total, kBundle, 0.0f);
     }
     const int64_t last = LastBlock(part);
     int64_t first = FirstRun(part);
@@ -207,14 +206,22 @@ class AttentionWorker {
 
   // Merges a split into those before it, for the queries that see something of it.
   void MergeSplit(const SplitOfTask& part, float* later, float* into) const {
-    for (int64_t query = 0; query < part.task.count; ++query) {
-      const int64_t position = Position(part.task, query);
+    for (int64_t first = 0; first < part.task.count; first += kBundle) {
+      const int64_t size = std::min(kBundle, part.task.count - first);
+      MergeBundle(part, first, size, State(later, first / kBundle), State(into, first / kBundle));
+    }
+  }
+
+  void MergeBundle(const SplitOfTask& part, int64_t first, int64_t size, const BundleState& from,
+                   const BundleState& to) const {
+    BundleMerge merge;
+    PlanMerge(from, to, &merge);
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t position = Position(part.task, first + i);
       const SplitRange seen = SplitsOf(position, position, options_.window);
       if (part.split < seen.begin || part.split >= seen.end) continue;
-      const BundleState from = State(later, query / kBundle), to = State(into, query / kBundle);
-      const int64_t i = query % kBundle;
       if (part.split > seen.begin) {
-        MergeQuery(from, i, sizes_.values, to);
+        MergeQuery(from, merge, i, sizes_.values, to);
         continue;
       }
       to.maximum[i] = from.maximum[i];

@@ -179,23 +179,44 @@ inline HWY_NOINLINE void UpdateSoftmax(const Bundle& bundle, int64_t i, int64_t 
   bundle.state.total[i] += SumOfSixteen(totals);
 }
 
+// How the queries of a bundle are merged with those of a later split: the maxima and totals after
+// it, and what the sums before it and those of the later split are multiplied with.
+struct BundleMerge {
+  HWY_ALIGN float maximum[kBundle];
+  HWY_ALIGN float total[kBundle];
+  HWY_ALIGN float before[kBundle];
+  HWY_ALIGN float after[kBundle];
+};
+
+// Of all queries at once: what is computed for one of them costs a whole vector's work. What it
+// says of a query that either state knows nothing of means nothing.
+inline HWY_NOINLINE void PlanMerge(const BundleState& later, const BundleState& into,
+                                   BundleMerge* merge) {
+  const hn::CappedTag<float, kBundle> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < kBundle; i += lanes) {
+    const auto a = hn::Load(d, into.maximum + i), b = hn::Load(d, later.maximum + i);
+    const auto maximum = hn::IfThenElse(hn::Lt(a, b), b, a);
+    const auto before = Exp(d, hn::Sub(a, maximum)), after = Exp(d, hn::Sub(b, maximum));
+    hn::Store(maximum, d, merge->maximum + i);
+    hn::Store(before, d, merge->before + i);
+    hn::Store(after, d, merge->after + i);
+    const auto of_later = hn::Mul(hn::Load(d, later.total + i), after);
+    hn::Store(hn::MulAdd(hn::Load(d, into.total + i), before, of_later), d, merge->total + i);
+  }
+}
+
 // Merges query i of a later split into that of the splits before it.
-inline HWY_NOINLINE void MergeQuery(const BundleState& later, int64_t i, int64_t values,
-                                    const BundleState& into) {
+inline void MergeQuery(const BundleState& later, const BundleMerge& merge, int64_t i,
+                       int64_t values, const BundleState& into) {
   const FloatTag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float maximum = std::max(into.maximum[i], later.maximum[i]);
-  const auto before = Exp(d, hn::Set(d, into.maximum[i] - maximum));
-  const auto after = Exp(d, hn::Set(d, later.maximum[i] - maximum));
-  const auto merged = [&](const float* a, const float* b) HWY_ATTR {
-    return hn::MulAdd(hn::Load(d, a), before, hn::Mul(hn::Load(d, b), after));
-  };
-  into.maximum[i] = maximum;
-  const auto total =
-      hn::MulAdd(hn::Set(d, into.total[i]), before, hn::Mul(hn::Set(d, later.total[i]), after));
-  into.total[i] = hn::GetLane(total);
+  into.maximum[i] = merge.maximum[i];
+  into.total[i] = merge.total[i];
+  const auto before = hn::Set(d, merge.before[i]), after = hn::Set(d, merge.after[i]);
   for (int64_t e = i * values; e < (i + 1) * values; e += lanes) {
-    hn::Store(merged(into.sums + e, later.sums + e), d, into.sums + e);
+    const auto of_later = hn::Mul(hn::Load(d, later.sums + e), after);
+    hn::Store(hn::MulAdd(hn::Load(d, into.sums + e), before, of_later), d, into.sums + e);
   }
 }
 

@@ -10,14 +10,22 @@ namespace {
 // A task longer than this part of a thread's share of the step is cut.
 constexpr int64_t kTasksPerThread = 4;
 
+// Tasks of about one size, so that threads that have one each finish together: whole bundles.
+int64_t QueriesOfTask(int64_t queries) {
+  const int64_t tasks = (queries + kQueriesPerTask - 1) / kQueriesPerTask;
+  const int64_t bundles = (queries + kBundle - 1) / kBundle;
+  return (bundles + tasks - 1) / tasks * kBundle;
+}
+
 // Every task with all its splits.
 void ForEachWholeTask(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
                       absl::FunctionRef<void(const AttentionTask&)> use) {
   for (const AttentionSegment& segment : segments) {
     const int64_t queries = segment.num_rows * shape.group;
+    const int64_t step = QueriesOfTask(queries);
     for (int head = 0; head < shape.num_kv_heads; ++head) {
-      for (int64_t first = 0; first < queries; first += kQueriesPerTask) {
-        const int64_t count = std::min(kQueriesPerTask, queries - first);
+      for (int64_t first = 0; first < queries; first += step) {
+        const int64_t count = std::min(step, queries - first);
         const int64_t first_row = first / shape.group;
         const int64_t last_row = (first + count - 1) / shape.group;
         use({.segment = &segment,

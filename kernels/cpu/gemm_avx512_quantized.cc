@@ -253,17 +253,19 @@ void MultiplyGroupedPanel(const SliceRun& run) {
   for (float* sum = run.sums; sum != run.sums + run.rows * kPanelWidth; sum += kLanes) {
     _mm512_storeu_ps(sum, _mm512_setzero_ps());
   }
-  if (run.rows <= kForeseenRows) {
-    return AddRows<Code, Source::kPacked, kVectors, 1, kForeseenRows>(run.rows,
-                                                                      {.x = TileOf(run, 0, 0),
-                                                                       .w = run.w,
-                                                                       .stream = nullptr,
-                                                                       .groups = groups,
-                                                                       .sums = run.sums});
-  }
-  // Memory brings the next groups while these are multiplied: each tile asks for as many.
   const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
+  // Memory brings the next groups while these are multiplied: each tile asks for as many.
   const int64_t lines = (kBytes + num_tiles * 64 - 1) / (num_tiles * 64);
+  if (run.rows <= kUnpackingRows) {  // no other rows need what these unpack
+    return AddRows<Code, Source::kPacked, kVectors, 1, kUnpackingRows>(
+        run.rows, {.x = TileOf(run, 0, 0),
+                   .w = run.w,
+                   .stream = nullptr,
+                   .groups = groups,
+                   .sums = run.sums,
+                   .ahead = run.w + kStep * kBytes,
+                   .ahead_lines = run.rows <= kForeseenRows ? 0 : lines});
+  }
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
     for (int64_t tile = 0; tile < num_tiles; ++tile) {

@@ -28,8 +28,8 @@ namespace {
 constexpr char kHelp[] =
     "usage: sluice-kernel-bench [flags]\n"
     "  --threads=N         default: one per core\n"
-    "  --only=KINDS        of gemv, batch (16 rows), gemm (512 rows), attention, rows,\n"
-    "                      ceilings; by comma; default: all\n"
+    "  --only=KINDS        of gemv, draft (5 rows), batch (16 rows), gemm (512 rows), attention,\n"
+    "                      rows, ceilings; by comma; default: all\n"
     "  --formats=FORMATS   of f32, bf16, int8, int4; by comma; default: all\n"
     "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
     "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
@@ -37,7 +37,7 @@ constexpr char kHelp[] =
 
 struct Flags {
   int threads = 0;
-  std::vector<std::string> kinds = {"gemv", "batch", "gemm", "attention", "rows"};
+  std::vector<std::string> kinds = {"gemv", "draft", "batch", "gemm", "attention", "rows"};
   std::vector<WeightFormat> formats = {WeightFormat::kBF16, WeightFormat::kInt8,
                                        WeightFormat::kInt4, WeightFormat::kF32};
   std::vector<std::string> models;  // empty: all
@@ -87,7 +87,8 @@ Flags ParseFlags(int argc, char** argv) {
     if (name == "--json" && value.empty()) {
       flags.output = OutputFormat::kJsonLines;
     } else if (name == "--only") {
-      flags.kinds = Among(value, {"gemv", "batch", "gemm", "attention", "rows", "ceilings"});
+      flags.kinds =
+          Among(value, {"gemv", "draft", "batch", "gemm", "attention", "rows", "ceilings"});
     } else if (name == "--formats") {
       flags.formats = FormatsOf(value);
     } else if (name == "--models") {
@@ -155,6 +156,7 @@ void MeasureAttentions(Meter& meter, Backend& backend, const Flags& flags) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (const AttentionShape& shape :
            {AttentionShape{.sequences = 1, .rows = 1, .context = 16384},
+            AttentionShape{.sequences = 1, .rows = 5, .context = 16384},
             AttentionShape{.sequences = 1, .rows = 1, .context = 32768},
             AttentionShape{.sequences = 16, .rows = 1, .context = 1024},
             AttentionShape{.sequences = 16, .rows = 1, .context = 64, .layers = 32},
@@ -172,6 +174,7 @@ void Run(const Flags& flags) {
       MakeCpuBackend({.num_threads = flags.threads, .instructions = flags.instructions});
   if (flags.Wants("ceilings")) meter.PrintCeilings();
   if (flags.Wants("gemv")) MeasureGemms(meter, *backend, flags, 1);
+  if (flags.Wants("draft")) MeasureGemms(meter, *backend, flags, 5);
   if (flags.Wants("batch")) MeasureGemms(meter, *backend, flags, 16);
   if (flags.Wants("gemm")) MeasureGemms(meter, *backend, flags, 512);
   if (flags.Wants("attention")) MeasureAttentions(meter, *backend, flags);
