@@ -1,25 +1,33 @@
 # Debian 12 packages; docs/dependencies.md gives the reason for each.
 
+# Of kernels/ and its tests.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
+find_package(hwy REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_path(NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+if(SLUICE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(SLUICE_KERNELS_ONLY)
+  return()
+endif()
+
+# Of everything else.
 find_package(Protobuf REQUIRED)
 find_package(PkgConfig REQUIRED)
-find_package(hwy REQUIRED)
 find_package(prometheus-cpp CONFIG REQUIRED)
-find_package(OpenSSL REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 pkg_check_modules(grpc REQUIRED IMPORTED_TARGET grpc++)
 pkg_check_modules(crypto REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
-find_path(NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 find_library(GRPC_REFLECTION_LIBRARY grpc++_reflection REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 if(SLUICE_BUILD_TESTS)
-  find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)
   # Debian's own, where python3-numpy and python3-grpcio are, before any other that is first in the PATH.
   find_program(SLUICE_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)

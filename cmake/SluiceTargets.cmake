@@ -34,11 +34,14 @@ endfunction()
 
 # sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC]): a GoogleTest binary,
 # each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on the
-# asynchronous backend (tests/kernels/testing/test_backend.h).
+# asynchronous backend (tests/kernels/testing/test_backend.h). An emulator has ten times the time.
 function(sluice_test)
   cmake_parse_arguments(ARG "ASYNC" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  if(CMAKE_CROSSCOMPILING_EMULATOR)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS} GTest::gmock GTest::gtest_main)

@@ -6,11 +6,16 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/testing/emulator.h"
 
 namespace sluice::testing {
 void UseSimdTargets(int64_t targets) {
   hwy::SetSupportedTargetsForTest(targets);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+void UseDeathTestsBesideThreads() {
+  GTEST_FLAG_SET(death_test_style, IsEmulated() ? "fast" : "threadsafe");
 }
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case) {
@@ -41,7 +46,7 @@ std::vector<BackendCase> ContractCases() {
 std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info) { return info.param.name; }
 
 void BackendTest::SetUp() {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // backends have threads
+  UseDeathTestsBesideThreads();
   UseSimdTargets(GetParam().simd_target);
   backend_ = NewBackend();
   reference_ = MakeReferenceBackend();

@@ -47,6 +47,10 @@ class BackendTest : public ::testing::TestWithParam<BackendCase> {
   std::unique_ptr<Backend> reference_;
 };
 
+// Death tests start the program again where that works: backends have threads. An emulated program
+// can't, and is forked.
+void UseDeathTestsBesideThreads();
+
 // Has every operation from now on computed by the best of these SIMD targets; 0: of all that the
 // machine has. Not while any thread computes.
 void UseSimdTargets(int64_t targets);
