@@ -141,7 +141,7 @@ absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
   for (const WeightFormat format :
        {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (const int64_t rows : {1, 3, 17}) {
+    for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
         if (status.ok()) status = CheckProduct(backend, format, rows, gated);
       }

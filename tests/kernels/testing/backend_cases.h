@@ -27,7 +27,7 @@ std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 // portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
 
-// What the tests of the contract run on: those, and an asynchronous one.
+// What the tests of the contract run on: those, and, but in an emulator, an asynchronous one.
 std::vector<BackendCase> ContractCases();
 
 // A test of the contract, run on every backend.
@@ -46,10 +46,6 @@ class BackendTest : public ::testing::TestWithParam<BackendCase> {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> reference_;
 };
-
-// Death tests start the program again where that works: backends have threads. An emulated program
-// can't, and is forked.
-void UseDeathTestsBesideThreads();
 
 // Has every operation from now on computed by the best of these SIMD targets; 0: of all that the
 // machine has. Not while any thread computes.
