@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
@@ -15,6 +16,7 @@
 #include "kernels/cpu/kv_pool.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/norm.h"
+#include "kernels/cpu/numa.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sample.h"
@@ -29,11 +31,20 @@ namespace {
 // after do not pass for the same. tests/kernels/backend/bits.txt records the bits of each version.
 constexpr int kBitsVersion = 4;
 
+NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
+  if (cpus.empty()) return NumaLayout::OfRoamingWorkers(num_threads, NodesOfThisProcess());
+  std::vector<int> nodes;
+  for (const int cpu : cpus) nodes.push_back(NodeOfCpu(cpu));
+  return NumaLayout::OfPinnedWorkers(num_threads, nodes);
+}
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuBackendOptions& options)
       : context_(options.num_threads,
-                 options.instructions.value_or(SupportedInstructionSets().back()), options.cpus) {}
+                 options.instructions.value_or(SupportedInstructionSets().back()), options.cpus),
+        layout_(LayoutOf(context_.pool.num_threads(), options.cpus)),
+        arenas_(layout_.num_shares()) {}
 
   std::string_view name() const override { return name_; }
   DType operand_dtype() const override { return DType::kF32; }
@@ -57,11 +68,16 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    return CpuPackedMatrix::Pack(spec, context_.instructions, read, arena_, context_.pool);
+    return CpuPackedMatrix::Pack(spec, context_.instructions, read, layout_,
+                                 absl::MakeSpan(arenas_), context_.pool);
   }
 
   absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override {
-    return CpuKvPool::Create(spec);
+    absl::StatusOr<std::unique_ptr<KvPool>> pool = CpuKvPool::Create(spec);
+    if (!pool.ok()) return pool.status();
+    const std::byte* const blocks = static_cast<const CpuKvPool&>(**pool).Block(0, 0);
+    PlaceOnNodes(blocks, (*pool)->size_bytes(), layout_.Nodes());
+    return pool;
   }
 
   void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override {
@@ -156,7 +172,8 @@ class CpuBackend final : public Backend {
   const std::string name_ =
       absl::StrCat("cpu/", std::string(Name(context_.instructions)),
                    HasFusedMultiplyAdd() ? "" : "_unfused", " v", kBitsVersion);
-  HostArena arena_;  // of packed matrices
+  const NumaLayout layout_;
+  std::vector<HostArena> arenas_;  // of packed matrices; one for each share of the layout
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/gemm_activations.h"
 #include "kernels/cpu/gemm_epilogue.h"
-#include "kernels/cpu/shrinking_runs.h"
+#include "kernels/cpu/shared_runs.h"
 
 namespace sluice {
 namespace {
@@ -98,10 +98,11 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   const int64_t scratch_floats = GemmTask::ScratchFloats(weights.num_slices());
   // A unit is a panel and a block of rows. Units that follow each other share a panel, so that it
   // is read from memory once.
-  const ShrinkingRuns runs(weights.num_panels() * num_blocks, context.pool.num_threads());
-  context.pool.ParallelFor(runs.count(), [&](int64_t index, int worker) {
+  SharedRuns runs(weights.layout(), weights.num_panels(), num_blocks);
+  context.pool.ParallelFor(runs.count(), [&](int64_t, int worker) {
     float* scratch = context.scratch.Floats(worker, scratch_floats);
-    for (int64_t unit = runs.Begin(index); unit < runs.Begin(index + 1); ++unit) {
+    const SharedRuns::Units units = runs.Next(weights.layout().ShareOf(worker));
+    for (int64_t unit = units.begin; unit < units.end; ++unit) {
       const int64_t panel = unit / num_blocks;
       const int64_t first_row = unit % num_blocks * block_rows;
       const int64_t rows = std::min(block_rows, x.rows - first_row);

@@ -38,21 +38,13 @@ class FirstFailure {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSpec& spec,
-                                                                    InstructionSet instructions,
-                                                                    const RowReader& read,
-                                                                    HostArena& arena,
-                                                                    ThreadPool& pool) {
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(
+    const PackSpec& spec, InstructionSet instructions, const RowReader& read,
+    const NumaLayout& layout, absl::Span<HostArena> arenas, ThreadPool& pool) {
   CheckSpec(spec);
   auto matrix = std::unique_ptr<CpuPackedMatrix>(
-      new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format)));
-  const int64_t last = matrix->num_panels() - 1;
-  const int64_t padded_outputs = last * kPanelWidth + matrix->PanelOutputs(last);
-  absl::StatusOr<HostPart> memory = arena.Take(
-      padded_outputs * matrix->RowBytesOf(spec.num_slices * matrix->padded_slice_depth()));
-  if (!memory.ok()) return memory.status();
-  matrix->memory_ = *std::move(memory);
-
+      new CpuPackedMatrix(spec, GemmKernelFor(instructions, spec.format), layout));
+  if (absl::Status taken = matrix->TakePieces(arenas); !taken.ok()) return taken;
   const size_t panel_bytes = kPanelWidth * matrix->RowBytesOf(spec.num_inputs);
   std::vector<std::vector<std::byte>> rows(pool.num_threads());
   FirstFailure failure;
@@ -63,6 +55,26 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CpuPackedMatrix::Pack(const PackSp
   });
   if (failure.any()) return failure.status();
   return matrix;
+}
+
+absl::Status CpuPackedMatrix::TakePieces(absl::Span<HostArena> arenas) {
+  for (int share = 0; share < layout_.num_shares(); ++share) {
+    const int64_t first = layout_.FirstUnit(share, num_panels());
+    const int64_t end = layout_.FirstUnit(share + 1, num_panels());
+    if (first == end) continue;
+    const int64_t padded_outputs = (end - 1 - first) * kPanelWidth + PanelOutputs(end - 1);
+    absl::StatusOr<HostPart> memory = arenas[share].Take(padded_outputs * PaddedRowBytes());
+    if (!memory.ok()) return memory.status();
+    PlaceOnNodes(memory->data, memory->size_bytes, layout_.shares()[share].nodes);
+    pieces_.push_back({first, end, *std::move(memory)});
+  }
+  return absl::OkStatus();
+}
+
+size_t CpuPackedMatrix::size_bytes() const {
+  size_t bytes = 0;
+  for (const Piece& piece : pieces_) bytes += piece.memory.size_bytes;
+  return bytes;
 }
 
 absl::Status CpuPackedMatrix::PackPanel(int64_t panel, const RowReader& read,

@@ -3,7 +3,8 @@
 // pass over K reads a panel from front to back. Where the matrix is gated, a panel holds 16 gates
 // and then their 16 ups, both padded with zeroes.
 //
-// Immutable after Pack(); may be read by many threads.
+// On machines with several NUMA nodes the panels lie in several pieces of memory, one for each share
+// of a NumaLayout. Immutable after Pack(); may be read by many threads.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +12,30 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/memory.h"
+#include "kernels/cpu/numa.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace sluice {
 
 class CpuPackedMatrix final : public PackedMatrix {
  public:
-  // Backend::Pack into memory of `arena`, on the threads of `pool`; each holds one panel's rows
-  // besides the matrix itself.
-  static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
-                                                            InstructionSet instructions,
-                                                            const RowReader& read, HostArena& arena,
-                                                            ThreadPool& pool);
+  // Backend::Pack into memory of `arenas`, one for each share of `layout`, on the threads of `pool`;
+  // each holds one panel's rows besides the matrix itself.
+  static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
+      const PackSpec& spec, InstructionSet instructions, const RowReader& read,
+      const NumaLayout& layout, absl::Span<HostArena> arenas, ThreadPool& pool);
 
   int64_t num_outputs() const override { return spec_.num_outputs; }
   int64_t num_inputs() const override { return spec_.num_inputs; }
-  size_t size_bytes() const override { return memory_.size_bytes; }
+  size_t size_bytes() const override;
   const GemmKernel& kernel() const { return kernel_; }
 
   int num_slices() const { return spec_.num_slices; }
@@ -56,24 +59,38 @@ class CpuPackedMatrix final : public PackedMatrix {
     return spec_.gated ? kPanelWidth
                        : (PanelColumns(panel) + kWidthStep - 1) / kWidthStep * kWidthStep;
   }
+  // By which worker each panel is best multiplied.
+  const NumaLayout& layout() const { return layout_; }
   const std::byte* Slice(int64_t panel, int64_t slice) const {
     const int64_t inputs_before = slice * padded_slice_depth();
-    return memory_.data +
-           panel * kPanelWidth * RowBytesOf(spec_.num_slices * padded_slice_depth()) +
+    const Piece* piece = &pieces_.front();
+    while (panel >= piece->end_panel) ++piece;
+    return piece->memory.data + (panel - piece->first_panel) * kPanelWidth * PaddedRowBytes() +
            PanelOutputs(panel) * RowBytesOf(inputs_before);
   }
 
  private:
-  CpuPackedMatrix(const PackSpec& spec, const GemmKernel& kernel) : spec_(spec), kernel_(kernel) {}
+  CpuPackedMatrix(const PackSpec& spec, const GemmKernel& kernel, const NumaLayout& layout)
+      : spec_(spec), kernel_(kernel), layout_(layout) {}
+
+  // Panels [first_panel, end_panel), one after another.
+  struct Piece {
+    int64_t first_panel;
+    int64_t end_panel;
+    HostPart memory;
+  };
 
   int64_t RowBytesOf(int64_t num_inputs) const {
     return static_cast<int64_t>(RowBytes(spec_.format, num_inputs));
   }
+  int64_t PaddedRowBytes() const { return RowBytesOf(spec_.num_slices * padded_slice_depth()); }
+  absl::Status TakePieces(absl::Span<HostArena> arenas);
   absl::Status PackPanel(int64_t panel, const RowReader& read, absl::Span<std::byte> rows);
 
   const PackSpec spec_;
   const GemmKernel& kernel_;
-  HostPart memory_;
+  const NumaLayout layout_;
+  std::vector<Piece> pieces_;  // in order; none is empty
 };
 
 }  // namespace sluice
