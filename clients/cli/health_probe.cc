@@ -14,8 +14,6 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(50);
-// A server of gRPC's answers SERVING from its start until its process has told it what is so.
-constexpr absl::Duration kSecondLook = absl::Milliseconds(20);
 constexpr absl::Duration kDeadline = absl::Milliseconds(500);
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
@@ -33,20 +31,18 @@ HealthProbe::HealthProbe(std::string address, std::function<bool()> also)
     : address_(std::move(address)), also_(std::move(also)), thread_([this] { Ask(); }) {}
 
 HealthProbe::~HealthProbe() {
-  stop_.Notify();
+  stop_.Set();
   thread_.join();
 }
 
 void HealthProbe::Ask() {
   PrepareGrpc();
   const std::shared_ptr<grpc::Channel> channel = ChannelTo(address_);
-  bool served = false;  // when it was last asked
   do {
     const absl::StatusOr<HealthState> state = CheckHealth(channel, "", absl::Now() + kDeadline);
     const bool serves = state.ok() && *state == HealthState::kServing;
-    if (served && serves && (also_ == nullptr || also_())) return serving_.Set();
-    served = serves;
-  } while (!stop_.WaitForNotificationWithTimeout(served ? kSecondLook : kInterval));
+    if (serves && (also_ == nullptr || also_())) return serving_.Set();
+  } while (!stop_.WaitFor(kInterval));
 }
 
 }  // namespace sluice

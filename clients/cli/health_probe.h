@@ -1,13 +1,13 @@
-// Asks a server's grpc.health.v1 until it answers SERVING twice in a row, and whatever else is to be
-// up with it. Thread-safe.
+// Asks a server's grpc.health.v1 until it answers SERVING, and whatever else is to be up with it.
+// Thread-safe.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
 #include "clients/cli/event_fd.h"
+#include "services/common/stop_signal.h"
 
 namespace sluice {
 
@@ -30,7 +30,7 @@ class HealthProbe {
   const std::string address_;
   const std::function<bool()> also_;
   EventFd serving_;
-  absl::Notification stop_;
+  StopSignal stop_;
   std::thread thread_;
 };
 

@@ -36,10 +36,7 @@ HealthWatch::HealthWatch(const std::map<std::string, std::string>& addresses,
 }
 
 HealthWatch::~HealthWatch() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  stop_.Set();
   for (const auto& watched : watched_) watched->thread.join();
 }
 
@@ -54,11 +51,6 @@ std::vector<SilentProcess> HealthWatch::TakeSilent() {
   absl::MutexLock lock(&mutex_);
   news_.Clear();
   return std::exchange(silent_, {});
-}
-
-bool HealthWatch::Sleep(absl::Duration time) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), time);
 }
 
 void HealthWatch::Ask(Watched& watched) {
@@ -80,7 +72,7 @@ void HealthWatch::Ask(Watched& watched) {
     patience *= 2;
     silent_.push_back({watched.name, asked});
     news_.Set();
-  } while (Sleep(hang_timeout_ / 8));
+  } while (!stop_.WaitFor(hang_timeout_ / 8));
 }
 
 }  // namespace sluice

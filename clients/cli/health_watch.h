@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "clients/cli/event_fd.h"
+#include "services/common/stop_signal.h"
 
 namespace sluice {
 
@@ -50,13 +51,11 @@ class HealthWatch {
   };
 
   void Ask(Watched& watched);
-  // False once stopping.
-  bool Sleep(absl::Duration time);
 
   const absl::Duration hang_timeout_;
   EventFd news_;
+  StopSignal stop_;
   absl::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<SilentProcess> silent_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Watched>> watched_;
 };

@@ -33,7 +33,7 @@ void TokenizerWatch::Stop() {
   std::vector<Waiting> told;
   {
     absl::MutexLock lock(&mutex_);
-    stopping_ = true;
+    stop_.Set();
     status_ = absl::UnavailableError("the orchestrator is shutting down");
     if (asking_ != nullptr) asking_->TryCancel();
     told = std::exchange(waiting_, {});
@@ -56,9 +56,10 @@ void TokenizerWatch::Get(absl::Time deadline, Callback callback) {
   absl::StatusOr<Info> known = Refusal();
   {
     absl::MutexLock lock(&mutex_);
-    if (!info_.has_value() && !stopping_) {
-      deadline = std::min(deadline - kNoticeBeforeDeadline, absl::Now() + options_.patience);
-      waiting_.push_back({deadline, std::move(callback)});
+    if (!info_.has_value() && !stop_.is_set()) {
+      const SteadyTime due = std::min(SteadyTime::FromWall(deadline - kNoticeBeforeDeadline),
+                                      SteadyTime::Now() + options_.patience);
+      waiting_.push_back({due, std::move(callback)});
       return;
     }
     if (info_.has_value()) known = *info_;
@@ -66,14 +67,9 @@ void TokenizerWatch::Get(absl::Time deadline, Callback callback) {
   callback(std::move(known));
 }
 
-bool TokenizerWatch::Sleep(absl::Duration time) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), time);
-}
-
 void TokenizerWatch::Loop() {
   absl::Duration pause = absl::ZeroDuration();
-  while (Sleep(pause)) {
+  while (!stop_.WaitFor(pause)) {
     const absl::StatusOr<Info> answer = Ask();
     Publish(answer);
     pause = answer.ok() ? options_.interval : kRetryPause;
@@ -99,7 +95,7 @@ absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Call(std::optional<absl::Du
   context.set_deadline(absl::ToChronoTime(absl::Now() + patience.value_or(kAnswerTime)));
   {
     absl::MutexLock lock(&mutex_);
-    if (stopping_) return absl::CancelledError();
+    if (stop_.is_set()) return absl::CancelledError();
     asking_ = &context;
   }
   Info info;
@@ -116,12 +112,12 @@ void TokenizerWatch::Publish(const absl::StatusOr<Info>& answer) {
   bool first = false;
   {
     absl::MutexLock lock(&mutex_);
-    if (stopping_) return;
+    if (stop_.is_set()) return;
     changed = answer.ok() != status_.ok();
     first = answer.ok() && !info_.has_value();
     status_ = answer.status();
     if (first) info_ = *answer;
-    const absl::Time now = absl::Now();
+    const SteadyTime now = SteadyTime::Now();
     const auto over = std::stable_partition(
         waiting_.begin(), waiting_.end(),
         [&](const Waiting& waiting) { return !answer.ok() && waiting.deadline > now; });

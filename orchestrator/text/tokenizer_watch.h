@@ -17,6 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/common/steady_time.h"
+#include "services/common/stop_signal.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -58,7 +60,7 @@ class TokenizerWatch {
 
  private:
   struct Waiting {
-    absl::Time deadline;
+    SteadyTime deadline;
     Callback callback;
   };
 
@@ -68,14 +70,12 @@ class TokenizerWatch {
   absl::StatusOr<Info> Call(std::optional<absl::Duration> patience);
   absl::Status Refusal() const;
   void Publish(const absl::StatusOr<Info>& answer);
-  // False once stopped.
-  bool Sleep(absl::Duration time);
 
   const Options options_;
   const std::unique_ptr<v1::TokenizerService::Stub> stub_;
 
+  StopSignal stop_;
   mutable absl::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* asking_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the call in progress
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::optional<Info> info_ ABSL_GUARDED_BY(mutex_);

@@ -4,7 +4,6 @@
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/generic/async_generic_service.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -17,7 +16,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "grpc/health/v1/health.pb.h"
 #include "services/common/log.h"
 
 namespace sluice {
@@ -79,10 +77,7 @@ struct Runtime {
     if (std::getenv("GRPC_VERBOSITY") == nullptr) {
       gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
     }
-    grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    // Reflection names the health service, and can describe it where its descriptor is linked.
-    (void)grpc::health::v1::HealthCheckRequest::descriptor();
   }
 
   CallbackThreads callback_threads;

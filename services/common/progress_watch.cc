@@ -13,10 +13,7 @@ ProgressWatch::ProgressWatch(Options options)
     : options_(std::move(options)), detector_(options_.hang_timeout), thread_([this] { Loop(); }) {}
 
 ProgressWatch::~ProgressWatch() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
+  stop_.Set();
   thread_.join();
 }
 
@@ -27,12 +24,16 @@ void ProgressWatch::OnChanged(std::function<void(bool hangs)> tell) {
 }
 
 void ProgressWatch::Loop() {
-  while (true) {
+  absl::Duration interval;
+  {
+    absl::MutexLock lock(&mutex_);
+    interval = detector_.interval();
+  }
+  while (!stop_.WaitFor(interval)) {
     HangDetector::State state;
     std::string what;
     {
       absl::MutexLock lock(&mutex_);
-      if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), detector_.interval())) return;
       state = detector_.Tick(SteadyTime::Now());
       what = detector_.Hanging();
     }

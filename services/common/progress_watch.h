@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "services/common/hang_detector.h"
+#include "services/common/stop_signal.h"
 
 namespace sluice {
 
@@ -55,7 +56,7 @@ class ProgressWatch {
   const Options options_;
   absl::Mutex mutex_;
   HangDetector detector_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  StopSignal stop_;
   absl::Mutex tell_mutex_;
   bool hangs_ ABSL_GUARDED_BY(tell_mutex_) = false;
   std::function<void(bool hangs)> tell_ ABSL_GUARDED_BY(tell_mutex_);

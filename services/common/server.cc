@@ -1,6 +1,5 @@
 #include "services/common/server.h"
 
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "services/common/grpc_runtime.h"
+#include "services/common/health_service.h"
 #include "services/common/progress_watch.h"
 #include "services/security/local_address.h"
 
@@ -27,6 +27,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   PrepareGrpc();
   grpc::ServerBuilder builder;
   for (grpc::Service* service : options.services) builder.RegisterService(service);
+  // It is told before anybody can ask.
+  auto health = std::make_unique<HealthService>();
+  health->Set("", false);
+  for (const std::string& name : options.names) health->Set(name, false);
+  builder.RegisterService(health.get());
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
   builder.SetMaxSendMessageSize(-1);
   // With it, a second server on a port in use would silently take half of the first one's calls.
@@ -64,9 +69,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                ": the address is in use or not one of this host"));
   }
   if (!in_process && !is_unix) address = WithPort(address, port);
-  auto result = std::unique_ptr<Server>(
-      new Server(std::move(address), options.names, options.progress, std::move(server)));
-  result->SetServing(false);
+  auto result = std::unique_ptr<Server>(new Server(
+      std::move(address), options.names, options.progress, std::move(health), std::move(server)));
   if (options.progress != nullptr) {
     options.progress->OnChanged([server = result.get()](bool hangs) { server->SetHanging(hangs); });
   }
@@ -74,10 +78,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 }
 
 Server::Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
-               std::unique_ptr<grpc::Server> server)
+               std::unique_ptr<HealthService> health, std::unique_ptr<grpc::Server> server)
     : address_(std::move(address)),
       names_(std::move(names)),
       progress_(progress),
+      health_(std::move(health)),
       server_(std::move(server)) {}
 
 Server::~Server() {
@@ -93,14 +98,15 @@ absl::Status Server::ServeHealthOn(const std::vector<std::string>& addresses) {
   for (size_t i = 0; i < addresses.size(); ++i) {
     builder.AddListeningPort(addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
   }
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) {
+  absl::MutexLock lock(&health_mutex_);
+  probe_health_ = std::make_unique<HealthService>();
+  TellHealth();
+  builder.RegisterService(probe_health_.get());
+  health_server_ = builder.BuildAndStart();
+  if (health_server_ == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen for health on ", absl::StrJoin(addresses, ",")));
   }
-  absl::MutexLock lock(&health_mutex_);
-  health_server_ = std::move(server);
-  TellHealth();
   return absl::OkStatus();
 }
 
@@ -128,22 +134,22 @@ void Server::StopServing() {
 }
 
 void Server::TellHealth() {
-  for (grpc::Server* server : {server_.get(), health_server_.get()}) {
-    if (server == nullptr) continue;
-    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+  for (HealthService* health : {health_.get(), probe_health_.get()}) {
     if (health == nullptr) continue;
-    health->SetServingStatus("", ServesNow());
-    for (const std::string& name : names_) health->SetServingStatus(name, ServesNow());
-    if (server == health_server_.get()) health->SetServingStatus("live", !hanging_);
+    health->Set("", ServesNow());
+    for (const std::string& name : names_) health->Set(name, ServesNow());
   }
+  if (probe_health_ != nullptr) probe_health_->Set("live", !hanging_);
 }
 
 void Server::Shutdown(absl::Duration grace) {
+  health_->EndWatches();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
   absl::MutexLock lock(&health_mutex_);
   if (health_server_ == nullptr) return;
   // Last: a probe should hear "not serving" for as long as there is something to wait for.
+  probe_health_->EndWatches();
   health_server_->Shutdown(absl::ToChronoTime(absl::Now()));
   health_server_->Wait();
 }

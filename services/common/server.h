@@ -17,6 +17,7 @@
 
 namespace sluice {
 
+class HealthService;
 class ProgressWatch;
 
 struct ServerOptions {
@@ -76,7 +77,7 @@ class Server {
 
  private:
   Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
-         std::unique_ptr<grpc::Server> server);
+         std::unique_ptr<HealthService> health, std::unique_ptr<grpc::Server> server);
   void SetHanging(bool hanging);
   bool ServesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
     return serving_ && !hanging_ && !stopping_;
@@ -86,8 +87,10 @@ class Server {
   const std::string address_;
   const std::vector<std::string> names_;
   ProgressWatch* const progress_;
+  const std::unique_ptr<HealthService> health_;
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;
+  std::unique_ptr<HealthService> probe_health_ ABSL_GUARDED_BY(health_mutex_);  // of health_server_
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool hanging_ ABSL_GUARDED_BY(health_mutex_) = false;
