@@ -29,6 +29,9 @@ class ClientStream : public grpc::ClientBidiReactor<Request, Response> {
     std::function<void(Response response)> on_response;
     // The stream is over; called exactly once, last.
     std::function<void(absl::Status status)> on_done;
+    // Where given: puts a request into the one before it, so that what waits to be written goes
+    // together; false where they have to go apart.
+    std::function<bool(Request& into, Request& next)> merge = nullptr;
   };
   // Calls the method on its stub's async interface:
   // `[&](auto* context, auto* reactor) { stub.async()->Run(context, reactor); }`.
@@ -68,6 +71,10 @@ class ClientStream : public grpc::ClientBidiReactor<Request, Response> {
 
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     writing_ = true;
+    while (handler_.merge != nullptr && outgoing_.size() > 1 &&
+           handler_.merge(outgoing_[0], outgoing_[1])) {
+      outgoing_.erase(outgoing_.begin() + 1);
+    }
     this->StartWrite(&outgoing_.front());
   }
 

@@ -36,8 +36,9 @@ class PostedStream final : public MessageStream<Request, Response> {
   using Stream = ClientStream<Request, Response>;
   using Handler = typename MessageStream<Request, Response>::Handler;
 
-  // `method` as for ClientStream::Start.
-  PostedStream(const Post& post, const typename Stream::Method& method, Handler handler)
+  // `method` and `merge` as for ClientStream::Start.
+  PostedStream(const Post& post, const typename Stream::Method& method, Handler handler,
+               std::function<bool(Request& into, Request& next)> merge = nullptr)
       : state_(std::make_shared<State>(State{true, std::move(handler)})),
         stream_(
             Stream::Start(method, {.on_response =
@@ -52,7 +53,8 @@ class PostedStream final : public MessageStream<Request, Response> {
                                          post([state, status = std::move(status)] {
                                            if (state->open) state->handler.on_done(status);
                                          });
-                                       }})) {}
+                                       },
+                                   .merge = std::move(merge)})) {}
 
   ~PostedStream() override {
     state_->open = false;

@@ -8,6 +8,21 @@
 
 namespace sluice {
 
+std::optional<v1::DetokenizeStreamResponse> DetokenizeSession::HandleAll(
+    const v1::DetokenizeStreamRequest& request) {
+  std::optional<v1::DetokenizeStreamResponse> answers = Handle(request);
+  for (const v1::DetokenizeStreamRequest& other : request.others()) {
+    std::optional<v1::DetokenizeStreamResponse> answer = Handle(other);
+    if (!answer.has_value()) continue;
+    if (answers.has_value()) {
+      *answers->add_others() = *std::move(answer);
+    } else {
+      answers = std::move(answer);
+    }
+  }
+  return answers;
+}
+
 std::optional<v1::DetokenizeStreamResponse> DetokenizeSession::Handle(
     const v1::DetokenizeStreamRequest& request) {
   const uint64_t id = request.sequence_id();

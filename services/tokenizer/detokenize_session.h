@@ -24,9 +24,9 @@ class DetokenizeSession {
   // Borrows the tokenizer.
   explicit DetokenizeSession(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // The answer, if there is one. What is wrong with a sequence is answered on its id and ends it
-  // alone.
-  std::optional<v1::DetokenizeStreamResponse> Handle(const v1::DetokenizeStreamRequest& request);
+  // The answers to a request and those that came with it, if there are any. What is wrong with a
+  // sequence is answered on its id and ends it alone.
+  std::optional<v1::DetokenizeStreamResponse> HandleAll(const v1::DetokenizeStreamRequest& request);
 
  private:
   struct Sequence {
@@ -34,6 +34,7 @@ class DetokenizeSession {
     std::optional<TextStream> text;  // borrows stop_strings
   };
 
+  std::optional<v1::DetokenizeStreamResponse> Handle(const v1::DetokenizeStreamRequest& request);
   absl::Status Open(uint64_t id, const v1::DetokenizeOpen& open);
   absl::Status Append(uint64_t id, const v1::DetokenizeAppend& append,
                       v1::DetokenizeStreamResponse& response);

@@ -18,6 +18,12 @@ namespace {
 constexpr size_t kLongTextBytes = size_t{64} << 10;
 constexpr int kMaxPageSize = 1000;
 
+int NumTokens(const v1::DetokenizeStreamRequest& request) {
+  int count = request.append().token_ids_size();
+  for (const auto& other : request.others()) count += other.append().token_ids_size();
+  return count;
+}
+
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* call = context->DefaultReactor();
   call->Finish(ToGrpc(status));
@@ -109,15 +115,16 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
   using Stream = ServerStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
   std::shared_ptr<DetokenizeSession> session;
   if (tokenizer_ != nullptr) session = std::make_shared<DetokenizeSession>(*tokenizer_);
-  Stream* stream = Stream::Start(
-      {.on_request =
-           [session, progress = progress_](Stream& stream,
-                                           const v1::DetokenizeStreamRequest& request) {
-             if (session == nullptr) return;
-             const ProgressWatch::Work work(progress, "text", request.append().token_ids_size());
-             if (auto response = session->Handle(request)) stream.Send(*std::move(response));
-           },
-       .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+  Stream* stream =
+      Stream::Start({.on_request =
+                         [session, progress = progress_](
+                             Stream& stream, const v1::DetokenizeStreamRequest& request) {
+                           if (session == nullptr) return;
+                           const ProgressWatch::Work work(progress, "text", NumTokens(request));
+                           if (auto response = session->HandleAll(request))
+                             stream.Send(*std::move(response));
+                         },
+                     .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
   if (tokenizer_ == nullptr) stream->Close(CheckTokenizer());
   return stream;
 }

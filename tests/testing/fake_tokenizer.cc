@@ -59,6 +59,9 @@ FakeTokenizer::DetokenizeStream(grpc::CallbackServerContext*) {
                             [this, session = std::make_shared<Session>()](
                                 Stream& stream, const v1::DetokenizeStreamRequest& request) {
                               Handle(*session, stream, request);
+                              for (const auto& other : request.others()) {
+                                Handle(*session, stream, other);
+                              }
                             },
                         .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
 }

@@ -219,6 +219,34 @@ TEST_F(TokenizerServiceTest, StreamsSequencesWithoutFaultsOfOneDisturbingAnother
   EXPECT_FALSE(text.contains(79));
 }
 
+TEST_F(TokenizerServiceTest, RequestsThatComeTogetherAreAnsweredTogetherAsIfEachCameAlone) {
+  const std::vector<int32_t> ids = Ids("The old king");
+  v1::DetokenizeStreamRequest together = Open(1);
+  *together.add_others() = Open(2);
+  *together.add_others() = Append(1, ids);
+  *together.add_others() = Append(3, {5});  // never was open
+  *together.add_others() = Append(2, {ids[0]});
+  *together.add_others() = Finish(1);
+  grpc::ClientContext context;
+  const auto stream = stub_->DetokenizeStream(&context);
+  ASSERT_TRUE(stream->Write(together));
+  stream->WritesDone();
+  v1::DetokenizeStreamResponse first, none;
+  ASSERT_TRUE(stream->Read(&first));
+  EXPECT_FALSE(stream->Read(&none)) << "there is one answer";
+  EXPECT_TRUE(stream->Finish().ok());
+  std::vector<v1::DetokenizeStreamResponse> answers = {first};
+  answers.insert(answers.end(), first.others().begin(), first.others().end());
+  ASSERT_EQ(answers.size(), 4u);
+  EXPECT_EQ(answers[0].sequence_id(), 1u);
+  EXPECT_EQ(answers[1].sequence_id(), 3u);
+  EXPECT_EQ(answers[1].error_code(), static_cast<int>(absl::StatusCode::kNotFound));
+  EXPECT_EQ(answers[2].sequence_id(), 2u);
+  EXPECT_EQ(answers[2].num_tokens(), 1u);
+  EXPECT_TRUE(answers[3].finished());
+  EXPECT_EQ(answers[0].text() + answers[3].text(), "The old king");
+}
+
 class ChatTest : public TokenizerServiceTest {
  protected:
   // The project's own tokenizer with templates: one that spells a special token, one that is none.
