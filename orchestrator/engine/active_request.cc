@@ -76,6 +76,15 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   return spec;
 }
 
+int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
+  const bool can_stop = !request_.stop_tokens.empty() || !request_.stop_strings.empty() ||
+                        request_.constraint != nullptr || !request_.max_new_tokens.has_value();
+  int32_t fewest = can_stop ? std::min(std::max(request_.sampling.min_tokens, 1), max_new_tokens)
+                            : max_new_tokens;
+  if (!request_.resumed.empty()) fewest -= static_cast<int32_t>(request_.resumed[0].size());
+  return std::max(fewest, 0);
+}
+
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
   RowRequest request;
   request.sequence = segment.sequence;

@@ -36,6 +36,8 @@ class ActiveRequest {
 
   // What the scheduler is to know of sequence `index`.
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
+  // So many tokens each of its sequences has at least.
+  int32_t FewestTokens(int32_t max_new_tokens) const;
   // What is asked of the sampler for a row of sequence `index`. Borrows from this request.
   RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
 

@@ -17,6 +17,9 @@ constexpr absl::Duration kUnknownDelay = absl::Seconds(1);
 constexpr absl::Duration kLeastDelay = absl::Milliseconds(100);
 constexpr absl::Duration kMostDelay = absl::Minutes(1);
 
+// An estimate of work that is so many times the time left may still be wrong.
+constexpr double kEstimateMargin = 1.25;
+
 RequestPhase PhaseOf(SequencePhase phase) {
   switch (phase) {
     case SequencePhase::kWaiting:
@@ -97,18 +100,26 @@ std::optional<absl::Duration> RequestTable::EstimateWait(const std::string& tena
 }
 
 // Better an answer now than none at the deadline.
-absl::Status RequestTable::CheckInTime(const EngineRequest& request) const {
-  if (!request.deadline.has_value()) return absl::OkStatus();
-  const std::optional<absl::Duration> wait = EstimateWait(request.tenant);
-  const absl::Duration left = *request.deadline - now_;
-  // What is late already ends as such.
-  if (!wait.has_value() || *wait <= left || left <= absl::ZeroDuration()) return absl::OkStatus();
+absl::Status RequestTable::CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const {
+  const std::optional<SteadyTime>& deadline = request.request().deadline;
+  if (!deadline.has_value()) return absl::OkStatus();
+  const absl::Duration left = *deadline - now_;
+  if (left <= absl::ZeroDuration()) return absl::OkStatus();  // it is late already and ends as such
+  const absl::Duration wait = EstimateWait(request.request().tenant).value_or(absl::ZeroDuration());
+  const int32_t num_positions = scheduler_->NumToCompute(request.SpecOf(0, max_new_tokens));
+  const absl::Duration work = work_.TimeFor(num_positions, request.FewestTokens(max_new_tokens));
+  const bool waits_too_long = wait > left;
+  if (!waits_too_long && wait + work <= kEstimateMargin * left) return absl::OkStatus();
+  const absl::Duration late = (waits_too_long ? wait : wait + work) - left;
+  const auto shown = [](absl::Duration time) {
+    return absl::FormatDuration(absl::Trunc(time, kLeastDelay));
+  };
   return WithRetryDelay(
       absl::ResourceExhaustedError(absl::StrCat(
-          "the request's turn would come in ",
-          absl::FormatDuration(absl::Trunc(*wait, kLeastDelay)), ", after its deadline in ",
-          absl::FormatDuration(absl::Trunc(left, kLeastDelay)))),
-      std::clamp(*wait - left, kLeastDelay, kMostDelay));
+          waits_too_long ? "the request's turn would come in " : "the request would end in ",
+          shown(left + late), waits_too_long ? "" : " at the soonest", ", after its deadline in ",
+          shown(left))),
+      std::clamp(late, kLeastDelay, kMostDelay));
 }
 
 // Once half of those ahead have had their turn, there is room for many.
@@ -121,9 +132,9 @@ absl::Status RequestTable::Advised(const absl::Status& status, const std::string
 }
 
 absl::Status RequestTable::AddSequences(ActiveRequest& request) {
-  absl::Status in_time = CheckInTime(request.request());
-  if (!in_time.ok()) return in_time;
   const int32_t max_new_tokens = MaxNewTokens(request.request());
+  absl::Status in_time = CheckInTime(request, max_new_tokens);
+  if (!in_time.ok()) return in_time;
   for (size_t i = 0; i < request.ids().size(); ++i) {
     const int index = static_cast<int>(i);
     SequenceSpec spec = request.SpecOf(index, max_new_tokens);

@@ -20,6 +20,7 @@
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/engine/service_rate.h"
+#include "orchestrator/engine/work_rate.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "orchestrator/text/text_streams.h"
@@ -50,6 +51,11 @@ class RequestTable {
   void SetReading(RequestId id, bool reading);
   // Some of a sequence is on its way to be computed.
   void OnSent(SequenceId sequence);
+
+  // A step of so many sequences and positions took the replica so long.
+  void OnStep(int num_sequences, int num_positions, absl::Duration time) {
+    work_.Observe(num_sequences, num_positions, time);
+  }
 
   // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
   void UseScheduler(Scheduler* scheduler);
@@ -99,7 +105,7 @@ class RequestTable {
   void Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Activate(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   absl::Status AddSequences(ActiveRequest& request);
-  absl::Status CheckInTime(const EngineRequest& request) const;
+  absl::Status CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const;
   // With the time after which to try again, where it is for want of room.
   absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
   RequestLedger LedgerOf(const ActiveRequest& request) const;
@@ -127,6 +133,7 @@ class RequestTable {
   std::set<std::pair<SteadyTime, RequestId>> unread_timeouts_;
   SteadyTime now_;
   ServiceRate rate_;
+  WorkRate work_;
   std::vector<RequestLedger> ended_;
   uint64_t num_generated_tokens_ = 0;
 };

@@ -47,12 +47,15 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   times_.Completed(step.num_positions, now - step.sent);
-  if (observer_ != nullptr) {
-    // A step that went on its way early waited for the one before.
-    observer_->OnStep(now - std::max(step.sent, last_end_), step.num_positions,
-                      static_cast<int>(step.sequences.size()));
+  const auto num_sequences = static_cast<int>(step.sequences.size());
+  // A step that went on its way early waited for the one before.
+  const absl::Duration time = now - std::max(step.sent, std::exchange(last_end_, now));
+  if (observer_ != nullptr) observer_->OnStep(time, step.num_positions, num_sequences);
+  requests_->OnStep(num_sequences, step.num_positions, time);
+  if (step.num_positions == num_sequences) {
+    costs_.Observe(num_sequences, time);
+    scheduler.SetStepCost(costs_.current());
   }
-  last_end_ = now;
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
   for (const RowResult& row : rows) tokens.push_back(row.token);

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request_table.h"
+#include "orchestrator/engine/step_cost_fit.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
 #include "services/common/steady_time.h"
@@ -70,6 +71,7 @@ class StepDriver {
   RequestTable* const requests_;
   EngineObserver* const observer_;
   StepTimes times_;
+  StepCostFit costs_;
 
   std::deque<StepInFlight> in_flight_;  // oldest first
   SteadyTime last_end_;                 // when the last step that completed did

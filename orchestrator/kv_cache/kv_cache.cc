@@ -87,6 +87,20 @@ int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
   return found;
 }
 
+int32_t KvCache::CountKnown(const PrefixDomain& domain, absl::Span<const TokenId> tokens) const {
+  const std::optional<PrefixIndex::Place> root = index_.RootOf(domain);
+  if (!root.has_value()) return 0;
+  PrefixIndex::Place place = *root;
+  const auto size = static_cast<size_t>(options_.block_size);
+  size_t known = 0;
+  for (; known + size <= tokens.size(); known += size) {
+    const std::optional<BlockId> block = index_.Find(place, tokens.subspan(known, size));
+    if (!block.has_value()) break;
+    place = index_.PlaceOf(*block);
+  }
+  return static_cast<int32_t>(known);
+}
+
 // Goes on with the block that another sequence is filling, as far as that one's tokens are those of
 // `rest`. Returns the positions.
 int32_t KvCache::BeginWithTail(Table& table, absl::Span<const TokenId> rest, int32_t most) {

@@ -88,6 +88,9 @@ class KvCache {
   int32_t Begin(SequenceId sequence, const PrefixDomain& domain, absl::Span<const TokenId> tokens,
                 int32_t most);
 
+  // Leading ones of `tokens` in full blocks that Begin would find.
+  int32_t CountKnown(const PrefixDomain& domain, absl::Span<const TokenId> tokens) const;
+
   // Lets `to` have the positions [0, num_positions) of `from`: all blocks that hold them, the last
   // one in part where num_positions ends inside it. Never lacks blocks.
   // REQUIRES: `to` holds no blocks; `from` has computed them.

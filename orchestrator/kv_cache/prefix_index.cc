@@ -26,6 +26,12 @@ PrefixIndex::Place PrefixIndex::AcquireRoot(const PrefixDomain& domain) {
   return it->second.place;
 }
 
+std::optional<PrefixIndex::Place> PrefixIndex::RootOf(const PrefixDomain& domain) const {
+  const auto it = roots_.find(domain);
+  if (it == roots_.end()) return std::nullopt;
+  return it->second.place;
+}
+
 void PrefixIndex::HoldRoot(Place root) { ++roots_.find(*domains_.at(root))->second.holders; }
 
 void PrefixIndex::ReleaseRoot(Place root) {

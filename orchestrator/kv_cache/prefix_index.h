@@ -56,6 +56,8 @@ class PrefixIndex {
   // The root of a domain, for as long as it is held: the matching ReleaseRoot, and the end of every
   // node under it, let it go.
   Place AcquireRoot(const PrefixDomain& domain);
+  // That of a domain, while anything holds it.
+  std::optional<Place> RootOf(const PrefixDomain& domain) const;
   // Once more. REQUIRES: it is held.
   void HoldRoot(Place root);
   void ReleaseRoot(Place root);

@@ -26,11 +26,16 @@ std::optional<Step> Scheduler::Plan() {
   PlannedStep& planned = in_flight_.emplace_back();
   planned.id = last_step_ + 1;
   Step step = {.id = planned.id};
+  const auto most = std::min<size_t>(running_.size() + 1, options_.max_sequences_per_step);
+  step.segments.reserve(most);
+  planned.segments.reserve(most);
   // A segment has a token at least, so that more segments than tokens are of no use.
   Budget budget = {
       .tokens = options_.max_tokens_per_step,
       .segments = std::min(options_.max_sequences_per_step, options_.max_tokens_per_step)};
   AdmitUrgent();
+  budget.others = RoomForOthers(step.id);
+  budget.is_shared = budget.others < budget.tokens;
   PlanDecodes(step, budget);
   PlanPrefills(step, budget);
   BillDecodes();
@@ -66,23 +71,22 @@ bool Scheduler::MayGoAhead(const SequenceState& sequence) const {
 }
 
 // Waiting sequences that others have to make room for, before those get into the step and cannot
-// be preempted. They are computed as far as this step's tokens go, or in later ones.
+// be preempted; and those of light tenants, so that the step leaves room for them. They are computed
+// as far as this step's tokens go, or in later ones.
 void Scheduler::AdmitUrgent() {
   waiting_.BeginRound();
   while (SequenceState* sequence = waiting_.Next()) {
-    if (!IsUrgent(*sequence)) break;
+    if (!IsUrgent(*sequence) && !IsLight(*sequence->tenant)) break;
     waiting_.Pass(*sequence);
     if (MayRun(*sequence) && !HeldBack(*sequence) && !Admit(*sequence)) break;
   }
 }
 
-// Running sequences that lack one position each, those longest without a step first. They are
-// spread evenly over the steps in flight, because otherwise the first step would take all of them
-// and the pipeline's other stages would idle. While a prompt is under way or could be, one segment
-// of the step stays free for it, and with it a token.
-void Scheduler::PlanDecodes(Step& step, Budget& budget) {
+// Running sequences that lack one position each, those longest without a step first, those of light
+// tenants before all others where the step is shared. Says whether one lacks more than that.
+std::vector<SequenceState*> Scheduler::DecodesInTurn(const Budget& budget, bool& prefilling) const {
   std::vector<SequenceState*> decodes;
-  bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
+  decodes.reserve(running_.size());
   for (const auto& [place, sequence] : running_) {
     if (!IsReady(*sequence)) continue;
     if (sequence->num_pending() == 1) {
@@ -91,16 +95,33 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
       prefilling = true;
     }
   }
-  std::stable_sort(decodes.begin(), decodes.end(),
-                   [](auto* a, auto* b) { return a->last_step < b->last_step; });
+  const auto waited_longer = [](auto* a, auto* b) { return a->last_step < b->last_step; };
+  if (!std::is_sorted(decodes.begin(), decodes.end(), waited_longer)) {
+    std::stable_sort(decodes.begin(), decodes.end(), waited_longer);
+  }
+  if (budget.is_shared) {
+    std::stable_partition(decodes.begin(), decodes.end(),
+                          [this](auto* sequence) { return IsLight(*sequence->tenant); });
+  }
+  return decodes;
+}
 
+// Decodes are spread evenly over the steps in flight, because otherwise the first step would take all
+// of them and the pipeline's other stages would idle. While a prompt is under way or could be, one
+// segment of the step stays free for it, and with it a token; of a shared step half of what others
+// may have.
+void Scheduler::PlanDecodes(Step& step, Budget& budget) {
+  bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
+  const std::vector<SequenceState*> decodes = DecodesInTurn(budget, prefilling);
   const auto num_running = static_cast<int32_t>(running_.size());
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
+  const int32_t for_prompts = budget.is_shared && prefilling ? budget.others / 2 : 0;
   for (SequenceState* sequence : decodes) {
     if (slots == 0) break;
     if (!sequence->running) continue;   // gave its blocks to one before it
     if (!IsReady(*sequence)) continue;  // one before it needs what others have
+    if (MostOf(*sequence, budget) <= for_prompts) break;
     if (!Equip(*sequence, sequence->length())) continue;
     AppendSegment(*sequence, 1, step, budget);
     --slots;
@@ -130,18 +151,20 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
     SequenceState* waiting = door_open ? waiting_.Next() : nullptr;
     if (running != under_way.end() && (waiting == nullptr || GoesBefore(**running, *waiting))) {
       SequenceState& sequence = **running++;
-      const int32_t count = std::min(sequence.num_pending(), budget.tokens);
+      const int32_t count = std::min(sequence.num_pending(), MostOf(sequence, budget));
       // Unless it gave its blocks to one before it, or has even come back since.
-      const bool ready = sequence.running && sequence.last_step != step.id && IsReady(sequence);
+      const bool ready =
+          count > 0 && sequence.running && sequence.last_step != step.id && IsReady(sequence);
       if (ready && Equip(sequence, sequence.num_planned + count)) {
         AppendSegment(sequence, count, step, budget);
       }
     } else if (waiting != nullptr) {
       waiting_.Pass(*waiting);
       if (!MayRun(*waiting) || HeldBack(*waiting)) continue;
-      door_open = Admit(*waiting);
+      const int32_t most = MostOf(*waiting, budget);
+      door_open = most > 0 && Admit(*waiting);
       if (!door_open) continue;
-      AppendSegment(*waiting, std::min(waiting->num_pending(), budget.tokens), step, budget);
+      AppendSegment(*waiting, std::min(waiting->num_pending(), most), step, budget);
     } else {
       break;
     }
@@ -191,6 +214,7 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
                                         .rows = segment.rows});
   budget.rows += static_cast<int32_t>(segment.rows.size());
   budget.tokens -= num_positions;
+  if (!IsLight(*sequence.tenant)) budget.others -= num_positions;
   --budget.segments;
   Bill(sequence, num_positions);
   if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample) {

@@ -127,6 +127,14 @@ Scheduler::Beginning Scheduler::BeginWithOthers(SequenceState& sequence) {
   return {.num_positions = kv_cache_.Begin(id, DomainOf(sequence), sequence.tokens, most)};
 }
 
+int32_t Scheduler::NumToCompute(const SequenceSpec& spec) const {
+  const auto num_tokens = static_cast<int32_t>(spec.prompt.size() + spec.resumed_tokens.size());
+  if (!spec.use_prefix_cache || spec.score_prompt) return num_tokens;
+  PrefixDomain domain = {.salt = spec.cache_salt};
+  if (options_.longest_like) domain.length_like = options_.longest_like(num_tokens);
+  return num_tokens - kv_cache_.CountKnown(domain, spec.prompt);
+}
+
 void Scheduler::CountBeginning(SequenceState& sequence, const Beginning& beginning) {
   SequenceUsage& usage = sequence.usage;
   if (beginning.from_sibling) {

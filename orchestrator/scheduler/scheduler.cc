@@ -28,6 +28,10 @@ absl::Status Validate(const SchedulerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("steps_ahead is ", options.steps_ahead, "; accepted: 0 to 63"));
   }
+  if (!(options.max_slowdown >= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_slowdown is ", options.max_slowdown, "; it must be at least 1"));
+  }
   return absl::OkStatus();
 }
 
@@ -155,6 +159,7 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   const PlannedStep planned = std::move(in_flight_.front());
   in_flight_.pop_front();
   StepOutcome outcome;
+  outcome.rows.reserve(planned.num_rows);
   int32_t row = 0;
   for (const PlannedSegment& segment : planned.segments) {
     SequenceState* sequence = Find(segment.sequence);

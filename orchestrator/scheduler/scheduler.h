@@ -35,6 +35,7 @@
 #include "orchestrator/scheduler/sequence.h"
 #include "orchestrator/scheduler/sequence_state.h"
 #include "orchestrator/scheduler/step.h"
+#include "orchestrator/scheduler/step_cost.h"
 #include "orchestrator/scheduler/tenants.h"
 #include "orchestrator/scheduler/waiting_line.h"
 
@@ -55,6 +56,9 @@ struct SchedulerOptions {
   // like those of one of `length` tokens. Two lengths for which it differs have no use for each
   // other's keys. Empty: all lengths are alike.
   std::function<int32_t(int32_t length)> longest_like;
+  // A step with sequences of a tenant that asks for less than its part takes at most so many times
+  // as long for what others have in it, once it is known what steps cost (SetStepCost). At least 1.
+  double max_slowdown = 1.25;
   // What tenants are granted; asked for at every Add, so that it may change. Empty or null: all the
   // same, without limits. Sequences that run or wait stay when a limit falls below them.
   std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;
@@ -100,6 +104,9 @@ class Scheduler {
   // on before one of them ends. Worth calling again after any other call that changes something.
   std::optional<Step> Plan();
 
+  // What steps take, as measured of late.
+  void SetStepCost(const StepCost& cost) { step_cost_ = cost; }
+
   // Plan() takes the sequences of this request alone from now on, or again of all. The others keep
   // their places and their blocks, and may be preempted.
   void PlanOnly(std::optional<RequestId> request) { only_ = request; }
@@ -144,6 +151,9 @@ class Scheduler {
   // tenants' line or in all: an estimate, for the lowest priority.
   double StartsAhead(const std::string& tenant) const;
 
+  // Positions that a sequence would have to compute before it chooses a token, by what is known now.
+  int32_t NumToCompute(const SequenceSpec& spec) const;
+
   // NOT_FOUND when it is not alive. O(blocks of the sequence).
   absl::StatusOr<SequenceReport> Report(SequenceId sequence) const;
 
@@ -172,6 +182,9 @@ class Scheduler {
     int32_t tokens = 0;
     int32_t segments = 0;
     int32_t rows = 0;  // that the step has
+    // Of `tokens`, those that are not kept for light tenants (shared_steps.cc).
+    int32_t others = 0;
+    bool is_shared = false;  // some are
   };
 
   // What a sequence needs to write positions [first, end).
@@ -195,11 +208,17 @@ class Scheduler {
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
+  std::vector<SequenceState*> DecodesInTurn(const Budget& budget, bool& prefilling) const;
   std::vector<SequenceState*> PrefillsUnderWay() const;
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;
   void Bill(SequenceState& sequence, int32_t num_positions);
   void BillDecodes();
+
+  // What others leave to tenants that ask for little (shared_steps.cc).
+  bool IsLight(const Tenant& tenant) const;
+  int32_t RoomForOthers(StepId step);
+  int32_t MostOf(const SequenceState& sequence, const Budget& budget) const;
 
   bool MayRun(const SequenceState& sequence) const {
     return !sequence.paused && (!only_.has_value() || sequence.spec.request == *only_);
@@ -258,6 +277,8 @@ class Scheduler {
   bool contended_ = false;
   bool was_idle_ = true;           // Step::after_idle
   std::optional<RequestId> only_;  // PlanOnly
+  StepCost step_cost_;
+  StepId last_light_step_ = 0;  // with a sequence of a light tenant; 0: none
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;

@@ -57,7 +57,14 @@ class Tenants {
   // The part of the service that is a tenant's by right once it has sequences: in (0, 1].
   double PartOf(absl::string_view name) const;
 
+  // It has less than half its part of `num_alive` sequences of all tenants, by weight.
+  bool AsksForLittle(const Tenant& tenant, int64_t num_alive) const {
+    return 2 * tenant.num_alive * active_weight_ <
+           static_cast<double>(num_alive) * tenant.policy.weight;
+  }
+
   int32_t num_active() const { return num_active_; }
+  double active_weight() const { return active_weight_; }  // of all that have sequences
   const absl::node_hash_map<std::string, Tenant>& all() const { return tenants_; }
 
  private:

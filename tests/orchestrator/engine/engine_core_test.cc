@@ -209,6 +209,18 @@ TEST_F(OverloadTest, CarriesAHurriedRequestOfATenantWhoseTurnComesSooner) {
   EXPECT_EQ(Submit(hurried)->num_ends(), 0);
 }
 
+TEST_F(OverloadTest, RefusesWhatCannotBeComputedInTime) {
+  Load(0);
+  EngineRequest longer = Request("long", 4, 50);
+  longer.deadline = now_ + absl::Seconds(2);
+  const auto refused = Submit(longer);
+  EXPECT_EQ(refused->Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused->Wait().message()),
+              HasSubstr("would end in 5s at the soonest, after its deadline in 2s"));
+  longer.stop_tokens = {7};
+  EXPECT_EQ(Submit(longer)->num_ends(), 0) << "it may end sooner";
+}
+
 TEST_F(OverloadTest, SaysWithAFullQueueWhenHalfOfItWillBeGone) {
   options_.scheduler.max_queued_sequences = 42;
   Load(30);

@@ -44,7 +44,16 @@ struct Load {
 struct Cost {
   double p50_us = 0;
   double p99_us = 0;
+  // Of turns that neither commit nor plan any of a prompt; 0 where there were none.
+  double decodes_p50_us = 0;
 };
+
+// The value below which the part `quantile` of them lies. Sorts them.
+double Quantile(std::vector<double>& values, double quantile) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(quantile * static_cast<double>(values.size() - 1))];
+}
 
 double ThreadMicroseconds() {
   timespec now = {};
@@ -75,11 +84,16 @@ class InstantReplica final : public Replica {
                   ShardMessage(1, step).SerializeAsString().size() +
                   sampler_plans_.Message(1, step, rows).SerializeAsString().size();
     under_way_.push_back({.step = step.id, .rows = std::vector<RowResult>(rows.size())});
+    if (step.num_tokens() > static_cast<int>(step.segments.size())) last_prompt_ = step.id;
   }
+
+  // The step answered last, and those sent since, have one position a sequence.
+  bool decodes_alone() const { return last_prompt_ < answered_; }
 
   // How many rows the step had.
   size_t AnswerOldest() {
     SLUICE_CHECK(!under_way_.empty());
+    answered_ = under_way_.front().step;
     StepExecuted executed = std::move(under_way_.front());
     under_way_.pop_front();
     for (RowResult& row : executed.rows) row.token = 1;
@@ -96,6 +110,8 @@ class InstantReplica final : public Replica {
   std::deque<StepExecuted> under_way_;
   std::vector<ReplicaEvent> events_;
   size_t num_bytes_ = 0;
+  StepId answered_ = 0;
+  StepId last_prompt_ = 0;  // the latest that computes some of a prompt
 };
 
 class CountingSink final : public RequestSink {
@@ -133,11 +149,15 @@ class Bench {
   }
 
   Cost Measure(int num_steps) {
-    std::vector<double> times;
+    std::vector<double> times, decodes;
     times.reserve(num_steps);
-    for (int i = 0; i < num_steps; ++i) times.push_back(Step());
-    std::sort(times.begin(), times.end());
-    return {.p50_us = times[times.size() / 2], .p99_us = times[times.size() * 99 / 100]};
+    for (int i = 0; i < num_steps; ++i) {
+      times.push_back(Step());
+      if (replica_.decodes_alone()) decodes.push_back(times.back());
+    }
+    return {.p50_us = Quantile(times, 0.5),
+            .p99_us = Quantile(times, 0.99),
+            .decodes_p50_us = Quantile(decodes, 0.5)};
   }
 
  private:
@@ -171,17 +191,18 @@ class Bench {
   RequestId last_id_ = 0;
 };
 
-Cost CostOf(const Load& load) { return Bench(load).Measure(2000); }
+Cost CostOf(const Load& load) { return Bench(load).Measure(4000); }
 
 void PrintRow(const Load& load, const Cost& cost) {
-  std::printf("| %7d | %7d | %6d | %8.1f | %8.1f | %15.2f |\n", load.running, load.waiting,
-              load.prompt, cost.p50_us, cost.p99_us, cost.p50_us / load.running);
+  std::printf("| %7d | %7d | %6d | %8.1f | %8.1f | %15.2f | %17.1f |\n", load.running, load.waiting,
+              load.prompt, cost.p50_us, cost.p99_us, cost.p50_us / load.running,
+              cost.decodes_p50_us);
   std::fflush(stdout);
 }
 
 constexpr char kHead[] =
-    "| running | waiting | prompt | p50 (us) | p99 (us) | p50 / token (us) |\n"
-    "|--------:|--------:|-------:|---------:|---------:|----------------:|\n";
+    "| running | waiting | prompt | p50 (us) | p99 (us) | p50 / token (us) |  decodes p50 (us) |\n"
+    "|--------:|--------:|-------:|---------:|---------:|----------------:|------------------:|\n";
 
 // Microseconds over running sequences, both by powers of two.
 std::string Picture(const std::vector<std::pair<int, Cost>>& costs) {

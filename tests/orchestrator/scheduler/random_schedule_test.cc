@@ -144,6 +144,9 @@ class RandomSchedule {
     } else if (dice <= 95) {
       ASSERT_NO_FATAL_FAILURE(ForkOne());
       if (Chance(20)) policies_ = RandomPolicies();
+      if (Chance(20)) {
+        scheduler_.SetStepCost({.fixed = 0.01 * Pick(0, 3), .per_position = 0.002 * Pick(0, 3)});
+      }
     } else if (dice <= 98) {
       ASSERT_NO_FATAL_FAILURE(Abandon());
     } else {

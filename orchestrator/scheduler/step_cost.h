@@ -1,0 +1,15 @@
+// What a step costs by how much is in it, as far as that is known. Plain values.
+#pragma once
+
+namespace sluice {
+
+// In seconds, of steps in which every sequence has one position. All zero: nobody knows.
+struct StepCost {
+  double fixed = 0;
+  double per_position = 0;
+
+  bool known() const { return fixed > 0 && per_position > 0; }
+  double Of(double num_positions) const { return fixed + per_position * num_positions; }
+};
+
+}  // namespace sluice

@@ -1,0 +1,155 @@
+// What a tenant with little load feels of one with much, in the steps that both are in.
+#include <algorithm>
+#include <string>
+
+#include "tests/orchestrator/scheduler/testing.h"
+
+namespace sluice {
+namespace {
+
+class SharedStepsTest : public SchedulerTest {
+ protected:
+  SharedStepsTest() {
+    options_.max_slowdown = 1.5;
+    kv_cache_ = {.num_blocks = 2000, .block_size = 4};
+  }
+
+  // Sequences that all decode once a step has computed their prompts.
+  void Load(const std::string& tenant, SequenceId first, int count, int num_prompt = 1,
+            int32_t priority = 0) {
+    for (int i = 0; i < count; ++i) {
+      SequenceSpec spec = Spec(first + i, num_prompt, 900);
+      spec.tenant = tenant;
+      spec.priority = priority;
+      Add(std::move(spec));
+    }
+  }
+
+  // Thirty beside one, in steps whose cost is known.
+  void LoadBoth() {
+    Load("busy", 100, 30);
+    Load("light", 1, 1);
+    PlanAndCommit();
+    scheduler().SetStepCost(kCost);
+  }
+
+  static int CountOf(const Step& step, SequenceId sequence) {
+    int count = 0;
+    for (const Segment& segment : step.segments) {
+      if (segment.sequence == sequence) count += static_cast<int>(segment.tokens.size());
+    }
+    return count;
+  }
+
+  // A step with one position takes 11 ms; 16 ms is time for six.
+  static constexpr StepCost kCost = {.fixed = 0.01, .per_position = 0.001};
+};
+
+TEST_F(SharedStepsTest, TheLightTenantIsInEveryStepAndNoStepTakesTooLong) {
+  LoadBoth();
+  for (int i = 0; i < 20; ++i) {
+    const Step step = PlanAndCommit();
+    EXPECT_EQ(CountOf(step, 1), 1);
+    EXPECT_EQ(step.num_tokens(), 6);
+    EXPECT_LE(kCost.Of(step.num_tokens()), 1.5 * kCost.Of(1) + 1e-9);
+  }
+}
+
+TEST_F(SharedStepsTest, SoItIsInStepsAhead) {
+  options_.steps_ahead = 1;
+  options_.max_inflight_steps = 2;
+  LoadBoth();
+  std::vector<Step> under_way;
+  for (int i = 0; i < 40; ++i) {
+    while (std::optional<Step> step = scheduler().Plan()) under_way.push_back(*std::move(step));
+    ASSERT_FALSE(under_way.empty());
+    if (i > 4) {
+      EXPECT_LE(under_way.back().num_tokens(), 6);
+    }
+    Commit(under_way.front());
+    under_way.erase(under_way.begin());
+  }
+  EXPECT_GE(Usage(1).generated_tokens, 20);
+}
+
+TEST_F(SharedStepsTest, TheOthersTakeTurnsAndNobodyStarves) {
+  LoadBoth();
+  for (int i = 0; i < 60; ++i) PlanAndCommit();
+  for (SequenceId id = 100; id < 130; ++id) EXPECT_GE(Usage(id).generated_tokens, 9) << id;
+}
+
+TEST_F(SharedStepsTest, ATokenAndAPromptOfTheOthersFitHoweverCheapAStepIs) {
+  LoadBoth();
+  scheduler().SetStepCost({.fixed = 1e-6, .per_position = 0.001});
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 3);
+  Load("busy", 200, 1, 100);
+  for (int i = 0; i < 10; ++i) {
+    const Step step = PlanAndCommit();
+    EXPECT_EQ(CountOf(step, 200), 1);
+    EXPECT_EQ(step.num_tokens(), 3);
+  }
+}
+
+TEST_F(SharedStepsTest, APromptOfABusyTenantGoesInSmallChunks) {
+  LoadBoth();
+  Load("busy", 200, 1, 100);
+  for (int i = 0; i < 10; ++i) {
+    const Step step = PlanAndCommit();
+    EXPECT_LE(step.num_tokens(), 6);
+    EXPECT_GE(CountOf(step, 200), 2) << "half of what others may have is for prompts";
+  }
+}
+
+TEST_F(SharedStepsTest, APromptOfALightTenantIsComputedAtOnceAndOthersGetTheLessBesideIt) {
+  LoadBoth();
+  Load("light", 2, 1, 50);
+  const Step step = PlanAndCommit();
+  EXPECT_EQ(CountOf(step, 2), 50);
+  EXPECT_LE(kCost.Of(step.num_tokens()), 1.5 * kCost.Of(51) + 1e-9);
+}
+
+TEST_F(SharedStepsTest, StepsStayShortForAWhileAfterItHasGone) {
+  LoadBoth();
+  PlanAndCommit();
+  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
+  for (int i = 0; i < 500; ++i) EXPECT_LE(PlanAndCommit().num_tokens(), 6);
+  for (int i = 0; i < 20; ++i) PlanAndCommit();
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 30);
+}
+
+TEST_F(SharedStepsTest, NobodyGetsLessThanALightTenantHas) {
+  Load("busy", 100, 30);
+  Load("a third as busy", 1, 9);
+  PlanAndCommit();
+  scheduler().SetStepCost({.fixed = 1e-6, .per_position = 0.001});
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 18);
+}
+
+TEST_F(SharedStepsTest, ALittleLessThanOthersIsNotLight) {
+  Load("busy", 100, 30);
+  Load("nearly as busy", 1, 20);
+  PlanAndCommit();
+  scheduler().SetStepCost(kCost);
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 50);
+}
+
+TEST_F(SharedStepsTest, NothingIsHeldBackWithoutALightTenant) {
+  Load("busy", 100, 30);
+  scheduler().SetStepCost(kCost);
+  PlanAndCommit();
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 30) << "it is alone";
+  Load("as busy", 200, 30);
+  PlanAndCommit();
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 60) << "both have their part";
+}
+
+TEST_F(SharedStepsTest, AHigherPriorityIsNotHeldBackForALowerOne) {
+  Load("busy", 100, 30, 1, /*priority=*/5);
+  Load("light", 1, 1);
+  PlanAndCommit();
+  scheduler().SetStepCost(kCost);
+  EXPECT_EQ(PlanAndCommit().num_tokens(), 31);
+}
+
+}  // namespace
+}  // namespace sluice
