@@ -21,16 +21,6 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
                                                                   : absl::FromChrono(deadline);
 }
 
-// Answers a unary call with what another service answered.
-template <class Response>
-TokenizerClient::Callback<Response> Forward(grpc::ServerUnaryReactor* call, Response* response) {
-  return [call, response](absl::StatusOr<Response> answer) {
-    const absl::Status status = answer.status();
-    if (status.ok()) *response = *std::move(answer);
-    call->Finish(ToGrpc(status));
-  };
-}
-
 // The request of a caller who was admitted; nothing of another's is looked at.
 template <class Request>
 absl::StatusOr<Request> ParseAdmitted(const absl::Status& admitted, const grpc::ByteBuffer& bytes) {
@@ -49,6 +39,21 @@ absl::Status CheckSmall(const google::protobuf::Message& request) {
 grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const absl::Status& status) {
   grpc::ServerUnaryReactor* call = context.DefaultReactor();
   call->Finish(ToGrpc(status));
+  return call;
+}
+
+// Answers with what the tokenizer does, which `ask` asks: ask(deadline, callback). Refuses where
+// `status` is an error.
+template <class Response, class Ask>
+grpc::ServerUnaryReactor* PassOn(grpc::CallbackServerContext& context, const absl::Status& status,
+                                 Response* response, const Ask& ask) {
+  if (!status.ok()) return Refuse(context, status);
+  grpc::ServerUnaryReactor* call = context.DefaultReactor();
+  ask(DeadlineOf(context), [call, response](absl::StatusOr<Response> answer) {
+    const absl::Status status = answer.status();
+    if (status.ok()) *response = *std::move(answer);
+    call->Finish(ToGrpc(status));
+  });
   return call;
 }
 
@@ -103,57 +108,39 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  absl::Status status = Admit(*context);
-  if (status.ok()) status = CheckKnownFields(*request);
-  if (!status.ok()) {
-    call->Finish(ToGrpc(status));
-  } else {
-    tokenizer_->Tokenize(*request, DeadlineOf(*context), Forward(call, response));
-  }
-  return call;
+  return PassOn(*context, AdmitRequest(*context, *request), response,
+                [&](absl::Time deadline, auto callback) {
+                  tokenizer_->Tokenize(*request, deadline, std::move(callback));
+                });
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  absl::Status status = Admit(*context);
-  if (status.ok()) status = CheckKnownFields(*request);
-  if (!status.ok()) {
-    call->Finish(ToGrpc(status));
-  } else {
-    tokenizer_->Detokenize(*request, DeadlineOf(*context), Forward(call, response));
-  }
-  return call;
+  return PassOn(*context, AdmitRequest(*context, *request), response,
+                [&](absl::Time deadline, auto callback) {
+                  tokenizer_->Detokenize(*request, deadline, std::move(callback));
+                });
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context,
                                                            const v1::GetVocabularyRequest* request,
                                                            v1::GetVocabularyResponse* response) {
-  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  absl::Status status = CheckSmall(*request);
+  absl::Status status = Admit(*context);
+  if (status.ok()) status = CheckSmall(*request);
   if (status.ok()) status = CheckKnownFields(*request);
-  if (!status.ok()) {
-    call->Finish(ToGrpc(status));
-  } else {
-    tokenizer_->GetVocabulary(*request, DeadlineOf(*context), Forward(call, response));
-  }
-  return call;
+  return PassOn(*context, status, response, [&](absl::Time deadline, auto callback) {
+    tokenizer_->GetVocabulary(*request, deadline, std::move(callback));
+  });
 }
 
 grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
     grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
     v1::ApplyChatTemplateResponse* response) {
-  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  if (const absl::Status status = CheckKnownFields(*request); !status.ok()) {
-    call->Finish(ToGrpc(status));
-  } else {
-    tokenizer_->ApplyChatTemplate(*request, DeadlineOf(*context), Forward(call, response));
-  }
-  return call;
+  return PassOn(*context, AdmitRequest(*context, *request), response,
+                [&](absl::Time deadline, auto callback) {
+                  tokenizer_->ApplyChatTemplate(*request, deadline, std::move(callback));
+                });
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
@@ -185,6 +172,12 @@ grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContex
 absl::Status GenerationService::Admit(const grpc::CallbackServerContext& context) const {
   if (authenticator_ == nullptr) return absl::OkStatus();
   return authenticator_->Admit(context).status();
+}
+
+absl::Status GenerationService::AdmitRequest(const grpc::CallbackServerContext& context,
+                                             const google::protobuf::Message& request) const {
+  absl::Status status = Admit(context);
+  return status.ok() ? CheckKnownFields(request) : status;
 }
 
 absl::StatusOr<std::string> GenerationService::AdmitTenant(

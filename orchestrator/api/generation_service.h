@@ -66,6 +66,9 @@ class GenerationService final : public internal::GenerationServiceBase {
  private:
   // Whether the caller is one who may call at all.
   absl::Status Admit(const grpc::CallbackServerContext& context) const;
+  // Refuses fields that are not known as well.
+  absl::Status AdmitRequest(const grpc::CallbackServerContext& context,
+                            const google::protobuf::Message& request) const;
   // The tenant whom an admitted call is served for: the one it has proved to be, else whom it
   // names.
   absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;

@@ -18,7 +18,18 @@ v1::SamplerRunRequest SamplerPlans::Message(uint64_t epoch, const Step& step,
   return request;
 }
 
+const v1::SamplingOptions& SamplerPlans::MessageOf(SequenceId sequence,
+                                                   const SamplingOptions& options) {
+  const auto [known, is_new] = messages_.try_emplace(sequence);
+  if (is_new) known->second.message = ToMessage(options);
+  known->second.last_message = num_messages_;
+  return known->second.message;
+}
+
 void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
+  absl::erase_if(messages_, [this](const auto& entry) {
+    return num_messages_ - entry.second.last_message >= kForgottenAfter;
+  });
   for (auto it = told_.begin(); it != told_.end();) {
     if (num_messages_ - it->second < kForgottenAfter) {
       ++it;
@@ -44,7 +55,7 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   if (HasSequenceParameters(options) || row.constraint != nullptr) {
     AddSequence(row, options, execute);
   } else {
-    *message.mutable_sample() = ToMessage(options);
+    *message.mutable_sample() = MessageOf(row.sequence, options);
   }
 }
 
