@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from processes_test import PROMPT, STORYTELLER, Client, Up, children_of, generation_pb2, grpc
+from processes import PROMPT, STORYTELLER, Client, Up, children_of, generation_pb2, grpc
 
 try:
     import jsonschema

@@ -1,0 +1,108 @@
+"""The `sluice` commands as somebody types them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from processes import BIN, PROMPT, SLUICE, STORYTELLER, Up, main, sluice
+
+
+class CommandsTest(unittest.TestCase):
+    def test_plan_foretells_what_status_shows(self):
+        for flags in (["--tp", "2", "--pp", "2"], ["--weights", "int8", "--kv_dtype", "bf16"], ["--weights", "f32"]):
+            with self.subTest(flags=flags):
+                plan = json.loads(sluice("plan", "--json", "--sequences", "8", *flags).stdout)
+                with Up(*flags, "--kv_cache_mib", str(plan["kv_cache_mib"])) as up:
+                    status = json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)
+                shown = [process for process in status["processes"] if process["service"] != "tokenizer"]
+                self.assertEqual([process["weight_bytes"] for process in plan["processes"]],
+                                 [process["weight_bytes"] for process in shown])
+                self.assertGreaterEqual(status["kv_cache"]["num_blocks"] * status["kv_cache"]["block_size"], 8 * 512)
+                for planned, seen in zip(plan["processes"], shown):
+                    self.assertLessEqual(planned["kv_bytes"], seen.get("kv_bytes", 0))
+
+    def test_help_of_a_service_names_no_folder_of_its_build(self):
+        root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+        for service in ("tokenizer", "embedding", "shard", "sampler", "orchestrator", "gateway"):
+            shown = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--help"], capture_output=True, text=True).stdout
+            sources = re.findall(r"^  Flags from (.*):$", shown, re.MULTILINE)
+            self.assertTrue(sources, service)
+            for source in sources:
+                self.assertTrue(os.path.exists(os.path.join(root, source)), source)
+            self.assertNotIn(root.strip("/"), shown)
+
+    def test_run_starts_quickly(self):
+        began = time.monotonic()
+        process = subprocess.Popen([SLUICE, "run", "--prompt", PROMPT, "--max_tokens", "64"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        first = process.stdout.read(1)
+        seconds = time.monotonic() - began
+        process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(process.wait(60), 0)
+        print(f"first text after {seconds:.2f} s", file=sys.stderr)
+        self.assertTrue(first)
+        self.assertLess(seconds, 5)  # 1 s on an idle machine; this one may be busy
+
+    def test_score_and_bench(self):
+        score = json.loads(sluice("score", "--text", PROMPT, "--json").stdout)
+        self.assertIsNone(score["logprobs"][0])
+        self.assertEqual(len(score["logprobs"]), len(score["token_ids"]))
+        self.assertGreater(score["perplexity"], 1)
+        bench = sluice("bench", "--prompt_tokens", "16", "--max_tokens", "8", "--concurrency", "2",
+                       "--requests", "4")
+        self.assertTrue(bench.stdout)
+
+    def test_score_equals_the_oracle(self):
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "storyteller.json")
+        with open(golden) as file:
+            expected = json.load(file)
+        ids = ",".join(map(str, expected["ids"]))
+        score = json.loads(sluice("score", "--token_ids", ids, "--json", "--weights", "f32").stdout)
+        self.assertEqual(len(score["logprobs"]), len(expected["logprobs"]) + 1)
+        for ours, oracles in zip(score["logprobs"][1:], expected["logprobs"]):
+            self.assertAlmostEqual(ours, oracles, delta=1e-4)
+        self.assertAlmostEqual(score["perplexity"] / expected["perplexity"], 1, delta=1e-4)
+
+    def test_a_quantized_model_serves_as_if_quantized_at_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "int4")
+            sluice("quantize", STORYTELLER, out, "--weights", "int4")
+            score = ["score", "--text", PROMPT, "--json", "--kv_dtype", "bf16"]
+            saved = sluice(*score, "--model", out).stdout
+            self.assertEqual(saved, sluice(*score, "--weights", "int4").stdout)
+            self.assertNotEqual(saved, sluice(*score, "--weights", "int8").stdout)
+            with Up("--model", out) as up:
+                self.assertIn("int4", sluice("bench", "--endpoint", up.endpoint, "--prompt_tokens",
+                                             "8", "--max_tokens", "4", "--requests", "1").stdout)
+            refused = sluice("score", "--text", PROMPT, "--model", out, "--weights", "int8", code=1)
+            self.assertIn("accepted: auto, int4, f32, bf16", refused.stderr)
+            self.assertIn("holds files already",
+                          sluice("quantize", STORYTELLER, out, "--weights", "int8", code=1).stderr)
+
+    def test_bad_input_is_refused_by_name(self):
+        for arguments, part in (
+                (["--model", "/nowhere"], "/nowhere"),
+                (["--tp", "3"], "3"),
+                (["--max_tokens", "0"], "max_tokens is 0"),
+                (["--temperature", "nan"], "temperature"),
+                (["--top_p", "1.5"], "top_p is 1.5"),
+                (["--token_ids", "1,99999"], "99999")):
+            flags = arguments if "--token_ids" in arguments else ["--prompt", PROMPT, *arguments]
+            done = subprocess.run([SLUICE, "run", *flags], capture_output=True, text=True, timeout=60)
+            with self.subTest(arguments=arguments):
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(part, done.stderr)
+                self.assertEqual(done.stdout, "")
+        broken = subprocess.run([SLUICE, "run", "--prompt", b"abc\xff"], capture_output=True, timeout=60)
+        self.assertNotEqual(broken.returncode, 0)
+        self.assertIn(b"3", broken.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What tests of real processes share: `sluice up` and its children, the `sluice` commands, and a client made from the protos
+alone. A test file's own arguments: BIN_DIR PROTO_PYTHON_DIR [unittest arguments].
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import unittest
+
+BIN, PROTOS = sys.argv[1:3]
+sys.path.insert(0, PROTOS)
+
+import grpc  # noqa: E402
+from sluice.v1 import generation_pb2, status_pb2, tokenizer_pb2  # noqa: E402,F401
+
+SLUICE = os.path.join(BIN, "sluice")
+STORYTELLER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "storyteller")
+PROMPT = "Once upon a time there was a king who"
+SERVICE = "/sluice.v1.GenerationService/"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def children_of(pid):
+    """{pid: name of the program} of the processes that `pid` started."""
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                arguments = file.read().split(b"\0")
+        except OSError:
+            continue
+        if fields[0] != "Z" and int(fields[1]) == pid:
+            found[int(entry)] = os.path.basename(arguments[0].decode())
+    return found
+
+
+class Up:
+    """`sluice up`, from its ready line to SIGTERM."""
+
+    def __init__(self, *flags, program=SLUICE, env=None):
+        self.port = free_port()
+        self.endpoint = f"127.0.0.1:{self.port}"
+        self.process = subprocess.Popen(
+            [program, "up", "--port", str(self.port), *flags], stdout=subprocess.PIPE, text=True, env=env)
+        self.ready = self.process.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.process.terminate()
+        code = self.process.wait(30)
+        self.process.stdout.close()
+        return code
+
+
+class Client:
+    """The public API over Debian's python3-grpcio, with messages from protoc and nothing else."""
+
+    def __init__(self, endpoint):
+        self.channel = grpc.insecure_channel(endpoint)
+
+    def generate(self, request, timeout=120):
+        call = self.channel.unary_stream(
+            SERVICE + "Generate",
+            request_serializer=generation_pb2.GenerateRequest.SerializeToString,
+            response_deserializer=generation_pb2.GenerateResponse.FromString)
+        return call(request, timeout=timeout)
+
+    def unary(self, method, request, response_type, timeout=30):
+        call = self.channel.unary_unary(
+            SERVICE + method,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response_type.FromString)
+        return call(request, timeout=timeout)
+
+    def raw(self, method, message, timeout=10):
+        call = self.channel.unary_unary(method, request_serializer=None, response_deserializer=None)
+        return call(message, timeout=timeout)
+
+
+def request(max_tokens, seed=None):
+    message = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=max_tokens)
+    message.stop.ignore_eos = True
+    message.sampling.temperature = 0 if seed is None else 1
+    if seed is not None:
+        message.sampling.seed = seed
+    return message
+
+
+def text_of(responses, on_chunk=None):
+    text = ""
+    for response in responses:
+        if response.HasField("chunk"):
+            text += response.chunk.text
+            if on_chunk:
+                on_chunk()
+    return text
+
+
+def sluice(*arguments, code=0, stdin=""):
+    done = subprocess.run([SLUICE, *arguments], input=stdin, capture_output=True, text=True, timeout=120)
+    if done.returncode != code:
+        raise AssertionError(f"sluice {' '.join(arguments)}: exit {done.returncode}, expected {code}\n{done.stderr}")
+    return done
+
+
+class Orchestrator:
+    """An orchestrator started by hand, whose other processes are not there."""
+
+    def __init__(self, folder):
+        self.socket = f"unix:{folder}/orchestrator"
+        self.process = subprocess.Popen(
+            [os.path.join(BIN, "sluice-orchestrator"), "--model", STORYTELLER, "--listen", self.socket,
+             "--tokenizer", f"unix:{folder}/tokenizer", "--embedding", f"unix:{folder}/embedding",
+             "--shards", f"unix:{folder}/shard", "--sampler", f"unix:{folder}/sampler"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def main():
+    unittest.main(module="__main__", argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

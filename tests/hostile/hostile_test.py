@@ -1,0 +1,81 @@
+"""A good client beside hostile ones, on real processes. Prints what it measured.
+
+Usage: hostile_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
+"""
+
+import statistics
+import time
+import unittest
+
+from beside import FULL, SLACK_S, Attack, Good, resident_mib, show
+from processes import Up, main
+
+
+class HostileTest(unittest.TestCase):
+    def under(self, name, count, requests=11):
+        """The good client's first token while `name` is at work, against its quiet times before and after."""
+        with Up() as up:
+            good = Good(up.endpoint)
+            good.several(10)
+            before, _, texts = good.several(requests)
+            with Attack(up.endpoint, name, count) as attack:
+                begin, began = good.status(), time.monotonic()
+                during, _, texts_during = good.several(requests)
+                took, end = time.monotonic() - began, good.status()
+                said = attack.wait() if name not in ("many_calls", "never_reads") else []
+            after, _, _ = good.several(requests)
+            quiet = statistics.median([before, after])
+            step = took / max(end.num_steps - begin.num_steps, 1)
+            show(f"{name} x {count}: first token {1000 * during:.1f} ms; quiet {1000 * quiet:.1f} ms, "
+                 f"a step {1000 * step:.1f} ms")
+            self.assertEqual(texts, texts_during, "another text")
+            self.assertEqual(said, [])
+            self.assertLessEqual(during, 2 * quiet + step + SLACK_S)
+
+    def test_three_thousand_calls_at_once(self):
+        self.under("many_calls", 3000 if FULL else 600)
+
+    def test_clients_that_ask_for_the_highest_priority(self):
+        self.under("top_priority", 80 if FULL else 20)
+
+    def test_lists_of_eight_million_token_ids(self):
+        self.under("long_lists", 20 if FULL else 3)
+
+    def test_clients_that_never_read(self):
+        self.under("never_reads", 64 if FULL else 8)
+
+    def test_clients_that_disconnect_in_a_loop(self):
+        self.under("disconnects", 10_000 if FULL else 500)
+
+    def test_requests_at_every_limit(self):
+        self.under("at_the_limits", 30 if FULL else 2)
+
+    def test_memory_stays_flat_and_every_block_comes_back(self):
+        attacks = [("many_calls", 600), ("long_lists", 3), ("never_reads", 16), ("disconnects", 500),
+                   ("at_the_limits", 2)]
+        with Up() as up:
+            good = Good(up.endpoint)
+            sizes = []
+            for _ in range(6 if FULL else 3):
+                for name, count in attacks:
+                    with Attack(up.endpoint, name, count) as attack:
+                        if name != "never_reads":
+                            attack.wait()
+                        else:
+                            good.several(5)
+                deadline = time.monotonic() + 60
+                while True:
+                    status = good.status()
+                    if status.num_running_sequences + status.num_waiting_sequences + status.num_paused_sequences == 0:
+                        break
+                    self.assertLess(time.monotonic(), deadline, "their sequences stay")
+                self.assertEqual(status.kv_cache.num_used_blocks, 0)
+                self.assertEqual(status.num_integrity_faults, 0)
+                sizes.append(resident_mib(up))
+            show("resident after each round of attacks, MiB: " + ", ".join(f"{size:.0f}" for size in sizes))
+            # The first round warms allocators and pools up.
+            self.assertLess(sizes[-1], 1.1 * sizes[0] + 32)
+
+
+if __name__ == "__main__":
+    main()
