@@ -11,10 +11,10 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "orchestrator/engine/active_request.h"
 #include "orchestrator/engine/ledger.h"
@@ -125,8 +125,8 @@ class RequestTable {
 
   SequenceId next_sequence_ = 1;
   std::map<RequestId, std::unique_ptr<ActiveRequest>> requests_;
-  std::unordered_map<SequenceId, Place> places_;  // of all sequences of requests_
-  std::map<RequestId, Waiting> waiting_;          // in order of arrival
+  absl::flat_hash_map<SequenceId, Place> places_;  // of all sequences of requests_
+  std::map<RequestId, Waiting> waiting_;           // in order of arrival
   std::set<std::pair<SteadyTime, RequestId>> deadlines_;
   // When those end whose clients do not read, both ways round.
   std::map<RequestId, SteadyTime> unread_;

@@ -26,6 +26,7 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   sent.bound = times_.Bound(num_ahead);
   std::vector<RowRequest> rows;
   rows.reserve(step.num_rows());
+  sent.sequences.reserve(step.segments.size());
   for (const Segment& segment : step.segments) {
     sent.sequences.push_back(segment.sequence);
     requests_->OnSent(segment.sequence);

@@ -212,15 +212,15 @@ void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens
 void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
   BlockId& block = table.blocks[table.num_known];
   const PrefixIndex::Place parent = EndOfKnown(table);
-  const std::optional<BlockId> known = index_.Find(parent, tokens);
-  if (!known.has_value()) {
-    index_.Insert(block, parent, tokens);
-    pool_.AddReference(block);
-  } else if (*known != block) {
-    Hold(*known);
+  const bool was_known = index_.Contains(block);
+  const BlockId known = index_.FindOrInsert(block, parent, tokens);
+  if (known != block) {
+    Hold(known);
     LetGo(block);
-    block = *known;
+    block = known;
     table.num_told = std::min(table.num_told, table.num_known);
+  } else if (!was_known) {
+    pool_.AddReference(block);
   }
   ++table.num_known;
 }

@@ -59,13 +59,17 @@ std::optional<BlockId> PrefixIndex::Find(Place parent, absl::Span<const TokenId>
   return *it;
 }
 
-void PrefixIndex::Insert(BlockId block, Place parent, absl::Span<const TokenId> tokens) {
-  SLUICE_CHECK(!Contains(block) && !Find(parent, tokens).has_value());
+BlockId PrefixIndex::FindOrInsert(BlockId block, Place parent, absl::Span<const TokenId> tokens) {
+  SLUICE_CHECK(std::ssize(tokens) == block_size_);
+  const Key key = MakeKey(parent, tokens);
+  if (const auto it = by_tokens_.find(key); it != by_tokens_.end()) return *it;
+  SLUICE_CHECK(!Contains(block));
   if (domains_.contains(parent)) HoldRoot(parent);
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
-  nodes_[block] = {.place = ++last_place_, .parent = parent, .hash = MakeKey(parent, tokens).hash};
+  nodes_[block] = {.place = ++last_place_, .parent = parent, .hash = key.hash};
   by_tokens_.insert(block);
+  return block;
 }
 
 void PrefixIndex::Remove(BlockId block) {

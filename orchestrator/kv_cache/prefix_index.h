@@ -65,8 +65,9 @@ class PrefixIndex {
   // The block that follows `parent` with these tokens. REQUIRES: tokens.size() == block_size.
   std::optional<BlockId> Find(Place parent, absl::Span<const TokenId> tokens) const;
 
-  // Makes `block` a node after `parent`, in use. REQUIRES: it is none, and Find gives nothing.
-  void Insert(BlockId block, Place parent, absl::Span<const TokenId> tokens);
+  // The block that follows `parent` with these tokens; where there is none, `block` becomes it, in
+  // use. REQUIRES: tokens.size() == block_size, and `block` is no node unless it is that one.
+  BlockId FindOrInsert(BlockId block, Place parent, absl::Span<const TokenId> tokens);
 
   // `block` is a node no more. Nodes after it stay, out of reach, until they are evicted.
   // REQUIRES: it is a node.

@@ -18,16 +18,19 @@ v1::SamplerRunRequest SamplerPlans::Message(uint64_t epoch, const Step& step,
   return request;
 }
 
-const v1::SamplingOptions& SamplerPlans::MessageOf(SequenceId sequence,
-                                                   const SamplingOptions& options) {
-  const auto [known, is_new] = messages_.try_emplace(sequence);
-  if (is_new) known->second.message = ToMessage(options);
+const SamplerPlans::KnownOptions& SamplerPlans::OptionsOf(SequenceId sequence,
+                                                          const SamplingOptions& options) {
+  const auto [known, is_new] = options_.try_emplace(sequence);
+  if (is_new) {
+    known->second.per_sequence = HasSequenceParameters(options);
+    known->second.message = ToMessage(options);
+  }
   known->second.last_message = num_messages_;
-  return known->second.message;
+  return known->second;
 }
 
 void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
-  absl::erase_if(messages_, [this](const auto& entry) {
+  absl::erase_if(options_, [this](const auto& entry) {
     return num_messages_ - entry.second.last_message >= kForgottenAfter;
   });
   for (auto it = told_.begin(); it != told_.end();) {
@@ -52,10 +55,11 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   }
   message.set_processed_logprobs(row.processed_logprobs);
   const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
-  if (HasSequenceParameters(options) || row.constraint != nullptr) {
+  const KnownOptions& known = OptionsOf(row.sequence, options);
+  if (known.per_sequence || row.constraint != nullptr) {
     AddSequence(row, options, execute);
   } else {
-    *message.mutable_sample() = MessageOf(row.sequence, options);
+    *message.mutable_sample() = known.message;
   }
 }
 

@@ -27,25 +27,26 @@ class SamplerPlans {
                                 absl::Span<const RowRequest> rows);
 
  private:
+  // What the options of a sequence, which stay the same for its life, come to. Making the message
+  // takes several times as long as copying it.
+  struct KnownOptions {
+    v1::SamplingOptions message;
+    bool per_sequence = false;  // they look at more than the row
+    uint64_t last_message = 0;  // with a row of the sequence
+  };
+
   void AddRow(const RowRequest& row, v1::SamplerExecute& execute);
   // Tells of the row's sequence unless that has been done.
   void AddSequence(const RowRequest& row, const SamplingOptions& options,
                    v1::SamplerExecute& execute);
-  // The options of a sequence, which stay the same for its life, as a message.
-  const v1::SamplingOptions& MessageOf(SequenceId sequence, const SamplingOptions& options);
+  const KnownOptions& OptionsOf(SequenceId sequence, const SamplingOptions& options);
   // Drops what has had no row for long.
   void Sweep(v1::SamplerExecute& execute);
-
-  struct KnownMessage {
-    v1::SamplingOptions message;
-    uint64_t last_message = 0;  // with a row of the sequence
-  };
 
   uint64_t num_messages_ = 0;
   bool vocabulary_told_ = false;
   absl::flat_hash_map<SequenceId, uint64_t> told_;  // and the last message with a row of each
-  // Making one takes several times as long as copying it.
-  absl::flat_hash_map<SequenceId, KnownMessage> messages_;
+  absl::flat_hash_map<SequenceId, KnownOptions> options_;
 };
 
 }  // namespace sluice
