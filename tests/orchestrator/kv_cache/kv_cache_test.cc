@@ -112,6 +112,17 @@ TEST(KvCache, FindsOnlyWhatFollowsTheSameTokens) {
   EXPECT_EQ(Serve(cache, 4, Joined(Tokens(3), Tokens(8, 50))), 0);
 }
 
+TEST(KvCache, CountsWhatItWouldFindAndChangesNothing) {
+  KvCache cache({.num_blocks = 8, .block_size = 4});
+  EXPECT_EQ(cache.CountKnown({}, Tokens(9)), 0);
+  Serve(cache, 1, Tokens(10));
+  cache.Release(1);
+  EXPECT_EQ(cache.CountKnown({}, Tokens(10)), 8);
+  EXPECT_EQ(cache.CountKnown({}, Joined(Tokens(5), {9, 9, 9})), 4);
+  EXPECT_EQ(cache.CountKnown({.salt = "another", .adapter = "", .length_like = 0}, Tokens(10)), 0);
+  EXPECT_EQ(cache.statistics().hit_positions, 0u);
+}
+
 TEST(KvCache, KeepsDomainsApart) {
   KvCache cache({.num_blocks = 16, .block_size = 4});
   Serve(cache, 1, Tokens(9));
