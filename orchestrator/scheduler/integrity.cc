@@ -19,8 +19,14 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks, in
   if (sequence.num_tokens() != sequence.num_prompt() + sequence.usage.generated_tokens) {
     return Broken(sequence, "has tokens that are neither prompt nor generated");
   }
-  if (sequence.num_tokens() <= sequence.num_computed)
+  if (sequence.num_tokens() < sequence.num_computed ||
+      (sequence.num_tokens() == sequence.num_computed && !sequence.awaits_choice)) {
     return Broken(sequence, "is alive with nothing to compute");
+  }
+  if (sequence.awaits_choice && sequence.running &&
+      sequence.num_tokens() != sequence.num_computed) {
+    return Broken(sequence, "awaits a choice with something to compute");
+  }
   if (sequence.ReasonToEnd().has_value()) return Broken(sequence, "has a reason to end");
   if (sequence.paused && sequence.running && sequence.num_in_flight == 0) {
     return Broken(sequence, "is paused and holds blocks with no step under way");
@@ -83,15 +89,18 @@ absl::Status Scheduler::CheckLines() const {
   });
   for (const auto& [place, sequence] : running_) check(place, *sequence, true);
   int64_t num_parked = 0;
+  int64_t num_awaiting = 0;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence.running || !sequence.paused) continue;
+    num_awaiting += sequence.running && sequence.awaits_choice ? 1 : 0;
+    if (!sequence.parked()) continue;
     ++num_parked;
     const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(id).size());
     first_failure.Update(CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_));
   }
-  if (num_parked != num_parked_) {
-    first_failure.Update(absl::InternalError(
-        absl::StrCat(num_parked, " sequences are paused; counted as ", num_parked_)));
+  if (num_parked != num_parked_ || num_awaiting != num_awaiting_) {
+    first_failure.Update(absl::InternalError(absl::StrCat(
+        num_parked, " sequences are parked and ", num_awaiting,
+        " running ones await a choice; counted as ", num_parked_, " and ", num_awaiting_)));
   }
   if (num_waiting != waiting_.num_sequences() || num_tokens != waiting_.num_tokens() ||
       waiting_.num_sequences() + num_parked + running_.size() != sequences_.size()) {
@@ -112,7 +121,7 @@ absl::Status Scheduler::CheckTenants() const {
     Count& count = counts[sequence.tenant];
     ++count.alive;
     count.running += sequence.running ? 1 : 0;
-    count.waiting += sequence.running || sequence.paused ? 0 : 1;
+    count.waiting += sequence.running || sequence.parked() ? 0 : 1;
   }
   for (const auto& [name, tenant] : tenants_.all()) {
     const Count& count = counts[&tenant];

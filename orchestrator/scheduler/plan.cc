@@ -23,6 +23,7 @@ std::optional<Step> Scheduler::Plan() {
     return std::nullopt;
   }
   contended_ = false;
+  GiveUpPlacesOfAwaiting();
   PlannedStep& planned = in_flight_.emplace_back();
   planned.id = last_step_ + 1;
   Step step = {.id = planned.id};
@@ -217,7 +218,8 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
   if (!IsLight(*sequence.tenant)) budget.others -= num_positions;
   --budget.segments;
   Bill(sequence, num_positions);
-  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample) {
+  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample &&
+      !sequence.spec.chosen_outside) {
     ++sequence.num_promised;
     sequence.last_promise = {.step = step.id, .row = budget.rows - 1};
   }

@@ -12,8 +12,8 @@ namespace sluice {
 // Only for a sibling ahead of it in line, because that one is sure to be computed without it.
 bool Scheduler::HeldBack(const SequenceState& sequence) const {
   const SequenceState* sibling = SharesWith(sequence);
-  return sibling != nullptr && !sibling->paused && sibling->place < sequence.place &&
-         sibling->num_computed < sequence.num_prompt();
+  return sibling != nullptr && !sibling->paused && !sibling->awaits_choice &&
+         sibling->place < sequence.place && sibling->num_computed < sequence.num_prompt();
 }
 
 const SequenceState* Scheduler::SharesWith(const SequenceState& sequence) const {
@@ -102,7 +102,7 @@ bool Scheduler::MayDisplace(const SequenceState& sequence) const {
 
 // Spares looking up its tokens again and again while nothing has become better.
 bool Scheduler::MayFindRoom(const SequenceState& sequence) const {
-  if (running_.empty()) return true;
+  if (running_.empty() || num_awaiting_ > 0) return true;
   if (IsUrgent(sequence)) return true;
   return std::ssize(running_) < MaxRunning() &&
          kv_cache_.num_available_blocks() > sequence.refused_with_blocks;
@@ -194,9 +194,9 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
   return true;
 }
 
-// Running sequences that may be preempted, the last in line first: those behind `below`, and of
-// each tenant with more than its part of the places, so many as it has more. None that is in
-// flight; whether there are such.
+// Running sequences that may be preempted, the last in line first: those behind `below`, those that
+// await a choice and are of no higher priority, and of each tenant with more than its part of the
+// places, so many as it has more. None that is in flight; whether there are such.
 std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLine& below,
                                                bool& others_in_flight) const {
   std::vector<SequenceState*> victims;
@@ -204,13 +204,11 @@ std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLi
   for (auto it = running_.rbegin(); it != running_.rend(); ++it) {
     SequenceState& sequence = *it->second;
     const bool is_behind = below < it->first;
-    if (!is_behind && need.displacing == nullptr) break;
-    if (!is_behind) {
-      const Tenant* tenant = sequence.tenant;
-      if (sequence.place.negated_priority != need.displacing->place.negated_priority) break;
-      if (tenant == need.displacing->tenant) continue;
-      const int32_t fair = tenants_.FairPlaces(*tenant, MaxRunning());
-      if (tenant->num_running - displaced[tenant] <= fair) continue;
+    if (!is_behind && need.displacing == nullptr && num_awaiting_ == 0) break;
+    if (sequence.place.negated_priority < below.negated_priority) break;
+    if (!is_behind && !sequence.awaits_choice &&
+        !MayBeDisplaced(sequence, need, displaced[sequence.tenant])) {
+      continue;
     }
     if (sequence.num_in_flight > 0) {
       others_in_flight = true;
@@ -222,12 +220,21 @@ std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLi
   return victims;
 }
 
+// Its tenant has more than its part of the places, beyond those that it gives up already.
+bool Scheduler::MayBeDisplaced(const SequenceState& sequence, const Need& need,
+                               int32_t num_displaced) const {
+  if (need.displacing == nullptr || sequence.tenant == need.displacing->tenant) return false;
+  const int32_t fair = tenants_.FairPlaces(*sequence.tenant, MaxRunning());
+  return sequence.tenant->num_running - num_displaced > fair;
+}
+
 int64_t Scheduler::MaxRunning() const {
   return int64_t{options_.max_sequences_per_step} * options_.max_inflight_steps;
 }
 
 void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
   kv_cache_.Release(sequence.spec.id);
+  if (sequence.awaits_choice) --num_awaiting_;
   sequence.num_once_computed = std::max(sequence.num_once_computed, sequence.num_computed);
   sequence.thrown_back_by = cause;
   sequence.num_computed = 0;
@@ -235,7 +242,7 @@ void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {
   sequence.running = false;
   running_.erase(sequence.place);
   --sequence.tenant->num_running;
-  if (sequence.paused) {
+  if (sequence.parked()) {
     ++num_parked_;
   } else {
     waiting_.Insert(sequence);

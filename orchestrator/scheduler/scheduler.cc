@@ -219,9 +219,13 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
                             .row = index});
     if (row.kind == RowKind::kSample) {
       SLUICE_CHECK(position == sequence.num_tokens());
-      sequence.tokens.push_back(token);
-      --sequence.num_promised;
-      ++sequence.usage.generated_tokens;
+      if (sequence.spec.chosen_outside) {
+        AwaitChoice(sequence);
+      } else {
+        sequence.tokens.push_back(token);
+        --sequence.num_promised;
+        ++sequence.usage.generated_tokens;
+      }
     }
     ++index;
   }
@@ -289,10 +293,11 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
                                      .reason = reason,
                                      .usage = sequence.usage};
   if (sequence.running) {
+    if (sequence.awaits_choice) --num_awaiting_;
     kv_cache_.Release(finished.sequence);
     running_.erase(sequence.place);
     --sequence.tenant->num_running;
-  } else if (sequence.paused) {
+  } else if (sequence.parked()) {
     --num_parked_;
   } else {
     waiting_.Erase(sequence);
@@ -333,7 +338,7 @@ void Scheduler::AbandonSteps() {
 void Scheduler::Pause(SequenceId id) {
   SequenceState* sequence = Find(id);
   if (sequence == nullptr || sequence->paused) return;
-  if (!sequence->running) {
+  if (!sequence->running && !sequence->parked()) {
     waiting_.Erase(*sequence);
     ++num_parked_;
   }
@@ -344,7 +349,8 @@ void Scheduler::Pause(SequenceId id) {
 void Scheduler::Resume(SequenceId id) {
   SequenceState* sequence = Find(id);
   if (sequence == nullptr || !std::exchange(sequence->paused, false)) return;
-  if (sequence->running) return;  // the step that it was part of has not ended yet
+  // The step that it was part of has not ended yet, or its next token has not been chosen.
+  if (sequence->running || sequence->parked()) return;
   --num_parked_;
   waiting_.Insert(*sequence);
 }

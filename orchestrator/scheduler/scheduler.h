@@ -6,7 +6,9 @@
 // it is resumed). With steps_ahead it is planned on before the tokens that steps in flight choose are
 // known: a plan names such a token by its step and row, and what turns out not to be wanted is dropped
 // by Commit. Whatever throws it back to waiting (preemption, Reset, a length from which on its
-// keys are others) keeps its tokens; its positions are computed again. README.md states the policy
+// keys are others) keeps its tokens; its positions are computed again. One whose tokens are chosen
+// outside waits for them between its steps, and meanwhile gives way to whoever needs its blocks.
+// README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
 // What others have computed is not computed again: a sequence begins with the blocks that hold its
@@ -70,7 +72,7 @@ absl::Status Validate(const SchedulerOptions& options);
 struct SchedulerStatistics {
   int32_t waiting_sequences = 0;
   int32_t running_sequences = 0;
-  int32_t paused_sequences = 0;
+  int32_t paused_sequences = 0;  // and those without blocks whose next token is chosen outside
   int32_t inflight_steps = 0;
   int32_t active_tenants = 0;     // with sequences that wait or run
   int64_t waiting_positions = 0;  // known tokens of waiting sequences, all still to compute
@@ -118,6 +120,14 @@ class Scheduler {
   //   FAILED_PRECONDITION an older step is still in flight.
   //   INVALID_ARGUMENT    not one token per row.
   absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens);
+
+  // The token that comes next in a sequence whose tokens are chosen outside. Nothing has changed
+  // unless OK.
+  //   NOT_FOUND            it is not alive.
+  //   FAILED_PRECONDITION  no row of it has been committed since it got its last token.
+  //   INVALID_ARGUMENT     the token ends it, as a stop token or the last one that it may have:
+  //                        Finish does that.
+  absl::Status Append(SequenceId sequence, TokenId token);
 
   // Lets a second sequence go on from where `from` was, sharing the blocks that are computed; it
   // runs at once where `from` does and there is a place for it, and has the next place in line.
@@ -239,12 +249,18 @@ class Scheduler {
   bool MakeRoom(const Need& need, const PlaceInLine& below);
   std::vector<SequenceState*> Victims(const Need& need, const PlaceInLine& below,
                                       bool& others_in_flight) const;
+  bool MayBeDisplaced(const SequenceState& sequence, const Need& need, int32_t num_displaced) const;
   int64_t MaxRunning() const;
   bool AreAlike(int32_t length, int32_t other_length) const;
   PrefixDomain DomainOf(const SequenceState& sequence) const;
   void ThrowBack(SequenceState& sequence, ThrownBackBy cause);
   void CountAgain(SequenceState& sequence, int32_t first, int32_t end);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
+
+  // Sequences whose tokens are chosen outside (choice.cc).
+  void AwaitChoice(SequenceState& sequence);
+  void EndAwaiting(SequenceState& sequence);
+  void GiveUpPlacesOfAwaiting();
 
   static void ForgetFlight(SequenceState& sequence);
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
@@ -282,7 +298,8 @@ class Scheduler {
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;  // for the next step
   uint64_t num_added_ = 0;
-  int32_t num_parked_ = 0;  // paused ones, which hold nothing and stand in no line
+  int32_t num_parked_ = 0;    // hold nothing and stand in no line
+  int32_t num_awaiting_ = 0;  // running ones that await a choice
   uint64_t num_started_ = 0;
   uint64_t num_preemptions_ = 0;
   uint64_t num_computed_ = 0;

@@ -45,6 +45,10 @@ struct SequenceSpec {
   // Every prompt position but the last yields a kScore row for the prompt token after it, once.
   bool score_prompt = false;
 
+  // Its tokens are chosen outside (beams): what a row of it chooses is told and not appended. It then
+  // waits, keeping its blocks as long as nobody needs them, for Scheduler::Append.
+  bool chosen_outside = false;
+
   // A sequence with the same prompt, to be forked off once it is computed (n > 1). This one is held
   // back until that one has computed the prompt. If that one is gone or comes later in line, or if
   // this one scores its prompt and thus needs every position's row, it computes the prompt itself.

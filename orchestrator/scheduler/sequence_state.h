@@ -40,6 +40,9 @@ struct SequenceState {
   // The rows that positions [first, first + num_positions) owe.
   Rows RowsFor(int32_t first, int32_t num_positions) const;
 
+  // In no line: nothing of it is to be computed before somebody says so.
+  bool parked() const { return !running && (paused || awaits_choice); }
+
   // The reason to end now, if there is one.
   std::optional<FinishReason> ReasonToEnd() const;
 
@@ -61,11 +64,12 @@ struct SequenceState {
   // Blocks that were available when it was last refused admission; fewer won't do.
   int32_t refused_with_blocks = -1;
   bool running = false;
-  bool paused = false;        // gets into no step; holds no blocks once none is under way
-  uint64_t run = 0;           // tells this time of running from those before
-  int32_t num_in_flight = 0;  // steps in flight that it is part of, in this run
-  StepId last_step = 0;       // the latest step it was ever part of
-  StepId copied_in = 0;       // the latest step that copies a block for it
+  bool paused = false;         // gets into no step; holds no blocks once none is under way
+  bool awaits_choice = false;  // all it has is computed, and its next token is chosen outside
+  uint64_t run = 0;            // tells this time of running from those before
+  int32_t num_in_flight = 0;   // steps in flight that it is part of, in this run
+  StepId last_step = 0;        // the latest step it was ever part of
+  StepId copied_in = 0;        // the latest step that copies a block for it
   SequenceUsage usage;
 };
 

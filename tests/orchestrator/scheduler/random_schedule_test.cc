@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "orchestrator/scheduler/scheduler.h"
@@ -62,6 +63,8 @@ struct Coverage {
   int64_t chunks_ahead = 0;   // segments of prompts while others of them were in flight
   int64_t surplus = 0;        // rows of sequences that had ended when they came
   int64_t other_lengths = 0;  // computed from the start again where lengths matter
+  int64_t choices = 0;        // made outside
+  int64_t displaced = 0;      // sequences that had lost their blocks by then
 };
 
 class RandomSchedule {
@@ -99,6 +102,7 @@ class RandomSchedule {
     std::vector<TokenId> tokens;  // prompt, resumed and accepted so far
     int32_t scored = 0;           // prompt tokens whose score arrived
     bool paused = false;
+    std::optional<TokenId> choice;  // that it awaits; the same token, but from outside
     // The solo run, and what would follow if it did not end.
     std::vector<TokenId> endless;
   };
@@ -130,7 +134,9 @@ class RandomSchedule {
 
   void RandomOperation() {
     const int dice = Pick(1, 100);
-    if (dice <= 22) {
+    if (dice <= 4) {
+      ASSERT_NO_FATAL_FAILURE(ChooseOne());
+    } else if (dice <= 22) {
       AddSequence();
     } else if (dice <= 58) {
       PlanStep();
@@ -171,6 +177,7 @@ class RandomSchedule {
     spec.max_new_tokens = spec.score_prompt && Chance(50) ? 0 : Pick(1, 20);
     spec.stop_tokens = {Pick(0, kFakeVocabulary - 1)};
     if (Chance(30)) spec.priority = Pick(-1, 1);
+    spec.chosen_outside = Chance(30);
     spec.use_prefix_cache = Chance(80);
     if (Chance(20)) spec.cache_salt = "salt";
     spec.tenant = std::string(1, static_cast<char>('a' + Pick(0, 3) * Pick(0, 1)));
@@ -241,13 +248,24 @@ class RandomSchedule {
     ++coverage_.forks;
   }
 
+  // Whoever awaits a choice gives way to those of its priority and above.
+  bool SomebodyCanGoOn() const {
+    std::optional<int32_t> lowest;
+    for (const auto& [id, client] : clients_) {
+      if (client.paused || client.choice.has_value()) continue;
+      lowest = std::min(lowest.value_or(client.spec.priority), client.spec.priority);
+    }
+    return lowest.has_value() &&
+           std::none_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
+             return entry.second.choice.has_value() && entry.second.spec.priority > *lowest;
+           });
+  }
+
   void PlanStep() {
     std::optional<Step> step = scheduler_.Plan();
     if (!step.has_value()) {
       // Somebody can always go on when nothing is under way.
-      const bool all_paused = std::all_of(clients_.begin(), clients_.end(),
-                                          [](const auto& entry) { return entry.second.paused; });
-      ASSERT_TRUE(all_paused || !in_flight_.empty()) << "the scheduler is stuck";
+      ASSERT_TRUE(!SomebodyCanGoOn() || !in_flight_.empty()) << "the scheduler is stuck";
       return;
     }
     ++coverage_.steps;
@@ -323,12 +341,42 @@ class RandomSchedule {
       } else {
         ASSERT_EQ(row.position, std::ssize(client.tokens));
         ASSERT_EQ(row.token, rows->at(row.row));
-        client.tokens.push_back(row.token);
+        ASSERT_FALSE(client.choice.has_value()) << "chosen twice";
+        if (client.spec.chosen_outside) {
+          client.choice = row.token;
+        } else {
+          client.tokens.push_back(row.token);
+        }
       }
     }
     for (const FinishedSequence& finished : outcome->finished) {
       ASSERT_NO_FATAL_FAILURE(CheckFinished(finished));
     }
+  }
+
+  void ChooseOne() {
+    for (auto& [id, client] : clients_) {
+      if (client.choice.has_value() && Chance(50)) return Choose(client);
+    }
+  }
+
+  void Choose(Client& client) {
+    const SequenceId id = client.spec.id;
+    const TokenId token = *std::exchange(client.choice, std::nullopt);
+    client.tokens.push_back(token);
+    ++coverage_.choices;
+    coverage_.displaced += scheduler_.kv_cache().BlockTable(id).empty();
+    if (client.tokens.size() < client.solo.tokens.size()) {
+      const absl::Status status = scheduler_.Append(id, token);
+      ASSERT_TRUE(status.ok()) << status;
+      return;
+    }
+    ASSERT_EQ(scheduler_.Append(id, token).code(), absl::StatusCode::kInvalidArgument);
+    ASSERT_EQ(client.tokens, client.solo.tokens);
+    const auto finished = scheduler_.Finish(id, client.solo.reason);
+    ASSERT_TRUE(finished.ok()) << finished.status();
+    ++coverage_.finished;
+    Forget(*finished);
   }
 
   void CheckFinished(const FinishedSequence& finished) {
@@ -439,6 +487,7 @@ class RandomSchedule {
       if (Chance(70)) {
         ASSERT_NO_FATAL_FAILURE(CommitOldest());
       }
+      ASSERT_NO_FATAL_FAILURE(ChooseOne());
     }
     while (!in_flight_.empty()) ASSERT_NO_FATAL_FAILURE(CommitOldest());
     ASSERT_EQ(scheduler_.kv_cache().num_available_blocks(), kv_cache_.num_blocks);
@@ -497,6 +546,8 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("chunks_ahead", coverage.chunks_ahead, 2'000);
   went("surplus", coverage.surplus, 2'000);
   went("other_lengths", coverage.other_lengths, 1'000);
+  went("choices", coverage.choices, 10'000);
+  went("displaced", coverage.displaced, 1'000);
 }
 
 }  // namespace
