@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,17 +41,22 @@ struct RowRequest {
   int32_t num_prompt_tokens = 0;               // of them
   absl::Span<const TokenId> stop_tokens;       // what min_tokens holds back
   const KeptConstraint* constraint = nullptr;  // null: none
+  // The last of `tokens`, where it was not the sampler that chose it.
+  std::optional<TokenId> previous;
+  // The alternatives are those with the largest perturbed log-probability (sampler.proto).
+  bool perturbed = false;
 };
 
 struct RankedToken {
   TokenId token = 0;
   float logprob = 0;
+  double perturbed = 0;  // where that was asked for
 };
 
 struct RowResult {
   TokenId token = 0;
   float logprob = 0;
-  std::vector<RankedToken> top;  // falling
+  std::vector<RankedToken> top;  // falling, by what was asked for
   // Why this row has no token (its logits were not finite, or all tokens are forbidden), else
   // empty.
   std::string error;

@@ -3,7 +3,7 @@
 //
 // Remembers which sequences one incarnation of the sampler has been told of; the next one gets an
 // object of its own. From then on the sampler counts the tokens that it chooses by itself. A
-// sequence without a row for kForgottenAfter steps, because it is over or waits, is dropped by the
+// sequence that gave up its blocks, or had no row for kForgottenAfter steps, is dropped by the
 // sampler, too; one that comes back is told again. Not thread-safe.
 #pragma once
 
@@ -36,10 +36,11 @@ class SamplerPlans {
   };
 
   void AddRow(const RowRequest& row, v1::SamplerExecute& execute);
-  // Tells of the row's sequence unless that has been done.
-  void AddSequence(const RowRequest& row, const SamplingOptions& options,
+  // Tells of the row's sequence unless that has been done; whether it has.
+  bool AddSequence(const RowRequest& row, const SamplingOptions& options,
                    v1::SamplerExecute& execute);
-  const KnownOptions& OptionsOf(SequenceId sequence, const SamplingOptions& options);
+  // Drops those that gave up their blocks, because they are over or have to wait.
+  void DropEnded(const Step& step, v1::SamplerExecute& execute);
   // Drops what has had no row for long.
   void Sweep(v1::SamplerExecute& execute);
 

@@ -55,7 +55,8 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
   std::vector<RowResult> results;
   results.reserve(executed.rows_size());
   for (const v1::SampledRow& row : executed.rows()) {
-    if (row.top_token_ids_size() != row.top_logprobs_size()) {
+    if (row.top_token_ids_size() != row.top_logprobs_size() ||
+        (row.top_perturbed_size() != 0 && row.top_perturbed_size() != row.top_token_ids_size())) {
       return absl::InternalError(absl::StrCat(
           "the sampler answered step ", executed.step_id(), " with ", row.top_token_ids_size(),
           " alternatives and ", row.top_logprobs_size(), " log-probabilities"));
@@ -66,7 +67,9 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     result.error = row.error_message();
     if (row.error_code() != 0) result.error_code = static_cast<absl::StatusCode>(row.error_code());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {
-      result.top.push_back({row.top_token_ids(i), row.top_logprobs(i)});
+      result.top.push_back({.token = row.top_token_ids(i),
+                            .logprob = row.top_logprobs(i),
+                            .perturbed = row.top_perturbed_size() > 0 ? row.top_perturbed(i) : 0});
     }
   }
   return results;

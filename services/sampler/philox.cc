@@ -26,11 +26,12 @@ PhiloxCounter Philox4x32(PhiloxKey key, PhiloxCounter counter) {
   return counter;
 }
 
-double UniformFor(uint64_t seed, int32_t sequence_index, int32_t position, DrawPurpose purpose) {
+double UniformFor(uint64_t seed, int32_t sequence_index, int32_t position, DrawPurpose purpose,
+                  uint32_t item) {
   const PhiloxCounter words =
       Philox4x32({Low(seed), High(seed)},
                  {static_cast<uint32_t>(position), static_cast<uint32_t>(sequence_index),
-                  static_cast<uint32_t>(purpose), 0});
+                  static_cast<uint32_t>(purpose), item});
   const uint64_t bits = uint64_t{words[1]} << 32 | words[0];
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }

@@ -11,7 +11,7 @@ using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxCounter = std::array<uint32_t, 4>;
 
 // What a random number decides; each has numbers of its own.
-enum class DrawPurpose : uint32_t { kToken = 0, kXtc = 1 };
+enum class DrawPurpose : uint32_t { kToken = 0, kXtc = 1, kGumbel = 2 };
 
 PhiloxCounter Philox4x32(PhiloxKey key, PhiloxCounter counter);
 
@@ -19,9 +19,10 @@ PhiloxCounter Philox4x32(PhiloxKey key, PhiloxCounter counter);
 // `sequence_index`-th sequence of a request with `seed`. Nothing is remembered between calls, so a
 // sequence that is computed again draws the same numbers.
 //
-// Key: the low and the high half of the seed. Counter: {position, sequence_index, purpose, 0}. The
-// number is the upper 53 bits of (word 1 << 32 | word 0).
+// Key: the low and the high half of the seed. Counter: {position, sequence_index, purpose, item}; the
+// item is 0 where a place needs one number, else it tells several apart. The number is the upper 53
+// bits of (word 1 << 32 | word 0).
 double UniformFor(uint64_t seed, int32_t sequence_index, int32_t position,
-                  DrawPurpose purpose = DrawPurpose::kToken);
+                  DrawPurpose purpose = DrawPurpose::kToken, uint32_t item = 0);
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include "kernels/sampling_options/sampling_check.h"
 #include "services/common/sampling_message.h"
 #include "services/common/status.h"
+#include "services/sampler/perturbation.h"
 
 namespace sluice {
 namespace {
@@ -22,6 +23,21 @@ void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   for (const auto& [id, logprob] : sampled.top) {
     row.add_top_token_ids(id);
     row.add_top_logprobs(logprob);
+  }
+}
+
+// The tokens of `sampled`, which are all that can be drawn, by their perturbed log-probabilities.
+void AddPerturbed(const SampledToken& sampled, const v1::SamplerRow& asked, uint64_t seed,
+                  v1::SampledRow& row) {
+  if (!sampled.status.ok()) return;
+  row.clear_top_token_ids();
+  row.clear_top_logprobs();
+  const NoisePlace place = {
+      .seed = seed, .sequence_index = asked.sequence_index(), .position = asked.position()};
+  for (const auto& [token, perturbed] : MostPerturbed(sampled.top, place, asked.num_logprobs())) {
+    row.add_top_token_ids(token.id);
+    row.add_top_logprobs(token.logprob);
+    row.add_top_perturbed(perturbed);
   }
 }
 
@@ -104,6 +120,10 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& pre
   SamplerTask& task = prepared.tasks.emplace_back();
   task.num_logprobs = row.num_logprobs();
   task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
+  if (row.perturbed() && !row.has_score_token_id()) {
+    task.num_logprobs = static_cast<int>(sampler_.vocab_size());
+    task.processed_logprobs = true;
+  }
   prepared.sequences.push_back(nullptr);
   if (row.has_score_token_id()) {
     task.token = TokenToScore{row.score_token_id()};
@@ -116,7 +136,7 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& pre
     }
     task.token = SampleRowFor(options, row.sequence_index(), row.position());
   } else {
-    const auto sequence = sequences_.Find(row.sequence_id(), row.position());
+    const auto sequence = FindSequence(row);
     if (!sequence.ok()) return sequence.status();
     prepared.sequences.back() = *sequence;
     SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
@@ -127,6 +147,19 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& pre
     task.token = sample;
   }
   return absl::OkStatus();
+}
+
+// As the tokens before the row's are, whoever chose the last of them.
+absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerRow& row) {
+  if (!row.has_previous_token_id()) return sequences_.Find(row.sequence_id(), row.position());
+  const int32_t previous = row.previous_token_id();
+  if (previous < 0 || previous >= sampler_.vocab_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("previous_token_id is ", previous,
+                                                   "; accepted: 0 to ", sampler_.vocab_size() - 1));
+  }
+  auto sequence = sequences_.Find(row.sequence_id(), row.position() - 1);
+  if (sequence.ok()) (*sequence)->past().Append(previous);
+  return sequence;
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
@@ -147,7 +180,12 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   executed.set_step_id(plan.step_id());
   for (size_t row = 0; row < sampled->size(); ++row) {
     const SampledToken& token = (*sampled)[row];
-    ToProto(token, *executed.add_rows());
+    v1::SampledRow& answer = *executed.add_rows();
+    ToProto(token, answer);
+    if (const v1::SamplerRow& asked = plan.rows(static_cast<int>(row));
+        asked.perturbed() && !asked.has_score_token_id()) {
+      AddPerturbed(token, asked, prepared.SeedOf(row), answer);
+    }
     SamplerSequence* sequence = prepared.sequences[row];
     if (sequence != nullptr) sequence->past().Append(IdOf(token));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -46,12 +47,18 @@ class SamplerSession final : public StageSession {
     std::vector<std::vector<LogitEdit>> edits;  // of rows of sequences
     std::vector<SamplerSequence*> sequences;    // of each row; null: it needs none
     std::vector<SamplerTask> tasks;
+
+    // Of the random numbers of a row that is not scored.
+    uint64_t SeedOf(size_t row) const {
+      return std::get<SampleRow>(tasks[row].token).options->seed;
+    }
   };
 
   absl::Status Serve();
   // Needs no rows: the stages before compute them meanwhile.
   absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
   absl::Status PrepareRow(const v1::SamplerRow& row, Prepared& prepared);
+  absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
                        const v1::Tensor& hidden);
   void Publish(uint64_t step_id, const std::vector<SampledToken>& sampled);
