@@ -4,8 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "orchestrator/api/beam_check.h"
+#include "orchestrator/api/best_of_sink.h"
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_check.h"
+#include "orchestrator/api/word_tokens.h"
+#include "services/common/num_returned.h"
 #include "services/common/raw_message.h"
 
 namespace sluice {
@@ -70,10 +74,31 @@ void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
     return Refuse(absl::FailedPreconditionError(
         "stop.stop_strings need text, and this model has no tokenizer; use stop.stop_token_ids"));
   }
-  if (!request_.has_constraint()) return Submit(*std::move(prompt), nullptr);
+  if (request_.bad_words().empty() && request_.dry_breakers().empty()) {
+    return PrepareConstraint(*std::move(prompt));
+  }
+  if (!prompt->has_tokenizer) {
+    return Refuse(absl::FailedPreconditionError(
+        "bad_words and dry_breakers need text, and this model has no tokenizer; use "
+        "sampling.bad_words_ids and sampling.dry_breaker_token_ids"));
+  }
+  ResolveWords(request_, &context_.tokenizer, deadline_, caller_,
+               [self = shared_from_this(),
+                prompt = *std::move(prompt)](absl::StatusOr<v1::SamplingOptions> sampling) mutable {
+                 if (!sampling.ok()) return self->Refuse(sampling.status());
+                 *self->request_.mutable_sampling() = *std::move(sampling);
+                 const absl::Status status =
+                     CheckSampling(self->request_.sampling(), self->context_.model);
+                 if (!status.ok()) return self->Refuse(status);
+                 self->PrepareConstraint(std::move(prompt));
+               });
+}
+
+void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
+  if (!request_.has_constraint()) return Submit(std::move(prompt), nullptr);
   context_.constraints.Prepare(
       request_.constraint(), deadline_,
-      [self = shared_from_this(), prompt = *std::move(prompt)](
+      [self = shared_from_this(), prompt = std::move(prompt)](
           absl::StatusOr<std::shared_ptr<const KeptConstraint>> constraint) mutable {
         if (!constraint.ok()) return self->Refuse(constraint.status());
         self->Submit(std::move(prompt), *std::move(constraint));
@@ -95,6 +120,10 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   std::shared_ptr<RequestSink> sink = shared_from_this();
   if (context_.metrics != nullptr)
     sink = context_.metrics->Measure(std::move(sink), context_.tenant_class);
+  if (request.num_sequences > NumReturned(request_)) {
+    sink =
+        std::make_shared<BestOfSink>(request.num_sequences, NumReturned(request_), std::move(sink));
+  }
   submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
 }
 

@@ -30,6 +30,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   struct Context {
     const ModelDescription& model;
     const PromptResolver& prompts;
+    TokenizerClient& tokenizer;
     ConstraintPreparer& constraints;
     Engine& engine;
     const TenantBook& tenants;
@@ -52,6 +53,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
 
   void Begin();
   void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
+  void PrepareConstraint(ResolvedPrompt prompt);
   void Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint);
   void Cancel();
   // Whether as much waits for the client as may.
@@ -60,7 +62,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   void Send(v1::GenerateResponse& response);
 
   const Context context_;
-  v1::GenerateRequest request_;  // constant after Start()
+  v1::GenerateRequest request_;  // constant once its texts are tokens
   const absl::Time deadline_;
   uint64_t seed_ = 0;  // set before the engine hears of the request
   const std::shared_ptr<Writer> writer_;

@@ -81,6 +81,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
   absl::StatusOr<std::string> tenant = AdmitTenant(*context);
   return GenerateCall::Start({.model = model_,
                               .prompts = prompts_,
+                              .tokenizer = *tokenizer_,
                               .constraints = *constraints_,
                               .engine = *engine_,
                               .tenants = *tenants_,

@@ -51,6 +51,10 @@ v1::Chunk ToProto(ChunkEvent chunk, bool with_logprobs) {
     result.add_token_ids(token.token);
     if (with_logprobs) *result.add_logprobs() = ToProto(token);
   }
+  for (const TokenEvent& token : chunk.prompt_tokens) {
+    result.add_prompt_token_ids(token.token);
+    *result.add_prompt_logprobs() = ToProto(token);
+  }
   return result;
 }
 
@@ -68,11 +72,13 @@ v1::Finished ToProto(const RequestEnd& end, const v1::GenerateRequest& asked,
     if (sequence.reason == EndReason::kLength) {
       message.set_length_limit(LimitAt(end.num_prompt_tokens + sequence.num_tokens, asked, model));
     }
+    if (sequence.sum_logprob.has_value()) message.set_sum_logprob(*sequence.sum_logprob);
+    if (sequence.score.has_value()) message.set_score(*sequence.score);
     num_generated += sequence.num_tokens;
   }
   v1::Usage& usage = *finished.mutable_usage();
   usage.set_num_prompt_tokens(end.num_prompt_tokens);
-  usage.set_num_generated_tokens(num_generated);
+  usage.set_num_generated_tokens(num_generated + end.num_discarded_tokens);
   usage.set_num_shared_prompt_tokens(end.num_shared_prompt_tokens);
   usage.set_num_cached_prompt_tokens(end.num_cached_prompt_tokens);
   return finished;

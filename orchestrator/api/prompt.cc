@@ -15,11 +15,10 @@ void PromptResolver::Resolve(const v1::GenerateRequest& request, absl::Time dead
   FromText(request.text(), deadline, caller, std::move(callback));
 }
 
-void PromptResolver::Resolve(const v1::ScoreRequest& request, absl::Time deadline,
+void PromptResolver::Resolve(const v1::ScoreInput& input, absl::Time deadline,
                              const std::shared_ptr<Cancellation>& caller, Callback callback) const {
-  if (request.has_token_ids())
-    return FromTokens(request.token_ids(), deadline, std::move(callback));
-  FromText(request.text(), deadline, caller, std::move(callback));
+  if (input.has_token_ids()) return FromTokens(input.token_ids(), deadline, std::move(callback));
+  FromText(input.text(), deadline, caller, std::move(callback));
 }
 
 void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,

@@ -33,7 +33,7 @@ class PromptResolver {
   // statuses. What is waited for and done is dropped when `caller` is cancelled.
   void Resolve(const v1::GenerateRequest& request, absl::Time deadline,
                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
-  void Resolve(const v1::ScoreRequest& request, absl::Time deadline,
+  void Resolve(const v1::ScoreInput& input, absl::Time deadline,
                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
 
  private:

@@ -3,11 +3,14 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
+#include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/constraint_check.h"
+#include "services/common/num_returned.h"
 #include "services/common/sampling_message.h"
 
 namespace sluice {
@@ -20,15 +23,16 @@ constexpr int kMaxLogprobs = 20;
 constexpr int kMaxStopStrings = 64;
 constexpr int kMaxStopStringBytes = 1024;
 constexpr int kMaxStopTokenIds = 1024;
+constexpr int kMaxScoreInputs = 128;
+constexpr int kMaxBadWords = 512;
+constexpr int kMaxBadWordBytes = 256;
+constexpr int kMaxDryBreakers = 128;
+constexpr int kMaxDryBreakerBytes = 64;
 
 absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
                     absl::string_view accepted) {
   return absl::InvalidArgumentError(
       absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
-}
-
-absl::Status CheckSampling(const v1::SamplingOptions& sampling, const ModelDescription& model) {
-  return CheckSamplingOptions(Merged(model.sampling, sampling), model.vocabulary_size, "sampling.");
 }
 
 absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& model) {
@@ -61,16 +65,21 @@ absl::Status CheckTokenList(absl::Span<const int32_t> token_ids, const ModelDesc
 
 absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescription& model) {
   if (request.resume().empty()) return absl::OkStatus();
-  const int n = request.has_n() ? request.n() : 1;
-  if (request.resume_size() != n) {
-    return Refuse("the number of entries in resume", request.resume_size(),
-                  absl::StrCat("n, which is ", n));
+  const int n = NumReturned(request);
+  if (request.resume_size() > n) {
+    return Refuse(
+        "the number of entries in resume", request.resume_size(),
+        absl::StrCat("up to ", request.has_beams() ? "beams.num_return" : "n", ", which is ", n));
   }
   if (!request.sampling().has_seed()) {
     return absl::InvalidArgumentError(
         "resume needs sampling.seed: that of the call that is resumed");
   }
   for (const v1::ResumedSequence& sequence : request.resume()) {
+    if (request.best_of() > n && !sequence.token_ids().empty()) {
+      return absl::InvalidArgumentError(
+          "resume and best_of contradict each other: what comes is complete, ask again for it");
+    }
     const absl::Status status = CheckTokenList(sequence.token_ids(), model, "resume.token_ids");
     if (!status.ok()) return status;
   }
@@ -120,6 +129,67 @@ absl::Status CheckConstraintOf(const v1::GenerateRequest& request) {
       "whole");
 }
 
+absl::Status CheckTexts(const google::protobuf::RepeatedPtrField<std::string>& texts,
+                        const char* field, int most, size_t most_bytes) {
+  if (texts.size() > most) {
+    return Refuse(absl::StrCat("the number of ", field), texts.size(),
+                  absl::StrCat("up to ", most));
+  }
+  for (const std::string& text : texts) {
+    if (text.empty() || text.size() > most_bytes) {
+      return Refuse(absl::StrCat("the length of a text in ", field), text.size(),
+                    absl::StrCat("1 to ", most_bytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of the request itself, or of one of its inputs.
+absl::Status CheckScoreInput(const auto& input, const std::string& prefix) {
+  if (input.has_text() && input.text().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "the text is empty"));
+  }
+  if (input.has_token_ids() && input.token_ids().token_ids().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "token_ids are empty"));
+  }
+  if (!input.has_text() && !input.has_token_ids()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix, "nothing to score: set text or token_ids"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const v1::GenerateRequest& request) {
+  if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
+    return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
+  }
+  const int n = NumReturned(request);
+  if (request.has_best_of() && (request.best_of() < n || request.best_of() > kMaxSequences)) {
+    return Refuse("best_of", request.best_of(),
+                  absl::StrCat("n, which is ", n, ", to ", kMaxSequences));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
+  if (!v1::LogprobsMode_IsValid(request.logprobs_mode())) {
+    return Refuse("logprobs_mode", static_cast<int>(request.logprobs_mode()),
+                  "raw (1) or processed (2)");
+  }
+  if (request.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED && !request.has_logprobs() &&
+      !request.has_best_of()) {
+    return absl::InvalidArgumentError("logprobs_mode needs logprobs: how many alternatives");
+  }
+  if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
+    return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  if (request.prompt_logprobs() < 0 || request.prompt_logprobs() > kMaxLogprobs) {
+    return Refuse("prompt_logprobs", request.prompt_logprobs(),
+                  absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckKnownFields(const google::protobuf::Message& message) {
@@ -156,6 +226,10 @@ absl::Status CheckTokenIds(absl::Span<const int32_t> token_ids, const ModelDescr
   return absl::OkStatus();
 }
 
+absl::Status CheckSampling(const v1::SamplingOptions& sampling, const ModelDescription& model) {
+  return CheckSamplingOptions(Merged(model.sampling, sampling), model.vocabulary_size, "sampling.");
+}
+
 absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescription& model) {
   absl::Status status = CheckKnownFields(request);
   if (status.ok()) status = CheckRequestId(request.request_id());
@@ -163,31 +237,28 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   if (status.ok()) status = CheckPrompt(request, model);
   if (status.ok()) status = CheckSampling(request.sampling(), model);
   if (status.ok()) status = CheckStop(request.stop(), model);
-  if (status.ok()) status = CheckResume(request, model);
+  if (status.ok()) {
+    status = CheckTexts(request.bad_words(), "bad_words", kMaxBadWords, kMaxBadWordBytes);
+  }
+  if (status.ok()) {
+    status =
+        CheckTexts(request.dry_breakers(), "dry_breakers", kMaxDryBreakers, kMaxDryBreakerBytes);
+  }
+  if (status.ok()) status = CheckCounts(request);
+  if (status.ok()) status = CheckLogprobs(request);
   if (status.ok()) status = CheckConstraintOf(request);
+  if (status.ok() && request.has_beams()) status = CheckBeams(request, model);
+  if (status.ok()) status = CheckResume(request, model);
   if (!status.ok()) return status;
   if (request.has_max_tokens() &&
       (request.max_tokens() < 1 || request.max_tokens() > model.max_positions)) {
     return Refuse("max_tokens", request.max_tokens(),
                   absl::StrCat("1 to ", model.max_positions, ", less what the prompt takes"));
   }
-  if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
-    return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
-  }
   if (request.sampling().has_min_tokens() && request.has_max_tokens() &&
       request.sampling().min_tokens() > request.max_tokens()) {
     return Refuse("sampling.min_tokens", request.sampling().min_tokens(),
                   absl::StrCat("up to max_tokens, which is ", request.max_tokens()));
-  }
-  if (!v1::LogprobsMode_IsValid(request.logprobs_mode())) {
-    return Refuse("logprobs_mode", static_cast<int>(request.logprobs_mode()),
-                  "raw (1) or processed (2)");
-  }
-  if (request.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED && !request.has_logprobs()) {
-    return absl::InvalidArgumentError("logprobs_mode needs logprobs: how many alternatives");
-  }
-  if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
-    return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
   }
   return absl::OkStatus();
 }
@@ -220,14 +291,19 @@ absl::Status CheckScore(const v1::ScoreRequest& request) {
   if (request.top() < 0 || request.top() > kMaxLogprobs) {
     return Refuse("top", request.top(), absl::StrCat("0 to ", kMaxLogprobs));
   }
-  if (request.has_text() && request.text().empty()) {
-    return absl::InvalidArgumentError("the text is empty");
+  if (request.inputs().empty()) return CheckScoreInput(request, "");
+  if (request.input_case() != v1::ScoreRequest::INPUT_NOT_SET) {
+    return absl::InvalidArgumentError(
+        "inputs contradict text and token_ids: set one text or a list of them");
   }
-  if (request.has_token_ids() && request.token_ids().token_ids().empty()) {
-    return absl::InvalidArgumentError("token_ids are empty");
+  if (request.inputs_size() > kMaxScoreInputs) {
+    return Refuse("the number of inputs", request.inputs_size(),
+                  absl::StrCat("up to ", kMaxScoreInputs));
   }
-  if (request.input_case() == v1::ScoreRequest::INPUT_NOT_SET) {
-    return absl::InvalidArgumentError("nothing to score: set text or token_ids");
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const absl::Status input =
+        CheckScoreInput(request.inputs(i), absl::StrCat("inputs[", i, "]: "));
+    if (!input.ok()) return input;
   }
   return absl::OkStatus();
 }
@@ -239,7 +315,8 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   result.prompt = std::move(prompt);
   result.sampling = Merged(model.sampling, request.sampling());
   if (!request.sampling().has_seed()) result.sampling.seed = random_seed;
-  result.num_sequences = request.has_n() ? request.n() : 1;
+  result.num_sequences = std::max(NumReturned(request), request.best_of());
+  if (request.has_prompt_logprobs()) result.prompt_logprobs = request.prompt_logprobs();
   if (request.has_max_tokens()) result.max_new_tokens = request.max_tokens();
   result.default_length = model.max_length;
   const v1::StopOptions& stop = request.stop();
@@ -258,6 +335,8 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   for (const v1::ResumedSequence& sequence : request.resume()) {
     result.resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
   }
+  if (!result.resumed.empty()) result.resumed.resize(result.num_sequences);
+  if (request.has_beams()) SetBeams(request, model, result);
   return result;
 }
 

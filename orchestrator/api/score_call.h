@@ -1,19 +1,17 @@
-// One Score call: collects the log-probabilities of a prompt's tokens. Thread-safe.
+// One Score call: the log-probabilities of the tokens of one text or of several. Thread-safe.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
+#include "orchestrator/api/score_batch.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/tenants/tenant_book.h"
 #include "sluice/v1/generation.pb.h"
@@ -37,13 +35,13 @@ class ScoreCall final : public grpc::ServerUnaryReactor {
             grpc::ByteBuffer& response, absl::Time deadline);
 
  private:
-  // Gets the engine's events. Outlives the call where that is cancelled.
-  class Sink;
+  class Answer;
 
   void OnCancel() override;
   void OnDone() override;
 
-  const std::shared_ptr<Sink> sink_;
+  const std::shared_ptr<Answer> answer_;
+  std::shared_ptr<ScoreBatch> batch_;
 };
 
 }  // namespace sluice

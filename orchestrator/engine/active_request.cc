@@ -39,19 +39,25 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       outputs_(ids_.size()) {
   times_.arrived = request_.arrived;
   for (size_t index = 0; index < ids_.size(); ++index) {
-    TextOptions options;
-    options.stop_strings = request_.stop_strings;
-    options.include_stop_string = request_.include_stop_string;
-    const size_t context = std::min(kContextTokens, request_.prompt.size());
-    options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
-                                  request_.prompt.end());
-    if (!request_.resumed.empty()) options.resumed_tokens = request_.resumed[index];
-    outputs_[index].tokens = request_.prompt;
-    outputs_[index].tokens.insert(outputs_[index].tokens.end(), options.resumed_tokens.begin(),
-                                  options.resumed_tokens.end());
-    outputs_[index].num_delivered = static_cast<int32_t>(options.resumed_tokens.size());
-    if (text_ != nullptr) text_->Open(ids_[index], options);
+    std::vector<TokenId> resumed;
+    if (!request_.resumed.empty()) resumed = request_.resumed[index];
+    Output& output = outputs_[index];
+    output.tokens = request_.prompt;
+    output.tokens.insert(output.tokens.end(), resumed.begin(), resumed.end());
+    output.num_delivered = static_cast<int32_t>(resumed.size());
+    if (text_ != nullptr) text_->Open(ids_[index], TextOptionsFor(std::move(resumed)));
   }
+}
+
+TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const {
+  TextOptions options;
+  options.stop_strings = request_.stop_strings;
+  options.include_stop_string = request_.include_stop_string;
+  const size_t context = std::min(kContextTokens, request_.prompt.size());
+  options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
+                                request_.prompt.end());
+  options.resumed_tokens = std::move(generated);
+  return options;
 }
 
 ActiveRequest::~ActiveRequest() {
@@ -71,37 +77,109 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
   spec.use_prefix_cache = request_.use_prefix_cache;
-  spec.score_prompt = request_.score;
+  const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
+  spec.score_prompt = request_.score || (scores_prompt && index == 0);
+  spec.scored_elsewhere = request_.scored_elsewhere;
   if (index > 0) spec.prompt_of = ids_.front();
+  if (request_.beams.has_value()) {
+    // The search knows what ends a beam, and begins again where it is resumed.
+    spec.chosen_outside = true;
+    spec.stop_tokens.clear();
+    spec.resumed_tokens.clear();
+  }
   return spec;
 }
 
-int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
-  const bool can_stop = !request_.stop_tokens.empty() || !request_.stop_strings.empty() ||
-                        request_.constraint != nullptr || !request_.max_new_tokens.has_value();
-  int32_t fewest = can_stop ? std::min(std::max(request_.sampling.min_tokens, 1), max_new_tokens)
-                            : max_new_tokens;
-  if (!request_.resumed.empty()) fewest -= static_cast<int32_t>(request_.resumed[0].size());
-  return std::max(fewest, 0);
+void ActiveRequest::StartBeams(SequenceId first, int32_t max_new_tokens) {
+  beams_ = std::make_unique<BeamRun>(request_, first, max_new_tokens);
 }
 
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
+  if (beams_ != nullptr && row.kind == RowKind::kSample) return beams_->RowFor(segment, row);
   RowRequest request;
   request.sequence = segment.sequence;
   request.sequence_index = index;
   request.position = segment.first_position + row.offset + 1;
   if (row.kind == RowKind::kScore) {
     request.task = ScoreTarget{row.target};
-  } else {
-    request.task = &request_.sampling;
-    request.processed_logprobs = request_.processed_logprobs;
-    request.constraint = request_.constraint.get();
+    request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
+    return request;
   }
+  request.task = &request_.sampling;
+  request.processed_logprobs = request_.processed_logprobs;
+  request.constraint = request_.constraint.get();
   request.num_logprobs = request_.num_logprobs;
   request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   request.stop_tokens = request_.stop_tokens;
   request.tokens = outputs_[index].tokens;
   return request;
+}
+
+void ActiveRequest::OnPromptToken(TokenEvent token) { prompt_tokens_.push_back(std::move(token)); }
+
+void ActiveRequest::FlushPrompt() {
+  if (over_ || prompt_tokens_.empty()) return;
+  ChunkEvent chunk;
+  chunk.prompt_tokens = std::exchange(prompt_tokens_, {});
+  sink_->OnChunk(std::move(chunk));
+}
+
+// ---- Beams ----
+
+void ActiveRequest::OnBeamsMoved() {
+  if (over_) return;
+  if (beams_->over()) return OnBeamsOver();
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const auto num_known = static_cast<int32_t>(outputs_[i].tokens.size() - request_.prompt.size());
+    for (TokenEvent& event : beams_->Settled(num_known)) {
+      OnToken(static_cast<int>(i), std::move(event));
+    }
+  }
+}
+
+void ActiveRequest::OnBeamsOver() {
+  std::vector<BeamRun::Result> results = beams_->Results();
+  const absl::Status status = results.empty() ? beams_->dead_end() : CheckResumed(results);
+  if (!status.ok()) return Fail(status);
+  for (size_t i = results.size(); i < outputs_.size() && text_ != nullptr; ++i) {
+    text_->Drop(ids_[i]);
+  }
+  outputs_.resize(results.size());
+  for (size_t i = 0; i < results.size(); ++i) OnBeamOver(static_cast<int>(i), results[i]);
+}
+
+void ActiveRequest::OnBeamOver(int index, BeamRun::Result& result) {
+  Output& output = outputs_[index];
+  output.sum_logprob = result.sum;
+  output.score = result.score;
+  FinishedSequence finished;
+  finished.reason = result.end == BeamEnd::kLength ? FinishReason::kLength : FinishReason::kStop;
+  if (index == 0) finished.usage = beams_->usage();
+  finished.usage.prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  finished.usage.generated_tokens = static_cast<int32_t>(result.tokens.size());
+  for (size_t i = output.tokens.size() - request_.prompt.size(); i < result.tokens.size(); ++i) {
+    OnToken(index, std::move(result.tokens[i]));
+  }
+  if (result.end == BeamEnd::kStopString) {
+    SetUsage(index, finished.usage);  // its text end finds the string, too
+  } else {
+    OnSequenceFinished(index, finished);
+  }
+}
+
+// The search gives what it gave before, so that these are the beginnings of its results.
+absl::Status ActiveRequest::CheckResumed(const std::vector<BeamRun::Result>& results) const {
+  for (size_t i = 0; i < request_.resumed.size(); ++i) {
+    const std::vector<TokenId>& resumed = request_.resumed[i];
+    const bool fits =
+        i < results.size() && resumed.size() <= results[i].tokens.size() &&
+        std::equal(resumed.begin(), resumed.end(), results[i].tokens.begin(),
+                   [](TokenId token, const TokenEvent& event) { return token == event.token; });
+    if (fits || resumed.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("resume[", i, "].token_ids are not what this search returns"));
+  }
+  return absl::OkStatus();
 }
 
 void ActiveRequest::OnToken(int index, TokenEvent token) {
@@ -167,8 +245,8 @@ RequestLedger ActiveRequest::Ledger() const {
 }
 
 void ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
+  if (over_ || index >= std::ssize(outputs_) || outputs_[index].end.has_value()) return;
   Output& output = outputs_[index];
-  if (over_ || output.end.has_value()) return;
   if (!piece.ok()) {
     Fail(piece.status());
     return;
@@ -204,6 +282,8 @@ void ActiveRequest::Deliver(int index, std::string text, size_t count) {
 
 void ActiveRequest::End(int index, SequenceEnd end) {
   end.num_tokens = outputs_[index].num_delivered;
+  end.sum_logprob = outputs_[index].sum_logprob;
+  end.score = outputs_[index].score;
   outputs_[index].end = std::move(end);
   RequestEnd result;
   for (const Output& output : outputs_) {

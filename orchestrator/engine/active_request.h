@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "orchestrator/engine/beam_run.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/request.h"
 #include "orchestrator/scheduler/scheduler.h"
@@ -32,14 +33,31 @@ class ActiveRequest {
 
   RequestId id() const { return id_; }
   const EngineRequest& request() const { return request_; }
+  // Of what is returned: its sequences in the scheduler, unless that is searched for by beams, and
+  // its texts.
   const std::vector<SequenceId>& ids() const { return ids_; }
 
+  // Its search, once it has begun; null where it has none.
+  BeamRun* beams() { return beams_.get(); }
+  const BeamRun* beams() const { return beams_.get(); }
+  void StartBeams(SequenceId first, int32_t max_new_tokens);
+
+  // How text is made of what it generates, once these tokens have been.
+  TextOptions TextOptionsFor(std::vector<TokenId> generated) const;
   // What the scheduler is to know of sequence `index`.
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
   // So many tokens each of its sequences has at least.
   int32_t FewestTokens(int32_t max_new_tokens) const;
   // What is asked of the sampler for a row of sequence `index`. Borrows from this request.
   RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
+
+  // A token of the prompt was scored, which the request asks for beside what follows it.
+  void OnPromptToken(TokenEvent token);
+  // Tells what has been scored.
+  void FlushPrompt();
+
+  // The search has come further: hands on what is settled, and all of it once it is over.
+  void OnBeamsMoved();
 
   // A token of sequence `index` was accepted.
   void OnToken(int index, TokenEvent token);
@@ -69,9 +87,13 @@ class ActiveRequest {
     int32_t num_delivered = 0;    // resumed ones included
     std::optional<SequenceEnd> scheduler_end;
     std::optional<SequenceEnd> end;
-    SequenceUsage usage;  // once it has left the scheduler
+    SequenceUsage usage;                       // once it has left the scheduler
+    std::optional<double> sum_logprob, score;  // of beams
   };
 
+  void OnBeamsOver();
+  void OnBeamOver(int index, BeamRun::Result& result);
+  absl::Status CheckResumed(const std::vector<BeamRun::Result>& results) const;
   // Sends what is pending, up to `count` tokens, with `text`.
   void Deliver(int index, std::string text, size_t count);
   void End(int index, SequenceEnd end);
@@ -83,6 +105,8 @@ class ActiveRequest {
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;
   std::vector<Output> outputs_;
+  std::unique_ptr<BeamRun> beams_;
+  std::vector<TokenEvent> prompt_tokens_;  // scored, not yet delivered
   RequestTimes times_;
   bool over_ = false;
   absl::Status failure_;  // OK where it did not fail

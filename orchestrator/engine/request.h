@@ -8,11 +8,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "orchestrator/beams/beam_search.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/sequence.h"
 #include "services/common/steady_time.h"
 
 namespace sluice {
+
+// A search in place of draws; `num_sequences` are returned.
+struct BeamSettings {
+  BeamOptions search;          // but for what the request says of length and ends
+  int32_t num_candidates = 1;  // of every live beam's next token, at most the vocabulary
+};
 
 struct EngineRequest {
   std::string name;      // the client's request_id, for logs
@@ -22,10 +29,15 @@ struct EngineRequest {
   // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no
   // role then.
   bool score = false;
+  // Of these, the first so many rows are asked for by another request with the same beginning.
+  int32_t scored_elsewhere = 0;
+  // Scores the prompt, with so many alternatives per token, and continues it.
+  std::optional<int32_t> prompt_logprobs;
 
   SamplingOptions sampling;
   std::shared_ptr<const KeptConstraint> constraint;  // of every sequence's text; null: none
   int32_t num_sequences = 1;
+  std::optional<BeamSettings> beams;
   // Not set: as many as context and KV cache leave, at most `default_length` positions in all where
   // that is set.
   std::optional<int32_t> max_new_tokens;
@@ -57,6 +69,7 @@ struct ChunkEvent {
   int32_t sequence_index = 0;
   std::string text;
   std::vector<TokenEvent> tokens;
+  std::vector<TokenEvent> prompt_tokens;  // of sequence 0: the prompt's next ones, scored
 };
 
 enum class EndReason { kStopToken, kStopString, kLength, kScored };
@@ -66,6 +79,9 @@ struct SequenceEnd {
   std::string stop_string;
   std::optional<TokenId> stop_token;
   int32_t num_tokens = 0;  // delivered, resumed ones included
+  // Of beams, in double: the sum of its log-probabilities, and what it is ranked by.
+  std::optional<double> sum_logprob;
+  std::optional<double> score;
 };
 
 struct RequestEnd {
@@ -73,6 +89,7 @@ struct RequestEnd {
   int32_t num_prompt_tokens = 0;
   int32_t num_shared_prompt_tokens = 0;
   int32_t num_cached_prompt_tokens = 0;
+  int32_t num_discarded_tokens = 0;  // generated for sequences that are not returned
 };
 
 // Where a request's events go. Called from one thread; must not block. OnFinished or OnFailed comes

@@ -133,8 +133,7 @@ absl::Status RequestTable::Advised(const absl::Status& status, const std::string
 
 absl::Status RequestTable::AddSequences(ActiveRequest& request) {
   const int32_t max_new_tokens = MaxNewTokens(request.request());
-  absl::Status in_time = CheckInTime(request, max_new_tokens);
-  if (!in_time.ok()) return in_time;
+  if (request.request().beams.has_value()) return AddBeams(request, max_new_tokens);
   for (size_t i = 0; i < request.ids().size(); ++i) {
     const int index = static_cast<int>(i);
     SequenceSpec spec = request.SpecOf(index, max_new_tokens);
@@ -190,8 +189,7 @@ void RequestTable::SetReading(RequestId id, bool reading) {
   } else if (const auto [it, added] = unread_.emplace(id, now_ + unread_timeout_); added) {
     unread_timeouts_.emplace(it->second, id);
   }
-  for (const SequenceId sequence : request->ids()) {
-    if (!places_.at(sequence).scheduled) continue;
+  for (const SequenceId sequence : ScheduledOf(*request)) {
     if (reading) {
       scheduler_->Resume(sequence);
     } else {
@@ -211,8 +209,18 @@ std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
     ActiveRequest& request = *found->second.request;
     moved.push_back(request.id());
     if (!request.times().first_token.has_value()) request.times().first_token = now_;
-    request.OnToken(found->second.index, {accepted.token, row.logprob, std::move(row.top)});
+    TokenEvent token = {accepted.token, row.logprob, std::move(row.top)};
+    if (accepted.kind == RowKind::kScore && !request.request().score) {
+      request.OnPromptToken(std::move(token));
+    } else if (found->second.kind == Kind::kReturned) {
+      request.FlushPrompt();
+      request.OnToken(found->second.index, std::move(token));
+    }
   }
+  // Their sequences may have ended meanwhile.
+  moved.insert(moved.end(), searching_.begin(), searching_.end());
+  searching_.clear();
+  TellOfPromptsAndBeams(moved);
   for (const FinishedSequence& finished : outcome.finished) {
     const auto found = places_.find(finished.sequence);
     if (found == places_.end() || !std::exchange(found->second.scheduled, false)) continue;
@@ -226,6 +234,7 @@ std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
 void RequestTable::OnText(TextStreams::Answer answer) {
   const auto found = places_.find(answer.sequence);
   if (found == places_.end()) return;  // its request ended meanwhile
+  if (found->second.kind == Kind::kQuestion) return OnAnswer(found->second, answer);
   Place& place = found->second;
   ActiveRequest& request = *place.request;
   if (answer.piece.ok() && answer.piece->stop_string_index.has_value()) {
@@ -240,18 +249,22 @@ void RequestTable::OnText(TextStreams::Answer answer) {
 void RequestTable::EndSequence(Place& place, SequenceId sequence, FinishReason reason) {
   if (!std::exchange(place.scheduled, false)) return;
   const auto finished = scheduler_->Finish(sequence, reason);
-  if (finished.ok()) place.request->SetUsage(place.index, finished->usage);
+  if (!finished.ok()) return;
+  if (place.kind == Kind::kBeam) {
+    place.request->beams()->AddUsage(finished->usage);
+  } else {
+    place.request->SetUsage(place.index, finished->usage);
+  }
 }
 
 void RequestTable::Remove(RequestId id, FinishReason reason) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   const ActiveRequest& request = *found->second;
-  for (SequenceId sequence : request.ids()) {
-    const auto place = places_.find(sequence);
-    EndSequence(place->second, sequence, reason);
-    places_.erase(place);
+  for (const SequenceId sequence : ScheduledOf(request)) {
+    EndSequence(places_.at(sequence), sequence, reason);
   }
+  ForgetPlaces(request);
   ForgetDeadline(id, request.request());
   ForgetUnread(id);
   RequestLedger ledger = request.Ledger();
@@ -268,10 +281,13 @@ std::vector<RequestLedger> RequestTable::TakeEnded() {
 
 RequestLedger RequestTable::LedgerOf(const ActiveRequest& request) const {
   RequestLedger ledger = request.Ledger();
+  const bool searches = request.beams() != nullptr && !request.over();
+  const std::vector<SequenceId>& ids = searches ? request.beams()->sequences() : request.ids();
+  if (searches) ledger.sequences.resize(ids.size());
   for (size_t i = 0; i < ledger.sequences.size(); ++i) {
     SequenceLedger& sequence = ledger.sequences[i];
-    if (!places_.at(request.ids()[i]).scheduled) continue;
-    const absl::StatusOr<SequenceReport> report = scheduler_->Report(request.ids()[i]);
+    if (!places_.at(ids[i]).scheduled) continue;
+    const absl::StatusOr<SequenceReport> report = scheduler_->Report(ids[i]);
     if (!report.ok()) continue;
     sequence = {PhaseOf(report->phase), report->usage, report->blocks};
     // One that runs makes it a running request; else one that is paused, a paused one.

@@ -74,6 +74,12 @@ class RequestTable {
   SteadyTime NextDeadline() const;
   SteadyTime NextUnreadTimeout() const;
 
+  // Lets searches go on with what a step has brought, before the next one is planned: it says which
+  // tokens its beams get. `rows` are the step's results.
+  void AdvanceBeams(const StepOutcome& outcome, const std::vector<RowResult>& rows);
+  // A row of a beam that says no more than that nothing can follow it.
+  bool IsDeadEnd(const AcceptedRow& accepted, const RowResult& row) const;
+
   // Tells requests what a step brought. `rows` are its results; they are moved from. Returns the
   // requests that have a new token, perhaps more than once.
   std::vector<RequestId> Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
@@ -91,10 +97,14 @@ class RequestTable {
   uint64_t num_generated_tokens() const { return num_generated_tokens_; }
 
  private:
+  // What an id stands for: a sequence that is returned, a live beam, or a text that a search asks
+  // about.
+  enum class Kind : uint8_t { kReturned, kBeam, kQuestion };
   struct Place {
     ActiveRequest* request = nullptr;
-    int index = 0;
+    int index = 0;           // of the sequence that is returned, or of the expansion in question
     bool scheduled = false;  // alive in the scheduler
+    Kind kind = Kind::kReturned;
   };
   // A request that came before the replica was ever wired.
   struct Waiting {
@@ -105,7 +115,18 @@ class RequestTable {
   void Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   void Activate(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   absl::Status AddSequences(ActiveRequest& request);
-  absl::Status CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const;
+  absl::Status AddBeams(ActiveRequest& request, int32_t max_new_tokens);
+  // Takes the search's next step, unless that needs answers to questions, which are asked.
+  void MoveBeams(ActiveRequest& request);
+  bool AskAboutTexts(ActiveRequest& request);
+  void OnAnswer(const Place& question, const TextStreams::Answer& answer);
+  void CarryOut(ActiveRequest& request, const BeamMoves& moves);
+  // The ids of a request that are alive in the scheduler.
+  std::vector<SequenceId> ScheduledOf(const ActiveRequest& request) const;
+  void ForgetPlaces(const ActiveRequest& request);
+  // Hands on what has been scored of prompts, and what searches have settled.
+  void TellOfPromptsAndBeams(std::vector<RequestId> moved);
+  absl::Status CheckInTime(const EngineRequest& request) const;
   // With the time after which to try again, where it is for want of room.
   absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
   RequestLedger LedgerOf(const ActiveRequest& request) const;
@@ -135,6 +156,7 @@ class RequestTable {
   ServiceRate rate_;
   WorkRate work_;
   std::vector<RequestLedger> ended_;
+  std::vector<RequestId> searching_;  // with rows that have come and were not told of yet
   uint64_t num_generated_tokens_ = 0;
 };
 

@@ -63,6 +63,7 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
   if (!outcome.ok()) return outcome.status();
   ++num_steps_;
+  requests_->AdvanceBeams(*outcome, rows);
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();
 }
@@ -71,7 +72,7 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
 void StepDriver::FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows) {
   for (const AcceptedRow& accepted : outcome.rows) {
     const RowResult& row = rows[accepted.row];
-    if (row.error.empty()) continue;
+    if (row.error.empty() || requests_->IsDeadEnd(accepted, row)) continue;
     const ActiveRequest* owner = requests_->OwnerOf(accepted.sequence);
     if (owner != nullptr) requests_->Fail(owner->id(), absl::Status(row.error_code, row.error));
   }

@@ -49,6 +49,7 @@ SequenceState::SequenceState(SequenceSpec given, const PlaceInLine& place)
       stop_tokens(spec.stop_tokens.begin(), spec.stop_tokens.end()) {
   usage.prompt_tokens = static_cast<int32_t>(spec.prompt.size());
   usage.generated_tokens = static_cast<int32_t>(spec.resumed_tokens.size());
+  num_scored = spec.scored_elsewhere;
   tokens = std::move(spec.prompt);
   tokens.insert(tokens.end(), spec.resumed_tokens.begin(), spec.resumed_tokens.end());
   spec.prompt.clear();

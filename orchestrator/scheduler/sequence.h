@@ -44,6 +44,8 @@ struct SequenceSpec {
 
   // Every prompt position but the last yields a kScore row for the prompt token after it, once.
   bool score_prompt = false;
+  // Those of so many first positions are another's to score: they may be found in the cache.
+  int32_t scored_elsewhere = 0;
 
   // Its tokens are chosen outside (beams): what a row of it chooses is told and not appended. It then
   // waits, keeping its blocks as long as nobody needs them, for Scheduler::Append.

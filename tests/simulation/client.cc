@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "orchestrator/beams/beam_search.h"
 #include "tests/simulation/fake_model.h"
 #include "tests/simulation/simulated_services.h"
 
@@ -42,6 +43,79 @@ SoloSequence RunAlone(const EngineRequest& request, int index, int num_stages, i
     row = model.Append(token);
   }
   return solo;
+}
+
+EndReason ReasonOf(BeamEnd end) {
+  switch (end) {
+    case BeamEnd::kStopToken:
+      return EndReason::kStopToken;
+    case BeamEnd::kStopString:
+      return EndReason::kStopString;
+    case BeamEnd::kLength:
+      break;
+  }
+  return EndReason::kLength;
+}
+
+SoloSequence SoloOf(const BeamSearch& search, const FinishedBeam& found) {
+  SoloSequence solo;
+  solo.reason = ReasonOf(found.end);
+  for (const BeamNode node : search.PathTo(found.node, 0)) {
+    solo.tokens.push_back(search.TokenOf(node));
+    solo.logprobs.push_back(search.LogprobOf(node));
+  }
+  const size_t silent = solo.reason == EndReason::kLength ? 0 : 1;
+  for (size_t i = 0; i + silent < solo.tokens.size(); ++i) solo.text += TextOf(solo.tokens[i]);
+  return solo;
+}
+
+// The same search, one beam after the other on models of their own.
+std::vector<SoloSequence> SearchAlone(const EngineRequest& request, int num_stages, int num_ranks) {
+  struct Beam {
+    SoloModel model;
+    uint64_t row = 0;
+  };
+  BeamOptions options = request.beams->search;
+  options.max_length = *request.max_new_tokens;
+  options.stop_tokens = request.stop_tokens;
+  options.judges = !request.stop_strings.empty();
+  BeamSearch search(options);
+  std::vector<Beam> beams = {{SoloModel(num_stages, num_ranks)}};
+  for (const TokenId token : request.prompt) beams[0].row = beams[0].model.Append(token);
+  while (!search.over()) {
+    std::vector<std::vector<BeamCandidate>> candidates(beams.size());
+    for (size_t i = 0; i < beams.size(); ++i) {
+      for (const TokenId token : MostProbable(beams[i].row, request.beams->num_candidates)) {
+        candidates[i].push_back({.token = token, .logprob = LogprobOf(beams[i].row, token)});
+      }
+    }
+    search.Rank(candidates);
+    for (auto unknown = search.ToJudge(); !unknown.empty(); unknown = search.ToJudge()) {
+      for (const int32_t index : unknown) {
+        search.Judge(index, TextOf(search.expansion(index).token) == request.stop_strings[0]);
+      }
+    }
+    search.Advance();
+    std::vector<Beam> next;
+    for (const LiveBeam& live : search.live()) {
+      next.push_back(beams[live.parent]);
+      next.back().row = next.back().model.Append(search.TokenOf(live.node));
+    }
+    beams = std::move(next);
+  }
+  std::vector<SoloSequence> solo;
+  for (const FinishedBeam& found : search.Best()) solo.push_back(SoloOf(search, found));
+  return solo;
+}
+
+void SearchByBeams(Chance& chance, EngineRequest& request) {
+  BeamSettings& beams = request.beams.emplace();
+  beams.search.width = chance.Pick(1, 5);
+  beams.search.num_return = chance.Pick(1, beams.search.width);
+  beams.search.length_penalty = chance.Pick(-1, 2);
+  beams.search.early_stopping = static_cast<EarlyStopping>(chance.Pick(0, 2));
+  beams.num_candidates = 2 * beams.search.width;
+  request.num_sequences = beams.search.num_return;
 }
 
 }  // namespace
@@ -85,6 +159,7 @@ EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
   }
   // Prompts often begin alike, and some requests keep to themselves.
   for (int i = 0; i < length && chance.Percent(80); ++i) request.prompt[i] = i % 3;
+  if (!request.score && chance.Percent(12)) SearchByBeams(chance, request);
   request.use_prefix_cache = !chance.Percent(10);
   if (chance.Percent(10)) request.cache_salt = "salt";
   if (chance.Percent(15)) request.priority = chance.Pick(-1, 1);
@@ -93,6 +168,11 @@ EngineRequest Client::RandomRequest(Chance& chance, int max_positions) {
 
 Client::Client(EngineRequest request, int num_stages, int num_ranks)
     : request_(std::move(request)), outputs_(request_.num_sequences) {
+  if (request_.beams.has_value()) {
+    solo_ = SearchAlone(request_, num_stages, num_ranks);
+    outputs_.resize(solo_.size());
+    return;
+  }
   for (int index = 0; index < request_.num_sequences; ++index) {
     solo_.push_back(RunAlone(request_, index, num_stages, num_ranks));
   }
@@ -166,7 +246,7 @@ std::string Client::FaultOf(int index) const {
 std::string Client::Fault() const {
   if (num_ends_ > 1) return absl::StrCat("ended ", num_ends_, " times");
   if (num_late_ > 0) return "heard something after its end";
-  for (int index = 0; index < request_.num_sequences; ++index) {
+  for (int index = 0; index < std::ssize(solo_); ++index) {
     const std::string fault = FaultOf(index);
     if (!fault.empty()) return absl::StrCat("sequence ", index, " ", fault);
   }

@@ -3,7 +3,9 @@
 // and on nothing else, so that a wrong, stale or foreign slot shows in every token that follows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "orchestrator/scheduler/sequence.h"
@@ -39,6 +41,16 @@ inline float LogprobOf(uint64_t row, TokenId token) {
   return -static_cast<float>(Mix(row, static_cast<uint64_t>(token) + 7) % 1000) / 100;
 }
 
+// The tokens with the largest log-probabilities, falling, ties by lower id.
+inline std::vector<TokenId> MostProbable(uint64_t row, int count) {
+  std::vector<TokenId> tokens(kVocabulary);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::stable_sort(tokens.begin(), tokens.end(),
+                   [row](TokenId a, TokenId b) { return LogprobOf(row, a) > LogprobOf(row, b); });
+  tokens.resize(std::min(count, kVocabulary));
+  return tokens;
+}
+
 // The same model for one sequence alone.
 class SoloModel {
  public:
@@ -58,7 +70,7 @@ class SoloModel {
   }
 
  private:
-  const int num_ranks_;
+  int num_ranks_;
   int position_ = 0;
   std::vector<std::vector<uint64_t>> folds_;  // [stage][rank]
 };

@@ -416,6 +416,10 @@ void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::Sam
     v1::SampledRow& row = *executed.add_rows();
     row.set_token_id(token);
     row.set_logprob(LogprobOf(rows[i], token));
+    for (const TokenId top : MostProbable(rows[i], asked.num_logprobs())) {
+      row.add_top_token_ids(top);
+      row.add_top_logprobs(LogprobOf(rows[i], top));
+    }
   }
   if (const auto follower = session->follower.lock()) {
     ChosenMessage chosen = {.step_id = plan.step_id()};

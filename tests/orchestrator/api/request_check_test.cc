@@ -82,12 +82,13 @@ TEST(CheckTokenIds, NamesFieldIndexAndRange) {
   }
 }
 
-TEST(CheckGenerate, AsksForOneResumedSequencePerN) {
+TEST(CheckGenerate, TakesAtMostOneResumedSequencePerN) {
   v1::GenerateRequest request = Request();
   EXPECT_TRUE(CheckGenerate(request, Model()).ok());
-  request.set_n(2);
-  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()), HasSubstr("n, which is 2"));
   request.add_resume();
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the number of entries in resume is 2; accepted: up to n, which is 1"));
+  request.set_n(3);
   EXPECT_TRUE(CheckGenerate(request, Model()).ok());
   request.mutable_resume(1)->add_token_ids(100);
   EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
