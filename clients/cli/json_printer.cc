@@ -38,15 +38,15 @@ std::string LimitName(v1::LengthLimit limit) {
 
 namespace {
 
-Json TokenIdsOf(const v1::Chunk& chunk) {
+Json IdsOf(const google::protobuf::RepeatedField<int32_t>& token_ids) {
   Json ids = Json::array();
-  for (const int32_t id : chunk.token_ids()) ids.push_back(id);
+  for (const int32_t id : token_ids) ids.push_back(id);
   return ids;
 }
 
-Json LogprobsOf(const v1::Chunk& chunk) {
+Json LogprobsOf(const google::protobuf::RepeatedPtrField<v1::PositionLogprobs>& logprobs) {
   Json positions = Json::array();
-  for (const v1::PositionLogprobs& position : chunk.logprobs()) {
+  for (const v1::PositionLogprobs& position : logprobs) {
     positions.push_back({{"logprob", JsonOf(position.logprob())}, {"top", JsonOf(position.top())}});
   }
   return positions;
@@ -69,14 +69,31 @@ void AddReasons(const v1::Finished& finished, Json* event) {
   (*event)["finish_reasons"] = reasons;
 }
 
+// Of beams.
+void AddScores(const v1::Finished& finished, Json* event) {
+  if (finished.sequences().empty() || !finished.sequences(0).has_score()) return;
+  Json scores = Json::array(), sums = Json::array();
+  for (const v1::FinishedSequence& sequence : finished.sequences()) {
+    scores.push_back(sequence.score());
+    sums.push_back(sequence.sum_logprob());
+  }
+  (*event)["scores"] = scores;
+  (*event)["sum_logprobs"] = sums;
+}
+
 class JsonPrinter : public EventPrinter {
  public:
   JsonPrinter(std::ostream& out, bool logprobs) : out_(out), logprobs_(logprobs) {}
 
   void Print(const v1::Chunk& chunk) override {
-    Json event = {
-        {"sequence", chunk.sequence()}, {"text", chunk.text()}, {"token_ids", TokenIdsOf(chunk)}};
-    if (logprobs_) event["logprobs"] = LogprobsOf(chunk);
+    Json event = {{"sequence", chunk.sequence()},
+                  {"text", chunk.text()},
+                  {"token_ids", IdsOf(chunk.token_ids())}};
+    if (logprobs_) event["logprobs"] = LogprobsOf(chunk.logprobs());
+    if (!chunk.prompt_token_ids().empty()) {
+      event["prompt_token_ids"] = IdsOf(chunk.prompt_token_ids());
+      event["prompt_logprobs"] = LogprobsOf(chunk.prompt_logprobs());
+    }
     out_ << DumpLine(event) << std::endl;
   }
 
@@ -84,6 +101,7 @@ class JsonPrinter : public EventPrinter {
     Json event;
     event["finished"] = true;
     AddReasons(finished, &event);
+    AddScores(finished, &event);
     const v1::Usage& usage = finished.usage();
     event["usage"] = {{"prompt_tokens", usage.num_prompt_tokens()},
                       {"generated_tokens", usage.num_generated_tokens()},

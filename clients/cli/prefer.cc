@@ -106,40 +106,56 @@ absl::StatusOr<std::unique_ptr<Client>> Reach(const std::string& target, Endpoin
   return ConnectToEndpoint(endpoint, environment);
 }
 
+absl::StatusOr<v1::TokenizeResponse> TokensOf(Client& client, const std::string& text,
+                                              absl::Duration timeout) {
+  v1::TokenizeRequest request;
+  request.set_text(text);
+  request.set_return_offsets(true);
+  return client.Tokenize(request, timeout);
+}
+
 // The log-probability of an answer behind a prompt: that of all tokens of both together that reach
 // beyond the prompt, so that a token across the border counts.
-absl::StatusOr<double> LogprobOf(Client& client, const std::string& prompt,
-                                 const std::string& answer, absl::Duration timeout) {
-  v1::TokenizeRequest text;
-  text.set_text(prompt + answer);
-  text.set_return_offsets(true);
-  const absl::StatusOr<v1::TokenizeResponse> tokens = client.Tokenize(text, timeout);
-  if (!tokens.ok()) return tokens.status();
-  v1::ScoreRequest request;
-  *request.mutable_token_ids()->mutable_token_ids() = tokens->token_ids();
-  const absl::StatusOr<v1::ScoreResponse> score = client.Score(request, timeout);
-  if (!score.ok()) return score.status();
+absl::StatusOr<double> LogprobOf(const v1::TokenizeResponse& tokens, const v1::ScoredText& score,
+                                 size_t prompt_bytes) {
   double sum = 0;
-  for (int i = 0; i < tokens->token_ids_size(); ++i) {
-    if (tokens->end_bytes(i) <= prompt.size()) continue;
+  for (int i = 0; i < tokens.token_ids_size(); ++i) {
+    if (tokens.end_bytes(i) <= prompt_bytes) continue;
     if (i == 0) {
       return absl::InvalidArgumentError(
           "the prompt has no token of its own, so that the answer's first has nothing before it");
     }
-    sum += score->logprobs(i - 1).logprob();
+    sum += score.logprobs(i - 1).logprob();
   }
   return sum;
+}
+
+// Both answers in one call, which computes the prompt once.
+absl::StatusOr<PairLogprobs> LogprobsOf(Client& client, const Pair& pair, absl::Duration timeout) {
+  const auto chosen = TokensOf(client, pair.prompt + pair.chosen, timeout);
+  if (!chosen.ok()) return chosen.status();
+  const auto rejected = TokensOf(client, pair.prompt + pair.rejected, timeout);
+  if (!rejected.ok()) return rejected.status();
+  v1::ScoreRequest request;
+  for (const v1::TokenizeResponse* tokens : {&*chosen, &*rejected}) {
+    *request.add_inputs()->mutable_token_ids()->mutable_token_ids() = tokens->token_ids();
+  }
+  const absl::StatusOr<v1::ScoreResponse> score = client.Score(request, timeout);
+  if (!score.ok()) return score.status();
+  const auto of_chosen = LogprobOf(*chosen, score->scores(0), pair.prompt.size());
+  if (!of_chosen.ok()) return of_chosen.status();
+  const auto of_rejected = LogprobOf(*rejected, score->scores(1), pair.prompt.size());
+  if (!of_rejected.ok()) return of_rejected.status();
+  return PairLogprobs{*of_chosen, *of_rejected};
 }
 
 absl::StatusOr<std::vector<PairLogprobs>> ScorePairs(Client& client, const std::vector<Pair>& pairs,
                                                      absl::Duration timeout) {
   std::vector<PairLogprobs> scores;
   for (const Pair& pair : pairs) {
-    const auto chosen = LogprobOf(client, pair.prompt, pair.chosen, timeout);
-    if (!chosen.ok()) return chosen.status();
-    const auto rejected = LogprobOf(client, pair.prompt, pair.rejected, timeout);
-    if (!rejected.ok()) return rejected.status();
-    scores.push_back({*chosen, *rejected});
+    const absl::StatusOr<PairLogprobs> of_pair = LogprobsOf(client, pair, timeout);
+    if (!of_pair.ok()) return of_pair.status();
+    scores.push_back(*of_pair);
   }
   return scores;
 }

@@ -1,5 +1,7 @@
 #include "clients/cli/request_flags.h"
 
+#include <utility>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cli/sampling_flags.h"
@@ -8,14 +10,15 @@
 namespace sluice {
 namespace {
 
-absl::Status AddStop(const std::string& text, std::vector<std::string>* into) {
-  std::string stop;
+// With C escapes.
+absl::Status AddText(const std::string& text, std::vector<std::string>* into) {
+  std::string unescaped;
   std::string error;
-  if (!absl::CUnescape(text, &stop, &error)) {
+  if (!absl::CUnescape(text, &unescaped, &error)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text, "\" has a faulty escape (write \\\\ for a backslash): ", error));
   }
-  into->push_back(std::move(stop));
+  into->push_back(std::move(unescaped));
   return CheckUtf8(into->back());
 }
 
@@ -52,6 +55,10 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
             "Sequences to write from the prompt, 1 to 16. In text, the first one is streamed and "
             "the others follow it, each below a line with its number. Default 1.",
             &into->n);
+  flags.Add("best_of", "N",
+            "Draws so many sequences and writes the --n with the largest mean log-probability of a "
+            "token, the best first; up to 16.",
+            &into->best_of);
   flags.Add("logprobs", "K",
             "With --json: the log-probability of every token and of its K most probable "
             "alternatives, 0 to 20.",
@@ -60,12 +67,19 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
                   "With --logprobs: of the distribution that the token was drawn from, after all "
                   "options, instead of the model's own.",
                   &into->processed_logprobs);
+  flags.Add(
+      "prompt_logprobs", "K",
+      "With --json: the same of the prompt's tokens from the second one on, which come first: "
+      "\"prompt_token_ids\" and \"prompt_logprobs\".",
+      &into->prompt_logprobs);
   flags.AddSwitch("json",
                   "One JSON object per event: {\"sequence\":0,\"text\":\"..\",\"token_ids\":[..]}, "
                   "with --logprobs also \"logprobs\":[{\"logprob\":..,\"top\":[..]}]; the last one "
                   "is {\"finished\":true,\"finish_reason\":..,\"usage\":{..},\"seed\":..}, with "
-                  "\"length_limit\" where the reason is length.",
+                  "\"length_limit\" where the reason is length; of a search, \"scores\" and "
+                  "\"sum_logprobs\" of all texts.",
                   &into->json);
+  AddBeamFlags(flags, &into->beams);
 }
 
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
@@ -74,10 +88,16 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
       "Choosing tokens (what is not given comes from the model's generation_config.json)");
   flags.Add("max_tokens", "N", "Most tokens to write per sequence, at least 1.", &into->max_tokens);
   AddSamplingParameters(flags, &into->sampling);
+  flags.AddParsed("bad_words", "TEXT",
+                  "The text's tokens are not written in this order; again for further ones.",
+                  [into](const std::string& text) { return AddText(text, &into->bad_words); });
+  flags.AddParsed("dry_breakers", "TEXT",
+                  "DRY's runs end at this text; again for further ones. C escapes as of --stop.",
+                  [into](const std::string& text) { return AddText(text, &into->dry_breakers); });
   flags.AddParsed("stop", "TEXT",
                   "Ends before this text; give the flag again for further ones. C escapes are "
                   "understood: \\n, \\t, \\\\, \\\", \\x41.",
-                  [into](const std::string& text) { return AddStop(text, &into->stop_strings); });
+                  [into](const std::string& text) { return AddText(text, &into->stop_strings); });
   flags.AddParsed(
       "stop_token_ids", "1,2,3", "Ends with one of these tokens.",
       [into](const std::string& text) { return SetTokenIds(text, &into->stop_token_ids); });
@@ -96,6 +116,10 @@ v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
   SetConstraint(flags.constraint, request);
   if (flags.max_tokens) request.set_max_tokens(*flags.max_tokens);
   if (flags.n) request.set_n(*flags.n);
+  if (flags.best_of) request.set_best_of(*flags.best_of);
+  for (const std::string& word : flags.bad_words) request.add_bad_words(word);
+  for (const std::string& breaker : flags.dry_breakers) request.add_dry_breakers(breaker);
+  if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
   if (flags.logprobs) request.set_logprobs(*flags.logprobs);
   if (flags.processed_logprobs) request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
   request.set_priority(flags.priority.value_or(0));
@@ -112,10 +136,15 @@ absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
                      ": give one of PROMPT, --prompt TEXT, --prompt_file FILE and --token_ids "
                      "1,2,3"));
   }
-  if (flags.logprobs.has_value() && !flags.json) {
-    return absl::InvalidArgumentError("--logprobs needs --json: text has no place for them");
+  for (const auto& [given, name] :
+       {std::pair(flags.logprobs.has_value(), "--logprobs"),
+        std::pair(flags.prompt_logprobs.has_value(), "--prompt_logprobs")}) {
+    if (!given || flags.json) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " needs --json: text has no place for them"));
   }
   v1::GenerateRequest request = WithoutPrompt(flags);
+  if (absl::Status status = SetBeams(flags.beams, request); !status.ok()) return status;
   if (flags.token_ids.has_value()) {
     request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
                                                              flags.token_ids->end());

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "clients/cli/beam_flags.h"
 #include "clients/cli/constraint_flags.h"
 #include "clients/cli/flags.h"
 #include "sluice/v1/generation.pb.h"
@@ -28,26 +29,32 @@ struct RequestFlags {
   std::vector<std::string> stop_strings;  // UTF-8, escapes resolved
   std::vector<int32_t> stop_token_ids;
   bool ignore_eos = false;
+  std::vector<std::string> bad_words, dry_breakers;  // UTF-8
   std::optional<int32_t> n;
-  std::optional<int32_t> logprobs;  // only with `json`
-  bool processed_logprobs = false;  // only with `logprobs`
+  std::optional<int32_t> best_of;
+  BeamFlags beams;
+  std::optional<int32_t> logprobs;         // only with `json`
+  bool processed_logprobs = false;         // only with `logprobs`
+  std::optional<int32_t> prompt_logprobs;  // only with `json`
   std::optional<int32_t> priority;
 
   std::optional<absl::Duration> timeout;
   bool json = false;
 };
 
-// --prompt, --prompt_file, --token_ids, --n, --logprobs, --json.
+// --prompt, --prompt_file, --token_ids, --n, --best_of, --logprobs, --prompt_logprobs, --json, and the
+// flags of beam_flags.h.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop,
-// --stop_token_ids, --ignore_eos, --priority, --timeout.
+// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --bad_words,
+// --dry_breakers, --stop, --stop_token_ids, --ignore_eos, --priority, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 
-// The request but for its prompt.
+// The request but for its prompt and beams.
 v1::GenerateRequest WithoutPrompt(const RequestFlags& flags);
 
 // The whole request. `positional` is the argument without a flag. INVALID_ARGUMENT unless there is
-// exactly one prompt, where it is not UTF-8, and for --logprobs without --json.
+// exactly one prompt, where it is not UTF-8, for log-probabilities without --json, and for a search
+// without --beam_width.
 absl::StatusOr<v1::GenerateRequest> ToRequest(const RequestFlags& flags,
                                               const std::optional<std::string>& positional);
 

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "clients/cli/event_printer.h"
 #include "clients/cli/outcome.h"
+#include "services/common/num_returned.h"
 
 namespace sluice {
 namespace {
@@ -51,12 +52,13 @@ std::string LimitText(const v1::Finished& finished) {
 }
 
 absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const RequestFlags& flags,
+                                                          int num_sequences,
                                                           Environment& environment) {
   if (flags.json) return MakeJsonPrinter(environment.out, flags.logprobs.has_value());
   const absl::StatusOr<v1::GetModelResponse> model = client.GetModel();
   if (!model.ok()) return model.status();
   return MakeTextPrinter(environment.out, {.has_tokenizer = model->has_tokenizer(),
-                                           .num_sequences = flags.n.value_or(1),
+                                           .num_sequences = num_sequences,
                                            .terminal = environment.out_is_terminal});
 }
 
@@ -65,7 +67,7 @@ absl::StatusOr<std::unique_ptr<EventPrinter>> MakePrinter(Client& client, const 
 int WriteRequest(Client& client, const v1::GenerateRequest& request, const RequestFlags& flags,
                  Environment& environment) {
   const absl::StatusOr<std::unique_ptr<EventPrinter>> printer =
-      MakePrinter(client, flags, environment);
+      MakePrinter(client, flags, NumReturned(request), environment);
   if (!printer.ok()) return Fail(printer.status(), environment);
 
   Times times{.start = absl::Now()};

@@ -6,6 +6,12 @@
 #include "clients/cpp/call.h"
 
 namespace sluice::client {
+namespace {
+
+// More than any request returns.
+constexpr int kMostSequences = 1024;
+
+}  // namespace
 
 struct Generation::Stream {
   Stream(std::shared_ptr<Endpoints> endpoints, v1::GenerateRequest asked,
@@ -73,11 +79,10 @@ void Generation::Stream::Note(const v1::GenerateResponse& event) {
     reader = nullptr;
     return;
   }
-  if (!std::exchange(begun, true)) {
-    for (int i = request.resume_size(); i < std::max(1, request.n()); ++i) request.add_resume();
-  }
+  begun = true;
   const v1::Chunk& chunk = event.chunk();
-  if (chunk.sequence() < 0 || chunk.sequence() >= request.resume_size()) return;
+  if (chunk.sequence() < 0 || chunk.sequence() >= kMostSequences) return;
+  while (request.resume_size() <= chunk.sequence()) request.add_resume();
   request.mutable_resume(chunk.sequence())->mutable_token_ids()->MergeFrom(chunk.token_ids());
 }
 

@@ -26,15 +26,18 @@ Names operator+(Names names, const Names& more) {
 
 const std::map<std::string, Names>& FlagsOfCommands() {
   static const auto& flags = *[] {
-    const Names prompt = {"prompt",   "prompt_file", "token_ids",         "n",
-                          "logprobs", "json",        "processed_logprobs"};
+    const Names prompt = {"prompt",          "prompt_file",     "token_ids",  "n",
+                          "best_of",         "logprobs",        "json",       "processed_logprobs",
+                          "prompt_logprobs", "beam_width",      "num_return", "length_penalty",
+                          "early_stopping",  "stochastic_beams"};
     Names parameters;
     for (const SamplingParameter& parameter : kSamplingParameters) {
       if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
     }
-    const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",    "stop_token_ids",
-                                              "ignore_eos", "priority", "timeout", "json_schema",
-                                              "any_json",   "regex",    "grammar", "choice"};
+    const Names sampling =
+        parameters + Names{"bad_words",      "dry_breakers", "max_tokens", "seed",    "stop",
+                           "stop_token_ids", "ignore_eos",   "priority",   "timeout", "json_schema",
+                           "any_json",       "regex",        "grammar",    "choice"};
     const Names model = {"model",        "tp",        "pp",          "weights",      "kv_dtype",
                          "device",       "threads",   "cpus",        "instructions", "kv_cache_mib",
                          "rope_scaling", "log_level", "hang_timeout"};

@@ -212,6 +212,52 @@ TEST(GenerateTest, SaysWhatTheTextMustKeep) {
   EXPECT_THAT(fake.err.str(), HasSubstr("schema.json.none: No such file"));
 }
 
+TEST(GenerateTest, SaysHowTheTextsAreSearchedFor) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  EXPECT_EQ(
+      fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--beam_width=6", "--num_return=2",
+                "--length_penalty=-0.5", "--early_stopping=never", "--best_of=3",
+                "--bad_words=a\\n", "--dry_breakers=b", "--prompt_logprobs=4", "--json", "x"}),
+      0);
+  const v1::GenerateRequest request = pipeline.requests().at(0);
+  EXPECT_EQ(
+      request.beams().ShortDebugString(),
+      "beam_width: 6 length_penalty: -0.5 early_stopping: EARLY_STOPPING_NEVER num_return: 2");
+  EXPECT_EQ(request.best_of(), 3);
+  EXPECT_EQ(request.bad_words(0), "a\n");
+  EXPECT_EQ(request.dry_breakers(0), "b");
+  EXPECT_EQ(request.prompt_logprobs(), 4);
+  for (const auto& [flag, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--stochastic_beams", "need --beam_width"},
+           {"--early_stopping=often", "none of false (heuristic), true (at_once) and never"},
+           {"--prompt_logprobs=1", "--prompt_logprobs needs --json"}}) {
+    FakeEnvironment refused;
+    EXPECT_EQ(refused.Run({"generate", "--endpoint", pipeline.endpoint(), flag, "x"}), 2);
+    EXPECT_THAT(refused.err.str(), HasSubstr(message));
+  }
+}
+
+TEST(GenerateTest, PrintsScoresAndThePromptsLogprobsInJson) {
+  v1::GenerateResponse prompt;
+  prompt.mutable_chunk()->add_prompt_token_ids(9);
+  prompt.mutable_chunk()->add_prompt_logprobs()->set_logprob(-0.5F);
+  v1::GenerateResponse end = FinishedEvent(2, 4);
+  for (int i = 0; i < 2; ++i) {
+    end.mutable_finished()->mutable_sequences(i)->set_score(-i - 0.5);
+    end.mutable_finished()->mutable_sequences(i)->set_sum_logprob(-i - 2);
+  }
+  FakePipeline pipeline(Saying({prompt, TextEvent(0, "a", {5}), end}));
+  FakeEnvironment fake;
+  ASSERT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--json", "x"}), 0);
+  const std::vector<Json> lines = Lines(fake.out.str());
+  EXPECT_EQ(lines.at(0)["prompt_token_ids"], Json({9}));
+  EXPECT_EQ(lines.at(0)["prompt_logprobs"][0]["logprob"], -0.5);
+  EXPECT_FALSE(lines.at(1).contains("prompt_token_ids"));
+  EXPECT_EQ(lines.at(2)["scores"], Json({-0.5, -1.5}));
+  EXPECT_EQ(lines.at(2)["sum_logprobs"], Json({-2.0, -3.0}));
+}
+
 TEST(GenerateTest, LeavesUnsetWhatWasNotGiven) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;

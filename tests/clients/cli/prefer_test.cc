@@ -30,12 +30,15 @@ FakeAnswers Scoring(std::function<float(int byte)> logprob_of) {
     return tokens;
   };
   answers.score = [logprob_of](const v1::ScoreRequest& request) {
-    v1::ScoreResponse score;
-    *score.mutable_token_ids() = request.token_ids().token_ids();
-    for (int i = 1; i < score.token_ids_size(); ++i) {
-      score.add_logprobs()->set_logprob(logprob_of(score.token_ids(i)));
+    v1::ScoreResponse response;
+    for (const v1::ScoreInput& input : request.inputs()) {
+      v1::ScoredText& score = *response.add_scores();
+      *score.mutable_token_ids() = input.token_ids().token_ids();
+      for (int i = 1; i < score.token_ids_size(); ++i) {
+        score.add_logprobs()->set_logprob(logprob_of(score.token_ids(i)));
+      }
     }
-    return score;
+    return response;
   };
   return answers;
 }

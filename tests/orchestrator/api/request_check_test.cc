@@ -221,7 +221,7 @@ TEST(EngineRequestFrom, PrefersWhatTheRequestSaysZeroIncluded) {
   EXPECT_EQ(request.priority, -2);
   EXPECT_THAT(request.stop_strings, ElementsAre("end"));
   EXPECT_TRUE(request.include_stop_string);
-  EXPECT_THAT(request.resumed, ElementsAre(ElementsAre(1)));
+  EXPECT_THAT(request.resumed, ElementsAre(ElementsAre(1), IsEmpty(), IsEmpty()));
 }
 
 TEST(EngineRequestFrom, StopsAtEosUnlessToldToIgnoreIt) {
