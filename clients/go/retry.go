@@ -89,6 +89,23 @@ type resumption struct {
 	begun   bool
 }
 
+// numReturned is how many sequences a request returns.
+func numReturned(request *pb.GenerateRequest) int {
+	beams := request.GetBeams()
+	switch {
+	case beams == nil:
+		if request.GetN() > 1 {
+			return int(request.GetN())
+		}
+		return 1
+	case beams.NumReturn != nil:
+		return int(beams.GetNumReturn())
+	case beams.GetStochastic():
+		return int(beams.GetBeamWidth())
+	}
+	return 1
+}
+
 func newResumption(request *pb.GenerateRequest) *resumption {
 	copied := proto.Clone(request).(*pb.GenerateRequest)
 	if copied.Sampling == nil {
@@ -99,7 +116,7 @@ func newResumption(request *pb.GenerateRequest) *resumption {
 		copied.Sampling.Seed = proto.Uint64(seeds.next())
 	}
 	result := &resumption{request: copied, tokens: copied.Resume, begun: len(copied.Resume) > 0}
-	for len(result.tokens) == 0 || len(result.tokens) < int(copied.GetN()) {
+	for len(result.tokens) < numReturned(copied) {
 		result.tokens = append(result.tokens, &pb.ResumedSequence{})
 	}
 	return result

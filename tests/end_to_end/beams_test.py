@@ -47,39 +47,51 @@ def outcome(responses):
             for end in finished.sequences]
 
 
+def after(client, prompt, repetition):
+    """What beam_search() asks: the 20 most probable tokens behind the prompt and others, one call for each."""
+    known = {}
+
+    def logprobs_after(tokens):
+        key = tuple(prompt + tokens)
+        if key not in known:
+            ask = generation_pb2.GenerateRequest(max_tokens=1, logprobs=20)
+            ask.token_ids.token_ids.extend(key)
+            ask.sampling.temperature = 0
+            if repetition:  # of prompt and text alike
+                ask.sampling.temperature, ask.sampling.top_k, ask.sampling.top_p = 1, 0, 1
+                ask.sampling.repetition_penalty = repetition
+                ask.logprobs_mode = generation_pb2.LOGPROBS_MODE_PROCESSED
+            first = next(r.chunk for r in client.generate(ask) if r.HasField("chunk") and r.chunk.token_ids)
+            known[key] = {top.token_id: top.logprob for top in first.logprobs[0].top}
+        return known[key]
+
+    return logprobs_after
+
+
 class BeamsTest(unittest.TestCase):
     def test_finds_what_the_definition_finds(self):
         with Up() as up:
             client = Client(up.endpoint)
-            known = {}
-
-            def after(prompt):
-                def logprobs_after(tokens):
-                    key = tuple(prompt + tokens)
-                    if key not in known:
-                        ask = generation_pb2.GenerateRequest(max_tokens=1, logprobs=20)
-                        ask.token_ids.token_ids.extend(key)
-                        ask.sampling.temperature = 0
-                        first = next(r.chunk for r in client.generate(ask) if r.HasField("chunk") and r.chunk.token_ids)
-                        known[key] = {top.token_id: top.logprob for top in first.logprobs[0].top}
-                    return known[key]
-                return logprobs_after
-
             model = client.unary("GetModel", generation_pb2.GetModelRequest(), generation_pb2.GetModelResponse)
-            stops = list(model.eos_token_ids)
-            for prompt, width, length, early, penalty in [
-                    (PROMPT, 1, 12, False, 1.0), (PROMPT, 4, 12, False, 1.0), (PROMPT, 8, 10, "never", 0.0),
-                    ("\"Who is there?\" asked", 5, 14, True, -1.0), ("The end.", 6, 10, False, 2.0)]:
-                ids = list(client.unary("Tokenize", tokenizer_pb2.TokenizeRequest(text=prompt.encode()),
-                                        tokenizer_pb2.TokenizeResponse).token_ids)
-                # Tokens that often end a sentence stop it, too: the model's own end is rare.
-                period = client.unary("Tokenize", tokenizer_pb2.TokenizeRequest(text=b".", add_special_tokens=False),
-                                      tokenizer_pb2.TokenizeResponse).token_ids[-1]
-                ask = beams(width, length, early_stopping=early, length_penalty=penalty, prompt=prompt)
-                ask.stop.stop_token_ids.append(period)
-                found = outcome(client.generate(ask))
-                expected = beam_search(after(ids), width, length, stops + [period], penalty, early)
-                with self.subTest(prompt=prompt, width=width):
+
+            def ids_of(text, special):
+                ask = tokenizer_pb2.TokenizeRequest(text=text.encode(), add_special_tokens=special)
+                return list(client.unary("Tokenize", ask, tokenizer_pb2.TokenizeResponse).token_ids)
+
+            # Tokens that often end a sentence stop it, too: the model's own end is rare.
+            period = ids_of(".", False)[-1]
+            for prompt, width, length, early, penalty, repetition in [
+                    (PROMPT, 1, 12, False, 1.0, None), (PROMPT, 4, 12, False, 1.0, None), (PROMPT, 8, 10, "never", 0.0, None),
+                    ("\"Who is there?\" asked", 5, 14, True, -1.0, None), ("The end.", 6, 10, False, 2.0, None),
+                    (PROMPT, 5, 14, False, 1.0, 1.5)]:
+                with self.subTest(prompt=prompt, width=width, repetition=repetition):
+                    ask = beams(width, length, early_stopping=early, length_penalty=penalty, prompt=prompt)
+                    ask.stop.stop_token_ids.append(period)
+                    if repetition:
+                        ask.sampling.repetition_penalty = repetition
+                    found = outcome(client.generate(ask))
+                    expected = beam_search(after(client, ids_of(prompt, True), repetition), width, length,
+                                           list(model.eos_token_ids) + [period], penalty, early)
                     self.assertEqual([tokens for tokens, *_ in found], [text.tokens for text in expected])
                     self.assertEqual([logprobs for _, logprobs, *_ in found], [text.logprobs for text in expected])
                     for (_, _, _, score, total), text in zip(found, expected):

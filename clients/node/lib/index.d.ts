@@ -45,12 +45,19 @@ export interface Message {
 /** A text, token ids as they are, or the turns of a conversation. */
 export type Prompt = string | readonly number[] | readonly Message[];
 
+export type EarlyStopping = "EARLY_STOPPING_HEURISTIC" | "EARLY_STOPPING_AT_ONCE" | "EARLY_STOPPING_NEVER";
+
 /** By the names of generation.proto and sampling.proto, which explain them. */
 export interface GenerateOptions extends CallOptions {
   prompt: Prompt;
   maxTokens?: number;
   n?: number;
+  bestOf?: number;
   logprobs?: number;
+  promptLogprobs?: number;
+  badWords?: string[];
+  dryBreakers?: string[];
+  beams?: {beamWidth: number; numReturn?: number; lengthPenalty?: number; earlyStopping?: EarlyStopping; stochastic?: boolean};
   processedLogprobs?: boolean;
   priority?: number;
   requestId?: string;

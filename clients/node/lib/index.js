@@ -1,6 +1,6 @@
 import {Stubs} from "./connection.js";
 import {SluiceError} from "./errors.js";
-import {makeRequest} from "./request.js";
+import {makeRequest, numReturned} from "./request.js";
 import {Attempts, defaultRetry} from "./retry.js";
 import {Stream, wait} from "./stream.js";
 
@@ -30,7 +30,7 @@ export class Client {
   }
 
   async texts(options) {
-    const texts = Array.from({length: Math.max(1, options.n ?? 1)}, () => "");
+    const texts = Array.from({length: numReturned(options)}, () => "");
     for await (const chunk of this.generate(options)) texts[chunk.sequence] += chunk.text;
     return texts;
   }

@@ -1,5 +1,6 @@
 import {randomBytes} from "node:crypto";
 import {status} from "@grpc/grpc-js";
+import {numReturned} from "./request.js";
 
 /**
  * How long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final. The pause is what the
@@ -52,7 +53,7 @@ export class Resumption {
     this.request = {...request, sampling};
     this.begun = (request.resume?.length ?? 0) > 0;
     this.tokens = this.begun ? request.resume.map((r) => ({tokenIds: [...(r.tokenIds ?? [])]}))
-      : Array.from({length: Math.max(1, request.n ?? 1)}, () => ({tokenIds: []}));
+      : Array.from({length: numReturned(request)}, () => ({tokenIds: []}));
   }
 
   note(chunk) {

@@ -121,6 +121,8 @@ class Client:
         texts = [""] * max(1, int(options.get("n") or 1))
         with self.generate(prompt, timeout=timeout, **options) as stream:
             for chunk in stream:
+                while len(texts) <= chunk.sequence:  # a search returns as many as it says
+                    texts.append("")
                 texts[chunk.sequence] += chunk.text
         return texts
 

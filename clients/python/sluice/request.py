@@ -19,12 +19,22 @@ class Options(TypedDict, total=False):
 
     max_tokens: int
     n: int
+    best_of: int
     logprobs: int
+    prompt_logprobs: int
     priority: int
     request_id: str
     cache_salt: str
     decline_prefix_cache: bool
     processed_logprobs: bool
+    bad_words: Sequence[str]
+    dry_breakers: Sequence[str]
+    # Searching by beams instead of drawing.
+    beam_width: int
+    num_return: int
+    length_penalty: float
+    early_stopping: Union[bool, str]  # False, True or "never"
+    stochastic: bool
     # Stopping.
     stop: Union[str, Sequence[str]]
     stop_token_ids: Sequence[int]
@@ -71,6 +81,10 @@ else:
     Keywords = Any
 
 
+_EARLY_STOPPING = {False: pb.EARLY_STOPPING_HEURISTIC, True: pb.EARLY_STOPPING_AT_ONCE,
+                   "never": pb.EARLY_STOPPING_NEVER}
+
+
 def make_request(prompt: Prompt, options: Mapping[str, Any]) -> pb.GenerateRequest:
     """A request of options as Options names them. TypeError for a name that is none of them."""
     request = pb.GenerateRequest()
@@ -97,13 +111,15 @@ def _set_option(request: pb.GenerateRequest, name: str, value: Any) -> None:
         request.stop.stop_strings.extend([value] if isinstance(value, str) else value)
     elif name == "processed_logprobs":
         request.logprobs_mode = pb.LOGPROBS_MODE_PROCESSED if value else pb.LOGPROBS_MODE_RAW
+    elif name == "early_stopping":
+        request.beams.early_stopping = _EARLY_STOPPING[value]
     elif name == "bad_words_ids":
         for word in value:
             request.sampling.bad_words_ids.add(token_ids=word)
     elif name in pb.Chat.DESCRIPTOR.fields_by_name and request.WhichOneof("prompt") != "chat":
         raise TypeError(f"{name} is for conversations; the prompt is none")
     elif name in Options.__annotations__:
-        for message in (request, request.sampling, request.stop, request.chat):
+        for message in (request, request.sampling, request.stop, request.chat, request.beams):
             if name in message.DESCRIPTOR.fields_by_name:
                 return _set_field(message, name, value)
     else:

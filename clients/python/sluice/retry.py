@@ -76,6 +76,8 @@ class Resumption:
 
     def note(self, chunk: pb.Chunk) -> None:
         self._has_tokens = True
+        while len(self._tokens) <= chunk.sequence:  # of a search, which returns as many as it says
+            self._tokens.append(pb.ResumedSequence())
         self._tokens[chunk.sequence].token_ids.extend(chunk.token_ids)
 
     def request(self) -> pb.GenerateRequest:

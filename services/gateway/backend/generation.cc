@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "services/common/num_returned.h"
 #include "services/common/status.h"
 #include "services/gateway/backend/random.h"
 
@@ -106,7 +107,7 @@ Generation::Generation(Backend& backend, Caller caller, v1::GenerateRequest requ
       handler_(std::move(handler)),
       give_up_(absl::Now() + backend.options().connect_timeout),
       started_(absl::Now()),
-      last_token_(std::max(1, request_.n()), absl::InfinitePast()) {
+      last_token_(NumReturned(request_), absl::InfinitePast()) {
   ++backend_.meter().num_open;
 }
 
@@ -141,10 +142,8 @@ void Generation::OnEvent(const v1::GenerateResponse& event) {
 }
 
 void Generation::NoteTokens(const v1::Chunk& chunk) {
-  if (request_.resume().empty()) {
-    for (int i = 0; i < std::max(1, request_.n()); ++i) request_.add_resume();
-  }
-  if (chunk.sequence() < 0 || chunk.sequence() >= request_.resume_size()) return;
+  if (chunk.sequence() < 0 || chunk.sequence() >= NumReturned(request_)) return;
+  while (request_.resume_size() <= chunk.sequence()) request_.add_resume();
   request_.mutable_resume(chunk.sequence())->mutable_token_ids()->MergeFrom(chunk.token_ids());
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "services/common/num_returned.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/openai/error.h"
@@ -36,7 +37,7 @@ absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
   return Needs{.model = request_.parameters.model,
-               .token_texts = request_.logprobs,
+               .token_texts = request_.logprobs || request_.generate.has_prompt_logprobs(),
                .bad_words = request_.parameters.bad_words,
                .chat = &request_.generate.chat()};
 }
@@ -44,7 +45,7 @@ absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
 absl::Status ChatCall::UnknownModel(const std::string& name) const { return ModelNotFound(name); }
 
 void ChatCall::Prepare() {
-  choices_.resize(std::max(1, request_.generate.n()));
+  choices_.resize(NumReturned(request_.generate));
   for (Choice& choice : choices_) {
     choice.splitter = std::make_unique<OutputSplitter>(NewSplitter());
   }
@@ -53,9 +54,12 @@ void ChatCall::Prepare() {
 
 void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   if (chunk.sequence() < 0 || static_cast<size_t>(chunk.sequence()) >= choices_.size()) return;
+  if (request_.generate.has_prompt_logprobs()) {
+    AddPromptLogprobs(chunk, *token_texts(), prompt_logprobs_);
+  }
   Choice& choice = choices_[chunk.sequence()];
   json logprobs;
-  if (token_texts() != nullptr && chunk.logprobs_size() > 0)
+  if (request_.logprobs && chunk.logprobs_size() > 0)
     logprobs = ChatLogprobs(chunk, *token_texts());
   Take(chunk.sequence(), choice.splitter->Add(chunk.text()), std::move(logprobs));
 }
@@ -108,6 +112,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   json choices = json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     const int index = static_cast<int>(i);
+    if (index >= finished.sequences_size() && !streams) continue;  // a search found fewer
     Take(index, choices_[i].splitter->Finish(), nullptr);
     const bool calls_tools = !choices_[i].tool_calls.empty();
     json object = {{"index", i}};
@@ -129,6 +134,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   }
   json body = Envelope(streams ? "chat.completion.chunk" : "chat.completion");
   body["choices"] = std::move(choices);
+  if (request_.generate.has_prompt_logprobs()) body["prompt_logprobs"] = prompt_logprobs_;
   body["usage"] = Usage(all);
   if (!streams) return call().Respond(200, body);
   if (request_.parameters.stream.include_usage) call().SendEvent(ToJson(body));

@@ -44,6 +44,7 @@ class ChatCall final : public GenerationCall {
   const int64_t created_;
   ChatRequest request_;
   std::vector<Choice> choices_;
+  nlohmann::json prompt_logprobs_;  // null where not asked for
 };
 
 }  // namespace sluice::gateway::openai

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "services/common/num_returned.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/openai/error.h"
@@ -34,9 +35,10 @@ absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
   absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  return Needs{.model = request_.parameters.model,
-               .token_texts = request_.logprobs.has_value(),
-               .bad_words = request_.parameters.bad_words};
+  return Needs{
+      .model = request_.parameters.model,
+      .token_texts = request_.logprobs.has_value() || request_.generate.has_prompt_logprobs(),
+      .bad_words = request_.parameters.bad_words};
 }
 
 absl::Status CompletionCall::UnknownModel(const std::string& name) const {
@@ -139,7 +141,7 @@ void CompletionCall::Begin() {
   Generate(std::move(requests));
 }
 
-int CompletionCall::num_sequences() const { return std::max(1, request_.generate.n()); }
+int CompletionCall::num_sequences() const { return NumReturned(request_.generate); }
 
 CompletionCall::Choice& CompletionCall::ChoiceOf(int prompt, int sequence) {
   return choices_[static_cast<size_t>(prompt) * num_sequences() + sequence];
@@ -147,9 +149,10 @@ CompletionCall::Choice& CompletionCall::ChoiceOf(int prompt, int sequence) {
 
 void CompletionCall::BeginChoices() {
   choices_.resize(request_.prompts.size() * num_sequences());
+  prompt_logprobs_.resize(request_.prompts.size());
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    if (token_texts() != nullptr)
+    if (request_.logprobs.has_value())
       choice.logprobs = std::make_unique<CompletionLogprobs>(*token_texts());
     if (echoes_.empty()) continue;
     const Echo& echo = echoes_[i / num_sequences()];
@@ -177,6 +180,9 @@ void CompletionCall::EchoChoices() {
 
 void CompletionCall::OnChunk(int prompt, const v1::Chunk& chunk) {
   if (chunk.sequence() < 0 || chunk.sequence() >= num_sequences()) return;
+  if (request_.generate.has_prompt_logprobs()) {
+    AddPromptLogprobs(chunk, *token_texts(), prompt_logprobs_[prompt]);
+  }
   Choice& choice = ChoiceOf(prompt, chunk.sequence());
   if (choice.logprobs != nullptr) choice.logprobs->Add(chunk);
   if (!request_.parameters.stream.stream) {
@@ -199,6 +205,10 @@ void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
                              shows_logprobs ? choice.logprobs->Take() : json(nullptr));
     const v1::Finished& end = finished[i / num_sequences()];
     const int sequence = static_cast<int>(i) % num_sequences();
+    if (sequence >= end.sequences_size() && !streams) continue;  // a search found fewer
+    if (request_.generate.has_prompt_logprobs()) {
+      object["prompt_logprobs"] = prompt_logprobs_[i / num_sequences()];
+    }
     if (sequence < end.sequences_size()) SetFinish(object, end.sequences(sequence));
     if (streams) {
       SendChoice(std::move(object));

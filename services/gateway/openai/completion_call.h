@@ -54,6 +54,7 @@ class CompletionCall final : public GenerationCall {
   CompletionRequest request_;
   std::vector<Echo> echoes_;  // by prompt, where asked for
   std::vector<Choice> choices_;
+  std::vector<nlohmann::json> prompt_logprobs_;  // by prompt; null where not asked for
 };
 
 }  // namespace sluice::gateway::openai

@@ -54,13 +54,6 @@ std::vector<Prompt> ReadPrompts(ObjectReader& reader) {
   return {};
 }
 
-// Several are generated and the best returned: n of them.
-void ReadBestOf(ObjectReader& reader, const CompletionRequest& request) {
-  const std::optional<int64_t> best_of = reader.Integer("best_of", 1, 16);
-  if (!best_of.has_value() || *best_of == std::max(1, request.generate.n())) return;
-  reader.Refuse({"best_of"}, "this server supports it only where it equals 'n'");
-}
-
 void ReadMaxTokens(ObjectReader& reader, CompletionRequest& request) {
   const auto max_tokens = reader.Integer("max_tokens", 0, kMaxInt32);
   request.generates = max_tokens != 0;
@@ -91,7 +84,6 @@ absl::StatusOr<CompletionRequest> ReadCompletionRequest(const json& body, absl::
     request.truncate_prompt_tokens = static_cast<int32_t>(*count);
   }
   ReadMaxTokens(reader, request);
-  ReadBestOf(reader, request);
   if (const auto suffix = reader.String("suffix"); suffix.has_value() && !suffix->empty()) {
     reader.Refuse({"suffix"}, "the model can't be asked to fill in a middle");
   }

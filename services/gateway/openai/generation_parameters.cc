@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/gateway/api/sampling_parameters.h"
+#include "services/gateway/openai/beams.h"
 #include "services/gateway/openai/constraint.h"
 
 namespace sluice::gateway::openai {
@@ -107,6 +108,8 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   result.stream = ReadStream(reader);
   result.service_tier = ReadPriority(reader, request);
   if (const auto n = reader.Integer("n", 1, 16)) request.set_n(static_cast<int32_t>(*n));
+  ReadBeams(reader, request);
+  ReadPromptLogprobs(reader, result.stream.stream, request);
   if (const auto salt = reader.String("cache_salt")) request.set_cache_salt(*salt);
   // Who is behind a request is told by its token; what is kept is kept by prefixes.
   reader.PassOver(

@@ -1,6 +1,7 @@
 #include "services/gateway/openai/logprobs.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace sluice::gateway::openai {
@@ -46,6 +47,24 @@ json ChatLogprobs(const v1::Chunk& chunk, const TokenTexts& texts) {
     content.push_back(std::move(token));
   }
   return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+void AddPromptLogprobs(const v1::Chunk& chunk, const TokenTexts& texts, json& into) {
+  if (into.is_null()) into = json::array({nullptr});
+  for (int i = 0; i < chunk.prompt_token_ids_size(); ++i) {
+    const v1::PositionLogprobs& position = chunk.prompt_logprobs(i);
+    json tokens = json::object();
+    const auto add = [&](int32_t id, float logprob, json rank) {
+      tokens.emplace(std::to_string(id), json{{"logprob", Finite(logprob)},
+                                              {"rank", std::move(rank)},
+                                              {"decoded_token", TextOf(id, texts)}});
+    };
+    for (int rank = 0; rank < position.top_size(); ++rank) {
+      add(position.top(rank).token_id(), position.top(rank).logprob(), rank + 1);
+    }
+    add(chunk.prompt_token_ids(i), position.logprob(), nullptr);
+    into.push_back(std::move(tokens));
+  }
 }
 
 void CompletionLogprobs::AddToken(int32_t token_id) {

@@ -13,6 +13,11 @@ namespace sluice::gateway::openai {
 // completion.
 nlohmann::json ChatLogprobs(const v1::Chunk& chunk, const TokenTexts& texts);
 
+// Appends what a chunk says of the prompt, in vLLM's shape of prompt_logprobs: null for its first
+// token, then {"token id": {"logprob", "rank", "decoded_token"}} of the token and its alternatives. Ranks
+// are known of alternatives alone.
+void AddPromptLogprobs(const v1::Chunk& chunk, const TokenTexts& texts, nlohmann::json& into);
+
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of a completion, appended to by
 // position. Offsets count characters from the beginning of the choice's text.
 class CompletionLogprobs {

@@ -27,6 +27,9 @@ void SetFinish(json& choice, const v1::FinishedSequence& end) {
   } else if (end.has_stop_token_id()) {
     choice["stop_reason"] = end.stop_token_id();
   }
+  if (!end.has_score()) return;
+  choice["score"] = end.score();
+  choice["cumulative_logprob"] = end.sum_logprob();
 }
 
 }  // namespace sluice::gateway::openai

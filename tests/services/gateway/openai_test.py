@@ -156,6 +156,37 @@ class CompletionsTest(unittest.TestCase):
         # The token that the tokenizer puts before a text has a text of its own.
         self.assertEqual("".join(whole["logprobs"]["tokens"][1:]), whole["text"])
 
+    def test_beams_are_those_of_the_command(self):
+        lines = sluice("generate", "--prompt", PROMPT, "--beam_width", "4", "--num_return", "2", "--length_penalty", "0.5",
+                       "--early_stopping", "never", "--max_tokens", "12", "--json").splitlines()
+        events = [json.loads(line) for line in lines]
+        texts = ["".join(e["text"] for e in events[:-1] if e["sequence"] == i) for i in range(2)]
+        asked = {"use_beam_search": True, "n": 2, "best_of": 4, "length_penalty": 0.5, "early_stopping": "never"}
+        choices = complete(**asked).json["choices"]
+        self.assertEqual([choice["text"] for choice in choices], texts)
+        self.assertEqual([choice["score"] for choice in choices], events[-1]["scores"])
+        streamed = complete(**asked, stream=True)
+        self.assertEqual([text_of(streamed, i) for i in range(2)], texts)
+        drawn = complete(beam_width=3, n=3, stochastic_beams=True, temperature=1, seed=5).json["choices"]
+        self.assertEqual(len({choice["text"] for choice in drawn}), 3)
+
+    def test_best_of(self):
+        asked = {"temperature": 1, "seed": 8, "logprobs": 0}
+        drawn = complete(n=4, **asked).json["choices"]
+        best = complete(n=1, best_of=4, **asked).json
+        by_mean = max(drawn, key=lambda choice: sum(choice["logprobs"]["token_logprobs"]))
+        self.assertEqual(best["choices"][0]["text"], by_mean["text"])
+        self.assertEqual(best["usage"]["completion_tokens"], 48)
+
+    def test_prompt_logprobs(self):
+        score = json.loads(sluice("score", "--text", PROMPT, "--json"))
+        prompt = complete(prompt_logprobs=2).json["choices"][0]["prompt_logprobs"]
+        self.assertEqual((len(prompt), prompt[0]), (len(score["token_ids"]), None))
+        for id, logprob, tokens in zip(score["token_ids"][1:], score["logprobs"][1:], prompt[1:]):
+            self.assertAlmostEqual(tokens[str(id)]["logprob"], logprob, places=5)
+            self.assertIn(len(tokens), (2, 3))
+        self.assertIsNone(chat(prompt_logprobs=0).json["prompt_logprobs"][0])
+
     def test_service_tier_and_priority(self):
         self.assertEqual(complete(service_tier="flex").json["service_tier"], "flex")
         self.assertEqual(complete(priority=3).status, 200)
@@ -301,7 +332,13 @@ class ErrorsTest(unittest.TestCase):
         self.check(complete(prompt=""), 400, "prompt", None, "empty")
         self.check(complete(prompt=[1, 999999]), 400, "prompt", None, "999999")
         self.check(complete(stream_options={}), 400, "stream_options", "invalid_value")
-        self.check(complete(best_of=3), 400, "best_of", "unsupported_parameter")
+        self.check(complete(best_of=99), 400, "best_of", "integer_above_max_value")
+        self.check(complete(best_of=1, n=2), 400, "best_of", None, "n, which is 2")
+        self.check(complete(length_penalty=1), 400, "length_penalty", "invalid_value", "use_beam_search")
+        self.check(complete(use_beam_search=True, early_stopping="often"), 400, "early_stopping", "invalid_type")
+        self.check(complete(beam_width=65), 400, "beam_width", None, "1 to 64")
+        self.check(complete(use_beam_search=True, top_p=0.5), 400, "top_p", None, "contradict")
+        self.check(complete(prompt_logprobs=1, stream=True), 400, "prompt_logprobs", "invalid_value", "stream")
         self.check(complete(service_tier="gold"), 400, "service_tier", "invalid_value")
         self.check(chat(messages=[]), 400, "messages", "empty_array")
         self.check(chat(messages=None), 400, "messages", "missing_required_parameter")

@@ -38,9 +38,9 @@ def fields(file, message):
 
 class ParametersTest(unittest.TestCase):
     def test_every_field_is_one_of_requests(self):
-        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat"}
+        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "beams"}
         for prefix, file, message in (("sampling", "sampling.proto", "SamplingOptions"), ("stop", "generation.proto", "StopOptions"),
-                                      ("chat", "generation.proto", "Chat")):
+                                      ("chat", "generation.proto", "Chat"), ("beams", "generation.proto", "BeamSearch")):
             known |= {f"{prefix}.{name}" for name in fields(file, message)}
         self.assertGreater(len(known), 40)
         self.assertEqual(column(2) - known, set())

@@ -21,7 +21,14 @@ final class Resumption {
     if (!request.getSampling().hasSeed()) request.getSamplingBuilder().setSeed(SEEDS.nextLong());
     begun = request.getResumeCount() > 0;
     request.getResumeList().forEach(sequence -> tokens.add(sequence.toBuilder()));
-    while (tokens.size() < Math.max(1, request.getN())) tokens.add(ResumedSequence.newBuilder());
+    while (tokens.size() < numReturned(original)) tokens.add(ResumedSequence.newBuilder());
+  }
+
+  /** How many sequences a request returns. */
+  private static int numReturned(GenerateRequest request) {
+    if (!request.hasBeams()) return Math.max(1, request.getN());
+    var beams = request.getBeams();
+    return beams.hasNumReturn() ? beams.getNumReturn() : beams.getStochastic() ? beams.getBeamWidth() : 1;
   }
 
   int numSequences() {
