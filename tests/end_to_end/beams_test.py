@@ -132,8 +132,13 @@ class BeamsTest(unittest.TestCase):
         asks = [plain, stopped, penalised, drawn]
         for ask in asks:
             ask.stop.ignore_eos = True
+        constrained = beams(3, 40)
+        constrained.constraint.regex = r"( [a-z]+){4}\. [A-Z][a-z ]{0,20}\."
+        asks.append(constrained)
         with Up() as up:
             expected = [outcome(Client(up.endpoint).generate(ask)) for ask in asks]
+        for _, _, text, *_ in expected[-1]:
+            self.assertRegex(text, f"^{constrained.constraint.regex}$")
         with Up("--tp", "2") as up:
             client = Client(up.endpoint)
             for name in ("sluice-shard", "sluice-tokenizer", "sluice-sampler", "sluice-embedding"):
