@@ -37,12 +37,13 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
   flags.Section("Output");
   flags.Add("top", "K", "With --json: the K most probable tokens at every position, 0 to 20.",
             &into->top);
-  flags.AddSwitch("json",
-                  "One object: {\"token_ids\":[..],\"logprobs\":[null,-1.2,..],\"mean_nll\":..,"
-                  "\"perplexity\":..}, with --top also \"top\":[null,[{\"token_id\":..,"
-                  "\"logprob\":..},..],..]. Entry i belongs to token i; the first has nothing "
-                  "before it.",
-                  &into->json);
+  flags.AddSwitch(
+      "json",
+      "One object: {\"token_ids\":[..],\"logprobs\":[null,-1.2,..],\"mean_nll\":..,"
+      "\"perplexity\":..,\"sum_logprob\":..}, with --top also \"top\":[null,[{\"token_id\":..,"
+      "\"logprob\":..},..],..]. Entry i belongs to token i; the first has nothing "
+      "before it.",
+      &into->json);
   flags.Section("Call");
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
   flags.Add("timeout", "SECONDS", "Gives up after this time. Default 10m.", &into->timeout);
@@ -99,6 +100,7 @@ std::string JsonText(const v1::ScoreResponse& score, bool with_top) {
   }
   result["mean_nll"] = score.mean_nll();
   result["perplexity"] = score.perplexity();
+  result["sum_logprob"] = score.sum_logprob();
   if (with_top) {
     result["top"] = Json::array({nullptr});
     for (const v1::PositionLogprobs& position : score.logprobs()) {

@@ -48,6 +48,7 @@ FakeAnswers Scoring(SeenRequest* seen) {
     }
     score.set_mean_nll(1.25);
     score.set_perplexity(3.5);
+    score.set_sum_logprob(-2.5);
     return score;
   };
   return answers;
@@ -60,7 +61,7 @@ TEST(ScoreTest, PrintsOneJsonObject) {
   EXPECT_EQ(fake.Run({"score", "--endpoint", pipeline.endpoint(), "--text", "words", "--json"}), 0);
   EXPECT_EQ(fake.out.str(),
             "{\"token_ids\":[4,5,6],\"logprobs\":[null,-1.2,null],\"mean_nll\":1.25,"
-            "\"perplexity\":3.5}\n");
+            "\"perplexity\":3.5,\"sum_logprob\":-2.5}\n");
   EXPECT_EQ(seen.Get().text(), "words");
   EXPECT_EQ(seen.Get().top(), 0);
 }
