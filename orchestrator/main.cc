@@ -30,6 +30,9 @@ ABSL_FLAG(bool, vllm_metric_names, false,
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
+ABSL_FLAG(std::string, draft, "ngram",
+          "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
+          "where that wins) or none; no token depends on it");
 ABSL_FLAG(
     std::string, tenants, "",
     "JSON file of what tenants are granted: weights, priorities, limits; read again on SIGHUP");
@@ -86,6 +89,9 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
   options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
   options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
+  const auto draft = sluice::ParseDraftMode(absl::GetFlag(FLAGS_draft));
+  if (!draft.ok()) return sluice::Annotate(draft.status(), "--draft");
+  options.draft = *draft;
   options.hang_timeout = process.hang_timeout;
   options.tenants = absl::GetFlag(FLAGS_tenants);
   return options;

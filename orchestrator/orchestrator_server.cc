@@ -195,6 +195,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
+  engine.speculation.mode = options.draft;
   engine.observer = &result->step_metrics_;
   engine.on_serving_changed = [health = result->health_](bool serves) {
     health->SetEngine(serves);

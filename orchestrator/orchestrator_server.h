@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/generation_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
+#include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/metrics/step_metrics.h"
@@ -39,6 +40,7 @@ struct OrchestratorServerOptions {
   int max_step_tokens = 512;
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
+  DraftMode draft = DraftMode::kNgram;
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none

@@ -1,4 +1,5 @@
 // `sluice bench`: puts load on a pipeline and prints what it takes.
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "clients/cli/bench_phases.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kMostConcurrency = 4096;  // each is a thread
 
-void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* json) {
+void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* drafts, bool* json) {
   flags.Section("Load");
   flags.Add("prompt_tokens", "P", "Tokens of every prompt, random ids. Default 128.",
             &into->prompt_tokens);
@@ -27,6 +28,9 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* json) {
             &into->concurrency);
   flags.Add("requests", "R", "Requests in all. Default 32.", &into->requests);
   flags.Add("seed", "S", "Seed of the random prompts and of the sampling. Default 0.", &into->seed);
+  flags.AddSwitch("allow_drafts",
+                  "Lets the server draft as it likes. Without, each token takes a step of its own.",
+                  drafts);
   flags.AddSwitch("json", "The figures as one JSON object; times in milliseconds.", json);
 }
 
@@ -48,6 +52,20 @@ void AddPhaseFlags(FlagSet& flags, PhasesOptions* into) {
             "How often each phase is measured, after one that is not counted; medians are printed. "
             "Default 5.",
             &into->rounds);
+  flags.AddParsed(
+      "draft_replay", "P",
+      "Measures each decode phase once more with drafts: what its streams wrote the first time, of "
+      "which a share of P, 0 to 1, is right. Without --phases, of decode:1.",
+      [into](const std::string& text) {
+        double share = 0;
+        if (!absl::SimpleAtod(text, &share) || !(share >= 0 && share <= 1)) {
+          return absl::InvalidArgumentError(absl::StrCat(text, " is not a number from 0 to 1"));
+        }
+        into->draft_replay = share;
+        return absl::OkStatus();
+      });
+  flags.AddParsed("draft_tokens", "N", "The longest draft of --draft_replay, 1 to 32. Default 4.",
+                  FlagSet::IntegerFrom(1, 32, &into->draft_tokens));
 }
 
 absl::Status CheckPhases(const PhasesOptions& phases) {
@@ -181,7 +199,7 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   FlagSet flags("bench", "[flags]",
                 "Keeps a number of requests in progress until all are done, then prints times and "
                 "rates.");
-  AddLoadFlags(flags, &load, &json);
+  AddLoadFlags(flags, &load, &phases.drafts, &json);
   AddPhaseFlags(flags, &phases);
   flags.Section("Choosing tokens (temperature 0 where it is not given)");
   AddSamplingParameters(flags, &load.sampling, {"seed"});
@@ -192,6 +210,10 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   phases.max_tokens = load.max_tokens;
   phases.seed = load.seed;
   phases.sampling = load.sampling;
+  load.drafts.set_decline(!phases.drafts);
+  if (phases.draft_replay.has_value() && phases.phases.empty()) {
+    phases.phases.push_back({.kind = Phase::Kind::kDecode, .count = 1});
+  }
   absl::Status usage = CheckLoad(load);
   usage.Update(CheckPhases(phases));
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));

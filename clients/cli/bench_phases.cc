@@ -1,6 +1,7 @@
 #include "clients/cli/bench_phases.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -60,6 +61,7 @@ LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round) 
   // compute.
   const int phase_number = phase.count + (prefill ? 0 : kMostCount);
   load.sampling = options.sampling;
+  load.drafts.set_decline(!options.drafts || options.draft_replay.has_value());
   load.seed = options.seed + uint64_t{2} * kMostCount * round + phase_number;
   return load;
 }
@@ -89,34 +91,103 @@ absl::StatusOr<double> RateOf(const Phase& phase, const LoadTrace& trace) {
 
 int NumRequests(const PhasesOptions& options) {
   int requests = 0;
-  for (const Phase& phase : options.phases) requests += LoadOf(phase, options, 0).requests;
+  for (const Phase& phase : options.phases) {
+    const bool twice = phase.kind == Phase::Kind::kDecode && options.draft_replay.has_value();
+    requests += LoadOf(phase, options, 0).requests * (twice ? 2 : 1);
+  }
   return requests * (options.rounds + 1);
 }
+
+LoadOptions ReplayOf(const LoadTrace& recorded, const PhasesOptions& options) {
+  LoadOptions load = recorded.options;
+  load.drafts.Clear();
+  load.drafts.set_max_tokens(options.draft_tokens);
+  for (size_t request = 0; request < recorded.requests.size(); ++request) {
+    std::vector<int32_t> expected = recorded.requests[request].tokens;
+    std::seed_seq seed{static_cast<uint32_t>(load.seed), static_cast<uint32_t>(load.seed >> 32),
+                       static_cast<uint32_t>(request)};
+    std::mt19937_64 random(seed);
+    for (int32_t& token : expected) {
+      const double draw = static_cast<double>(random() >> 11) * 0x1p-53;
+      if (draw >= *options.draft_replay) token = (token + 1) % load.vocabulary_size;
+    }
+    load.expected.push_back(std::move(expected));
+  }
+  return load;
+}
+
+namespace {
+
+// Runs loads one after another and counts what they come to.
+class PhaseRunner {
+ public:
+  PhaseRunner(Client& client, const PhasesOptions& options, const LoadProgress& progress)
+      : client_(client), options_(options), progress_(progress) {}
+
+  // One round of a phase, added to its figures where it counts.
+  absl::Status Run(int round, PhaseFigures& figures) {
+    const absl::StatusOr<LoadTrace> plain = RunOne(LoadOf(figures.phase, options_, round));
+    if (!plain.ok()) return plain.status();
+    absl::Status status = AddRate(round, figures.phase, *plain, figures.tokens_per_second);
+    const bool replay =
+        figures.phase.kind == Phase::Kind::kDecode && options_.draft_replay.has_value();
+    if (!status.ok() || !replay || client_.interrupted()) return status;
+    const absl::StatusOr<LoadTrace> replayed = RunOne(ReplayOf(*plain, options_));
+    if (!replayed.ok()) return replayed.status();
+    for (size_t i = 0; i < replayed->requests.size(); ++i) {
+      const RequestTrace& request = replayed->requests[i];
+      if (request.tokens != plain->requests[i].tokens) {
+        return absl::InternalError(absl::StrCat("stream ", i, " wrote other tokens with drafts"));
+      }
+      figures.num_drafted += round > 0 ? request.usage.num_drafted_tokens() : 0;
+      figures.num_accepted += round > 0 ? request.usage.num_accepted_draft_tokens() : 0;
+    }
+    return AddRate(round, figures.phase, *replayed, figures.replayed_per_second);
+  }
+
+ private:
+  absl::StatusOr<LoadTrace> RunOne(const LoadOptions& load) {
+    absl::StatusOr<LoadTrace> trace =
+        RunLoad(client_, load, [this](int finished, int64_t generated) {
+          progress_(finished_ + finished, tokens_ + generated);
+        });
+    if (trace.ok() && client_.interrupted()) return absl::CancelledError("interrupted");
+    finished_ += load.requests;
+    tokens_ += int64_t{load.requests} * load.max_tokens;
+    return trace;
+  }
+
+  // The first round is not counted.
+  static absl::Status AddRate(int round, const Phase& phase, const LoadTrace& trace,
+                              std::vector<double>& rates) {
+    if (round == 0) return absl::OkStatus();
+    const absl::StatusOr<double> rate = RateOf(phase, trace);
+    if (rate.ok()) rates.push_back(*rate);
+    return rate.status();
+  }
+
+  Client& client_;
+  const PhasesOptions& options_;
+  const LoadProgress& progress_;
+  int finished_ = 0;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace
 
 absl::StatusOr<std::vector<PhaseFigures>> RunPhases(Client& client, const PhasesOptions& options,
                                                     const LoadProgress& progress) {
   std::vector<PhaseFigures> figures;
-  for (const Phase& phase : options.phases) figures.push_back({.phase = phase});
-  int finished = 0;
-  int64_t tokens = 0;
+  for (const Phase& phase : options.phases) figures.emplace_back().phase = phase;
+  PhaseRunner runner(client, options, progress);
   for (int round = 0; round <= options.rounds; ++round) {
     for (PhaseFigures& figure : figures) {
-      const LoadOptions load = LoadOf(figure.phase, options, round);
-      const absl::StatusOr<LoadTrace> trace =
-          RunLoad(client, load, [&](int now_finished, int64_t now_generated) {
-            progress(finished + now_finished, tokens + now_generated);
-          });
+      const absl::Status status = runner.Run(round, figure);
       if (client.interrupted()) {
         if (round < 2) return absl::CancelledError("interrupted");
         return figures;
       }
-      if (!trace.ok()) return trace.status();
-      finished += load.requests;
-      tokens += int64_t{load.requests} * load.max_tokens;
-      if (round == 0) continue;
-      const absl::StatusOr<double> rate = RateOf(figure.phase, *trace);
-      if (!rate.ok()) return rate.status();
-      figure.tokens_per_second.push_back(*rate);
+      if (!status.ok()) return status;
     }
   }
   return figures;

@@ -4,6 +4,8 @@
 //   decode:C    C streams, in the time in which all of them write
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,16 +31,29 @@ struct PhasesOptions {
   int vocabulary_size = 0;
   uint64_t seed = 0;
   v1::SamplingOptions sampling;  // greedy where it has no temperature
+  bool drafts = false;           // the server drafts as it likes; false: nothing is drafted
+  // Each decode phase is measured once more with drafts: what its streams wrote the first time, of
+  // which this share is right.
+  std::optional<double> draft_replay;
+  int draft_tokens = 4;  // the longest draft of it
 };
 
 // Tokens per second, round by round.
 struct PhaseFigures {
   Phase phase;
   std::vector<double> tokens_per_second;
+  // Of a decode phase, where drafts are replayed: tokens per second then, tokens drafted and right.
+  std::vector<double> replayed_per_second;
+  int64_t num_drafted = 0;
+  int64_t num_accepted = 0;
 };
 
 // The load that a phase is. Every round draws prompts of its own, so that none was seen before.
 LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round);
+
+// The same load with what `recorded` wrote as drafts. Which tokens are right is a function of seed,
+// request and place alone.
+LoadOptions ReplayOf(const LoadTrace& recorded, const PhasesOptions& options);
 
 // Tokens per second of the phase in its load. FAILED_PRECONDITION where the streams of a decode
 // phase were not all at work at some time: they write too few tokens.

@@ -64,6 +64,25 @@ std::string GapLine(const std::optional<double>& share) {
                          100 * *share);
 }
 
+// "" where nothing was replayed.
+std::string ReplayLine(const PhaseFigures& figures) {
+  const std::vector<double>& rates = figures.replayed_per_second;
+  if (rates.empty()) return "";
+  const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
+  return absl::StrFormat("%-22s %10.2f %10.2f %10.2f   %.2f times; of %d tokens drafted %d right\n",
+                         "  with drafts", Median(rates), *least, *most,
+                         Median(rates) / Median(figures.tokens_per_second), figures.num_drafted,
+                         figures.num_accepted);
+}
+
+Json ReplayJson(const PhaseFigures& figures) {
+  return {{"tokens_per_second", Median(figures.replayed_per_second)},
+          {"rounds", figures.replayed_per_second},
+          {"times", Median(figures.replayed_per_second) / Median(figures.tokens_per_second)},
+          {"drafted_tokens", figures.num_drafted},
+          {"accepted_draft_tokens", figures.num_accepted}};
+}
+
 std::string Row(const std::string& name, const Percentiles& seconds) {
   return absl::StrFormat("%-22s %10.2f %10.2f %10.2f\n", name, seconds.p50 * 1e3, seconds.p90 * 1e3,
                          seconds.p99 * 1e3);
@@ -195,6 +214,7 @@ std::string PhasesTable(const PhasesReport& report) {
     const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
     absl::StrAppendFormat(&table, "%-22s %10.2f %10.2f %10.2f\n", NameOf(figures.phase),
                           Median(rates), *least, *most);
+    absl::StrAppend(&table, ReplayLine(figures));
   }
   return absl::StrCat(table, GapLine(report.gap_share));
 }
@@ -210,6 +230,8 @@ std::string PhasesJson(const PhasesReport& report) {
     json["phases"].push_back({{"phase", NameOf(figures.phase)},
                               {"tokens_per_second", Median(figures.tokens_per_second)},
                               {"rounds", figures.tokens_per_second}});
+    if (figures.replayed_per_second.empty()) continue;
+    json["phases"].back()["draft_replay"] = ReplayJson(figures);
   }
   return DumpLine(json) + "\n";
 }

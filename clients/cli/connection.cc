@@ -112,7 +112,8 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .instructions = model.instructions,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20,
                                     .log_level = model.log_level.value_or(LogLevel::kWarning),
-                                    .hang_timeout = model.hang_bound()});
+                                    .hang_timeout = model.hang_bound(),
+                                    .draft = model.draft_mode()});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
 }
@@ -137,7 +138,7 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
       "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
-      "--rope_scaling, --log_level and --hang_timeout");
+      "--rope_scaling, --log_level, --hang_timeout and --draft");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -64,6 +64,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
                                  .tokenizer = Reachable("tokenizer", *tokenizer_),
                                  .topology = topology,
                                  .weights = options.weights,
+                                 .draft = options.draft,
                                  .hang_timeout = options.hang_timeout},
                                 &dialer_);
   if (!orchestrator.ok()) return orchestrator.status();

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
+#include "orchestrator/drafts/draft_mode.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -36,6 +37,7 @@ struct InProcessOptions {
   LogLevel log_level = LogLevel::kWarning;
   // Of every service's work; what does not come back ends this process.
   absl::Duration hang_timeout = absl::Seconds(2);
+  DraftMode draft = DraftMode::kNgram;
 };
 
 class InProcessPipeline {

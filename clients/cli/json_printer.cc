@@ -106,7 +106,9 @@ class JsonPrinter : public EventPrinter {
     event["usage"] = {{"prompt_tokens", usage.num_prompt_tokens()},
                       {"generated_tokens", usage.num_generated_tokens()},
                       {"shared_prompt_tokens", usage.num_shared_prompt_tokens()},
-                      {"cached_prompt_tokens", usage.num_cached_prompt_tokens()}};
+                      {"cached_prompt_tokens", usage.num_cached_prompt_tokens()},
+                      {"drafted_tokens", usage.num_drafted_tokens()},
+                      {"accepted_draft_tokens", usage.num_accepted_draft_tokens()}};
     event["seed"] = finished.seed();
     event["request_id"] = finished.request_id();
     out_ << DumpLine(event) << std::endl;

@@ -126,13 +126,15 @@ std::string RequestText(const v1::RequestStatus& request) {
         "Sequence %d  %s: %d prompt tokens, %d generated\n"
         "  blocks    %d held, %d of them shared; %d copied, %d cached ones evicted for it\n"
         "  positions %d computed, %d found by their tokens, %d shared with a sibling\n"
-        "  again     %d after %d preemptions, %d after losses, %d after growth, %d after pauses\n",
+        "  again     %d after %d preemptions, %d after losses, %d after growth, %d after pauses\n"
+        "  drafts    %d tokens, %d of them right\n",
         sequence.sequence(), NameOf(sequence.state()), sequence.num_prompt_tokens(),
         sequence.num_generated_tokens(), sequence.num_held_blocks(), sequence.num_shared_blocks(),
         sequence.num_copied_blocks(), sequence.num_evicted_blocks(),
         sequence.num_computed_positions(), sequence.num_hit_positions(),
         sequence.num_shared_positions(), again.after_preemption(), sequence.num_preemptions(),
-        again.after_loss(), again.after_growth(), again.after_pause());
+        again.after_loss(), again.after_growth(), again.after_pause(),
+        sequence.num_drafted_tokens(), sequence.num_accepted_draft_tokens());
   }
   return text;
 }
@@ -158,7 +160,10 @@ Json RequestJson(const v1::RequestStatus& request) {
                                  {"num_computed_positions", sequence.num_computed_positions()},
                                  {"num_hit_positions", sequence.num_hit_positions()},
                                  {"num_shared_positions", sequence.num_shared_positions()},
-                                 {"recomputed", RecomputedJson(sequence.recomputed())}});
+                                 {"recomputed", RecomputedJson(sequence.recomputed())},
+                                 {"num_drafted_tokens", sequence.num_drafted_tokens()},
+                                 {"num_accepted_draft_tokens",
+                                  sequence.num_accepted_draft_tokens()}});
   }
   return json;
 }

@@ -63,8 +63,11 @@ class Load {
     RequestTrace trace{.start = Now()};
     const absl::Status status =
         client_.Generate(request, absl::InfiniteDuration(), [&](const v1::GenerateResponse& event) {
+          if (event.has_finished()) trace.usage = event.finished().usage();
           const int tokens = event.chunk().token_ids_size();
           if (tokens == 0) return;
+          trace.tokens.insert(trace.tokens.end(), event.chunk().token_ids().begin(),
+                              event.chunk().token_ids().end());
           trace.arrivals.push_back({Now(), tokens});
           const absl::MutexLock lock(&mutex_);
           generated_ += tokens;
@@ -87,6 +90,12 @@ class Load {
     if (!options_.sampling.has_temperature()) request.mutable_sampling()->set_temperature(0);
     request.mutable_sampling()->set_seed(options_.seed);
     request.mutable_stop()->set_ignore_eos(true);
+    *request.mutable_drafts() = options_.drafts;
+    if (!options_.expected.empty()) {
+      const std::vector<int32_t>& expected = options_.expected.at(index);
+      request.mutable_drafts()->mutable_expected_token_ids()->Assign(expected.begin(),
+                                                                     expected.end());
+    }
     return request;
   }
 

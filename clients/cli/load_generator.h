@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/cli/client.h"
+#include "sluice/v1/generation.pb.h"
 #include "sluice/v1/sampling.pb.h"
 
 namespace sluice {
@@ -21,6 +22,9 @@ struct LoadOptions {
   int vocabulary_size = 0;
   uint64_t seed = 0;             // of the prompts and of the sampling
   v1::SamplingOptions sampling;  // greedy where it has no temperature
+  v1::DraftOptions drafts;       // of every request
+  // By request, what it expects to write; empty: none says so.
+  std::vector<std::vector<int32_t>> expected;
 };
 
 // Tokens that arrived together.
@@ -33,6 +37,8 @@ struct RequestTrace {
   double start = 0;  // seconds since the load began
   double end = 0;
   std::vector<Arrival> arrivals;  // at least one, in order
+  std::vector<int32_t> tokens;    // that arrived
+  v1::Usage usage;
 };
 
 struct LoadTrace {

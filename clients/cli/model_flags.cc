@@ -60,6 +60,12 @@ absl::Status SetHangTimeout(const std::string& text, std::optional<absl::Duratio
   return absl::InvalidArgumentError(absl::StrCat(text, " is not more than 0"));
 }
 
+absl::Status SetDraft(const std::string& text, std::optional<DraftMode>* into) {
+  const absl::StatusOr<DraftMode> mode = ParseDraftMode(text);
+  if (mode.ok()) *into = *mode;
+  return mode.status();
+}
+
 absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
   const absl::Status status = ParseFlagValue(text, into);
   if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
@@ -130,6 +136,10 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "Work that takes longer, and ten times as long as its like has taken, hangs: it "
       "is begun anew, by another process where there are several. Default 2.",
       [into](const std::string& text) { return SetHangTimeout(text, &into->hang_timeout); });
+  flags.AddParsed("draft", "MODE",
+                  "Tokens computed before the model has chosen: ngram, what followed the same tokens "
+                  "before, where that wins; or none. No token depends on it. Default ngram.",
+                  [into](const std::string& text) { return SetDraft(text, &into->draft); });
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {

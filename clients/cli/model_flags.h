@@ -11,6 +11,7 @@
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
+#include "orchestrator/drafts/draft_mode.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -34,6 +35,7 @@ struct ModelFlags {
   std::optional<std::string> rope_scaling;
   std::optional<LogLevel> log_level;
   std::optional<absl::Duration> hang_timeout;
+  std::optional<DraftMode> draft;
 
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
@@ -46,9 +48,10 @@ struct ModelFlags {
   // Whether any of the flags was given.
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
-           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout;
+           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft;
   }
   absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
+  DraftMode draft_mode() const { return draft.value_or(DraftMode::kNgram); }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
@@ -56,7 +59,7 @@ struct ModelFlags {
 void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
 
 // Those, and --device, --threads, --cpus, --instructions, --kv_cache_mib, --log_level,
-// --hang_timeout. `default_level` is what the help says of the level.
+// --hang_timeout, --draft. `default_level` is what the help says of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

@@ -202,7 +202,9 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
                             "--max_step_sequences",
                             absl::StrCat(spec.steps.max_step_sequences),
                             "--max_queued_sequences",
-                            absl::StrCat(spec.steps.max_queued_sequences)};
+                            absl::StrCat(spec.steps.max_queued_sequences),
+                            "--draft",
+                            std::string(Name(spec.flags.draft_mode()))};
   orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
   processes.push_back(planner.Orchestrator(orchestrator));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);

@@ -105,6 +105,13 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
                   &into->ignore_eos);
   flags.Section("Call");
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
+  flags.AddSwitch("decline_drafts",
+                  "Every token takes a step of its own. The text is the same in any case.",
+                  &into->decline_drafts);
+  flags.Add("max_draft_tokens", "N",
+            "Most tokens computed at a time before the model has chosen, 1 to 32. Default: what the "
+            "server finds best.",
+            &into->max_draft_tokens);
   flags.Add("timeout", "SECONDS", "Gives up after this time (30, 0.5, 1m30s). Default: never.",
             &into->timeout);
 }
@@ -123,6 +130,10 @@ v1::GenerateRequest WithoutPrompt(const RequestFlags& flags) {
   if (flags.logprobs) request.set_logprobs(*flags.logprobs);
   if (flags.processed_logprobs) request.set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
   request.set_priority(flags.priority.value_or(0));
+  if (flags.decline_drafts) request.mutable_drafts()->set_decline(true);
+  if (flags.max_draft_tokens) {
+    request.mutable_drafts()->set_max_tokens(*flags.max_draft_tokens);
+  }
   return request;
 }
 

@@ -37,6 +37,8 @@ struct RequestFlags {
   bool processed_logprobs = false;         // only with `logprobs`
   std::optional<int32_t> prompt_logprobs;  // only with `json`
   std::optional<int32_t> priority;
+  bool decline_drafts = false;
+  std::optional<int32_t> max_draft_tokens;
 
   std::optional<absl::Duration> timeout;
   bool json = false;
@@ -45,8 +47,8 @@ struct RequestFlags {
 // --prompt, --prompt_file, --token_ids, --n, --best_of, --logprobs, --prompt_logprobs, --json, and the
 // flags of beam_flags.h.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --bad_words,
-// --dry_breakers, --stop, --stop_token_ids, --ignore_eos, --priority, --timeout.
+// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop,
+// --stop_token_ids, --ignore_eos, --priority, --decline_drafts, --max_draft_tokens, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 
 // The request but for its prompt and beams.

@@ -89,6 +89,8 @@ std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   json["num_paused_sequences"] = status.num_paused_sequences();
   json["num_preemptions"] = status.num_preemptions();
   json["num_computed_positions"] = status.num_computed_positions();
+  json["num_drafted_tokens"] = status.num_drafted_tokens();
+  json["num_accepted_draft_tokens"] = status.num_accepted_draft_tokens();
   json["num_integrity_checks"] = status.num_integrity_checks();
   json["num_integrity_faults"] = status.num_integrity_faults();
   if (status.has_estimated_wait_ms()) json["estimated_wait_ms"] = status.estimated_wait_ms();
@@ -131,6 +133,7 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       "Prefixes    %d positions found again, %d blocks copied, %d evicted\n"
       "Sequences   %d running, %d waiting, %d paused; %d preemptions so far\n"
       "Steps       %d, %d tokens generated\n"
+      "Drafts      %d tokens, %d of them right\n"
       "Recoveries  %d, epoch %d\n"
       "Books       checked %d times while idle, wrong %d times\n",
       endpoint, status.serving() ? "serving" : "not serving", status.model_name(),
@@ -140,7 +143,8 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       kv_cache.num_blocks(), kv_cache.block_size(), kv_cache.num_hit_positions(),
       kv_cache.num_copied_blocks(), kv_cache.num_evicted_blocks(), status.num_running_sequences(),
       status.num_waiting_sequences(), status.num_paused_sequences(), status.num_preemptions(),
-      status.num_steps(), status.num_generated_tokens(), status.num_recoveries(), status.epoch(),
+      status.num_steps(), status.num_generated_tokens(), status.num_drafted_tokens(),
+      status.num_accepted_draft_tokens(), status.num_recoveries(), status.epoch(),
       status.num_integrity_checks(), status.num_integrity_faults());
 }
 

@@ -81,6 +81,8 @@ v1::Finished ToProto(const RequestEnd& end, const v1::GenerateRequest& asked,
   usage.set_num_generated_tokens(num_generated + end.num_discarded_tokens);
   usage.set_num_shared_prompt_tokens(end.num_shared_prompt_tokens);
   usage.set_num_cached_prompt_tokens(end.num_cached_prompt_tokens);
+  usage.set_num_drafted_tokens(end.num_drafted_tokens);
+  usage.set_num_accepted_draft_tokens(end.num_accepted_drafts);
   return finished;
 }
 

@@ -3,8 +3,9 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_check.h"
@@ -20,6 +21,7 @@ constexpr int kMaxRequestIdBytes = 128;
 constexpr int kMaxCacheSaltBytes = 128;
 constexpr int kMaxSequences = 16;
 constexpr int kMaxLogprobs = 20;
+constexpr int kMaxDrafts = 32;
 constexpr int kMaxStopStrings = 64;
 constexpr int kMaxStopStringBytes = 1024;
 constexpr int kMaxStopTokenIds = 1024;
@@ -129,65 +131,23 @@ absl::Status CheckConstraintOf(const v1::GenerateRequest& request) {
       "whole");
 }
 
-absl::Status CheckTexts(const google::protobuf::RepeatedPtrField<std::string>& texts,
-                        const char* field, int most, size_t most_bytes) {
-  if (texts.size() > most) {
-    return Refuse(absl::StrCat("the number of ", field), texts.size(),
-                  absl::StrCat("up to ", most));
-  }
-  for (const std::string& text : texts) {
-    if (text.empty() || text.size() > most_bytes) {
-      return Refuse(absl::StrCat("the length of a text in ", field), text.size(),
-                    absl::StrCat("1 to ", most_bytes, " bytes"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Of the request itself, or of one of its inputs.
-absl::Status CheckScoreInput(const auto& input, const std::string& prefix) {
-  if (input.has_text() && input.text().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix, "the text is empty"));
-  }
-  if (input.has_token_ids() && input.token_ids().token_ids().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix, "token_ids are empty"));
-  }
-  if (!input.has_text() && !input.has_token_ids()) {
+absl::Status CheckDrafts(const v1::DraftOptions& drafts, const ModelDescription& model) {
+  if (drafts.decline() && (drafts.has_max_tokens() || !drafts.expected_token_ids().empty())) {
     return absl::InvalidArgumentError(
-        absl::StrCat(prefix, "nothing to score: set text or token_ids"));
+        "drafts.decline contradicts drafts.max_tokens and drafts.expected_token_ids");
   }
-  return absl::OkStatus();
+  if (drafts.has_max_tokens() && (drafts.max_tokens() < 1 || drafts.max_tokens() > kMaxDrafts)) {
+    return Refuse("drafts.max_tokens", drafts.max_tokens(), absl::StrCat("1 to ", kMaxDrafts));
+  }
+  return CheckTokenList(drafts.expected_token_ids(), model, "drafts.expected_token_ids");
 }
 
-absl::Status CheckCounts(const v1::GenerateRequest& request) {
-  if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
-    return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
-  }
-  const int n = NumReturned(request);
-  if (request.has_best_of() && (request.best_of() < n || request.best_of() > kMaxSequences)) {
-    return Refuse("best_of", request.best_of(),
-                  absl::StrCat("n, which is ", n, ", to ", kMaxSequences));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
-  if (!v1::LogprobsMode_IsValid(request.logprobs_mode())) {
-    return Refuse("logprobs_mode", static_cast<int>(request.logprobs_mode()),
-                  "raw (1) or processed (2)");
-  }
-  if (request.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED && !request.has_logprobs() &&
-      !request.has_best_of()) {
-    return absl::InvalidArgumentError("logprobs_mode needs logprobs: how many alternatives");
-  }
-  if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
-    return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
-  }
-  if (request.prompt_logprobs() < 0 || request.prompt_logprobs() > kMaxLogprobs) {
-    return Refuse("prompt_logprobs", request.prompt_logprobs(),
-                  absl::StrCat("0 to ", kMaxLogprobs));
-  }
-  return absl::OkStatus();
+void SetDrafts(const v1::DraftOptions& drafts, EngineRequest& request) {
+  if (drafts.decline()) return;
+  request.max_drafts = drafts.has_max_tokens() ? drafts.max_tokens() : kMaxDrafts;
+  if (drafts.expected_token_ids().empty()) return;
+  request.expected_tokens = std::make_shared<const std::vector<TokenId>>(
+      drafts.expected_token_ids().begin(), drafts.expected_token_ids().end());
 }
 
 }  // namespace
@@ -247,8 +207,7 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   if (status.ok()) status = CheckCounts(request);
   if (status.ok()) status = CheckLogprobs(request);
   if (status.ok()) status = CheckConstraintOf(request);
-  if (status.ok() && request.has_beams()) status = CheckBeams(request, model);
-  if (status.ok()) status = CheckResume(request, model);
+  if (status.ok()) status = CheckDrafts(request.drafts(), model);
   if (!status.ok()) return status;
   if (request.has_max_tokens() &&
       (request.max_tokens() < 1 || request.max_tokens() > model.max_positions)) {
@@ -332,6 +291,7 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   result.priority = request.priority();
   result.cache_salt = request.cache_salt();
   result.use_prefix_cache = !request.decline_prefix_cache();
+  SetDrafts(request.drafts(), result);
   for (const v1::ResumedSequence& sequence : request.resume()) {
     result.resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
   }

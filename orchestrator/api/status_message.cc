@@ -40,6 +40,8 @@ void Fill(const SequenceLedger& sequence, v1::SequenceStatus& message) {
   message.set_num_hit_positions(usage.cached_positions);
   message.set_num_shared_positions(usage.shared_positions);
   Fill(usage.recomputed, *message.mutable_recomputed());
+  message.set_num_drafted_tokens(usage.drafted_tokens);
+  message.set_num_accepted_draft_tokens(usage.accepted_drafts);
 }
 
 uint64_t Milliseconds(absl::Duration duration) {
@@ -111,6 +113,8 @@ void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& p
   response.set_num_preemptions(status.scheduler.preemptions);
   response.set_num_computed_positions(status.scheduler.computed_positions);
   Fill(status.scheduler.recomputed, *response.mutable_recomputed());
+  response.set_num_drafted_tokens(status.scheduler.drafted_tokens);
+  response.set_num_accepted_draft_tokens(status.scheduler.accepted_drafts);
   response.set_num_integrity_checks(status.num_integrity_checks);
   response.set_num_integrity_faults(status.num_integrity_faults);
   if (status.estimated_wait.has_value()) {

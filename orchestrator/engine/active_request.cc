@@ -77,9 +77,9 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
   spec.use_prefix_cache = request_.use_prefix_cache;
-  const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
-  spec.score_prompt = request_.score || (scores_prompt && index == 0);
-  spec.scored_elsewhere = request_.scored_elsewhere;
+  spec.score_prompt = request_.score;
+  spec.max_drafts = request_.score ? 0 : request_.max_drafts;
+  spec.expected_tokens = request_.expected_tokens;
   if (index > 0) spec.prompt_of = ids_.front();
   if (request_.beams.has_value()) {
     // The search knows what ends a beam, and begins again where it is resumed.
@@ -102,8 +102,13 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   request.position = segment.first_position + row.offset + 1;
   if (row.kind == RowKind::kScore) {
     request.task = ScoreTarget{row.target};
-    request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
-    return request;
+  } else {
+    request.task = &request_.sampling;
+    request.processed_logprobs = request_.processed_logprobs;
+    request.constraint = request_.constraint.get();
+    if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
+    const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
+    if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
   }
   request.task = &request_.sampling;
   request.processed_logprobs = request_.processed_logprobs;
@@ -292,6 +297,8 @@ void ActiveRequest::End(int index, SequenceEnd end) {
     result.num_shared_prompt_tokens += static_cast<int32_t>(output.usage.shared_positions);
     result.num_cached_prompt_tokens =
         std::max(result.num_cached_prompt_tokens, output.usage.cached_prompt_tokens);
+    result.num_drafted_tokens += output.usage.drafted_tokens;
+    result.num_accepted_drafts += output.usage.accepted_drafts;
   }
   result.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   over_ = true;

@@ -42,7 +42,8 @@ EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* tex
       replica_(replica),
       text_(text),
       requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text),
-      steps_(options_.hang_timeout, replica, &requests_, options_.observer),
+      speculation_(options_.speculation),
+      steps_(options_.hang_timeout, replica, &requests_, &speculation_, options_.observer),
       suspects_(options_.max_losses) {}
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -208,6 +209,7 @@ void EngineCore::On(const ReplicaReady& ready) {
     SchedulerOptions scheduler = options_.scheduler;
     scheduler.max_inflight_steps = replica_->topology().num_stages();
     scheduler.steps_ahead = kStepsAhead;
+    scheduler.drafts = &speculation_;
     scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
                                                  .block_size = geometry.block_size});
     requests_.UseScheduler(&*scheduler_);

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/drafts/speculation.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request.h"
@@ -31,7 +32,8 @@
 namespace sluice {
 
 struct EngineOptions {
-  // max_inflight_steps is set by the engine, as many as the replica has stages; and steps_ahead.
+  // max_inflight_steps is set by the engine, as many as the replica has stages; and steps_ahead and
+  // drafts.
   SchedulerOptions scheduler;
   // A step that takes longer, and several times what steps like it have taken, means that the
   // replica hangs: it is wired anew.
@@ -43,6 +45,7 @@ struct EngineOptions {
   absl::Duration unread_timeout = absl::Minutes(1);
   // How often the books are checked, at times when nothing is computed.
   absl::Duration integrity_interval = absl::Seconds(10);
+  SpeculationOptions speculation;
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
@@ -112,6 +115,7 @@ class EngineCore {
   Replica* const replica_;
   TextStreams* const text_;
   RequestTable requests_;
+  Speculation speculation_;
   StepDriver steps_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;

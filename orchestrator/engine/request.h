@@ -52,6 +52,9 @@ struct EngineRequest {
   std::string tenant;            // whom it is served for
   std::string cache_salt;        // keys and values are shared with requests of the same one
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
+  int32_t max_drafts = 0;        // the longest draft of a step; 0: none
+  // What is expected to be generated, from the first new token on; null: nothing is.
+  std::shared_ptr<const std::vector<TokenId>> expected_tokens;
   std::optional<SteadyTime> arrived;
   std::optional<SteadyTime> deadline;
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
@@ -89,7 +92,8 @@ struct RequestEnd {
   int32_t num_prompt_tokens = 0;
   int32_t num_shared_prompt_tokens = 0;
   int32_t num_cached_prompt_tokens = 0;
-  int32_t num_discarded_tokens = 0;  // generated for sequences that are not returned
+  int64_t num_drafted_tokens = 0;
+  int64_t num_accepted_drafts = 0;
 };
 
 // Where a request's events go. Called from one thread; must not block. OnFinished or OnFailed comes

@@ -9,16 +9,23 @@
 namespace sluice {
 
 StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
-                       EngineObserver* observer)
-    : replica_(replica), requests_(requests), observer_(observer), times_(hang_timeout) {}
+                       Speculation* speculation, EngineObserver* observer)
+    : replica_(replica),
+      requests_(requests),
+      speculation_(speculation),
+      observer_(observer),
+      times_(hang_timeout) {}
 
 void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
   while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
 }
 
 void StepDriver::Send(const Step& step, SteadyTime now) {
+  const bool ahead = !in_flight_.empty();
   StepInFlight& sent = in_flight_.emplace_back();
   sent.id = step.id;
+  sent.ahead = ahead;
+  sent.after_idle = step.after_idle;
   sent.sent = now;
   sent.num_positions = step.num_tokens();
   int num_ahead = 0;
@@ -47,25 +54,37 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   }
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  times_.Completed(step.num_positions, now - step.sent);
-  const auto num_sequences = static_cast<int>(step.sequences.size());
-  // A step that went on its way early waited for the one before.
-  const absl::Duration time = now - std::max(step.sent, std::exchange(last_end_, now));
-  if (observer_ != nullptr) observer_->OnStep(time, step.num_positions, num_sequences);
-  requests_->OnStep(num_sequences, step.num_positions, time);
-  if (step.num_positions == num_sequences) {
-    costs_.Observe(num_sequences, time);
-    scheduler.SetStepCost(costs_.current());
-  }
+  Measure(step, now);
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
   for (const RowResult& row : rows) tokens.push_back(row.token);
   absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
   if (!outcome.ok()) return outcome.status();
   ++num_steps_;
-  requests_->AdvanceBeams(*outcome, rows);
+  for (const AcceptedRow& accepted : outcome->rows) {
+    std::vector<TokenId>& forced = rows[accepted.row].forced;
+    if (forced.empty()) continue;
+    speculation_->OnForced(accepted.sequence, accepted.position + 1, std::move(forced));
+  }
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();
+}
+
+void StepDriver::Measure(const StepInFlight& step, SteadyTime now) {
+  times_.Completed(step.num_positions, now - step.sent);
+  // A step that went on its way early waited for the one before.
+  const absl::Duration time = now - std::max(step.sent, last_end_);
+  if (observer_ != nullptr) {
+    observer_->OnStep(time, step.num_positions, static_cast<int>(step.sequences.size()));
+  }
+  const bool only_decodes = static_cast<size_t>(step.num_positions) == step.num_rows;
+  if (only_decodes && !step.after_idle) {
+    // One that was not sent early costs the time before it was sent as well.
+    const absl::Duration whole = step.ahead ? time : std::min(now - last_end_, 2 * time);
+    speculation_->OnStep(
+        {.rows = step.num_positions, .time = whole, .ahead = step.ahead});
+  }
+  last_end_ = now;
 }
 
 // A row that nobody wants any more may fail as it likes: its sequence has ended.

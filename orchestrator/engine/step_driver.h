@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/drafts/speculation.h"
 #include "orchestrator/engine/observer.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/step_cost_fit.h"
@@ -24,9 +25,9 @@ class StepDriver {
  public:
   // Borrows both. A step hangs once it takes longer than `hang_timeout` and several times what
   // steps like it have taken.
-  // `observer` may be null.
+  // `speculation` hears what steps take and what must follow; `observer` may be null.
   StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
-             EngineObserver* observer);
+             Speculation* speculation, EngineObserver* observer);
 
   // Sends every step that the scheduler plans.
   void SendSteps(Scheduler& scheduler, SteadyTime now);
@@ -57,6 +58,8 @@ class StepDriver {
     absl::Duration bound;               // for it and those ahead of it
     std::vector<SequenceId> sequences;  // in the step
     size_t num_rows = 0;
+    bool ahead = false;  // sent while another was under way
+    bool after_idle = false;
   };
   // What a step brought, committed but not yet told to its requests.
   struct Committed {
@@ -65,10 +68,12 @@ class StepDriver {
   };
 
   void Send(const Step& step, SteadyTime now);
+  void Measure(const StepInFlight& step, SteadyTime now);
   void FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows);
 
   Replica* const replica_;
   RequestTable* const requests_;
+  Speculation* const speculation_;
   EngineObserver* const observer_;
   StepTimes times_;
   StepCostFit costs_;

@@ -59,6 +59,10 @@ void AddLedger(const SchedulerStatistics& scheduler, Families& families) {
           scheduler.kv_cache.evicted_blocks);
   counter("sluice_preemptions_total", "Times that a sequence gave its blocks to another.",
           scheduler.preemptions);
+  counter("sluice_drafted_tokens_total", "Tokens computed before the model had chosen.",
+          scheduler.drafted_tokens);
+  counter("sluice_accepted_draft_tokens_total", "Of them, those that it chose.",
+          scheduler.accepted_drafts);
   const RecomputedPositions& again = scheduler.recomputed;
   families.push_back(
       CounterFamily("sluice_recomputed_positions_total", "Positions computed once more, by why.",
@@ -132,6 +136,12 @@ void AddVllmNames(const EngineStatus& status, Families& families) {
                                  "sluice_sequences{state=\"waiting\"}.", {{Waiting(status), {}}}));
   families.push_back(
       GaugeFamily("vllm:kv_cache_usage_perc", "sluice_kv_usage_ratio.", {{UsedPart(cache), {}}}));
+  families.push_back(
+      CounterFamily("vllm:spec_decode_num_draft_tokens_total", "sluice_drafted_tokens_total.",
+                    {{static_cast<double>(status.scheduler.drafted_tokens), {}}}));
+  families.push_back(CounterFamily("vllm:spec_decode_num_accepted_tokens_total",
+                                   "sluice_accepted_draft_tokens_total.",
+                                   {{static_cast<double>(status.scheduler.accepted_drafts), {}}}));
   families.push_back(GaugeFamily("vllm:cache_config_info", "Size of the KV cache.",
                                  {{1.0,
                                    {{"block_size", absl::StrCat(cache.block_size)},

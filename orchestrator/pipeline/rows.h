@@ -41,10 +41,9 @@ struct RowRequest {
   int32_t num_prompt_tokens = 0;               // of them
   absl::Span<const TokenId> stop_tokens;       // what min_tokens holds back
   const KeptConstraint* constraint = nullptr;  // null: none
-  // The last of `tokens`, where it was not the sampler that chose it.
-  std::optional<TokenId> previous;
-  // The alternatives are those with the largest perturbed log-probability (sampler.proto).
-  bool perturbed = false;
+  // The token before `position` is a draft; not set: one that the sequence has.
+  std::optional<TokenId> draft;
+  int32_t max_forced = 0;  // tokens that the constraint forces behind the chosen one to tell of
 };
 
 struct RankedToken {
@@ -61,6 +60,7 @@ struct RowResult {
   // empty.
   std::string error;
   absl::StatusCode error_code = absl::StatusCode::kInternal;
+  std::vector<TokenId> forced;  // tokens that must follow
 };
 
 }  // namespace sluice

@@ -55,8 +55,9 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   message.set_perturbed(row.perturbed);
   const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
   if (HasSequenceParameters(options) || row.constraint != nullptr) {
-    const bool was_told = AddSequence(row, options, execute);
-    if (was_told && row.previous.has_value()) message.set_previous_token_id(*row.previous);
+    AddSequence(row, options, execute);
+    if (row.draft.has_value()) message.set_draft_token_id(*row.draft);
+    message.set_max_forced_tokens(row.max_forced);
   } else {
     *message.mutable_sample() = known.message;
   }

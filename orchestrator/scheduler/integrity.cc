@@ -40,13 +40,16 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks, in
   }
   if (sequence.num_planned < sequence.num_computed || sequence.num_planned > sequence.length() ||
       (sequence.num_in_flight == 0) != (sequence.num_planned == sequence.num_computed) ||
-      sequence.num_promised > sequence.num_in_flight) {
+      sequence.num_promised - sequence.num_drafts > sequence.num_in_flight ||
+      (sequence.num_drafts > 0 && sequence.num_in_flight != 1)) {
     return Broken(sequence, absl::StrCat("has computed ", sequence.num_computed, " and planned ",
                                          sequence.num_planned, " positions in ",
                                          sequence.num_in_flight, " steps in flight"));
   }
   const int32_t computed_blocks = kv_cache.BlocksFor(sequence.num_planned);
-  const int32_t all_blocks = kv_cache.BlocksFor(sequence.num_tokens() + steps_ahead);
+  // Blocks for drafts that were wrong are kept: they will be needed.
+  const int32_t ahead = std::max(steps_ahead, sequence.spec.max_drafts);
+  const int32_t all_blocks = kv_cache.BlocksFor(sequence.num_tokens() + ahead);
   if (num_blocks < std::max(computed_blocks, 1) || num_blocks > all_blocks) {
     return Broken(sequence, absl::StrCat("holds ", num_blocks, " blocks; between ", computed_blocks,
                                          " and ", all_blocks, " are right"));

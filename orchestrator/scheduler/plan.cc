@@ -19,7 +19,8 @@ bool GoesBefore(const SequenceState& a, const SequenceState& b) {
 }  // namespace
 
 std::optional<Step> Scheduler::Plan() {
-  if (std::ssize(in_flight_) >= options_.max_inflight_steps + options_.steps_ahead) {
+  AgreeOnStepsAhead();
+  if (std::ssize(in_flight_) >= options_.max_inflight_steps + steps_ahead_) {
     return std::nullopt;
   }
   contended_ = false;
@@ -52,6 +53,14 @@ std::optional<Step> Scheduler::Plan() {
   return step;
 }
 
+// A sequence is either planned ahead of its tokens or, once they are known, drafted on. Where drafts
+// win more, no step goes ahead: it would be a turn that those drafted on miss.
+void Scheduler::AgreeOnStepsAhead() {
+  steps_ahead_ = options_.steps_ahead;
+  if (options_.drafts == nullptr || steps_ahead_ == 0 || IsPrefilling()) return;
+  if (options_.drafts->AllWait(static_cast<int32_t>(running_.size()))) steps_ahead_ = 0;
+}
+
 // Something of it can be computed now. A prompt's chunks follow each other in as many steps as
 // there are; a token is chosen after the one before it, so that more than one step ahead would only
 // stand in line.
@@ -63,9 +72,13 @@ bool Scheduler::IsReady(const SequenceState& sequence) const {
 // Not to where it is sure to have ended, nor to a length with other keys: what is known then
 // decides.
 bool Scheduler::MayGoAhead(const SequenceState& sequence) const {
-  if (contended_ || options_.steps_ahead == 0) return false;
+  if (contended_ || steps_ahead_ == 0 || sequence.num_drafts > 0) return false;
   if (sequence.num_pending() > 1) return true;
-  if (sequence.num_in_flight > options_.steps_ahead) return false;
+  if (sequence.num_in_flight > steps_ahead_) return false;
+  if (sequence.spec.max_drafts > 0 && options_.drafts != nullptr &&
+      options_.drafts->Waits(sequence.spec.id)) {
+    return false;
+  }
   return sequence.num_promised == 0 ||
          (sequence.usage.generated_tokens + sequence.num_promised < sequence.spec.max_new_tokens &&
           AreAlike(sequence.length(), sequence.num_tokens()));
@@ -117,14 +130,20 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   const auto num_running = static_cast<int32_t>(running_.size());
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
-  const int32_t for_prompts = budget.is_shared && prefilling ? budget.others / 2 : 0;
-  for (SequenceState* sequence : decodes) {
-    if (slots == 0) break;
+  const auto turns = std::min(slots, static_cast<int32_t>(decodes.size()));
+  std::vector<Tokens> drafts = AskForDrafts(absl::MakeSpan(decodes).first(turns),
+                                            {.num_decodes = turns,
+                                             .tokens = budget.tokens - turns,
+                                             .beside_prompts = prefilling});
+  drafts.resize(decodes.size());
+  for (size_t i = 0; i < decodes.size() && slots > 0; ++i) {
+    SequenceState* const sequence = decodes[i];
     if (!sequence->running) continue;   // gave its blocks to one before it
     if (!IsReady(*sequence)) continue;  // one before it needs what others have
     if (MostOf(*sequence, budget) <= for_prompts) break;
     if (!Equip(*sequence, sequence->length())) continue;
-    AppendSegment(*sequence, 1, step, budget);
+    EquipDraft(*sequence, drafts[i]);
+    AppendSegment(*sequence, 1, drafts[i], step, budget);
     --slots;
   }
   BillDecodes();
@@ -157,7 +176,7 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
       const bool ready =
           count > 0 && sequence.running && sequence.last_step != step.id && IsReady(sequence);
       if (ready && Equip(sequence, sequence.num_planned + count)) {
-        AppendSegment(sequence, count, step, budget);
+        AppendSegment(sequence, count, {}, step, budget);
       }
     } else if (waiting != nullptr) {
       waiting_.Pass(*waiting);
@@ -165,7 +184,7 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
       const int32_t most = MostOf(*waiting, budget);
       door_open = most > 0 && Admit(*waiting);
       if (!door_open) continue;
-      AppendSegment(*waiting, std::min(waiting->num_pending(), most), step, budget);
+      AppendSegment(*waiting, std::min(waiting->num_pending(), budget.tokens), {}, step, budget);
     } else {
       break;
     }
@@ -182,18 +201,21 @@ std::vector<SequenceState*> Scheduler::PrefillsUnderWay() const {
   return result;
 }
 
-// One position is a token chosen; more are a prompt, or what is computed again at its price.
-void Scheduler::Bill(SequenceState& sequence, int32_t num_positions) {
+// One position is a token chosen; more are a prompt, or what is computed again at its price, as
+// drafts are.
+void Scheduler::Bill(SequenceState& sequence, int32_t num_positions, int32_t num_drafts) {
   Tenant& tenant = *sequence.tenant;
   if (num_positions > 1) return waiting_.Bill(tenant, num_positions * Tenants::kPrefillPrice);
   if (tenant.unbilled == 0) unbilled_.push_back(&tenant);
-  tenant.unbilled += Tenants::kDecodePrice;
+  tenant.unbilled += Tenants::kDecodePrice + num_drafts * Tenants::kPrefillPrice;
 }
 
-void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step,
-                              Budget& budget) {
+// The drafts come after the positions.
+void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
+                              Step& step, Budget& budget) {
   const int32_t first = sequence.num_planned;
   const int32_t end = first + num_positions;
+  const auto num_drafts = static_cast<int32_t>(draft.size());
   const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   Segment& segment = step.segments.emplace_back();
   segment.sequence = sequence.spec.id;
@@ -204,26 +226,29 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, St
     segment.tokens.assign(1, 0);
     segment.chosen_by = sequence.last_promise;
   }
-  segment.sequence_length = sequence.length();
+  segment.tokens.insert(segment.tokens.end(), draft.begin(), draft.end());
+  segment.num_drafts = num_drafts;
+  segment.sequence_length = sequence.length() + num_drafts;
   segment.first_block = table.first_block;
   segment.blocks.assign(table.blocks.begin(), table.blocks.end());
   segment.rows = sequence.RowsFor(first, num_positions);
+  for (int32_t i = 0; i < num_drafts; ++i) segment.rows.push_back({.offset = num_positions + i});
   in_flight_.back().segments.push_back({.sequence = segment.sequence,
                                         .run = sequence.run,
                                         .first_position = first,
-                                        .num_positions = num_positions,
-                                        .rows = segment.rows});
+                                        .num_positions = num_positions + num_drafts,
+                                        .rows = segment.rows,
+                                        .drafts = draft});
   budget.rows += static_cast<int32_t>(segment.rows.size());
-  budget.tokens -= num_positions;
-  if (!IsLight(*sequence.tenant)) budget.others -= num_positions;
+  budget.tokens -= num_positions + num_drafts;
   --budget.segments;
-  Bill(sequence, num_positions);
-  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample &&
-      !sequence.spec.chosen_outside) {
-    ++sequence.num_promised;
+  Bill(sequence, num_positions, num_drafts);
+  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample) {
+    sequence.num_promised += 1 + num_drafts;
+    sequence.num_drafts = num_drafts;
     sequence.last_promise = {.step = step.id, .row = budget.rows - 1};
   }
-  sequence.num_planned = end;
+  sequence.num_planned = end + num_drafts;
   ++sequence.num_in_flight;
   sequence.last_step = step.id;
 }

@@ -199,17 +199,22 @@ void Scheduler::CountAgain(SequenceState& sequence, int32_t first, int32_t end) 
 void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                               absl::Span<const TokenId> tokens, int32_t first_row,
                               StepOutcome& outcome) {
-  const int32_t end = segment.first_position + segment.num_positions;
+  const auto num_drafts = static_cast<int32_t>(segment.drafts.size());
+  const int32_t num_wrong = num_drafts - NumAccepted(segment, tokens.subspan(first_row));
+  const int32_t num_positions = segment.num_positions - num_wrong;
+  const int32_t end = segment.first_position + num_positions;
   const int32_t num_tokens_before = sequence.num_tokens();
   CountAgain(sequence, segment.first_position, end);
   --sequence.num_in_flight;
   sequence.num_computed = end;
-  kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
+  if (num_drafts > 0) sequence.num_planned = end;
   sequence.num_scored = std::max(sequence.num_scored, end);
-  sequence.usage.computed_positions += segment.num_positions;
-  num_computed_ += segment.num_positions;
+  CountWork(sequence, num_positions, num_drafts, num_wrong);
+  sequence.num_promised -= num_wrong;
+  sequence.num_drafts = 0;
   int32_t index = first_row;
-  for (const Row& row : segment.rows) {
+  const auto rows = absl::MakeConstSpan(segment.rows).first(segment.rows.size() - num_wrong);
+  for (const Row& row : rows) {
     const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
     const int32_t position = segment.first_position + row.offset + 1;
     outcome.rows.push_back({.sequence = segment.sequence,
@@ -229,6 +234,11 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
     }
     ++index;
   }
+  kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
+  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
+      sequence.num_tokens() > num_tokens_before) {
+    options_.drafts->OnTokens(sequence.spec, sequence.num_prompt(), sequence.tokens);
+  }
   if (const auto reason = sequence.ReasonToEnd()) {
     outcome.finished.push_back(End(sequence, *reason));
   } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {
@@ -236,6 +246,16 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   } else if (sequence.paused) {
     ThrowBack(sequence, ThrownBackBy::kPause);
   }
+}
+
+void Scheduler::CountWork(SequenceState& sequence, int32_t num_positions, int32_t num_drafts,
+                          int32_t num_wrong) {
+  sequence.usage.computed_positions += num_positions;
+  sequence.usage.drafted_tokens += num_drafts;
+  sequence.usage.accepted_drafts += num_drafts - num_wrong;
+  num_computed_ += num_positions;
+  num_drafted_ += num_drafts;
+  num_accepted_ += num_drafts - num_wrong;
 }
 
 absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason reason) {
@@ -303,6 +323,9 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
     waiting_.Erase(sequence);
   }
   tenants_.Leave(*sequence.tenant);
+  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0) {
+    options_.drafts->OnEnd(finished.sequence, sequence.tokens);
+  }
   sequences_.erase(finished.sequence);
   was_idle_ = was_idle_ || sequences_.empty();
   return finished;
@@ -367,6 +390,7 @@ double Scheduler::StartsAhead(const std::string& tenant) const {
 void Scheduler::ForgetFlight(SequenceState& sequence) {
   sequence.num_in_flight = 0;
   sequence.num_promised = 0;
+  sequence.num_drafts = 0;
   sequence.num_planned = sequence.num_computed;
 }
 
@@ -393,6 +417,8 @@ SchedulerStatistics Scheduler::statistics() const {
           .started_sequences = num_started_,
           .preemptions = num_preemptions_,
           .computed_positions = num_computed_,
+          .drafted_tokens = num_drafted_,
+          .accepted_drafts = num_accepted_,
           .recomputed = recomputed_};
 }
 

@@ -5,10 +5,9 @@
 // A sequence is waiting (holds no blocks), running (holds blocks) or paused (stands in no line until
 // it is resumed). With steps_ahead it is planned on before the tokens that steps in flight choose are
 // known: a plan names such a token by its step and row, and what turns out not to be wanted is dropped
-// by Commit. Whatever throws it back to waiting (preemption, Reset, a length from which on its
-// keys are others) keeps its tokens; its positions are computed again. One whose tokens are chosen
-// outside waits for them between its steps, and meanwhile gives way to whoever needs its blocks.
-// README.md states the policy
+// by Commit. With drafts a sequence is computed further than its tokens are known; Commit keeps the
+// positions whose drafts were right, and the others are written again. Whatever throws it back to waiting (preemption, Reset, a length from which on its
+// keys are others) keeps its tokens; its positions are computed again. README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
 // What others have computed is not computed again: a sequence begins with the blocks that hold its
@@ -34,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "orchestrator/kv_cache/kv_cache.h"
+#include "orchestrator/scheduler/draft_source.h"
 #include "orchestrator/scheduler/sequence.h"
 #include "orchestrator/scheduler/sequence_state.h"
 #include "orchestrator/scheduler/step.h"
@@ -64,6 +64,8 @@ struct SchedulerOptions {
   // What tenants are granted; asked for at every Add, so that it may change. Empty or null: all the
   // same, without limits. Sequences that run or wait stay when a limit falls below them.
   std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;
+  // Borrowed; null: nothing is drafted.
+  DraftSource* drafts = nullptr;
 };
 
 // OK, or INVALID_ARGUMENT naming the field and its value; every field is at least 1.
@@ -80,7 +82,9 @@ struct SchedulerStatistics {
   // Ever. A sequence is started when it first gets blocks.
   uint64_t started_sequences = 0;
   uint64_t preemptions = 0;
-  uint64_t computed_positions = 0;
+  uint64_t computed_positions = 0;  // without those of wrong drafts
+  uint64_t drafted_tokens = 0;
+  uint64_t accepted_drafts = 0;
   RecomputedPositions recomputed;
 };
 
@@ -180,8 +184,9 @@ class Scheduler {
     SequenceId sequence = 0;
     uint64_t run = 0;  // SequenceState::run
     int32_t first_position = 0;
-    int32_t num_positions = 0;
+    int32_t num_positions = 0;  // those of the drafts included
     Rows rows;
+    Tokens drafts;
   };
   struct PlannedStep {
     StepId id = 0;
@@ -214,21 +219,24 @@ class Scheduler {
   };
 
   // Plan, in its order (plan.cc).
+  void AgreeOnStepsAhead();
   void AdmitUrgent();
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
-  void AppendSegment(SequenceState& sequence, int32_t num_positions, Step& step, Budget& budget);
-  std::vector<SequenceState*> DecodesInTurn(const Budget& budget, bool& prefilling) const;
+  void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft, Step& step,
+                     Budget& budget);
   std::vector<SequenceState*> PrefillsUnderWay() const;
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;
-  void Bill(SequenceState& sequence, int32_t num_positions);
+  void Bill(SequenceState& sequence, int32_t num_positions, int32_t num_drafts);
   void BillDecodes();
 
-  // What others leave to tenants that ask for little (shared_steps.cc).
-  bool IsLight(const Tenant& tenant) const;
-  int32_t RoomForOthers(StepId step);
-  int32_t MostOf(const SequenceState& sequence, const Budget& budget) const;
+  // What is computed beside decodes (drafts.cc).
+  bool IsPrefilling() const;
+  int32_t MostDrafts(const SequenceState& sequence) const;
+  std::vector<Tokens> AskForDrafts(absl::Span<SequenceState* const> decodes, const DraftRoom& room);
+  void EquipDraft(SequenceState& sequence, Tokens& draft);
+  static int32_t NumAccepted(const PlannedSegment& segment, absl::Span<const TokenId> chosen);
 
   bool MayRun(const SequenceState& sequence) const {
     return !sequence.paused && (!only_.has_value() || sequence.spec.request == *only_);
@@ -255,6 +263,8 @@ class Scheduler {
   PrefixDomain DomainOf(const SequenceState& sequence) const;
   void ThrowBack(SequenceState& sequence, ThrownBackBy cause);
   void CountAgain(SequenceState& sequence, int32_t first, int32_t end);
+  void CountWork(SequenceState& sequence, int32_t num_positions, int32_t num_drafts,
+                 int32_t num_wrong);
   FinishedSequence End(SequenceState& sequence, FinishReason reason);
 
   // Sequences whose tokens are chosen outside (choice.cc).
@@ -291,6 +301,7 @@ class Scheduler {
   // Somebody lacks blocks or a place that sequences in flight could give up: none of them goes
   // ahead in this step, so that they come to be free to.
   bool contended_ = false;
+  int32_t steps_ahead_ = 0;        // of the step being planned
   bool was_idle_ = true;           // Step::after_idle
   std::optional<RequestId> only_;  // PlanOnly
   StepCost step_cost_;
@@ -303,6 +314,8 @@ class Scheduler {
   uint64_t num_started_ = 0;
   uint64_t num_preemptions_ = 0;
   uint64_t num_computed_ = 0;
+  uint64_t num_drafted_ = 0;
+  uint64_t num_accepted_ = 0;
   RecomputedPositions recomputed_;
   uint64_t num_runs_ = 0;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,11 @@ struct SequenceSpec {
   // waits, keeping its blocks as long as nobody needs them, for Scheduler::Append.
   bool chosen_outside = false;
 
+  // The longest draft that may be computed beside its last token; 0: it is not drafted on.
+  int32_t max_drafts = 0;
+  // What is expected to be generated, for who drafts; the scheduler only carries it.
+  std::shared_ptr<const std::vector<TokenId>> expected_tokens;
+
   // A sequence with the same prompt, to be forked off once it is computed (n > 1). This one is held
   // back until that one has computed the prompt. If that one is gone or comes later in line, or if
   // this one scores its prompt and thus needs every position's row, it computes the prompt itself.
@@ -97,6 +103,8 @@ struct SequenceUsage {
   int32_t copied_blocks = 0;   // because others go on with the original
   int32_t evicted_blocks = 0;  // cached ones that gave way to it
   int32_t preemptions = 0;     // times it gave its blocks to another sequence
+  int64_t drafted_tokens = 0;   // by committed steps
+  int64_t accepted_drafts = 0;  // of them, those that were right
 };
 
 enum class SequencePhase { kWaiting, kRunning, kPaused };

@@ -56,7 +56,8 @@ struct SequenceState {
   std::vector<TokenId> tokens;    // prompt, then generated
   int32_t num_computed = 0;       // positions [0, num_computed) are in the KV cache
   int32_t num_planned = 0;        // [num_computed, num_planned) are in flight
-  int32_t num_promised = 0;       // tokens that steps in flight choose
+  int32_t num_promised = 0;       // tokens that steps in flight choose, at most
+  int32_t num_drafts = 0;         // of them, those that count only where drafts are right
   ChosenBy last_promise;          // the last of them
   int32_t num_scored = 0;         // prompt positions whose score row has been accepted
   int32_t num_once_computed = 0;  // the largest num_computed it was thrown back from

@@ -50,7 +50,12 @@ struct Segment {
   Tokens tokens;  // [T], at least one
   // Set: the segment's one token is that one, and `tokens` has a 0 in its place.
   std::optional<ChosenBy> chosen_by;
-  // Tokens the sequence has, those still to compute and those that steps in flight choose included.
+  // The last of the tokens that are drafts: tokens that the sequence does not have. Then the segment
+  // has a token before them and a kSample row for it and for each of them; a row counts where those
+  // before it choose what was drafted.
+  int32_t num_drafts = 0;
+  // Tokens the sequence has, those still to compute, those that steps in flight choose and drafts
+  // included.
   int32_t sequence_length = 0;
   // Its block table from first_block on, which covers [0, first_position + T) at least; the blocks
   // before are those that earlier steps have told, and all of them are where this is empty.
@@ -75,7 +80,8 @@ struct Step {
   int32_t num_rows() const;    // over all segments; may be 0
 };
 
-// A result row that counted. Rows of sequences that ended while in flight are not among them.
+// A result row that counted. Rows of sequences that ended while in flight, and those behind a wrong
+// draft, are not among them.
 struct AcceptedRow {
   SequenceId sequence = 0;
   RowKind kind = RowKind::kSample;

@@ -1,5 +1,6 @@
 #include "services/sampler/sampler_session.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,13 @@ void AddPerturbed(const SampledToken& sampled, const v1::SamplerRow& asked, uint
 // A sequence whose row failed has ended; the step under way after this one, which nobody wants, goes
 // on with the first token of all.
 int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled.token.id : 0; }
+
+// Tokens told of that a constraint forces, at most.
+constexpr int32_t kMostForced = 64;
+
+bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
+  return row + 1 < plan.rows_size() && plan.rows(row + 1).has_draft_token_id();
+}
 
 }  // namespace
 
@@ -110,13 +118,15 @@ absl::StatusOr<SamplerSession::Prepared> SamplerSession::Prepare(const v1::Sampl
   if (absl::Status status = sequences_.Update(plan); !status.ok()) return status;
   Prepared prepared;
   prepared.options.reserve(plan.rows_size());  // tasks point into it
-  for (const v1::SamplerRow& row : plan.rows()) {
-    if (absl::Status status = PrepareRow(row, prepared); !status.ok()) return status;
+  for (int row = 0; row < plan.rows_size(); ++row) {
+    if (absl::Status status = PrepareRow(plan, row, prepared); !status.ok()) return status;
   }
   return prepared;
 }
 
-absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& prepared) {
+absl::Status SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index,
+                                        Prepared& prepared) {
+  const v1::SamplerRow& row = plan.rows(index);
   SamplerTask& task = prepared.tasks.emplace_back();
   task.num_logprobs = row.num_logprobs();
   task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
@@ -136,30 +146,33 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerRow& row, Prepared& pre
     }
     task.token = SampleRowFor(options, row.sequence_index(), row.position());
   } else {
-    const auto sequence = FindSequence(row);
-    if (!sequence.ok()) return sequence.status();
-    prepared.sequences.back() = *sequence;
-    SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
-    const auto allowed = (*sequence)->Allowed();
-    task.refusal = allowed.status();
-    if (allowed.ok()) sample.allowed = *allowed;
-    sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
-    task.token = sample;
+    return PrepareRowOfSequence(plan, index, prepared);
   }
   return absl::OkStatus();
 }
 
-// As the tokens before the row's are, whoever chose the last of them.
-absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerRow& row) {
-  if (!row.has_previous_token_id()) return sequences_.Find(row.sequence_id(), row.position());
-  const int32_t previous = row.previous_token_id();
-  if (previous < 0 || previous >= sampler_.vocab_size()) {
-    return absl::InvalidArgumentError(absl::StrCat("previous_token_id is ", previous,
-                                                   "; accepted: 0 to ", sampler_.vocab_size() - 1));
+absl::Status SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan, int index,
+                                                  Prepared& prepared) {
+  const v1::SamplerRow& row = plan.rows(index);
+  const auto sequence =
+      row.has_draft_token_id()
+          ? sequences_.Assume(row.sequence_id(), row.position(), row.draft_token_id())
+          : sequences_.Find(row.sequence_id(), row.position());
+  if (!sequence.ok()) return sequence.status();
+  prepared.sequences.back() = *sequence;
+  SamplerTask& task = prepared.tasks.back();
+  SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
+  const auto allowed = (*sequence)->Allowed();
+  task.refusal = allowed.status();
+  if (allowed.ok()) sample.allowed = *allowed;
+  // The sequence's own is gone with its next row.
+  if (!sample.allowed.empty() && (row.has_draft_token_id() || HasDraftBehind(plan, index))) {
+    sample.allowed =
+        prepared.masks.emplace_back(sample.allowed.begin(), sample.allowed.end());
   }
-  auto sequence = sequences_.Find(row.sequence_id(), row.position() - 1);
-  if (sequence.ok()) (*sequence)->past().Append(previous);
-  return sequence;
+  sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
+  task.token = sample;
+  return absl::OkStatus();
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
@@ -178,20 +191,32 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
   executed.set_step_id(plan.step_id());
-  for (size_t row = 0; row < sampled->size(); ++row) {
-    const SampledToken& token = (*sampled)[row];
-    v1::SampledRow& answer = *executed.add_rows();
-    ToProto(token, answer);
-    if (const v1::SamplerRow& asked = plan.rows(static_cast<int>(row));
-        asked.perturbed() && !asked.has_score_token_id()) {
-      AddPerturbed(token, asked, prepared.SeedOf(row), answer);
-    }
+  for (const SampledToken& token : *sampled) ToProto(token, *executed.add_rows());
+  for (int row = 0; row < plan.rows_size(); ++row) {
     SamplerSequence* sequence = prepared.sequences[row];
-    if (sequence != nullptr) sequence->past().Append(IdOf(token));
+    if (sequence == nullptr || plan.rows(row).has_draft_token_id()) continue;
+    const int last = Settle(plan, prepared, *sampled, row);
+    const int32_t max_forced = std::min(plan.rows(last).max_forced_tokens(), kMostForced);
+    if (max_forced == 0 || !(*sampled)[last].status.ok()) continue;
+    const std::vector<int32_t> forced = sequence->Forced(max_forced);
+    executed.mutable_rows(last)->mutable_forced_token_ids()->Add(forced.begin(), forced.end());
   }
   stream_->Send(std::move(response));
   on_step_();
   return absl::OkStatus();
+}
+
+int SamplerSession::Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
+                           const std::vector<SampledToken>& sampled, int first) {
+  int last = first;
+  while (HasDraftBehind(plan, last) && sampled[last].status.ok() &&
+         sampled[last].token.id == plan.rows(last + 1).draft_token_id()) {
+    ++last;
+  }
+  SamplerSequence& sequence = *prepared.sequences[first];
+  sequence.Truncate(plan.rows(last).position());
+  sequence.past().Append(IdOf(sampled[last]));
+  return last;
 }
 
 void SamplerSession::Publish(uint64_t step_id, const std::vector<SampledToken>& sampled) {

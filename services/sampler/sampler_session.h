@@ -45,6 +45,7 @@ class SamplerSession final : public StageSession {
   struct Prepared {
     std::vector<SamplingOptions> options;       // of rows that say theirs
     std::vector<std::vector<LogitEdit>> edits;  // of rows of sequences
+    std::vector<std::vector<uint32_t>> masks;   // of rows of those with drafts
     std::vector<SamplerSequence*> sequences;    // of each row; null: it needs none
     std::vector<SamplerTask> tasks;
 
@@ -57,10 +58,14 @@ class SamplerSession final : public StageSession {
   absl::Status Serve();
   // Needs no rows: the stages before compute them meanwhile.
   absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
-  absl::Status PrepareRow(const v1::SamplerRow& row, Prepared& prepared);
-  absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
+  absl::Status PrepareRow(const v1::SamplerExecute& plan, int row, Prepared& prepared);
+  absl::Status PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
                        const v1::Tensor& hidden);
+  // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
+  // right. Returns the last row that counts.
+  static int Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
+                    const std::vector<SampledToken>& sampled, int first);
   void Publish(uint64_t step_id, const std::vector<SampledToken>& sampled);
 
   const uint64_t epoch_;

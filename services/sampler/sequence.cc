@@ -109,6 +109,11 @@ absl::StatusOr<absl::Span<const uint32_t>> SamplerSequence::Allowed() {
   return text_->Allowed(past_.generated(), allowed_);
 }
 
+std::vector<int32_t> SamplerSequence::Forced(int32_t max) {
+  if (!text_.has_value()) return {};
+  return text_->Forced(past_.generated(), max);
+}
+
 std::vector<LogitEdit> SamplerSequence::Edits() const {
   EditList edits;
   for (const TokenBias& bias : options_.logit_bias) edits.Of(bias.id).bias = bias.bias;

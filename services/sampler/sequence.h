@@ -32,6 +32,10 @@ class SamplerSequence {
   // Takes back the tokens from position `size` on. REQUIRES: 0 <= size <= past().size().
   void Truncate(int32_t size);
 
+  // The tokens that must come after past(), up to `max`: the constraint allows no others. Of what
+  // other options say nothing is known here.
+  std::vector<int32_t> Forced(int32_t max);
+
   // Which tokens may come after past(), as SampleRow::allowed; valid until the next call. Statuses
   // as ConstrainedText::Allowed.
   absl::StatusOr<absl::Span<const uint32_t>> Allowed();

@@ -48,6 +48,19 @@ absl::Status SequenceTable::Add(const v1::SamplerSequence& told) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<SamplerSequence*> SequenceTable::Assume(uint64_t id, int32_t position,
+                                                       int32_t draft) {
+  if (absl::Status status = CheckTokens({draft}, vocabulary_size_); !status.ok()) return status;
+  const auto found = sequences_.find(id);
+  if (found == sequences_.end() || found->second.past().size() != position - 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a draft before position ", position, " of sequence ", id,
+                     " does not follow what is known of it here"));
+  }
+  found->second.past().Append(draft);
+  return &found->second;
+}
+
 absl::StatusOr<SamplerSequence*> SequenceTable::Find(uint64_t id, int32_t position) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) {

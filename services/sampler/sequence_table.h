@@ -29,6 +29,10 @@ class SequenceTable {
   // one is told everything.
   absl::StatusOr<SamplerSequence*> Find(uint64_t id, int32_t position);
 
+  // The same for a row behind a draft: its past goes on with `draft`, the token before `position`,
+  // which is behind all that it has. INVALID_ARGUMENT where that is no token.
+  absl::StatusOr<SamplerSequence*> Assume(uint64_t id, int32_t position, int32_t draft);
+
   size_t size() const { return sequences_.size(); }
 
  private:

@@ -47,12 +47,14 @@ TEST_F(SimulationTest, GoesEverywhere) {
     sums.num_steps += result.num_steps;
     sums.num_recoveries += result.num_recoveries;
     sums.num_kept += result.num_kept;
+    sums.num_right_drafts += result.num_right_drafts;
   }
   EXPECT_GT(sums.num_requests, 500);
   EXPECT_GT(sums.num_faults, 400);
   EXPECT_GT(sums.num_steps, 5'000);
   EXPECT_GT(sums.num_recoveries, 100);
   EXPECT_GT(sums.num_kept, 50);
+  EXPECT_GT(sums.num_right_drafts, 200);
 }
 
 TEST_F(SimulationTest, FindsAKeyThatChangesByItself) {

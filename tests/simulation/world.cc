@@ -164,6 +164,7 @@ void World::Count(const EngineStatus& status) {
   result_.num_steps += static_cast<int64_t>(status.num_steps);
   result_.num_recoveries += static_cast<int64_t>(status.num_recoveries);
   result_.num_kept += static_cast<int64_t>(status.num_recoveries_with_blocks);
+  result_.num_right_drafts += static_cast<int64_t>(status.scheduler.accepted_drafts);
 }
 
 void World::HasNews(const std::shared_ptr<Orchestrator>& orchestrator) {

@@ -54,17 +54,18 @@ Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move
 
 absl::StatusOr<Automaton::State> Matcher::State() {
   constraint_->Prepare();
-  if (generation_ == constraint_->generation_) return state_;
+  if (generation_ == constraint_->generation_) return states_.back();
   Automaton& automaton = constraint_->made_->automaton;
-  Automaton::State state = automaton.start();
+  generation_ = 0;
+  states_ = {automaton.start()};
   for (const int32_t token : tokens_) {
     automaton.GrantWork(constraint_->limits_.max_work);
-    state = After(state, token);
+    states_.push_back(After(states_.back(), token));
   }
   if (automaton.exhausted()) return TooMuchWork();
   automaton.GrantWork(constraint_->limits_.max_work);
   generation_ = constraint_->generation_;
-  return state_ = state;
+  return states_.back();
 }
 
 Automaton::State Matcher::After(Automaton::State state, int32_t token) {
@@ -98,20 +99,17 @@ absl::Status Matcher::Accept(int32_t token) {
   if (automaton.exhausted()) return TooMuchWork();
   if (next == Automaton::kDead) return refuse("is not allowed");
   tokens_.push_back(token);
-  state_ = next;
+  states_.push_back(next);
   return absl::OkStatus();
 }
 
 absl::Status Matcher::Reset(absl::Span<const int32_t> tokens) {
-  // What the texts have in common need not be read again where it is all there was.
   const size_t common = static_cast<size_t>(
       std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first -
       tokens_.begin());
-  if (common < tokens_.size() || ended_) {
-    tokens_.resize(common);
-    generation_ = 0;
-    ended_ = false;
-  }
+  tokens_.resize(common);
+  states_.resize(std::min(states_.size(), common + 1));
+  ended_ = false;
   for (const int32_t token : tokens.subspan(common))
     if (absl::Status status = Accept(token); !status.ok()) return status;
   return absl::OkStatus();

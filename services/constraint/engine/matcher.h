@@ -76,7 +76,7 @@ class Matcher {
   // RESOURCE_EXHAUSTED where it takes too much work. An end token ends the text: none may follow.
   absl::Status Accept(int32_t token);
   // Starts again, with these tokens. Errors as Accept, naming the first token that has one; the
-  // text then holds those before it.
+  // text then holds those before it. What it begins with already is not read again.
   absl::Status Reset(absl::Span<const int32_t> tokens);
 
   // Writes which tokens may come next to `words` (vocabulary().mask_words() of them), laid out as
@@ -105,8 +105,8 @@ class Matcher {
   std::shared_ptr<Constraint> constraint_;
   std::vector<int32_t> tokens_;
   bool ended_ = false;
-  uint64_t generation_ = 0;  // that state_ is of
-  Automaton::State state_ = Automaton::kDead;
+  uint64_t generation_ = 0;  // that states_ are of
+  std::vector<Automaton::State> states_;  // after the first so many tokens; none where forgotten
 };
 
 }  // namespace sluice

@@ -111,6 +111,10 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   ReadBeams(reader, request);
   ReadPromptLogprobs(reader, result.stream.stream, request);
   if (const auto salt = reader.String("cache_salt")) request.set_cache_salt(*salt);
+  if (reader.Bool("decline_drafts").value_or(false)) request.mutable_drafts()->set_decline(true);
+  if (const auto most = reader.Integer("max_draft_tokens", 1, 32)) {
+    request.mutable_drafts()->set_max_tokens(static_cast<int32_t>(*most));
+  }
   // Who is behind a request is told by its token; what is kept is kept by prefixes.
   reader.PassOver(
       {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata"});

@@ -8,15 +8,22 @@ json Usage(const std::vector<v1::Finished>& finished) {
   int64_t prompt = 0;
   int64_t generated = 0;
   int64_t cached = 0;
+  int64_t drafted = 0;
+  int64_t accepted = 0;
   for (const v1::Finished& end : finished) {
     prompt += end.usage().num_prompt_tokens();
     generated += end.usage().num_generated_tokens();
     cached += end.usage().num_cached_prompt_tokens();
+    accepted += end.usage().num_accepted_draft_tokens();
+    drafted += end.usage().num_drafted_tokens();
   }
   return {{"prompt_tokens", prompt},
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", accepted},
+            {"rejected_prediction_tokens", drafted - accepted}}}};
 }
 
 void SetFinish(json& choice, const v1::FinishedSequence& end) {

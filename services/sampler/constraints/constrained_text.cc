@@ -32,6 +32,13 @@ absl::StatusOr<absl::Span<const uint32_t>> ConstrainedText::Allowed(
   return allowed_;
 }
 
+std::vector<int32_t> ConstrainedText::Forced(absl::Span<const int32_t> tokens, size_t max) {
+  if (!status_.ok() || max == 0) return {};
+  SLUICE_CHECK(tokens.size() >= num_accepted_);
+  if (!Accept(tokens.subspan(num_accepted_)).ok()) return {};
+  return matcher_->ForcedTokens(max).value_or(std::vector<int32_t>());
+}
+
 absl::Status ConstrainedText::Accept(absl::Span<const int32_t> tokens) {
   for (const int32_t token : tokens) {
     const absl::Status status = matcher_->Accept(token);

@@ -26,6 +26,10 @@ class ConstrainedText {
   absl::StatusOr<absl::Span<const uint32_t>> Allowed(absl::Span<const int32_t> tokens,
                                                      absl::Span<const uint32_t> within);
 
+  // The tokens that must follow `tokens`, which are as in Allowed: up to `max`, while one alone is
+  // allowed. None where that can't be told.
+  std::vector<int32_t> Forced(absl::Span<const int32_t> tokens, size_t max);
+
   // Takes back all but the first tokens.
   void Truncate(size_t num_tokens);
 

@@ -96,7 +96,8 @@ TEST(GenerateTest, PrintsOneJsonObjectPerEvent) {
             "{\"sequence\":0,\"text\":\"\",\"token_ids\":[6]}\n"
             "{\"sequence\":0,\"text\":\"was\",\"token_ids\":[7,8]}\n"
             "{\"finished\":true,\"finish_reason\":\"length\",\"usage\":{\"prompt_tokens\":3,"
-            "\"generated_tokens\":4,\"shared_prompt_tokens\":0,\"cached_prompt_tokens\":0},"
+            "\"generated_tokens\":4,\"shared_prompt_tokens\":0,\"cached_prompt_tokens\":0,"
+            "\"drafted_tokens\":0,\"accepted_draft_tokens\":0},"
             "\"seed\":7,"
             "\"request_id\":\"r1\"}\n");
   EXPECT_THAT(fake.err.str(), IsEmpty());

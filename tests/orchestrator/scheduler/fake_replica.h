@@ -157,8 +157,10 @@ class FakeReplica {
           submitted.spoiled ? kGarbage : Extend(before, TokenOf(segment, offset));
     }
     if (submitted.spoiled) return absl::OkStatus();
-    // After the writes, so that a segment that overwrites its own past shows as well.
-    for (int32_t position = 0; position < segment.first_position + count; ++position) {
+    // After the writes, so that a segment that overwrites its own past shows as well. What drafts
+    // leave is right or not.
+    for (int32_t position = 0; position < segment.first_position + count - segment.num_drafts;
+         ++position) {
       if (Slot(segment, position) != chain.at(position)) {
         return absl::InternalError(absl::StrCat("step ", submitted.step.id, ", sequence ",
                                                 segment.sequence, ": position ", position,

@@ -15,6 +15,7 @@
 
 #include "orchestrator/scheduler/scheduler.h"
 #include "tests/orchestrator/scheduler/fake_replica.h"
+#include "tests/orchestrator/scheduler/random_drafts.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +63,8 @@ struct Coverage {
   int64_t ahead = 0;          // segments whose token was not known yet
   int64_t chunks_ahead = 0;   // segments of prompts while others of them were in flight
   int64_t surplus = 0;        // rows of sequences that had ended when they came
+  int64_t drafted = 0;        // tokens computed as drafts, and those of them that were right
+  int64_t accepted_drafts = 0;
   int64_t other_lengths = 0;  // computed from the start again where lengths matter
   int64_t choices = 0;        // made outside
   int64_t displaced = 0;      // sequences that had lost their blocks by then
@@ -80,7 +83,8 @@ class RandomSchedule {
                  .max_inflight_steps = Pick(1, 4),
                  .steps_ahead = Pick(0, 2),
                  .longest_like = RandomLengths(),
-                 .tenant_policies = [this] { return policies_; }},
+                 .tenant_policies = [this] { return policies_; },
+                 .drafts = Pick(0, 1) == 1 ? &drafts_ : nullptr},
         scheduler_(options_, kv_cache_),
         replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.longest_like) {}
 
@@ -112,10 +116,12 @@ class RandomSchedule {
     std::vector<uint64_t> serials;
   };
 
-  // As far as steps ahead can go before an end is known.
+  static constexpr int kMostDrafts = 6;
+
+  // As far as steps ahead and drafts can go before an end is known.
   std::vector<TokenId> Endless(const SoloRun& solo) const {
     std::vector<TokenId> tokens = solo.tokens;
-    for (int i = 0; i < options_.steps_ahead; ++i) {
+    for (int i = 0; i < std::max(options_.steps_ahead, kMostDrafts); ++i) {
       tokens.push_back(NextToken(HashChain(tokens, options_.longest_like).back()));
     }
     return tokens;
@@ -180,6 +186,7 @@ class RandomSchedule {
     spec.chosen_outside = Chance(30);
     spec.use_prefix_cache = Chance(80);
     if (Chance(20)) spec.cache_salt = "salt";
+    if (Chance(70)) spec.max_drafts = Pick(1, kMostDrafts);
     spec.tenant = std::string(1, static_cast<char>('a' + Pick(0, 3) * Pick(0, 1)));
     return spec;
   }
@@ -305,7 +312,9 @@ class RandomSchedule {
       const std::vector<TokenId>& tokens = client.tokens;
       const auto end = segment.first_position + std::ssize(segment.tokens);
       ASSERT_GE(segment.sequence_length, std::ssize(tokens));
-      ASSERT_LE(segment.sequence_length, std::ssize(tokens) + num_steps);
+      ASSERT_LE(segment.sequence_length, std::ssize(tokens) + num_steps + segment.num_drafts);
+      ASSERT_LE(segment.num_drafts, num_steps == 0 ? client.spec.max_drafts : 0);
+      coverage_.drafted += segment.num_drafts;
       ASSERT_LE(segment.sequence_length, std::ssize(client.endless));
       ASSERT_GE((segment.first_block + std::ssize(segment.blocks)) * kv_cache_.block_size, end);
       coverage_.chunks_ahead += num_steps > 0 && segment.tokens.size() > 1;
@@ -315,8 +324,8 @@ class RandomSchedule {
         ASSERT_GT(end, std::ssize(tokens)) << "the token is known";
         continue;
       }
-      ASSERT_LE(end, std::ssize(tokens));
-      ASSERT_TRUE(std::equal(segment.tokens.begin(), segment.tokens.end(),
+      ASSERT_LE(end - segment.num_drafts, std::ssize(tokens));
+      ASSERT_TRUE(std::equal(segment.tokens.begin(), segment.tokens.end() - segment.num_drafts,
                              tokens.begin() + segment.first_position));
     }
   }
@@ -401,6 +410,7 @@ class RandomSchedule {
     coverage_.cached_positions += finished.usage.cached_positions;
     coverage_.copied_blocks += finished.usage.copied_blocks;
     coverage_.evicted_blocks += finished.usage.evicted_blocks;
+    coverage_.accepted_drafts += finished.usage.accepted_drafts;
     clients_.erase(finished.sequence);
   }
 
@@ -503,6 +513,8 @@ class RandomSchedule {
   std::mt19937 random_;
   Coverage& coverage_;
   std::shared_ptr<const TenantPolicies> policies_;
+  RandomDrafts drafts_{static_cast<uint32_t>(Pick(0, 1 << 30)),
+                       [this](SequenceId id) { return clients_.at(id).endless; }};
   const KvCacheOptions kv_cache_;
   const SchedulerOptions options_;
   Scheduler scheduler_;
@@ -545,6 +557,8 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("ahead", coverage.ahead, 20'000);
   went("chunks_ahead", coverage.chunks_ahead, 2'000);
   went("surplus", coverage.surplus, 2'000);
+  went("drafted", coverage.drafted, 20'000);
+  went("accepted_drafts", coverage.accepted_drafts, 5'000);
   went("other_lengths", coverage.other_lengths, 1'000);
   went("choices", coverage.choices, 10'000);
   went("displaced", coverage.displaced, 1'000);

@@ -38,9 +38,9 @@ def fields(file, message):
 
 class ParametersTest(unittest.TestCase):
     def test_every_field_is_one_of_requests(self):
-        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "beams"}
+        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "drafts"}
         for prefix, file, message in (("sampling", "sampling.proto", "SamplingOptions"), ("stop", "generation.proto", "StopOptions"),
-                                      ("chat", "generation.proto", "Chat"), ("beams", "generation.proto", "BeamSearch")):
+                                      ("chat", "generation.proto", "Chat"), ("drafts", "generation.proto", "DraftOptions")):
             known |= {f"{prefix}.{name}" for name in fields(file, message)}
         self.assertGreater(len(known), 40)
         self.assertEqual(column(2) - known, set())

@@ -1,0 +1,55 @@
+// Who proposes what a sequence goes on with. A drafter knows one kind of reason for which tokens are
+// likely, and says which; how often tokens of a kind are right is counted elsewhere.
+//
+// One drafter per sequence and kind, on the scheduler's thread. Proposing is a matter of
+// microseconds: what takes longer (a model of its own, a head that reads hidden rows) computes when
+// its inputs come, and proposes what it has by the time it is asked.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "orchestrator/kv_cache/types.h"
+
+namespace sluice {
+
+// Why a token is proposed. Tokens of one kind are about as often right.
+enum class DraftKind : uint8_t {
+  kForced,    // no other is allowed
+  kExpected,  // the caller expects it
+  // It followed when the same tokens came before, in this sequence; by how many those are.
+  kAfter2,
+  kAfter3,
+  kAfter4,  // or 5
+  kAfter6,  // to 9
+  kAfter10,
+  // The same in other sequences.
+  kSharedAfter3,
+  kSharedAfter4,  // or 5
+  kSharedAfter6,  // to 9
+  kSharedAfter10,
+};
+inline constexpr int kNumDraftKinds = 11;
+
+struct DraftToken {
+  TokenId token = 0;
+  DraftKind kind = DraftKind::kForced;
+
+  friend bool operator==(const DraftToken&, const DraftToken&) = default;
+};
+
+class Drafter {
+ public:
+  virtual ~Drafter() = default;
+
+  // The sequence has these tokens: those of the call before with others behind them.
+  virtual void Learn(absl::Span<const TokenId> tokens) = 0;
+
+  // Appends what may follow the tokens last learned, up to `most` tokens, each supposing those
+  // before it; nothing where it knows of none.
+  virtual void Propose(absl::Span<const TokenId> tokens, int32_t most,
+                       std::vector<DraftToken>& draft) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,220 @@
+#include "orchestrator/drafts/speculation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "orchestrator/drafts/draft_lengths.h"
+#include "orchestrator/drafts/expected_drafter.h"
+#include "orchestrator/drafts/ngram_drafter.h"
+
+namespace sluice {
+namespace {
+
+// Longer drafts of likely tokens win little: at a chance of 0.9 the ninth is right in 0.4 of cases.
+constexpr int32_t kMostProposed = 8;
+// Tokens at a time of what is sure.
+constexpr int32_t kMostForced = 32;
+// Of all proposals together, so that choosing stays a matter of microseconds.
+constexpr int32_t kMostPieces = 1024;
+// A token in a sequence's own record, and in that of all.
+constexpr double kOwnWeight = 1.0 / 16;
+constexpr double kCommonWeight = 1.0 / 256;
+// Less likely ones are not worth looking at.
+constexpr double kLeastChance = 0.02;
+// Drafts must win so much beside the same step without; and beside going ahead.
+constexpr double kMargin = 0.02;
+constexpr double kMarginOverAhead = 0.05;
+// Sequences that had a token in the last so many steps are at work.
+constexpr int64_t kAtWork = 4;
+// So often, for so many steps, sequences go ahead though drafts win: what that takes changes.
+constexpr int64_t kProbePeriod = 512;
+constexpr int64_t kProbeSteps = 2;
+
+}  // namespace
+
+// ---- Sequences ----
+
+Speculation::State& Speculation::StateOf(const SequenceSpec& spec, int32_t num_prompt) {
+  const auto [it, added] = states_.try_emplace(spec.id);
+  State& state = it->second;
+  if (!added) return state;
+  state.max_drafts = spec.max_drafts;
+  state.chances = chances_;
+  if (options_.mode == DraftMode::kNone) return state;
+  if (spec.expected_tokens != nullptr) {
+    state.sources.push_back(
+        {std::make_unique<ExpectedDrafter>(num_prompt, spec.expected_tokens), {}});
+  }
+  state.sources.push_back({std::make_unique<NgramDrafter>(), {}});
+  if (!spec.use_prefix_cache) return state;
+  state.shared = shared_.TextOf(spec.tenant, spec.cache_salt);
+  state.sources.push_back({std::make_unique<SharedDrafter>(state.shared), {}});
+  return state;
+}
+
+void Speculation::OnTokens(const SequenceSpec& spec, int32_t num_prompt,
+                           absl::Span<const TokenId> tokens) {
+  State& state = StateOf(spec, num_prompt);
+  Judge(state, tokens.subspan(state.num_tokens));
+  state.num_tokens = static_cast<int32_t>(tokens.size());
+  state.latest = num_steps_;
+  Propose(state, tokens);
+  waits_.reset();
+}
+
+void Speculation::Judge(State& state, absl::Span<const TokenId> came) {
+  for (const Source& source : state.sources) {
+    for (size_t i = 0; i < came.size() && i < source.proposal.size(); ++i) {
+      const DraftToken& proposed = source.proposal[i];
+      const bool right = proposed.token == came[i];
+      state.chances.Count(proposed.kind, right, kOwnWeight);
+      chances_.Count(proposed.kind, right, kCommonWeight);
+      if (!right) break;
+    }
+  }
+}
+
+double Speculation::ExpectedOf(const State& state, absl::Span<const DraftToken> proposal) {
+  double expected = 0, all_right = 1;
+  for (const DraftToken& token : proposal) {
+    all_right *= state.chances.Of(token.kind);
+    expected += all_right;
+  }
+  return expected;
+}
+
+void Speculation::Propose(State& state, absl::Span<const TokenId> tokens) {
+  const int32_t most = std::min(state.max_drafts, kMostProposed);
+  state.proposal.clear();
+  double best = 0;
+  for (Source& source : state.sources) {
+    source.drafter->Learn(tokens);
+    source.proposal.clear();
+    source.drafter->Propose(tokens, most, source.proposal);
+    const double expected = ExpectedOf(state, source.proposal);
+    if (expected <= best) continue;
+    best = expected;
+    state.proposal = source.proposal;
+  }
+}
+
+void Speculation::OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) {
+  const auto found = states_.find(sequence);
+  if (found == states_.end()) return;
+  if (found->second.shared != nullptr) found->second.shared->Add(tokens);
+  states_.erase(found);
+}
+
+void Speculation::OnForced(SequenceId sequence, int32_t position, std::vector<TokenId> tokens) {
+  const auto found = states_.find(sequence);
+  if (found == states_.end()) return;
+  found->second.forced_at = position;
+  found->second.forced = std::move(tokens);
+}
+
+absl::Span<const TokenId> Speculation::ForcedOf(const State& state, int32_t num_tokens) {
+  const int32_t since = num_tokens - state.forced_at;
+  if (since < 0 || since >= std::ssize(state.forced)) return {};
+  return absl::MakeConstSpan(state.forced).subspan(since);
+}
+
+// ---- Steps ----
+
+void Speculation::OnStep(const MeasuredStep& step) {
+  ++num_steps_;
+  (step.ahead ? ahead_ : alone_).Add(step.rows, step.time);
+  waits_.reset();
+}
+
+double Speculation::CostAhead(int32_t rows) const {
+  return ahead_.empty() ? alone_.Of(rows) : ahead_.Of(rows);
+}
+
+double Speculation::CostAlone(int32_t rows) const {
+  const bool other_is_nearer = !alone_.Knows(rows) && ahead_.Knows(rows);
+  return alone_.empty() || other_is_nearer ? ahead_.Of(rows) : alone_.Of(rows);
+}
+
+bool Speculation::IsHopeless(int32_t num_decodes) const {
+  if (ahead_.empty() && alone_.empty()) return true;
+  const int32_t most = kMostProposed * num_decodes;
+  for (int32_t rows = num_decodes + 1; rows <= num_decodes + most; rows += (rows + 7) / 8) {
+    const double rate = rows / CostAlone(rows);
+    if (rate > num_decodes / CostAlone(num_decodes) * (1 + kMargin)) return false;
+  }
+  return true;
+}
+
+std::vector<double> Speculation::ChancesOf(const State& state, int32_t most) {
+  std::vector<double> chances;
+  double all_right = 1;
+  for (const DraftToken& token : state.proposal) {
+    all_right *= state.chances.Of(token.kind);
+    if (std::ssize(chances) >= most || all_right < kLeastChance) break;
+    chances.push_back(all_right);
+  }
+  return chances;
+}
+
+bool Speculation::AllWait(int32_t num_running) {
+  if (!waits_.has_value()) waits_ = DecideToWait(num_running);
+  return *waits_;
+}
+
+bool Speculation::DecideToWait(int32_t num_running) const {
+  if (states_.empty() || num_running < 1 || num_steps_ % kProbePeriod < kProbeSteps) return false;
+  if (IsHopeless(num_running)) return false;
+  const int32_t most_each = std::max(1, kMostPieces / num_running);
+  std::vector<std::vector<double>> chances;
+  for (const auto& [id, state] : states_) {
+    if (num_steps_ - state.latest > kAtWork || state.proposal.empty()) continue;
+    chances.push_back(ChancesOf(state, most_each));
+  }
+  if (chances.empty()) return false;
+  const DraftLengths lengths =
+      ChooseLengths(num_running, chances, kMostPieces, kMargin,
+                    [this](int32_t rows) { return CostAlone(rows); });
+  return lengths.rate > num_running / CostAhead(num_running) * (1 + kMarginOverAhead);
+}
+
+bool Speculation::Waits(SequenceId sequence) {
+  const auto found = states_.find(sequence);
+  // With one alone nothing would be won: going ahead chooses it as soon.
+  return found != states_.end() && ForcedOf(found->second, found->second.num_tokens).size() > 1;
+}
+
+void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) {
+  int32_t left = room.tokens;
+  std::vector<DraftCandidate*> open;
+  std::vector<const State*> states;
+  for (DraftCandidate& candidate : candidates) {
+    const auto found = states_.find(candidate.sequence);
+    if (found == states_.end()) continue;
+    const State& state = found->second;
+    const auto forced = ForcedOf(state, static_cast<int32_t>(candidate.tokens.size()));
+    if (!forced.empty()) {
+      const auto count = std::min<ptrdiff_t>({std::ssize(forced), candidate.most, left, kMostForced});
+      candidate.draft.assign(forced.begin(), forced.begin() + count);
+      left -= static_cast<int32_t>(count);
+    } else if (!state.proposal.empty()) {
+      open.push_back(&candidate);
+      states.push_back(&state);
+    }
+  }
+  if (open.empty() || room.beside_prompts || IsHopeless(room.num_decodes)) return;
+  const int32_t most_each = std::max(1, kMostPieces / room.num_decodes);
+  std::vector<std::vector<double>> chances;
+  for (size_t i = 0; i < open.size(); ++i) {
+    chances.push_back(ChancesOf(*states[i], std::min(open[i]->most, most_each)));
+  }
+  const DraftLengths lengths =
+      ChooseLengths(room.num_decodes, chances, left, kMargin,
+                    [this](int32_t rows) { return CostAlone(rows); });
+  for (size_t i = 0; i < open.size(); ++i) {
+    for (int32_t j = 0; j < lengths.of[i]; ++j) {
+      open[i]->draft.push_back(states[i]->proposal[j].token);
+    }
+  }
+}
+
+}  // namespace sluice

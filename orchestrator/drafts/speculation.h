@@ -1,0 +1,100 @@
+// Drafts for the scheduler: has drafters propose, holds what they proposed against what came, knows
+// what steps take, and decides how much is computed beside the tokens that are wanted. It stops by
+// itself where drafts are wrong or rows have their price, and goes on proposing without computing,
+// to see when they would be right.
+//
+// Lives on the engine's loop. A function of what it is told: tokens, forced tokens, times of steps.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/node_hash_map.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "orchestrator/drafts/chances.h"
+#include "orchestrator/drafts/draft_mode.h"
+#include "orchestrator/drafts/drafter.h"
+#include "orchestrator/drafts/shared_ngrams.h"
+#include "orchestrator/drafts/step_costs.h"
+#include "orchestrator/scheduler/draft_source.h"
+
+namespace sluice {
+
+struct SpeculationOptions {
+  DraftMode mode = DraftMode::kNgram;
+};
+
+// A step as it was measured.
+struct MeasuredStep {
+  int32_t rows = 0;      // all choose a token
+  absl::Duration time;   // since the results of the step before, or since it was sent if later
+  bool ahead = false;    // sent before those results had come
+};
+
+class Speculation final : public DraftSource {
+ public:
+  explicit Speculation(const SpeculationOptions& options) : options_(options) {}
+
+  // DraftSource.
+  void OnTokens(const SequenceSpec& spec, int32_t num_prompt,
+                absl::Span<const TokenId> tokens) override;
+  void OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) override;
+  bool AllWait(int32_t num_running) override;
+  bool Waits(SequenceId sequence) override;
+  void Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) override;
+
+  // `tokens` must follow the first `position` tokens of the sequence: no others are allowed.
+  void OnForced(SequenceId sequence, int32_t position, std::vector<TokenId> tokens);
+  void OnStep(const MeasuredStep& step);
+
+ private:
+  // One reason for tokens, and what may follow for it.
+  struct Source {
+    std::unique_ptr<Drafter> drafter;
+    std::vector<DraftToken> proposal;
+  };
+  // A sequence that is drafted on.
+  struct State {
+    std::vector<Source> sources;
+    std::shared_ptr<SharedText> shared;  // that it adds to; null: none
+    Chances chances;
+    int32_t max_drafts = 0;
+    int32_t num_tokens = 0;
+    // Of the proposals behind its first num_tokens tokens, that from which most is expected.
+    std::vector<DraftToken> proposal;
+    // What must follow its first forced_at tokens.
+    int32_t forced_at = 0;
+    std::vector<TokenId> forced;
+    int64_t latest = 0;  // step in which it had tokens
+  };
+
+  State& StateOf(const SequenceSpec& spec, int32_t num_prompt);
+  // Holds what was proposed against what came.
+  void Judge(State& state, absl::Span<const TokenId> came);
+  void Propose(State& state, absl::Span<const TokenId> tokens);
+  // Of its forced tokens, those behind the ones that it has.
+  static absl::Span<const TokenId> ForcedOf(const State& state, int32_t num_tokens);
+  // That the first tokens of its proposal are all right, up to `most`.
+  static std::vector<double> ChancesOf(const State& state, int32_t most);
+  // Tokens expected to be right.
+  static double ExpectedOf(const State& state, absl::Span<const DraftToken> proposal);
+  // Even if every draft were right it would not pay.
+  bool IsHopeless(int32_t num_decodes) const;
+  double CostAhead(int32_t rows) const;
+  double CostAlone(int32_t rows) const;
+  bool DecideToWait(int32_t num_running) const;
+
+  const SpeculationOptions options_;
+  absl::node_hash_map<SequenceId, State> states_;
+  SharedNgrams shared_;
+  Chances chances_;  // of all sequences; new ones begin with them
+  StepCosts ahead_;  // of steps sent before the last one's results had come
+  StepCosts alone_;
+  int64_t num_steps_ = 0;
+  std::optional<bool> waits_;  // as decided since the last step
+};
+
+}  // namespace sluice
