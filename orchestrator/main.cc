@@ -30,9 +30,10 @@ ABSL_FLAG(bool, vllm_metric_names, false,
 ABSL_FLAG(int, max_step_tokens, 512, "positions computed in one step, over all sequences");
 ABSL_FLAG(int, max_step_sequences, 64, "sequences in one step");
 ABSL_FLAG(int, max_queued_sequences, 1024, "sequences that may wait before new ones are refused");
-ABSL_FLAG(std::string, draft, "ngram",
-          "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
-          "where that wins) or none; no token depends on it");
+ABSL_FLAG(
+    std::string, draft, "ngram",
+    "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
+    "where that wins) or none; no token depends on it");
 ABSL_FLAG(
     std::string, tenants, "",
     "JSON file of what tenants are granted: weights, priorities, limits; read again on SIGHUP");

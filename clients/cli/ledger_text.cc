@@ -148,22 +148,22 @@ Json RequestJson(const v1::RequestStatus& request) {
   if (request.has_first_token_ms()) json["first_token_ms"] = request.first_token_ms();
   json["sequences"] = Json::array();
   for (const v1::SequenceStatus& sequence : request.sequences()) {
-    json["sequences"].push_back({{"sequence", sequence.sequence()},
-                                 {"state", NameOf(sequence.state())},
-                                 {"num_prompt_tokens", sequence.num_prompt_tokens()},
-                                 {"num_generated_tokens", sequence.num_generated_tokens()},
-                                 {"num_held_blocks", sequence.num_held_blocks()},
-                                 {"num_shared_blocks", sequence.num_shared_blocks()},
-                                 {"num_copied_blocks", sequence.num_copied_blocks()},
-                                 {"num_evicted_blocks", sequence.num_evicted_blocks()},
-                                 {"num_preemptions", sequence.num_preemptions()},
-                                 {"num_computed_positions", sequence.num_computed_positions()},
-                                 {"num_hit_positions", sequence.num_hit_positions()},
-                                 {"num_shared_positions", sequence.num_shared_positions()},
-                                 {"recomputed", RecomputedJson(sequence.recomputed())},
-                                 {"num_drafted_tokens", sequence.num_drafted_tokens()},
-                                 {"num_accepted_draft_tokens",
-                                  sequence.num_accepted_draft_tokens()}});
+    json["sequences"].push_back(
+        {{"sequence", sequence.sequence()},
+         {"state", NameOf(sequence.state())},
+         {"num_prompt_tokens", sequence.num_prompt_tokens()},
+         {"num_generated_tokens", sequence.num_generated_tokens()},
+         {"num_held_blocks", sequence.num_held_blocks()},
+         {"num_shared_blocks", sequence.num_shared_blocks()},
+         {"num_copied_blocks", sequence.num_copied_blocks()},
+         {"num_evicted_blocks", sequence.num_evicted_blocks()},
+         {"num_preemptions", sequence.num_preemptions()},
+         {"num_computed_positions", sequence.num_computed_positions()},
+         {"num_hit_positions", sequence.num_hit_positions()},
+         {"num_shared_positions", sequence.num_shared_positions()},
+         {"recomputed", RecomputedJson(sequence.recomputed())},
+         {"num_drafted_tokens", sequence.num_drafted_tokens()},
+         {"num_accepted_draft_tokens", sequence.num_accepted_draft_tokens()}});
   }
   return json;
 }

@@ -136,10 +136,11 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "Work that takes longer, and ten times as long as its like has taken, hangs: it "
       "is begun anew, by another process where there are several. Default 2.",
       [into](const std::string& text) { return SetHangTimeout(text, &into->hang_timeout); });
-  flags.AddParsed("draft", "MODE",
-                  "Tokens computed before the model has chosen: ngram, what followed the same tokens "
-                  "before, where that wins; or none. No token depends on it. Default ngram.",
-                  [into](const std::string& text) { return SetDraft(text, &into->draft); });
+  flags.AddParsed(
+      "draft", "MODE",
+      "Tokens computed before the model has chosen: ngram, what followed the same tokens "
+      "before, where that wins; or none. No token depends on it. Default ngram.",
+      [into](const std::string& text) { return SetDraft(text, &into->draft); });
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {

@@ -108,10 +108,11 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into) {
   flags.AddSwitch("decline_drafts",
                   "Every token takes a step of its own. The text is the same in any case.",
                   &into->decline_drafts);
-  flags.Add("max_draft_tokens", "N",
-            "Most tokens computed at a time before the model has chosen, 1 to 32. Default: what the "
-            "server finds best.",
-            &into->max_draft_tokens);
+  flags.Add(
+      "max_draft_tokens", "N",
+      "Most tokens computed at a time before the model has chosen, 1 to 32. Default: what the "
+      "server finds best.",
+      &into->max_draft_tokens);
   flags.Add("timeout", "SECONDS", "Gives up after this time (30, 0.5, 1m30s). Default: never.",
             &into->timeout);
 }

@@ -54,8 +54,8 @@ void NgramIndex::Learn(absl::Span<const TokenId> text) {
   for (num_learned_ = oldest; num_learned_ < end; ++num_learned_) Insert(text, num_learned_);
 }
 
-NgramIndex::Match NgramIndex::Find(absl::Span<const TokenId> text,
-                                   absl::Span<const TokenId> suffix, int32_t least) const {
+NgramIndex::Match NgramIndex::Find(absl::Span<const TokenId> text, absl::Span<const TokenId> suffix,
+                                   int32_t least) const {
   Match best;
   if (suffix.size() < 2 || heads_.empty()) return best;
   const uint32_t hash = HashBefore(suffix, static_cast<int32_t>(suffix.size()));

@@ -15,7 +15,7 @@ constexpr int32_t kMostProposed = 8;
 // Tokens at a time of what is sure.
 constexpr int32_t kMostForced = 32;
 // Of all proposals together, so that choosing stays a matter of microseconds.
-constexpr int32_t kMostPieces = 1024;
+constexpr int32_t kMostPieces = 256;
 // A token in a sequence's own record, and in that of all.
 constexpr double kOwnWeight = 1.0 / 16;
 constexpr double kCommonWeight = 1.0 / 256;
@@ -58,8 +58,15 @@ void Speculation::OnTokens(const SequenceSpec& spec, int32_t num_prompt,
   Judge(state, tokens.subspan(state.num_tokens));
   state.num_tokens = static_cast<int32_t>(tokens.size());
   state.latest = num_steps_;
+  if (ForcedOf(state, state.num_tokens).empty()) Forget(state);
   Propose(state, tokens);
   waits_.reset();
+}
+
+void Speculation::Forget(State& state) {
+  if (state.forced.empty()) return;
+  state.forced.clear();
+  --num_forced_;
 }
 
 void Speculation::Judge(State& state, absl::Span<const TokenId> came) {
@@ -88,8 +95,9 @@ void Speculation::Propose(State& state, absl::Span<const TokenId> tokens) {
   state.proposal.clear();
   double best = 0;
   for (Source& source : state.sources) {
-    source.drafter->Learn(tokens);
     source.proposal.clear();
+    if (hopeless_) continue;
+    source.drafter->Learn(tokens);
     source.drafter->Propose(tokens, most, source.proposal);
     const double expected = ExpectedOf(state, source.proposal);
     if (expected <= best) continue;
@@ -101,15 +109,18 @@ void Speculation::Propose(State& state, absl::Span<const TokenId> tokens) {
 void Speculation::OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) {
   const auto found = states_.find(sequence);
   if (found == states_.end()) return;
-  if (found->second.shared != nullptr) found->second.shared->Add(tokens);
+  Forget(found->second);
+  if (found->second.shared != nullptr && !hopeless_) found->second.shared->Add(tokens);
   states_.erase(found);
 }
 
 void Speculation::OnForced(SequenceId sequence, int32_t position, std::vector<TokenId> tokens) {
   const auto found = states_.find(sequence);
   if (found == states_.end()) return;
+  Forget(found->second);
   found->second.forced_at = position;
   found->second.forced = std::move(tokens);
+  ++num_forced_;
 }
 
 absl::Span<const TokenId> Speculation::ForcedOf(const State& state, int32_t num_tokens) {
@@ -136,7 +147,6 @@ double Speculation::CostAlone(int32_t rows) const {
 }
 
 bool Speculation::IsHopeless(int32_t num_decodes) const {
-  if (ahead_.empty() && alone_.empty()) return true;
   const int32_t most = kMostProposed * num_decodes;
   for (int32_t rows = num_decodes + 1; rows <= num_decodes + most; rows += (rows + 7) / 8) {
     const double rate = rows / CostAlone(rows);
@@ -157,13 +167,16 @@ std::vector<double> Speculation::ChancesOf(const State& state, int32_t most) {
 }
 
 bool Speculation::AllWait(int32_t num_running) {
-  if (!waits_.has_value()) waits_ = DecideToWait(num_running);
+  if (!waits_.has_value()) {
+    hopeless_ = !(ahead_.empty() && alone_.empty()) && IsHopeless(num_running);
+    waits_ = DecideToWait(num_running);
+  }
   return *waits_;
 }
 
 bool Speculation::DecideToWait(int32_t num_running) const {
   if (states_.empty() || num_running < 1 || num_steps_ % kProbePeriod < kProbeSteps) return false;
-  if (IsHopeless(num_running)) return false;
+  if (hopeless_ || (ahead_.empty() && alone_.empty())) return false;
   const int32_t most_each = std::max(1, kMostPieces / num_running);
   std::vector<std::vector<double>> chances;
   for (const auto& [id, state] : states_) {
@@ -171,13 +184,13 @@ bool Speculation::DecideToWait(int32_t num_running) const {
     chances.push_back(ChancesOf(state, most_each));
   }
   if (chances.empty()) return false;
-  const DraftLengths lengths =
-      ChooseLengths(num_running, chances, kMostPieces, kMargin,
-                    [this](int32_t rows) { return CostAlone(rows); });
+  const DraftLengths lengths = ChooseLengths(num_running, chances, kMostPieces, kMargin,
+                                             [this](int32_t rows) { return CostAlone(rows); });
   return lengths.rate > num_running / CostAhead(num_running) * (1 + kMarginOverAhead);
 }
 
 bool Speculation::Waits(SequenceId sequence) {
+  if (num_forced_ == 0) return false;
   const auto found = states_.find(sequence);
   // With one alone nothing would be won: going ahead chooses it as soon.
   return found != states_.end() && ForcedOf(found->second, found->second.num_tokens).size() > 1;
@@ -193,7 +206,8 @@ void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candid
     const State& state = found->second;
     const auto forced = ForcedOf(state, static_cast<int32_t>(candidate.tokens.size()));
     if (!forced.empty()) {
-      const auto count = std::min<ptrdiff_t>({std::ssize(forced), candidate.most, left, kMostForced});
+      const auto count =
+          std::min<ptrdiff_t>({std::ssize(forced), candidate.most, left, kMostForced});
       candidate.draft.assign(forced.begin(), forced.begin() + count);
       left -= static_cast<int32_t>(count);
     } else if (!state.proposal.empty()) {
@@ -201,15 +215,15 @@ void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candid
       states.push_back(&state);
     }
   }
-  if (open.empty() || room.beside_prompts || IsHopeless(room.num_decodes)) return;
+  const bool measured = !ahead_.empty() || !alone_.empty();
+  if (open.empty() || room.beside_prompts || !measured || IsHopeless(room.num_decodes)) return;
   const int32_t most_each = std::max(1, kMostPieces / room.num_decodes);
   std::vector<std::vector<double>> chances;
   for (size_t i = 0; i < open.size(); ++i) {
     chances.push_back(ChancesOf(*states[i], std::min(open[i]->most, most_each)));
   }
-  const DraftLengths lengths =
-      ChooseLengths(room.num_decodes, chances, left, kMargin,
-                    [this](int32_t rows) { return CostAlone(rows); });
+  const DraftLengths lengths = ChooseLengths(room.num_decodes, chances, left, kMargin,
+                                             [this](int32_t rows) { return CostAlone(rows); });
   for (size_t i = 0; i < open.size(); ++i) {
     for (int32_t j = 0; j < lengths.of[i]; ++j) {
       open[i]->draft.push_back(states[i]->proposal[j].token);

@@ -29,9 +29,9 @@ struct SpeculationOptions {
 
 // A step as it was measured.
 struct MeasuredStep {
-  int32_t rows = 0;      // all choose a token
-  absl::Duration time;   // since the results of the step before, or since it was sent if later
-  bool ahead = false;    // sent before those results had come
+  int32_t rows = 0;     // all choose a token
+  absl::Duration time;  // since the results of the step before, or since it was sent if later
+  bool ahead = false;   // sent before those results had come
 };
 
 class Speculation final : public DraftSource {
@@ -81,6 +81,7 @@ class Speculation final : public DraftSource {
   static std::vector<double> ChancesOf(const State& state, int32_t most);
   // Tokens expected to be right.
   static double ExpectedOf(const State& state, absl::Span<const DraftToken> proposal);
+  void Forget(State& state);  // what was forced
   // Even if every draft were right it would not pay.
   bool IsHopeless(int32_t num_decodes) const;
   double CostAhead(int32_t rows) const;
@@ -94,6 +95,8 @@ class Speculation final : public DraftSource {
   StepCosts ahead_;  // of steps sent before the last one's results had come
   StepCosts alone_;
   int64_t num_steps_ = 0;
+  int64_t num_forced_ = 0;     // sequences that know of forced tokens
+  bool hopeless_ = false;      // as was found of late: nothing need be proposed
   std::optional<bool> waits_;  // as decided since the last step
 };
 

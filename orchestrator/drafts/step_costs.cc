@@ -25,8 +25,7 @@ void StepCosts::Add(int32_t rows, absl::Duration time) {
   const double seconds = absl::ToDoubleSeconds(time);
   if (IsFresh(bucket)) {
     bucket.rows += kWeight * (rows - bucket.rows);
-    bucket.seconds +=
-        kWeight * (std::min(seconds, kMostTimes * bucket.seconds) - bucket.seconds);
+    bucket.seconds += kWeight * (std::min(seconds, kMostTimes * bucket.seconds) - bucket.seconds);
   } else {
     bucket.rows = rows;
     bucket.seconds = seconds;

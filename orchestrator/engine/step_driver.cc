@@ -81,8 +81,7 @@ void StepDriver::Measure(const StepInFlight& step, SteadyTime now) {
   if (only_decodes && !step.after_idle) {
     // One that was not sent early costs the time before it was sent as well.
     const absl::Duration whole = step.ahead ? time : std::min(now - last_end_, 2 * time);
-    speculation_->OnStep(
-        {.rows = step.num_positions, .time = whole, .ahead = step.ahead});
+    speculation_->OnStep({.rows = step.num_positions, .time = whole, .ahead = step.ahead});
   }
   last_end_ = now;
 }

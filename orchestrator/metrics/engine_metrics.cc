@@ -136,9 +136,9 @@ void AddVllmNames(const EngineStatus& status, Families& families) {
                                  "sluice_sequences{state=\"waiting\"}.", {{Waiting(status), {}}}));
   families.push_back(
       GaugeFamily("vllm:kv_cache_usage_perc", "sluice_kv_usage_ratio.", {{UsedPart(cache), {}}}));
-  families.push_back(
-      CounterFamily("vllm:spec_decode_num_draft_tokens_total", "sluice_drafted_tokens_total.",
-                    {{static_cast<double>(status.scheduler.drafted_tokens), {}}}));
+  families.push_back(CounterFamily("vllm:spec_decode_num_draft_tokens_total",
+                                   "sluice_drafted_tokens_total.",
+                                   {{static_cast<double>(status.scheduler.drafted_tokens), {}}}));
   families.push_back(CounterFamily("vllm:spec_decode_num_accepted_tokens_total",
                                    "sluice_accepted_draft_tokens_total.",
                                    {{static_cast<double>(status.scheduler.accepted_drafts), {}}}));

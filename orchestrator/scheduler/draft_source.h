@@ -19,7 +19,7 @@ struct DraftCandidate {
   SequenceId sequence = 0;
   absl::Span<const TokenId> tokens;  // all it has
   int32_t most = 0;                  // tokens that its draft may have, at least 1
-  Tokens draft;                      // what Draft proposes; stop tokens and what follows are cut off
+  Tokens draft;  // what Draft proposes; stop tokens and what follows are cut off
 };
 
 // What a step has room for.

@@ -131,10 +131,9 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
   const auto turns = std::min(slots, static_cast<int32_t>(decodes.size()));
-  std::vector<Tokens> drafts = AskForDrafts(absl::MakeSpan(decodes).first(turns),
-                                            {.num_decodes = turns,
-                                             .tokens = budget.tokens - turns,
-                                             .beside_prompts = prefilling});
+  std::vector<Tokens> drafts = AskForDrafts(
+      absl::MakeSpan(decodes).first(turns),
+      {.num_decodes = turns, .tokens = budget.tokens - turns, .beside_prompts = prefilling});
   drafts.resize(decodes.size());
   for (size_t i = 0; i < decodes.size() && slots > 0; ++i) {
     SequenceState* const sequence = decodes[i];

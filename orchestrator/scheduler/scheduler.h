@@ -223,8 +223,8 @@ class Scheduler {
   void AdmitUrgent();
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
-  void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft, Step& step,
-                     Budget& budget);
+  void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
+                     Step& step, Budget& budget);
   std::vector<SequenceState*> PrefillsUnderWay() const;
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;

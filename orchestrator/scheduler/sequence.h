@@ -100,9 +100,9 @@ struct SequenceUsage {
   int64_t cached_positions = 0;      // found by their tokens instead of computed
   int32_t cached_prompt_tokens = 0;  // of its prompt, found when it first began
   RecomputedPositions recomputed;
-  int32_t copied_blocks = 0;   // because others go on with the original
-  int32_t evicted_blocks = 0;  // cached ones that gave way to it
-  int32_t preemptions = 0;     // times it gave its blocks to another sequence
+  int32_t copied_blocks = 0;    // because others go on with the original
+  int32_t evicted_blocks = 0;   // cached ones that gave way to it
+  int32_t preemptions = 0;      // times it gave its blocks to another sequence
   int64_t drafted_tokens = 0;   // by committed steps
   int64_t accepted_drafts = 0;  // of them, those that were right
 };

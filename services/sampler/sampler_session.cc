@@ -167,8 +167,7 @@ absl::Status SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan
   if (allowed.ok()) sample.allowed = *allowed;
   // The sequence's own is gone with its next row.
   if (!sample.allowed.empty() && (row.has_draft_token_id() || HasDraftBehind(plan, index))) {
-    sample.allowed =
-        prepared.masks.emplace_back(sample.allowed.begin(), sample.allowed.end());
+    sample.allowed = prepared.masks.emplace_back(sample.allowed.begin(), sample.allowed.end());
   }
   sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
   task.token = sample;

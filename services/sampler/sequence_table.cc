@@ -53,9 +53,9 @@ absl::StatusOr<SamplerSequence*> SequenceTable::Assume(uint64_t id, int32_t posi
   if (absl::Status status = CheckTokens({draft}, vocabulary_size_); !status.ok()) return status;
   const auto found = sequences_.find(id);
   if (found == sequences_.end() || found->second.past().size() != position - 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("a draft before position ", position, " of sequence ", id,
-                     " does not follow what is known of it here"));
+    return absl::FailedPreconditionError(absl::StrCat("a draft before position ", position,
+                                                      " of sequence ", id,
+                                                      " does not follow what is known of it here"));
   }
   found->second.past().Append(draft);
   return &found->second;

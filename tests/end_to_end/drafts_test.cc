@@ -53,7 +53,8 @@ void AddConstraint(Random& random, v1::GenerateRequest& request) {
               "additionalProperties": false})");
       break;
     case 1:
-      request.mutable_constraint()->set_regex("(king|queen) of the (north|south)( and [a-z]{2,6})*");
+      request.mutable_constraint()->set_regex(
+          "(king|queen) of the (north|south)( and [a-z]{2,6})*");
       break;
     case 2:
       request.mutable_constraint()->set_grammar(
@@ -70,8 +71,8 @@ void AddConstraint(Random& random, v1::GenerateRequest& request) {
 v1::GenerateRequest RandomRequest(Random& random) {
   const char* prompts[] = {kPrompt, "The wolf and the wolf and the wolf and the",
                            "\"Come here,\" said the old woman, and"};
-  v1::GenerateRequest request = SampledRequest(
-      prompts[random() % 3], 4 + static_cast<int>(random() % 40), random() % 1000);
+  v1::GenerateRequest request =
+      SampledRequest(prompts[random() % 3], 4 + static_cast<int>(random() % 40), random() % 1000);
   AddOptions(random, *request.mutable_sampling());
   AddConstraint(random, request);
   if (Chance(random, 50)) request.set_logprobs(static_cast<int>(random() % 4));

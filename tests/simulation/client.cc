@@ -181,7 +181,8 @@ EngineRequest Expecting(EngineRequest request, int num_stages, int num_ranks) {
 }  // namespace
 
 Client::Client(EngineRequest request, int num_stages, int num_ranks)
-    : request_(Expecting(std::move(request), num_stages, num_ranks)), outputs_(request_.num_sequences) {
+    : request_(Expecting(std::move(request), num_stages, num_ranks)),
+      outputs_(request_.num_sequences) {
   for (int index = 0; index < request_.num_sequences; ++index) {
     solo_.push_back(RunAlone(request_, index, num_stages, num_ranks));
   }

@@ -33,7 +33,7 @@ struct SimulationResult {
   int64_t num_faults = 0;
   int64_t num_steps = 0;
   int64_t num_recoveries = 0;
-  int64_t num_kept = 0;         // of them: without computing anything again
+  int64_t num_kept = 0;  // of them: without computing anything again
   int64_t num_right_drafts = 0;
   absl::Duration healed_after;  // from the last fault's end to the last request's
 };

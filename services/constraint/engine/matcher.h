@@ -105,7 +105,7 @@ class Matcher {
   std::shared_ptr<Constraint> constraint_;
   std::vector<int32_t> tokens_;
   bool ended_ = false;
-  uint64_t generation_ = 0;  // that states_ are of
+  uint64_t generation_ = 0;               // that states_ are of
   std::vector<Automaton::State> states_;  // after the first so many tokens; none where forgotten
 };
 

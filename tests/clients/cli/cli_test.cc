@@ -34,19 +34,21 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     for (const SamplingParameter& parameter : kSamplingParameters) {
       if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
     }
-    const Names sampling = parameters + Names{"max_tokens", "seed",     "stop",    "stop_token_ids",
-                                              "ignore_eos", "priority", "timeout", "json_schema",
-                                              "any_json",   "regex",    "grammar", "choice",
-                                              "decline_drafts", "max_draft_tokens"};
-    const Names model = {"model",        "tp",        "pp",          "weights",      "kv_dtype",
-                         "device",       "threads",   "cpus",        "instructions", "kv_cache_mib",
-                         "rope_scaling", "log_level", "hang_timeout", "draft"};
+    const Names sampling =
+        parameters +
+        Names{"max_tokens", "seed",    "stop",           "stop_token_ids",  "ignore_eos",
+              "priority",   "timeout", "json_schema",    "any_json",        "regex",
+              "grammar",    "choice",  "decline_drafts", "max_draft_tokens"};
+    const Names model = {"model",        "tp",           "pp",           "weights",
+                         "kv_dtype",     "device",       "threads",      "cpus",
+                         "instructions", "kv_cache_mib", "rope_scaling", "log_level",
+                         "hang_timeout", "draft"};
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
     const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
-    const Names load = {"prompt_tokens", "max_tokens", "concurrency", "requests",
-                        "seed",          "json",       "phases",      "rounds",
+    const Names load = {"prompt_tokens", "max_tokens",   "concurrency", "requests",
+                        "seed",          "json",         "phases",      "rounds",
                         "draft_replay",  "draft_tokens", "allow_drafts"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},

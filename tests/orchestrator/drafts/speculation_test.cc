@@ -30,8 +30,7 @@ class SpeculationTest : public ::testing::Test {
   }
 
   void Step(int rows, double milliseconds, bool ahead = false) {
-    speculation_->OnStep(
-        {.rows = rows, .time = absl::Milliseconds(milliseconds), .ahead = ahead});
+    speculation_->OnStep({.rows = rows, .time = absl::Milliseconds(milliseconds), .ahead = ahead});
   }
 
   Tokens DraftOf(SequenceId id, int32_t num_decodes = 1, int32_t most = 32) {
@@ -49,8 +48,7 @@ class SpeculationTest : public ::testing::Test {
     speculation_->OnTokens(spec, 1, tokens_);
   }
 
-  std::unique_ptr<Speculation> speculation_ =
-      std::make_unique<Speculation>(SpeculationOptions{});
+  std::unique_ptr<Speculation> speculation_ = std::make_unique<Speculation>(SpeculationOptions{});
   std::vector<TokenId> tokens_ = {500};
 };
 
@@ -108,11 +106,11 @@ TEST_F(SpeculationTest, BesidePromptsNothingIsGuessed) {
   candidates[0].tokens = tokens_;
   candidates[0].most = 4;
   speculation_->Draft({.num_decodes = 1, .tokens = 100, .beside_prompts = true},
-                     absl::MakeSpan(candidates));
+                      absl::MakeSpan(candidates));
   EXPECT_THAT(candidates[0].draft, IsEmpty());
   speculation_->OnForced(1, 2, {7, 8, 9});
   speculation_->Draft({.num_decodes = 1, .tokens = 100, .beside_prompts = true},
-                     absl::MakeSpan(candidates));
+                      absl::MakeSpan(candidates));
   EXPECT_THAT(candidates[0].draft, ElementsAre(7, 8, 9));
 }
 

@@ -60,10 +60,10 @@ struct Coverage {
   int64_t scored_rows = 0;
   int64_t early_commits_refused = 0;
   int64_t full_queues = 0;
-  int64_t ahead = 0;          // segments whose token was not known yet
-  int64_t chunks_ahead = 0;   // segments of prompts while others of them were in flight
-  int64_t surplus = 0;        // rows of sequences that had ended when they came
-  int64_t drafted = 0;        // tokens computed as drafts, and those of them that were right
+  int64_t ahead = 0;         // segments whose token was not known yet
+  int64_t chunks_ahead = 0;  // segments of prompts while others of them were in flight
+  int64_t surplus = 0;       // rows of sequences that had ended when they came
+  int64_t drafted = 0;       // tokens computed as drafts, and those of them that were right
   int64_t accepted_drafts = 0;
   int64_t other_lengths = 0;  // computed from the start again where lengths matter
   int64_t choices = 0;        // made outside
