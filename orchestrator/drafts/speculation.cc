@@ -134,23 +134,15 @@ absl::Span<const TokenId> Speculation::ForcedOf(const State& state, int32_t num_
 void Speculation::OnStep(const MeasuredStep& step) {
   ++num_steps_;
   (step.ahead ? ahead_ : alone_).Add(step.rows, step.time);
+  if (!step.ahead || !alone_.Knows(step.rows)) costs_.Add(step.rows, step.time);
   waits_.reset();
-}
-
-double Speculation::CostAhead(int32_t rows) const {
-  return ahead_.empty() ? alone_.Of(rows) : ahead_.Of(rows);
-}
-
-double Speculation::CostAlone(int32_t rows) const {
-  const bool other_is_nearer = !alone_.Knows(rows) && ahead_.Knows(rows);
-  return alone_.empty() || other_is_nearer ? ahead_.Of(rows) : alone_.Of(rows);
 }
 
 bool Speculation::IsHopeless(int32_t num_decodes) const {
   const int32_t most = kMostProposed * num_decodes;
   for (int32_t rows = num_decodes + 1; rows <= num_decodes + most; rows += (rows + 7) / 8) {
-    const double rate = rows / CostAlone(rows);
-    if (rate > num_decodes / CostAlone(num_decodes) * (1 + kMargin)) return false;
+    const double rate = rows / costs_.Of(rows);
+    if (rate > num_decodes / costs_.Of(num_decodes) * (1 + kMargin)) return false;
   }
   return true;
 }
@@ -168,7 +160,7 @@ std::vector<double> Speculation::ChancesOf(const State& state, int32_t most) {
 
 bool Speculation::AllWait(int32_t num_running) {
   if (!waits_.has_value()) {
-    hopeless_ = !(ahead_.empty() && alone_.empty()) && IsHopeless(num_running);
+    hopeless_ = !costs_.empty() && IsHopeless(num_running);
     waits_ = DecideToWait(num_running);
   }
   return *waits_;
@@ -176,7 +168,7 @@ bool Speculation::AllWait(int32_t num_running) {
 
 bool Speculation::DecideToWait(int32_t num_running) const {
   if (states_.empty() || num_running < 1 || num_steps_ % kProbePeriod < kProbeSteps) return false;
-  if (hopeless_ || (ahead_.empty() && alone_.empty())) return false;
+  if (hopeless_ || costs_.empty()) return false;
   const int32_t most_each = std::max(1, kMostPieces / num_running);
   std::vector<std::vector<double>> chances;
   for (const auto& [id, state] : states_) {
@@ -185,8 +177,9 @@ bool Speculation::DecideToWait(int32_t num_running) const {
   }
   if (chances.empty()) return false;
   const DraftLengths lengths = ChooseLengths(num_running, chances, kMostPieces, kMargin,
-                                             [this](int32_t rows) { return CostAlone(rows); });
-  return lengths.rate > num_running / CostAhead(num_running) * (1 + kMarginOverAhead);
+                                             [this](int32_t rows) { return costs_.Of(rows); });
+  const StepCosts& without = ahead_.empty() ? costs_ : ahead_;
+  return lengths.rate > num_running / without.Of(num_running) * (1 + kMarginOverAhead);
 }
 
 bool Speculation::Waits(SequenceId sequence) {
@@ -215,15 +208,14 @@ void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candid
       states.push_back(&state);
     }
   }
-  const bool measured = !ahead_.empty() || !alone_.empty();
-  if (open.empty() || room.beside_prompts || !measured || IsHopeless(room.num_decodes)) return;
+  if (open.empty() || room.beside_prompts || costs_.empty() || IsHopeless(room.num_decodes)) return;
   const int32_t most_each = std::max(1, kMostPieces / room.num_decodes);
   std::vector<std::vector<double>> chances;
   for (size_t i = 0; i < open.size(); ++i) {
     chances.push_back(ChancesOf(*states[i], std::min(open[i]->most, most_each)));
   }
   const DraftLengths lengths = ChooseLengths(room.num_decodes, chances, left, kMargin,
-                                             [this](int32_t rows) { return CostAlone(rows); });
+                                             [this](int32_t rows) { return costs_.Of(rows); });
   for (size_t i = 0; i < open.size(); ++i) {
     for (int32_t j = 0; j < lengths.of[i]; ++j) {
       open[i]->draft.push_back(states[i]->proposal[j].token);

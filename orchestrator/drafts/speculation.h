@@ -84,8 +84,6 @@ class Speculation final : public DraftSource {
   void Forget(State& state);  // what was forced
   // Even if every draft were right it would not pay.
   bool IsHopeless(int32_t num_decodes) const;
-  double CostAhead(int32_t rows) const;
-  double CostAlone(int32_t rows) const;
   bool DecideToWait(int32_t num_running) const;
 
   const SpeculationOptions options_;
@@ -93,7 +91,9 @@ class Speculation final : public DraftSource {
   SharedNgrams shared_;
   Chances chances_;  // of all sequences; new ones begin with them
   StepCosts ahead_;  // of steps sent before the last one's results had come
-  StepCosts alone_;
+  StepCosts alone_;  // of steps sent after them
+  // Of steps sent after them; by numbers of rows of which there were none, of those sent before.
+  StepCosts costs_;
   int64_t num_steps_ = 0;
   int64_t num_forced_ = 0;     // sequences that know of forced tokens
   bool hopeless_ = false;      // as was found of late: nothing need be proposed

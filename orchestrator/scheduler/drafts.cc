@@ -18,7 +18,7 @@ bool Scheduler::IsPrefilling() const {
 // With k drafts up to k + 1 tokens are chosen: not more than it may have, nor to a length with other
 // keys. Its own last token must be known.
 int32_t Scheduler::MostDrafts(const SequenceState& sequence) const {
-  if (contended_ || sequence.num_in_flight > 0) return 0;
+  if (contended_ || sequence.num_in_flight > 0 || sequence.spec.chosen_outside) return 0;
   const int32_t left = sequence.spec.max_new_tokens - sequence.usage.generated_tokens;
   int32_t most = std::min(sequence.spec.max_drafts, left - 1);
   if (options_.longest_like) {

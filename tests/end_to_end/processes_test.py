@@ -129,6 +129,230 @@ class ProcessesTest(unittest.TestCase):
             self.assertEqual(refused.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
             self.assertIn("max_tokens is 0", refused.exception.details())
 
+    def test_an_open_stream_survives_kill_9_of_any_process_behind_it(self):
+        with Up("--tp", "2", "--pp", "2") as up:
+            client = Client(up.endpoint)
+            expected = text_of(client.generate(request(300, seed=3)))
+            for name in ("sluice-tokenizer", "sluice-embedding", "sluice-sampler", "sluice-shard"):
+                for victim in [p for p, n in children_of(up.process.pid).items() if n == name]:
+                    with self.subTest(name=name, pid=victim):
+                        chunks = []
+
+                        def on_chunk():
+                            chunks.append(0)
+                            if len(chunks) == 20:
+                                os.kill(victim, signal.SIGKILL)
+
+                        self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
+                        self.assertNotIn(victim, children_of(up.process.pid))
+            status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
+            self.assertGreaterEqual(status.num_recoveries, 5)
+
+    def test_options_that_look_back_survive_kill_9_and_resume(self):
+        """Penalties, n-grams and DRY count tokens in the sampler: a new one is told them again."""
+        def looking_back():
+            message = request(200, seed=5)
+            message.sampling.repetition_penalty = 1.1
+            message.sampling.presence_penalty = 0.25
+            message.sampling.frequency_penalty = 0.125
+            message.sampling.dry_multiplier = 0.5
+            message.sampling.no_repeat_ngram_size = 5
+            message.sampling.min_p = 0.02
+            message.sampling.logit_bias[300] = 2.5
+            message.n = 2
+            return message
+
+        def tokens_of(responses, on_chunk=lambda: None):
+            tokens = [[], []]
+            for response in responses:
+                if response.HasField("chunk"):
+                    tokens[response.chunk.sequence].extend(response.chunk.token_ids)
+                    on_chunk()
+            return tokens
+
+        with Up("--pp", "2") as up:
+            client = Client(up.endpoint)
+            expected = tokens_of(client.generate(looking_back()))
+            self.assertEqual([len(tokens) for tokens in expected], [200, 200])
+            self.assertNotEqual(*expected)
+            plain = looking_back()
+            plain.sampling.CopyFrom(request(1, seed=5).sampling)
+            self.assertNotEqual(tokens_of(client.generate(plain)), expected)
+            for name in ("sluice-sampler", "sluice-shard"):
+                with self.subTest(name=name):
+                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 60:
+                            os.kill(victim, signal.SIGKILL)
+
+                    self.assertEqual(tokens_of(client.generate(looking_back()), on_chunk), expected)
+                    self.assertNotIn(victim, children_of(up.process.pid))
+            resumed = looking_back()
+            for tokens, known in zip(expected, (70, 3)):
+                resumed.resume.add(token_ids=tokens[:known])
+            rest = tokens_of(client.generate(resumed))
+            self.assertEqual([expected[0][:70] + rest[0], expected[1][:3] + rest[1]], expected)
+
+    def test_drafts_survive_kill_9(self):
+        """Tokens computed before they are chosen, some of them wrong: the stream is that without drafts."""
+        def drafted(expected=None):
+            message = request(200, seed=11)
+            message.sampling.repetition_penalty = 1.1
+            message.sampling.no_repeat_ngram_size = 5
+            if expected is None:
+                message.drafts.decline = True
+            else:
+                message.drafts.expected_token_ids.extend(
+                    token if i % 5 else 0 for i, token in enumerate(expected))
+            return message
+
+        def tokens_of(responses, on_chunk=lambda: None):
+            tokens, usage = [], None
+            for response in responses:
+                if response.HasField("chunk"):
+                    tokens.extend(response.chunk.token_ids)
+                    on_chunk()
+                else:
+                    usage = response.finished.usage
+            return tokens, usage
+
+        with Up("--tp", "2") as up:
+            client = Client(up.endpoint)
+            plain, usage = tokens_of(client.generate(drafted()))
+            self.assertEqual((len(plain), usage.num_drafted_tokens), (200, 0))
+            for name in ("sluice-sampler", "sluice-shard", "sluice-embedding"):
+                with self.subTest(name=name):
+                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 15:
+                            os.kill(victim, signal.SIGKILL)
+
+                    tokens, usage = tokens_of(client.generate(drafted(plain)), on_chunk)
+                    self.assertEqual(tokens, plain)
+                    self.assertGreater(usage.num_accepted_draft_tokens, 20)
+                    self.assertGreater(usage.num_drafted_tokens, usage.num_accepted_draft_tokens)
+                    self.assertNotIn(victim, children_of(up.process.pid))
+
+    def test_the_orchestrator_is_restarted(self):
+        with Up() as up:
+            victim = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
+            os.kill(victim, signal.SIGKILL)
+            text = sluice("generate", "--endpoint", up.endpoint, "--prompt", PROMPT, "--max_tokens", "5").stdout
+            self.assertTrue(text)
+
+    def test_many_clients_while_processes_die(self):
+        with Up("--tp", "2") as up:
+            expected = [text_of(Client(up.endpoint).generate(request(120, seed=i))) for i in range(8)]
+            texts = [None] * 8
+
+            def run(i):
+                texts[i] = text_of(Client(up.endpoint).generate(request(120, seed=i)))
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            shard = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-shard")
+            os.kill(shard, signal.SIGKILL)
+            for thread in threads:
+                thread.join()
+            self.assertEqual(texts, expected)
+
+    def test_a_process_that_hangs_is_replaced(self):
+        with Up("--tp", "2", "--hang_timeout", "1") as up:
+            client = Client(up.endpoint)
+            expected = text_of(client.generate(request(300, seed=3)))
+            for name in ("sluice-tokenizer", "sluice-sampler", "sluice-shard"):
+                victim = [p for p, n in children_of(up.process.pid).items() if n == name][-1]
+                with self.subTest(name=name):
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 20:
+                            os.kill(victim, signal.SIGSTOP)
+
+                    self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
+                    self.assertNotIn(victim, children_of(up.process.pid))
+
+    def test_generate_goes_on_where_the_orchestrator_was_lost(self):
+        flags = ["--prompt", PROMPT, "--max_tokens", "400", "--ignore_eos", "--json"]
+
+        def pieces_of(endpoint, on_piece):
+            process = subprocess.Popen([SLUICE, "generate", "--endpoint", endpoint, *flags], stdout=subprocess.PIPE,
+                                       text=True)
+            pieces = []
+            for line in process.stdout:
+                pieces.append(json.loads(line))
+                on_piece(len(pieces))
+            process.stdout.close()
+            self.assertEqual(process.wait(60), 0)
+            return pieces
+
+        def outcome(pieces):
+            return "".join(p["text"] for p in pieces[:-1]), [t for p in pieces[:-1] for t in p["token_ids"]]
+
+        with Up("--hang_timeout", "1") as up:
+            for kill in (signal.SIGKILL, signal.SIGSTOP):
+                def on_piece(count):
+                    if count == 20:
+                        os.kill(next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator"), kill)
+
+                pieces = pieces_of(f"127.0.0.1:1,{up.endpoint}", on_piece)
+                # The seed was the server's; asked for by it, the same text comes undisturbed.
+                again = sluice("generate", "--endpoint", up.endpoint, *flags, "--seed", str(pieces[-1]["seed"])).stdout
+                expected = [json.loads(line) for line in again.splitlines()]
+                self.assertEqual(outcome(pieces), outcome(expected))
+
+    def test_an_orchestrator_stands_by_until_the_other_dies(self):
+        def orchestrator_of(up):
+            return next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
+
+        flags = ["--prompt", PROMPT, "--max_tokens", "300", "--ignore_eos", "--seed", "3"]
+        with Up("--tp", "2") as up, tempfile.TemporaryDirectory() as folder:
+            expected = sluice("generate", "--endpoint", up.endpoint, *flags).stdout
+            with open(f"/proc/{orchestrator_of(up)}/cmdline") as file:
+                arguments = file.read().split("\0")[:-1]
+            second = f"unix:{folder}/second"
+            arguments[arguments.index("--listen") + 1] = second
+            arguments[arguments.index("--health_listen") + 1] = f"unix:{folder}/health"
+            process = subprocess.Popen(arguments)
+            try:
+                client = Client(second)
+                detail = ""
+                while "belongs to the orchestrator" not in detail:
+                    try:
+                        list(client.generate(request(1), timeout=5))
+                    except grpc.RpcError as error:
+                        detail = error.details()
+                # It takes nothing, and a client that comes to it first goes on to the other.
+                both = f"{second},{up.endpoint}"
+                self.assertEqual(sluice("generate", "--endpoint", both, *flags).stdout, expected)
+                status = Client(up.endpoint).unary("GetStatus", status_pb2.GetStatusRequest(),
+                                                   status_pb2.GetStatusResponse)
+                self.assertEqual(status.num_recoveries, 0)
+                # Where nobody starts the first one again, the second takes over, in the middle of a stream too.
+                stream = subprocess.Popen([SLUICE, "generate", "--endpoint", f"{up.endpoint},{second}", *flags],
+                                          stdout=subprocess.PIPE, text=True)
+                begun = stream.stdout.read(20)
+                os.kill(up.process.pid, signal.SIGSTOP)
+                os.kill(orchestrator_of(up), signal.SIGKILL)
+                killed = time.monotonic()
+                rest = stream.stdout.read()
+                print(f"the stream ended {time.monotonic() - killed:.2f} s after the death", file=sys.stderr)
+                stream.stdout.close()
+                self.assertEqual(stream.wait(60), 0)
+                self.assertEqual(begun + rest, expected)
+            finally:
+                os.kill(up.process.pid, signal.SIGCONT)
+                process.terminate()
+                process.wait(30)
+
     def test_sigterm_ends_every_process(self):
         up = Up("--tp", "2")
         processes = children_of(up.process.pid)

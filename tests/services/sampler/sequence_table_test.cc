@@ -52,6 +52,18 @@ TEST_F(SequenceTableTest, KeepsWhatItIsToldUntilTheSequenceEnds) {
   EXPECT_EQ(table.size(), 1u);
 }
 
+TEST_F(SequenceTableTest, GoesOnWithADraftUntilItIsTakenBack) {
+  ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3}, 2)})).ok());
+  ASSERT_TRUE(table.Find(7, 3).ok());
+  EXPECT_THAT(TokensOf(**table.Assume(7, 4, 8)), ElementsAre(1, 2, 3, 8));
+  EXPECT_THAT(TokensOf(**table.Assume(7, 5, 9)), ElementsAre(1, 2, 3, 8, 9));
+  EXPECT_EQ(table.Assume(7, 5, 9).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(table.Assume(8, 1, 9).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(table.Assume(7, 6, 10).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(TokensOf(**table.Find(7, 4)), ElementsAre(1, 2, 3, 8));
+  EXPECT_EQ((*table.Find(7, 3))->past().counts().count(8), 0u);
+}
+
 TEST_F(SequenceTableTest, TakesLaterTokensBackAndNeverGuessesMissingOnes) {
   ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3, 4}, 2)})).ok());
   EXPECT_THAT(TokensOf(**table.Find(7, 3)), ElementsAre(1, 2, 3));
