@@ -178,7 +178,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for language in wanted:
             try:
-                ready[language] = languages.LANGUAGES[language](os.path.join(folder, language))
+                ready[language] = languages.LANGUAGES[language](os.path.join(folder, language), bin_folder)
             except languages.Missing as missing:
                 print(f"skipped: {language}: {missing}")
         if not ready:

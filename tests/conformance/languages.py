@@ -41,7 +41,11 @@ def copy(source, target):
 # Each makes what it needs below `folder` and returns the runner's command line and environment.
 
 
-def python(folder, runner="python_runner.py"):
+def cpp(_folder, bin_folder):
+    return [os.path.join(bin_folder, "..", "tests", "conformance_cpp_runner")], {}
+
+
+def python(folder, _bin_folder, runner="python_runner.py"):
     need(PYTHON, "protoc", "grpc_python_plugin")
     if subprocess.run([PYTHON, "-c", "import grpc, google.protobuf"], capture_output=True).returncode != 0:
         raise Missing("python3-grpcio or python3-protobuf is not there: ./dev setup clients")
@@ -51,11 +55,11 @@ def python(folder, runner="python_runner.py"):
     return [PYTHON, "-B", os.path.join(RUNNERS, runner)], {"PYTHONPATH": library}
 
 
-def python_asyncio(folder):
-    return python(folder, "asyncio_runner.py")
+def python_asyncio(folder, bin_folder):
+    return python(folder, bin_folder, "asyncio_runner.py")
 
 
-def go(folder):
+def go(folder, _bin_folder):
     need("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc", os.path.join(GOCODE, "src/google.golang.org/grpc"),
          os.path.join(GOCODE, "src/google.golang.org/protobuf"))
     path = os.path.join(folder, "go")
@@ -69,13 +73,13 @@ def go(folder):
     return [program], {}
 
 
-def node(folder):
+def node(folder, _bin_folder):
     library = os.path.abspath(os.path.join(CLIENTS, "node"))
     need("node", os.path.join(library, "node_modules"))
     return ["node", os.path.join(RUNNERS, "node_runner.js"), os.path.join(library, "lib", "index.js")], {}
 
 
-def java(folder):
+def java(folder, _bin_folder):
     need("java", "javac", "protoc", "grpc_java_plugin", *(f"{JARS}/{jar}.jar" for jar in (
         "grpc-netty", "grpc-stub", "protobuf-util", "netty-handler", "netty-tcnative", "perfmark-api", "gson", "geronimo-annotation-1.3-spec")))
     target = os.path.join(folder, "java")
@@ -84,8 +88,8 @@ def java(folder):
     return ["java", f"-Djava.library.path={target}/native", "-cp", f"{class_path}:{target}", "Runner"], {}
 
 
-LANGUAGES = {"python": python, "python_asyncio": python_asyncio, "go": go, "node": node, "java": java}
-TITLES = {"python": "Python", "python_asyncio": "Python, asyncio", "go": "Go", "node": "Node.js", "java": "Java"}
+LANGUAGES = {"cpp": cpp, "python": python, "python_asyncio": python_asyncio, "go": go, "node": node, "java": java}
+TITLES = {"cpp": "C++", "python": "Python", "python_asyncio": "Python, asyncio", "go": "Go", "node": "Node.js", "java": "Java"}
 
 
 class Runner:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "services/gateway/tool_calls/output_splitter.h"
 
@@ -11,15 +12,27 @@ namespace {
 
 using sluice::gateway::OutputPiece;
 using sluice::gateway::OutputSplitter;
+using sluice::gateway::ToolCall;
+using sluice::gateway::ToolCallPiece;
 using sluice::gateway::ToolFormat;
 
-OutputPiece Split(ToolFormat format, const std::string& text, size_t piece) {
+struct Output {
+  std::string text;
+  std::string reasoning;
+  std::vector<ToolCall> calls;
+};
+
+Output Split(ToolFormat format, const std::string& text, size_t piece) {
   OutputSplitter splitter(format, /*begins_in_thought=*/false);
-  OutputPiece all;
+  Output all;
   const auto append = [&](const OutputPiece& more) {
     all.text += more.text;
     all.reasoning += more.reasoning;
-    all.calls.insert(all.calls.end(), more.calls.begin(), more.calls.end());
+    for (const ToolCallPiece& call : more.calls) {
+      if (!call.name.empty()) all.calls.push_back({call.name, ""});
+      if (all.calls.empty()) std::abort();
+      all.calls.back().arguments += call.arguments;
+    }
   };
   for (size_t i = 0; i < text.size(); i += piece) append(splitter.Add(text.substr(i, piece)));
   append(splitter.Finish());
@@ -33,8 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto format = static_cast<ToolFormat>(data[0] % 7);
   const size_t piece = data[1] % 16 + 1;
   const std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
-  const OutputPiece whole = Split(format, text, text.size() + 1);
-  const OutputPiece cut = Split(format, text, piece);
+  const Output whole = Split(format, text, text.size() + 1);
+  const Output cut = Split(format, text, piece);
   if (whole.text != cut.text || whole.reasoning != cut.reasoning || whole.calls != cut.calls) {
     std::abort();
   }

@@ -24,7 +24,7 @@ void ServeCount(const ApiContext& context, std::shared_ptr<http::Exchange> excha
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
   const absl::StatusOr<nlohmann::json> body = call->Body();
   if (!body.ok()) return AnswerError(*call, body.status());
-  absl::StatusOr<MessageRequest> request = ReadCountRequest(*body);
+  absl::StatusOr<MessageRequest> request = ReadCountRequest(*body, call->request().body);
   if (!request.ok()) return AnswerError(*call, request.status());
   context.backend.GetModel(call->caller(), [&context, call, request = *std::move(request)](
                                                const absl::StatusOr<v1::GetModelResponse>& model) {

@@ -31,16 +31,28 @@ void SetStop(json& object, const v1::Finished& finished) {
   object["stop_sequence"] = end.stop_string();
 }
 
+// The block of a call with its arguments; a text where those are no object, so that nothing is lost.
+json WithInput(json block, const std::string& arguments) {
+  absl::StatusOr<json> input = ParseJson(arguments);
+  if (!input.ok() || !input->is_object()) {
+    return {{"type", "text"},
+            {"text", absl::StrCat(block["name"].get<std::string>(), " ", arguments)}};
+  }
+  block["input"] = *std::move(input);
+  return block;
+}
+
 }  // namespace
 
 MessageCall::MessageCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
     : GenerationCall(context, std::move(exchange)), id_(RandomId("msg_")) {}
 
 absl::StatusOr<GenerationCall::Needs> MessageCall::Read(const json& body) {
-  absl::StatusOr<MessageRequest> request = ReadMessageRequest(body);
+  absl::StatusOr<MessageRequest> request = ReadMessageRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  return Needs{.model = request_.model, .chat = &request_.generate.chat()};
+  return Needs{
+      .model = request_.model, .chat = &request_.generate.chat(), .tools = &request_.tools};
 }
 
 absl::Status MessageCall::UnknownModel(const std::string& name) const {
@@ -87,8 +99,12 @@ void MessageCall::BeginBlock(json block) {
 }
 
 void MessageCall::EndBlock() {
-  if (!std::exchange(has_open_block_, false) || !request_.stream) return;
-  SendEvent({{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
+  if (!std::exchange(has_open_block_, false)) return;
+  if (request_.stream) {
+    SendEvent({{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
+  } else if (blocks_.back()["type"] == "tool_use") {
+    blocks_.back() = WithInput(std::move(blocks_.back()), arguments_);
+  }
 }
 
 void MessageCall::Append(const char* type, const char* member, const std::string& text) {
@@ -106,28 +122,28 @@ void MessageCall::Append(const char* type, const char* member, const std::string
   }
 }
 
-void MessageCall::AddToolUse(const ToolCall& tool_call) {
-  uses_tools_ = true;
-  json block = {{"type", "tool_use"},
+void MessageCall::AddToolUse(const ToolCallPiece& piece) {
+  if (!piece.name.empty()) ++num_calls_;
+  if (num_calls_ > 1 && !request_.tools.parallel) return;
+  if (!piece.name.empty()) {
+    BeginBlock({{"type", "tool_use"},
                 {"id", RandomId("toolu_")},
-                {"name", tool_call.name},
-                {"input", json::object()}};
-  if (!request_.stream) {
-    // Written by ToJson(), so it can be read.
-    block["input"] = json::parse(tool_call.arguments, nullptr, /*allow_exceptions=*/false);
-    return BeginBlock(std::move(block));
+                {"name", piece.name},
+                {"input", json::object()}});
+    arguments_.clear();
   }
-  BeginBlock(std::move(block));
+  arguments_ += piece.arguments;
+  if (!request_.stream || piece.arguments.empty()) return;
   SendEvent({{"type", "content_block_delta"},
              {"index", blocks_.size() - 1},
-             {"delta", {{"type", "input_json_delta"}, {"partial_json", tool_call.arguments}}}});
+             {"delta", {{"type", "input_json_delta"}, {"partial_json", piece.arguments}}}});
 }
 
 void MessageCall::Take(const OutputPiece& piece) {
   BeginMessage();
   if (!piece.reasoning.empty()) Append("thinking", "thinking", piece.reasoning);
   if (!piece.text.empty()) Append("text", "text", piece.text);
-  for (const ToolCall& tool_call : piece.calls) AddToolUse(tool_call);
+  for (const ToolCallPiece& part : piece.calls) AddToolUse(part);
 }
 
 void MessageCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
@@ -141,7 +157,7 @@ void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
   EndBlock();
   json end = json::object();
   SetStop(end, finished);
-  if (uses_tools_ && end["stop_reason"] == "end_turn") end["stop_reason"] = "tool_use";
+  if (num_calls_ > 0 && end["stop_reason"] == "end_turn") end["stop_reason"] = "tool_use";
   if (!request_.stream) {
     json message = Message();
     message["content"] = std::move(blocks_);

@@ -28,7 +28,7 @@ class MessageCall final : public GenerationCall {
   // Goes on with the block that is open where it is of this type, else with a new one; `member` of
   // it grows by `text`.
   void Append(const char* type, const char* member, const std::string& text);
-  void AddToolUse(const ToolCall& tool_call);
+  void AddToolUse(const ToolCallPiece& piece);
   void BeginBlock(nlohmann::json block);
   void EndBlock();
   void SendEvent(nlohmann::json data);
@@ -39,7 +39,8 @@ class MessageCall final : public GenerationCall {
   std::unique_ptr<OutputSplitter> splitter_;
   nlohmann::json blocks_ = nlohmann::json::array();
   bool has_open_block_ = false;  // the last
-  bool uses_tools_ = false;
+  std::string arguments_;        // of the call in it, as far as they came
+  int num_calls_ = 0;            // that have begun
 };
 
 }  // namespace sluice::gateway::anthropic

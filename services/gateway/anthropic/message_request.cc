@@ -7,11 +7,13 @@
 #include "services/gateway/api/sampling_parameters.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/json/raw_member.h"
 
 namespace sluice::gateway::anthropic {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr char kUnsupported[] = "this server does not support it";
@@ -135,32 +137,57 @@ absl::Status ReadTurn(const json& object, const std::string& path, v1::Chat& cha
   return absl::OkStatus();
 }
 
-// As OpenAI's, which is what chat templates know.
-absl::Status ReadTools(const json& tools, v1::Chat& chat) {
-  json result = json::array();
-  for (size_t i = 0; i < tools.size(); ++i) {
-    ObjectReader tool(tools[i], absl::StrCat("tools[", i, "]"));
+// `body` is what the tools were parsed from.
+std::vector<OfferedTool> ReadOffer(ObjectReader& reader, absl::string_view body) {
+  std::vector<OfferedTool> offered;
+  const json* tools = reader.Array("tools");
+  if (tools == nullptr) return offered;
+  const ordered_json written = OrderedMember(body, {"tools"});
+  for (size_t i = 0; i < tools->size(); ++i) {
+    ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));
     tool.PassOver({"cache_control"});
     const std::string type = tool.String("type").value_or("custom");
-    const std::optional<std::string> name = tool.String("name");
-    const json* schema = tool.Object("input_schema");
-    const std::string description = tool.String("description").value_or("");
-    if (type != "custom" || !name.has_value()) {
+    OfferedTool read = {.name = tool.String("name").value_or(""),
+                        .description = tool.String("description").value_or("")};
+    read.strict = tool.Bool("strict").value_or(false);
+    if (const json* schema = tool.Object("input_schema")) {
+      const bool known = written.is_array() && written[i].contains("input_schema");
+      read.parameters = known ? written[i]["input_schema"].dump() : schema->dump();
+    }
+    if (type != "custom" || read.name.empty()) {
       tool.Fail("type", "unsupported_value", "A tool must be of type 'custom' and have a name.");
     }
-    if (absl::Status status = tool.Finish(); !status.ok()) return status;
-    result.push_back({{"type", "function"},
-                      {"function",
-                       {{"name", *name},
-                        {"description", description},
-                        {"parameters", schema != nullptr ? *schema : json::object()}}}});
+    reader.Fail(tool.Finish());
+    offered.push_back(std::move(read));
   }
-  if (!result.empty()) chat.set_tools_json(ToJson(result));
-  return absl::OkStatus();
+  return offered;
+}
+
+// {"type": "auto", "any", "tool" or "none"}.
+void ReadChoice(ObjectReader& reader, ToolChoice& choice) {
+  const json* value = reader.Object("tool_choice");
+  if (value == nullptr) return;
+  ObjectReader fields(*value, "tool_choice");
+  const std::string type = fields.String("type").value_or("");
+  const std::string name = fields.String("name").value_or("");
+  choice.parallel = !fields.Bool("disable_parallel_tool_use").value_or(false);
+  if (type == "none") choice.tools.clear();
+  if (type == "tool") {
+    std::erase_if(choice.tools, [&](const OfferedTool& tool) { return tool.name != name; });
+  }
+  choice.required = type == "any" || type == "tool";
+  if (choice.required && choice.tools.empty()) {
+    fields.Fail("name", "invalid_value", "tool_choice: names none of the tools that are offered.");
+  }
+  if (!choice.required && type != "none" && type != "auto") {
+    fields.Fail("type", "invalid_value",
+                "tool_choice.type: accepted: 'auto', 'any', 'tool', 'none'.");
+  }
+  reader.Fail(fields.Finish());
 }
 
 // What both paths have: the conversation.
-void ReadConversation(ObjectReader& reader, MessageRequest& request) {
+void ReadConversation(ObjectReader& reader, absl::string_view body, MessageRequest& request) {
   request.model = reader.String("model").value_or("");
   v1::Chat& chat = *request.generate.mutable_chat();
   if (const json* system = reader.Any("system")) {
@@ -176,15 +203,11 @@ void ReadConversation(ObjectReader& reader, MessageRequest& request) {
       reader.Fail(ReadTurn((*messages)[i], absl::StrCat("messages[", i, "]"), chat));
     }
   }
-  const json* tools = reader.Array("tools");
-  if (const json* choice = reader.Object("tool_choice")) {
-    const json type = choice->value("type", json());
-    if (type == "none") tools = nullptr;
-    if (type != "none" && type != "auto") {
-      reader.Refuse({"tool_choice"}, "this server supports the types 'auto' and 'none'");
-    }
+  request.tools.tools = ReadOffer(reader, body);
+  ReadChoice(reader, request.tools);
+  if (reader.ok() && !request.tools.tools.empty()) {
+    chat.set_tools_json(ToolsJson(request.tools.tools));
   }
-  if (tools != nullptr) reader.Fail(ReadTools(*tools, chat));
   if (const json* thinking = reader.Object("thinking")) {
     if (thinking->value("type", json()) != "disabled") reader.Refuse({"thinking"}, kUnsupported);
   }
@@ -207,10 +230,10 @@ void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate) {
 
 }  // namespace
 
-absl::StatusOr<MessageRequest> ReadMessageRequest(const json& body) {
+absl::StatusOr<MessageRequest> ReadMessageRequest(const json& body, absl::string_view text) {
   ObjectReader reader(body);
   MessageRequest request;
-  ReadConversation(reader, request);
+  ReadConversation(reader, text, request);
   ReadSampling(reader, request.generate);
   request.stream = reader.Bool("stream").value_or(false);
   if (const auto value = reader.Integer("max_tokens", 1, kMaxInt32)) {
@@ -228,10 +251,10 @@ absl::StatusOr<MessageRequest> ReadMessageRequest(const json& body) {
   return request;
 }
 
-absl::StatusOr<MessageRequest> ReadCountRequest(const json& body) {
+absl::StatusOr<MessageRequest> ReadCountRequest(const json& body, absl::string_view text) {
   ObjectReader reader(body);
   MessageRequest request;
-  ReadConversation(reader, request);
+  ReadConversation(reader, text, request);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }

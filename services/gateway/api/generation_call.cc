@@ -42,11 +42,25 @@ void GenerationCall::FindOutputStyle() {
   context_.output_styles.Get(call_.caller(), model_.name(), needs_.chat->variables_json(),
                              [this, self = shared_from_this()](OutputStyle style) {
                                output_style_ = style;
-                               TokenizeBadWord(0);
+                               ConstrainCalls();
                              });
 }
 
+void GenerationCall::ConstrainCalls() {
+  if (needs_.tools != nullptr) {
+    auto constraint = ToolConstraint(*needs_.tools, output_style_.tool_format);
+    if (!constraint.ok()) return Fail(constraint.status());
+    calls_constraint_ = *std::move(constraint);
+  }
+  TokenizeBadWord(0);
+}
+
 OutputSplitter GenerationCall::NewSplitter() const {
+  if (must_call()) {
+    const std::string only = OnlyTool(*needs_.tools);
+    return only.empty() ? OutputSplitter(kRequiredFormat, /*begins_in_thought=*/false)
+                        : OutputSplitter::OfArguments(only);
+  }
   const bool has_tools = needs_.chat != nullptr && !needs_.chat->tools_json().empty();
   return OutputSplitter(has_tools ? output_style_.tool_format : ToolFormat::kNone,
                         output_style_.begins_in_thought);
@@ -72,6 +86,10 @@ void GenerationCall::TokenizeBadWord(size_t index) {
 void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
   for (v1::GenerateRequest& request : requests) {
     if (request.request_id().empty()) request.set_request_id(call_.id());
+    // What the text must keep besides concerns answers that are no calls.
+    if (calls_constraint_.has_value() && (must_call() || !request.has_constraint())) {
+      *request.mutable_constraint() = *calls_constraint_;
+    }
     for (const std::vector<int32_t>& ids : bad_words_ids_) {
       request.mutable_sampling()->add_bad_words_ids()->mutable_token_ids()->Assign(ids.begin(),
                                                                                    ids.end());

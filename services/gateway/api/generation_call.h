@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/generation_group.h"
 #include "services/gateway/tool_calls/output_splitter.h"
+#include "services/gateway/tool_calls/tool_choice.h"
 
 namespace sluice::gateway {
 
@@ -33,6 +35,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
     // Calls of tools and thoughts are separated from the text: the chat that they are an answer to,
     // which outlives Prepare().
     const v1::Chat* chat = nullptr;
+    const ToolChoice* tools = nullptr;  // that the chat offers; outlives Prepare() too
   };
 
   GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
@@ -46,7 +49,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   virtual void OnFinished(const std::vector<v1::Finished>& finished) = 0;
   virtual void Fail(const absl::Status& status) = 0;
 
-  // Requests without an id get the call's.
+  // Requests without an id get the call's, and what keeps the choice of tools.
   void Generate(std::vector<v1::GenerateRequest> requests);
 
   // For calls of the backend: hands what it answers to `next`, or its status to Fail().
@@ -71,7 +74,9 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void FindModel();
   void FetchTokenTexts();
   void FindOutputStyle();
+  void ConstrainCalls();
   void TokenizeBadWord(size_t index);
+  bool must_call() const { return needs_.tools != nullptr && needs_.tools->required; }
 
   const ApiContext context_;
   ApiCall call_;
@@ -79,6 +84,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   v1::GetModelResponse model_;
   std::shared_ptr<const TokenTexts> token_texts_;
   OutputStyle output_style_;
+  std::optional<v1::Constraint> calls_constraint_;
   std::vector<std::vector<int32_t>> bad_words_ids_;
 };
 

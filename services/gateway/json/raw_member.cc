@@ -64,4 +64,13 @@ std::optional<absl::string_view> RawMember(absl::string_view text,
   return value;
 }
 
+nlohmann::ordered_json OrderedMember(absl::string_view text,
+                                     std::initializer_list<absl::string_view> path) {
+  const std::optional<absl::string_view> value = RawMember(text, path);
+  if (!value.has_value()) return nullptr;
+  auto parsed = nlohmann::ordered_json::parse(value->begin(), value->end(), nullptr,
+                                              /*allow_exceptions=*/false);
+  return parsed.is_discarded() ? nullptr : parsed;
+}
+
 }  // namespace sluice::gateway

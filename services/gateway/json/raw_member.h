@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/strings/string_view.h"
@@ -14,5 +15,9 @@ namespace sluice::gateway {
 // spelt with escapes. `text` is JSON that a parser has accepted; of other texts, any part or nothing.
 std::optional<absl::string_view> RawMember(absl::string_view text,
                                            std::initializer_list<absl::string_view> path);
+
+// The same as a value that keeps the order of members; null where there is nothing.
+nlohmann::ordered_json OrderedMember(absl::string_view text,
+                                     std::initializer_list<absl::string_view> path);
 
 }  // namespace sluice::gateway

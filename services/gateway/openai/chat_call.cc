@@ -25,6 +25,17 @@ void AppendLogprobs(json& all, json more) {
   for (json& token : more["content"]) all["content"].push_back(std::move(token));
 }
 
+// Calls as a whole answer has them, from the deltas of a streamed one.
+void AddTo(json& calls, json delta) {
+  delta.erase("index");
+  if (delta.contains("id")) {
+    calls.push_back(std::move(delta));
+  } else {
+    calls.back()["function"]["arguments"].get_ref<std::string&>() +=
+        delta["function"]["arguments"].get_ref<const std::string&>();
+  }
+}
+
 }  // namespace
 
 ChatCall::ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
@@ -39,7 +50,8 @@ absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
   return Needs{.model = request_.parameters.model,
                .token_texts = request_.logprobs || request_.generate.has_prompt_logprobs(),
                .bad_words = request_.parameters.bad_words,
-               .chat = &request_.generate.chat()};
+               .chat = &request_.generate.chat(),
+               .tools = &request_.tools};
 }
 
 absl::Status ChatCall::UnknownModel(const std::string& name) const { return ModelNotFound(name); }
@@ -64,19 +76,24 @@ void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   Take(chunk.sequence(), choice.splitter->Add(chunk.text()), std::move(logprobs));
 }
 
-// The calls of a piece as chunks have them: with their place among those of the choice.
+// What a piece has of calls, as chunks have it: each with its place among those of the choice.
 json ChatCall::NewToolCalls(Choice& choice, const OutputPiece& piece) {
-  json calls = json::array();
-  for (const ToolCall& call : piece.calls) {
-    if (!request_.parallel_tool_calls && !choice.tool_calls.empty()) break;
-    json object = {{"id", RandomId("call_")},
-                   {"type", "function"},
-                   {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-    choice.tool_calls.push_back(object);
-    object["index"] = choice.tool_calls.size() - 1;
-    calls.push_back(std::move(object));
+  json deltas = json::array();
+  for (const ToolCallPiece& call : piece.calls) {
+    const bool begins = !call.name.empty();
+    if (begins) ++choice.num_calls;
+    if (!request_.tools.parallel && choice.num_calls > 1) break;
+    json delta = {{"index", choice.num_calls - 1}};
+    if (begins) {
+      delta["id"] = RandomId("call_");
+      delta["type"] = "function";
+      delta["function"]["name"] = call.name;
+    }
+    delta["function"]["arguments"] = call.arguments;
+    if (!request_.parameters.stream.stream) AddTo(choice.tool_calls, delta);
+    deltas.push_back(std::move(delta));
   }
-  return calls;
+  return deltas;
 }
 
 void ChatCall::Take(int index, const OutputPiece& piece, json logprobs) {
@@ -114,7 +131,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
     const int index = static_cast<int>(i);
     if (index >= finished.sequences_size() && !streams) continue;  // a search found fewer
     Take(index, choices_[i].splitter->Finish(), nullptr);
-    const bool calls_tools = !choices_[i].tool_calls.empty();
+    const bool calls_tools = choices_[i].num_calls > 0;
     json object = {{"index", i}};
     if (streams) {
       BeginChoice(index);

@@ -21,8 +21,9 @@ class ChatCall final : public GenerationCall {
     std::unique_ptr<OutputSplitter> splitter;
     std::string content;
     std::string reasoning;
-    nlohmann::json tool_calls = nlohmann::json::array();
-    nlohmann::json logprobs;  // null where not asked for
+    int num_calls = 0;                                    // that have begun
+    nlohmann::json tool_calls = nlohmann::json::array();  // where the answer is not streamed
+    nlohmann::json logprobs;                              // null where not asked for
   };
 
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;

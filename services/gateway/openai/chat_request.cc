@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/tools.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -109,37 +110,6 @@ absl::Status ReadMessage(const json& object, const std::string& path, v1::ChatMe
   return absl::OkStatus();
 }
 
-// "auto" lets the model choose, "none" hides the tools. To make it call one takes a constraint.
-void ReadToolChoice(ObjectReader& reader, const json*& tools) {
-  const json* choice = reader.Any("tool_choice");
-  if (choice == nullptr || *choice == "auto") return;
-  if (*choice == "none") {
-    tools = nullptr;
-    return;
-  }
-  reader.Fail("tool_choice", "unsupported_value",
-              "Unsupported value for 'tool_choice': this server supports 'auto' and 'none'.");
-}
-
-void ReadTools(ObjectReader& reader, ChatRequest& request) {
-  const json* tools = reader.Array("tools");
-  ReadToolChoice(reader, tools);
-  request.parallel_tool_calls = reader.Bool("parallel_tool_calls").value_or(true);
-  if (tools == nullptr || tools->empty()) return;
-  for (size_t i = 0; i < tools->size(); ++i) {
-    const std::string path = absl::StrCat("tools[", i, "]");
-    ObjectReader tool((*tools)[i], path);
-    const std::string type = tool.String("type").value_or("");
-    const json* function = tool.Object("function");
-    if (type != "function" || function == nullptr || !function->contains("name")) {
-      tool.Fail("type", "invalid_value",
-                absl::StrCat("'", path, "' must be of type 'function' and have one with a name."));
-    }
-    reader.Fail(tool.Finish());
-  }
-  request.generate.mutable_chat()->set_tools_json(ToJson(*tools));
-}
-
 // What templates may look at besides the messages, as vLLM hands it on.
 void ReadTemplateVariables(ObjectReader& reader, v1::Chat& chat) {
   json variables = json::object();
@@ -205,7 +175,7 @@ absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view 
     reader.Fail("messages", "missing_required_parameter",
                 "Missing required parameter: 'messages'.");
   }
-  ReadTools(reader, request);
+  request.tools = ReadTools(reader, text, ToolLayout::kChat, chat);
   ReadTemplateVariables(reader, chat);
   ReadLengths(reader, request.generate);
   ReadLogprobs(reader, request);

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "services/gateway/openai/generation_parameters.h"
+#include "services/gateway/tool_calls/tool_choice.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice::gateway::openai {
@@ -15,8 +16,8 @@ namespace sluice::gateway::openai {
 struct ChatRequest {
   GenerationParameters parameters;
   bool logprobs = false;
-  bool parallel_tool_calls = true;  // it may call several in one turn
-  v1::GenerateRequest generate;     // complete
+  ToolChoice tools;
+  v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };
 
 // `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.

@@ -30,21 +30,30 @@ json UsageJson(const v1::Usage& usage) {
 ResponseCall::ResponseCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
     : GenerationCall(context, std::move(exchange)),
       id_(RandomId("resp_")),
-      item_id_(RandomId("msg_")),
       created_(absl::ToUnixSeconds(absl::Now())) {}
 
 absl::StatusOr<GenerationCall::Needs> ResponseCall::Read(const json& body) {
   absl::StatusOr<ResponseRequest> request = ReadResponseRequest(body, call().request().body);
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
-  return Needs{.model = request_.model};
+  return Needs{
+      .model = request_.model, .chat = &request_.generate.chat(), .tools = &request_.tools};
 }
 
 absl::Status ResponseCall::UnknownModel(const std::string& name) const {
   return ModelNotFound(name);
 }
 
-void ResponseCall::Prepare() { Generate({request_.generate}); }
+void ResponseCall::Prepare() {
+  splitter_ = std::make_unique<OutputSplitter>(NewSplitter());
+  ResponseItems::Send send;
+  if (request_.stream) {
+    // Belongs to this call, so it may know it.
+    send = [this](const char* type, json fields) { SendEvent(type, std::move(fields)); };
+  }
+  items_ = std::make_unique<ResponseItems>(std::move(send));
+  Generate({request_.generate});
+}
 
 json ResponseCall::Response(const char* status) const {
   json response = request_.echoed;
@@ -66,21 +75,6 @@ json ResponseCall::Response(const char* status) const {
   return response;
 }
 
-json ResponseCall::TextPart(const std::string& text) const {
-  return {{"type", "output_text"},
-          {"text", text},
-          {"annotations", json::array()},
-          {"logprobs", json::array()}};
-}
-
-json ResponseCall::Item(const char* status) const {
-  return {{"type", "message"},
-          {"id", item_id_},
-          {"status", status},
-          {"role", "assistant"},
-          {"content", json::array()}};
-}
-
 void ResponseCall::SendEvent(const char* type, json fields) {
   fields["type"] = type;
   fields["sequence_number"] = num_events_++;
@@ -91,45 +85,32 @@ void ResponseCall::BeginResponse() {
   if (call().has_sent_events()) return;
   SendEvent("response.created", {{"response", Response("in_progress")}});
   SendEvent("response.in_progress", {{"response", Response("in_progress")}});
-  SendEvent("response.output_item.added", {{"output_index", 0}, {"item", Item("in_progress")}});
-  SendEvent(
-      "response.content_part.added",
-      {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}, {"part", TextPart("")}});
+}
+
+void ResponseCall::Take(const OutputPiece& piece) {
+  if (request_.stream) BeginResponse();
+  if (!piece.reasoning.empty()) items_->AddThought(piece.reasoning);
+  if (!piece.text.empty()) items_->AddText(piece.text);
+  for (const ToolCallPiece& part : piece.calls) {
+    if (!part.name.empty()) ++num_calls_;
+    if (num_calls_ == 1 || request_.tools.parallel) items_->AddCall(part);
+  }
 }
 
 void ResponseCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
-  const std::string& text = chunk.text();
-  text_ += text;
-  if (!request_.stream) return;
-  BeginResponse();
-  if (text.empty()) return;
-  SendEvent("response.output_text.delta", {{"item_id", item_id_},
-                                           {"output_index", 0},
-                                           {"content_index", 0},
-                                           {"delta", text},
-                                           {"logprobs", json::array()}});
+  Take(splitter_->Add(chunk.text()));
 }
 
 void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
   const v1::Finished& finished = all.front();
   const bool cut_short = IsCutShort(finished);
   const char* const status = cut_short ? "incomplete" : "completed";
-  json item = Item(status);
-  item["content"].push_back(TextPart(text_));
+  Take(splitter_->Finish());
   json response = Response(status);
-  response["output"].push_back(item);
+  response["output"] = items_->Finish(status);
   response["usage"] = UsageJson(finished.usage());
   if (cut_short) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
   if (!request_.stream) return call().Respond(200, response);
-  BeginResponse();
-  const json place = {{"item_id", item_id_}, {"output_index", 0}, {"content_index", 0}};
-  json text_done = place;
-  text_done.update({{"text", text_}, {"logprobs", json::array()}});
-  SendEvent("response.output_text.done", std::move(text_done));
-  json part_done = place;
-  part_done["part"] = TextPart(text_);
-  SendEvent("response.content_part.done", std::move(part_done));
-  SendEvent("response.output_item.done", {{"output_index", 0}, {"item", std::move(item)}});
   SendEvent(cut_short ? "response.incomplete" : "response.completed",
             {{"response", std::move(response)}});
   call().EndEvents();

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "services/gateway/api/generation_call.h"
+#include "services/gateway/openai/response_items.h"
 #include "services/gateway/openai/response_request.h"
+#include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::openai {
 
@@ -26,14 +28,14 @@ class ResponseCall final : public GenerationCall {
   // Events count up from 0.
   void SendEvent(const char* type, nlohmann::json fields);
   nlohmann::json Response(const char* status) const;
-  nlohmann::json Item(const char* status) const;
-  nlohmann::json TextPart(const std::string& text) const;
+  void Take(const OutputPiece& piece);
 
   const std::string id_;
-  const std::string item_id_;
   const int64_t created_;
   ResponseRequest request_;
-  std::string text_;
+  std::unique_ptr<OutputSplitter> splitter_;
+  std::unique_ptr<ResponseItems> items_;
+  int num_calls_ = 0;
   int64_t num_events_ = 0;
 };
 

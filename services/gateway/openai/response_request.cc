@@ -9,6 +9,7 @@
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/constraint.h"
+#include "services/gateway/openai/tools.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -85,36 +86,6 @@ void ReadInput(ObjectReader& reader, v1::Chat& chat) {
   if (reader.ok()) reader.Fail(ReadMessages(messages, chat));
 }
 
-// As chat completions have them: {"type", "function": {...}} for {"type", ...}.
-void ReadTools(ObjectReader& reader, v1::Chat& chat, json& echoed) {
-  const json* tools = reader.Array("tools");
-  const json* choice = reader.Any("tool_choice");
-  echoed["tools"] = tools != nullptr ? *tools : json::array();
-  echoed["tool_choice"] = choice != nullptr ? *choice : json("auto");
-  if (choice != nullptr && *choice != "auto" && *choice != "none") {
-    reader.Fail("tool_choice", "unsupported_value",
-                "Unsupported value for 'tool_choice': this server supports 'auto' and 'none'.");
-  }
-  if (tools == nullptr || tools->empty() || echoed["tool_choice"] == "none") return;
-  json result = json::array();
-  for (size_t i = 0; i < tools->size(); ++i) {
-    ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));
-    const std::string type = tool.String("type").value_or("");
-    json function = {{"name", tool.String("name").value_or("")}};
-    if (const auto text = tool.String("description")) function["description"] = *text;
-    if (const json* schema = tool.Object("parameters")) function["parameters"] = *schema;
-    tool.PassOver({"strict"});
-    if (type != "function") {
-      tool.Fail(
-          "type", "unsupported_value",
-          absl::StrCat("Tools of type '", type, "' are not supported; accepted: 'function'."));
-    }
-    reader.Fail(tool.Finish());
-    result.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  chat.set_tools_json(ToJson(result));
-}
-
 void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& echoed) {
   echoed["max_output_tokens"] = nullptr;
   ReadSamplingParameters(reader, *generate.mutable_sampling());
@@ -177,9 +148,13 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body, absl::stri
   const json* instructions = reader.Any("instructions");
   echoed["instructions"] = instructions != nullptr ? *instructions : json();
   ReadInput(reader, chat);
-  ReadTools(reader, chat, echoed);
+  const json* tools = reader.Any("tools");
+  const json* choice = reader.Any("tool_choice");
+  echoed["tools"] = tools != nullptr ? *tools : json::array();
+  echoed["tool_choice"] = choice != nullptr ? *choice : json("auto");
+  request.tools = ReadTools(reader, text, ToolLayout::kResponses, chat);
+  echoed["parallel_tool_calls"] = request.tools.parallel;
   ReadSampling(reader, request.generate, echoed);
-  echoed["parallel_tool_calls"] = reader.Bool("parallel_tool_calls").value_or(true);
   const json* metadata = reader.Object("metadata");
   echoed["metadata"] = metadata != nullptr ? *metadata : json::object();
   if (const json* reasoning = reader.Object("reasoning")) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/gateway/tool_calls/tool_choice.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice::gateway::openai {
@@ -13,8 +14,9 @@ namespace sluice::gateway::openai {
 struct ResponseRequest {
   std::string model;
   bool stream = false;
-  nlohmann::json echoed;         // what the response object repeats of the request
-  v1::GenerateRequest generate;  // complete
+  nlohmann::json echoed;  // what the response object repeats of the request
+  ToolChoice tools;
+  v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };
 
 // `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.

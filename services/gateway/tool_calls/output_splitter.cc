@@ -1,21 +1,16 @@
 #include "services/gateway/tool_calls/output_splitter.h"
 
 #include <algorithm>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "services/gateway/json/json_text.h"
 #include "services/gateway/tool_calls/python_calls.h"
 
 namespace sluice::gateway {
 namespace {
-
-using nlohmann::json;
 
 constexpr char kThink[] = "<think>";
 constexpr char kEndThink[] = "</think>";
@@ -75,68 +70,23 @@ absl::string_view WithoutSpace(absl::string_view text) {
   return absl::StripLeadingAsciiWhitespace(text);
 }
 
-// One object, {"name": .., "arguments" or "parameters": {..} or its text}.
-bool AddCall(const json& object, std::vector<ToolCall>& calls) {
-  if (!object.is_object() || !object.contains("name") || !object["name"].is_string()) return false;
-  const char* const key = object.contains("arguments") ? "arguments" : "parameters";
-  json arguments = object.value(key, json::object());
-  if (arguments.is_string()) {
-    const absl::StatusOr<json> parsed = ParseJson(arguments.get_ref<const std::string&>());
-    if (parsed.ok()) arguments = *parsed;
-  }
-  if (arguments.is_null()) arguments = json::object();
-  if (!arguments.is_object() || object["name"].get_ref<const std::string&>().empty()) return false;
-  calls.push_back({object["name"].get<std::string>(), ToJson(arguments)});
-  return true;
-}
-
-// Values one after the other, separated by ';' or white space, or an array of them.
-std::vector<ToolCall> ParseJsonCalls(absl::string_view text) {
-  std::vector<ToolCall> calls;
-  for (text = WithoutSpace(text); !text.empty(); text = WithoutSpace(text)) {
-    // The value ends where its brackets are closed.
-    int depth = 0;
-    bool in_string = false;
-    size_t end = 0;
-    for (; end < text.size(); ++end) {
-      const char c = text[end];
-      if (in_string) {
-        if (c == '\\') ++end;
-        if (c == '"') in_string = false;
-      } else if (c == '"') {
-        in_string = true;
-      } else if (c == '{' || c == '[') {
-        ++depth;
-      } else if ((c == '}' || c == ']') && --depth <= 0) {
-        break;
-      }
-    }
-    if (end >= text.size()) return {};
-    const absl::StatusOr<json> value = ParseJson(text.substr(0, end + 1));
-    if (!value.ok()) return {};
-    const json list = value->is_array() ? *value : json::array({*value});
-    for (const json& object : list) {
-      if (!AddCall(object, calls)) return {};
-    }
-    text.remove_prefix(end + 1);
-    text = WithoutSpace(text);
-    if (!text.empty() && (text[0] == ';' || text[0] == ',')) text.remove_prefix(1);
-  }
-  return calls;
+bool IsPython(ToolFormat format) {
+  return format == ToolFormat::kPythonic || format == ToolFormat::kGemma;
 }
 
 }  // namespace
-
-std::vector<ToolCall> ParseCalls(ToolFormat format, absl::string_view text) {
-  if (format == ToolFormat::kNone) return {};
-  const bool is_python = format == ToolFormat::kPythonic || format == ToolFormat::kGemma;
-  return is_python ? ParsePythonCalls(text) : ParseJsonCalls(text);
-}
 
 OutputSplitter::OutputSplitter(ToolFormat format, bool begins_in_thought)
     : format_(format),
       state_(begins_in_thought ? State::kThought : State::kBeginning),
       drops_space_(begins_in_thought) {}
+
+OutputSplitter OutputSplitter::OfArguments(std::string tool) {
+  OutputSplitter splitter(ToolFormat::kNone, /*begins_in_thought=*/false);
+  splitter.state_ = State::kArguments;
+  splitter.tool_ = std::move(tool);
+  return splitter;
+}
 
 OutputPiece OutputSplitter::Add(absl::string_view text) {
   absl::StrAppend(&pending_, text);
@@ -162,7 +112,9 @@ bool OutputSplitter::Advance(OutputPiece& piece, bool at_end) {
     case State::kText:
       return AdvanceText(piece, at_end);
     case State::kCall:
-      return AdvanceCall(piece, at_end);
+      return IsPython(format_) ? AdvancePythonCall(piece, at_end) : AdvanceJsonCall(piece, at_end);
+    case State::kArguments:
+      return AdvanceArguments(piece);
   }
   return false;
 }
@@ -229,7 +181,22 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
   return found;
 }
 
-bool OutputSplitter::AdvanceCall(OutputPiece& piece, bool at_end) {
+// What has come so far of a call is handed on at once.
+bool OutputSplitter::AdvanceJsonCall(OutputPiece& piece, bool at_end) {
+  const std::string& end = TagsOf(format_).end;
+  const auto result = json_calls_.Read(pending_, at_end, piece.calls);
+  if (result == JsonCallReader::Result::kNeedsMore) return false;
+  if (!at_end && !pending_.empty() && IsProperPrefix(pending_, end)) return false;
+  const bool has_end = !end.empty() && absl::StartsWith(pending_, end);
+  if (has_end) pending_.erase(0, end.size());
+  if (!json_calls_.has_calls()) {
+    absl::StrAppend(&piece.text, tag_, json_calls_.unclaimed(), has_end ? end : "");
+  }
+  EndCalls(json_calls_.has_calls());
+  return true;
+}
+
+bool OutputSplitter::AdvancePythonCall(OutputPiece& piece, bool at_end) {
   const Tags& tags = TagsOf(format_);
   size_t end = tags.end.empty() ? std::string::npos : pending_.find(tags.end);
   size_t after = end + tags.end.size();
@@ -237,18 +204,27 @@ bool OutputSplitter::AdvanceCall(OutputPiece& piece, bool at_end) {
     if (!at_end) return false;
     end = after = pending_.size();
   }
-  std::vector<ToolCall> calls = ParseCalls(format_, absl::string_view(pending_).substr(0, end));
-  state_ = State::kText;
+  const std::vector<ToolCall> calls = ParsePythonCalls(absl::string_view(pending_).substr(0, end));
   if (calls.empty()) {
     absl::StrAppend(&piece.text, tag_, absl::string_view(pending_).substr(0, after));
-    has_text_ = true;
-  } else {
-    std::move(calls.begin(), calls.end(), std::back_inserter(piece.calls));
-    has_text_ = false;
-    drops_space_ = true;
   }
+  for (const ToolCall& call : calls) piece.calls.push_back({call.name, call.arguments});
   pending_.erase(0, after);
+  EndCalls(!calls.empty());
   return true;
+}
+
+void OutputSplitter::EndCalls(bool has_calls) {
+  state_ = State::kText;
+  json_calls_ = JsonCallReader();
+  has_text_ = !has_calls;
+  drops_space_ = drops_space_ || has_calls;
+}
+
+bool OutputSplitter::AdvanceArguments(OutputPiece& piece) {
+  if (pending_.empty()) return false;
+  piece.calls.push_back({std::exchange(tool_, ""), std::exchange(pending_, "")});
+  return false;
 }
 
 }  // namespace sluice::gateway

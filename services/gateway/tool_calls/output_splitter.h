@@ -1,6 +1,7 @@
 // Splits what a model writes, piece by piece as it comes, into what is for the reader, what it
 // thought (<think>..</think>), and calls of tools. What might still become a tag is held back until
-// it is known. Whatever looks like a call and is none stays text: nothing is lost.
+// it is known; the arguments of a call are handed on as they come where they are JSON. Whatever looks
+// like a call and is none stays text: nothing is lost.
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "services/gateway/tool_calls/format.h"
+#include "services/gateway/tool_calls/json_calls.h"
 #include "services/gateway/tool_calls/tool_call.h"
 
 namespace sluice::gateway {
@@ -16,7 +18,7 @@ namespace sluice::gateway {
 struct OutputPiece {
   std::string text;
   std::string reasoning;
-  std::vector<ToolCall> calls;
+  std::vector<ToolCallPiece> calls;
 
   bool empty() const { return text.empty() && reasoning.empty() && calls.empty(); }
 };
@@ -26,30 +28,35 @@ class OutputSplitter {
   // Separates thoughts where the text begins with <think>; `begins_in_thought` where the prompt has
   // ended with that tag already.
   OutputSplitter(ToolFormat format, bool begins_in_thought);
+  // For a text that is the arguments of one call of this tool, and nothing else.
+  static OutputSplitter OfArguments(std::string tool);
 
   OutputPiece Add(absl::string_view text);
   // The text has ended.
   OutputPiece Finish();
 
  private:
-  enum class State { kBeginning, kThought, kText, kCall };
+  enum class State { kBeginning, kThought, kText, kCall, kArguments };
 
   // Each hands on what is certain of pending_, and is true where another state goes on with it.
   bool Advance(OutputPiece& piece, bool at_end);
   bool AdvanceBeginning(bool at_end);
   bool AdvanceThought(OutputPiece& piece, bool at_end);
   bool AdvanceText(OutputPiece& piece, bool at_end);
-  bool AdvanceCall(OutputPiece& piece, bool at_end);
+  bool AdvanceJsonCall(OutputPiece& piece, bool at_end);
+  bool AdvancePythonCall(OutputPiece& piece, bool at_end);
+  bool AdvanceArguments(OutputPiece& piece);
+  // Goes on with the text behind calls, or behind what looked like them.
+  void EndCalls(bool has_calls);
 
   const ToolFormat format_;
   State state_;
-  std::string pending_;       // what came and is not handed on yet
-  std::string tag_;           // in kCall: what began it
+  std::string pending_;  // what came and is not handed on yet
+  std::string tag_;      // in kCall: what began it
+  std::string tool_;     // in kArguments, before they begin: whose they are
+  JsonCallReader json_calls_;
   bool has_text_ = false;     // since the beginning, or since the last call
   bool drops_space_ = false;  // white space at the front of the text belongs to a tag before
 };
-
-// The calls in what stands between a format's tags; empty where it is none.
-std::vector<ToolCall> ParseCalls(ToolFormat format, absl::string_view text);
 
 }  // namespace sluice::gateway

@@ -12,4 +12,10 @@ struct ToolCall {
   friend bool operator==(const ToolCall&, const ToolCall&) = default;
 };
 
+// A part of one, as it comes: the pieces' arguments put together are the call's.
+struct ToolCallPiece {
+  std::string name;  // of a call that begins here; empty: more of the last one's arguments
+  std::string arguments;
+};
+
 }  // namespace sluice::gateway

@@ -346,7 +346,7 @@ class ErrorsTest(unittest.TestCase):
         self.check(chat(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]), 400,
                    "messages[0].content[0].type", "unsupported_value")
         self.check(chat(top_logprobs=2), 400, "top_logprobs", "invalid_value")
-        self.check(chat(tool_choice="required"), 400, "tool_choice", "unsupported_value")
+        self.check(chat(tool_choice="required"), 400, "tool_choice", "invalid_value", "tools")
         self.check(chat(functions=[]), 400, "functions", "unsupported_parameter")
         self.check(chat(response_format={"type": "xml"}), 400, "response_format.type", "invalid_value", "json_schema")
         self.check(chat(response_format={"type": "json_schema"}), 400, "response_format.json_schema",

@@ -36,6 +36,28 @@ def fields(file, message):
     return set(re.findall(r"^ +[\w. <>,]*? (\w+) = \d+", re.sub(r"//.*", "", body), re.MULTILINE))
 
 
+# What OpenAI's reference lists for each path: honoured, or refused by name where more than nothing is asked for.
+SAMPLING = "frequency_penalty logit_bias logprobs model n presence_penalty seed stop stream stream_options temperature top_p user"
+DOCUMENTED = {
+    "/v1/completions": f"{SAMPLING} best_of echo max_tokens prompt suffix",
+    "/v1/chat/completions": f"""{SAMPLING} audio function_call functions max_completion_tokens max_tokens messages metadata
+        modalities parallel_tool_calls prediction prompt_cache_key prompt_cache_retention reasoning_effort response_format
+        safety_identifier service_tier store tool_choice tools top_logprobs verbosity web_search_options""",
+    "/v1/responses": """background context_management conversation include input instructions max_output_tokens max_tool_calls
+        metadata model parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_retention reasoning
+        safety_identifier service_tier store stream stream_options temperature text tool_choice tools top_logprobs top_p
+        truncation user""",
+}
+# Those that no server of texts can honour, with a value that asks for something.
+REFUSED = {
+    "/v1/completions": {"best_of": 3, "suffix": "x"},
+    "/v1/chat/completions": {"audio": {}, "function_call": "auto", "functions": [], "modalities": ["audio"], "prediction": {},
+                             "store": True, "verbosity": "low", "web_search_options": {}},
+    "/v1/responses": {"background": True, "context_management": [], "conversation": "x", "include": ["x"], "max_tool_calls": 1,
+                      "previous_response_id": "x", "prompt": {}, "store": True, "top_logprobs": 2, "truncation": "auto"},
+}
+
+
 class ParametersTest(unittest.TestCase):
     def test_every_field_is_one_of_requests(self):
         known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "drafts"}
@@ -58,8 +80,8 @@ class ParametersTest(unittest.TestCase):
         served = Served(BIN)
         self.addCleanup(served.stop)
         names = {name for name in column(3) if not name.startswith("header") and name != "x-request-id"}
-        of_chats = {"messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "max_completion_tokens",
-                    "top_logprobs"}
+        of_chats = {"messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs", "reasoning_effort",
+                    "max_completion_tokens", "top_logprobs"}
         of_completions = {"prompt", "echo", "truncate_prompt_tokens"}
         self.assertGreater(len(names), 40)
         # A member that is null counts as absent, but has to be known.
@@ -68,6 +90,16 @@ class ParametersTest(unittest.TestCase):
                 ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}, of_completions)):
             answer = call(served.address, "POST", path, {**dict.fromkeys(names - others), **body})
             self.assertEqual(answer.status, 200, answer.text)
+        messages = [{"role": "user", "content": "x"}]
+        asked = {"/v1/completions": {"prompt": "x", "max_tokens": 1}, "/v1/responses": {"input": "x", "max_output_tokens": 1},
+                 "/v1/chat/completions": {"messages": messages, "max_tokens": 1}}
+        for path, body in asked.items():
+            answer = call(served.address, "POST", path, {**dict.fromkeys(DOCUMENTED[path].split()), **body})
+            self.assertEqual(answer.status, 200, answer.text)
+            for name, value in REFUSED[path].items():
+                refused = call(served.address, "POST", path, {**body, name: value})
+                self.assertEqual((refused.status, refused.error["param"], refused.error["code"]),
+                                 (400, name, "unsupported_parameter"), refused.text)
         unknown = call(served.address, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "nonsense": None})
         self.assertEqual(unknown.error["code"], "unknown_parameter")
 

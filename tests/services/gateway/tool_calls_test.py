@@ -34,6 +34,7 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"}}\n</tool_
 class Scripted(rpc.GenerationServiceServicer):
     """Writes `text` in pieces of three letters; its template writes calls and thoughts as it is told."""
 
+    asked = None  # the last request
     text, call, begins = "", '<tool_call>{"name": "probe"}</tool_call>', ""
 
     def GetModel(self, request, context):
@@ -44,10 +45,22 @@ class Scripted(rpc.GenerationServiceServicer):
         return tokenizer_pb2.ApplyChatTemplateResponse(text=self.call if asks_for_calls else f"user: x\nassistant:{self.begins}")
 
     def Generate(self, request, context):
+        Scripted.asked = request
         for at in range(0, len(self.text), 3):
             yield pb.GenerateResponse(chunk=pb.Chunk(text=self.text[at:at + 3], token_ids=[at]))
         end = pb.FinishedSequence(reason=pb.FINISH_REASON_STOP_TOKEN)
         yield pb.GenerateResponse(finished=pb.Finished(sequences=[end]))
+
+
+def calls_of(choices):
+    """[name, arguments] of each call that the chunks of a stream add up to."""
+    calls = []
+    for delta in (each for choice in choices for each in choice["delta"].get("tool_calls", [])):
+        if "id" in delta:
+            calls.append([delta["function"]["name"], ""])
+        assert delta["index"] == len(calls) - 1, delta
+        calls[-1][1] += delta["function"]["arguments"]
+    return calls
 
 
 class ToolCallsTest(unittest.TestCase):
@@ -86,13 +99,100 @@ class ToolCallsTest(unittest.TestCase):
         self.serve("I look.\n" + CALL + CALL)
         choices = [event["choices"][0] for event in self.chat(stream=True).events[:-1]]
         text = "".join(choice["delta"].get("content") or "" for choice in choices)
-        made = [each for choice in choices for each in choice["delta"].get("tool_calls", [])]
         self.assertEqual(text, "I look.\n")
-        self.assertEqual([each["index"] for each in made], [0, 1])
-        self.assertEqual({each["function"]["name"] for each in made}, {"weather"})
+        self.assertEqual([name for name, _ in calls_of(choices)], ["weather", "weather"])
+        self.assertEqual([json.loads(arguments) for _, arguments in calls_of(choices)], [{"city": "Bonn"}] * 2)
         self.assertEqual(choices[-1]["finish_reason"], "tool_calls")
         one = [event["choices"][0] for event in self.chat(stream=True, parallel_tool_calls=False).events[:-1]]
-        self.assertEqual(sum(len(choice["delta"].get("tool_calls", [])) for choice in one), 1)
+        self.assertEqual(len(calls_of(one)), 1)
+        self.assertEqual(len(self.chat(parallel_tool_calls=False).json["choices"][0]["message"]["tool_calls"]), 1)
+
+    def test_arguments_come_letter_by_letter(self):
+        self.serve('<tool_call>{"name": "weather", "arguments": {"city": "' + "x" * 300 + '"}}</tool_call>')
+        choices = [event["choices"][0] for event in self.chat(stream=True).events[:-1]]
+        deltas = [each for choice in choices for each in choice["delta"].get("tool_calls", [])]
+        self.assertGreater(len(deltas), 100)  # the server writes three letters at a time
+        self.assertLess(max(len(each["function"]["arguments"]) for each in deltas), 7)
+        self.assertEqual(json.loads(calls_of(choices)[0][1]), {"city": "x" * 300})
+
+    def test_a_choice_is_a_constraint(self):
+        schema = {"type": "object", "properties": {"z": {}, "a": {}}}
+        tools = [{"type": "function", "function": {"name": name, "parameters": schema, "strict": True}} for name in "fg"]
+        self.serve('{"z": 1}')
+        for choice in ({"type": "function", "function": {"name": "g"}},
+                       {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tools[1]]}}):
+            made = self.chat(tools=tools, tool_choice=choice).json["choices"][0]
+            self.assertEqual(made["finish_reason"], "tool_calls")
+            self.assertEqual(made["message"]["tool_calls"][0]["function"], {"name": "g", "arguments": '{"z": 1}'})
+            self.assertEqual(Scripted.asked.constraint.json_schema, json.dumps(schema, separators=(",", ":")))
+            self.assertNotIn('"f"', Scripted.asked.chat.tools_json)
+        self.chat(tools=tools)
+        tags = Scripted.asked.constraint.structural_tags
+        self.assertEqual([tag.begin for tag in tags.tags], [f'<tool_call>\n{{"name": "{name}", "arguments": ' for name in "fg"])
+        self.chat()
+        self.assertFalse(Scripted.asked.HasField("constraint"))
+
+    def test_a_required_call_of_several(self):
+        self.serve('[{"name": "weather", "arguments": {"city": "Bonn"}}, {"name": "time", "arguments": {}}]')
+        tools = TOOLS + [{"type": "function", "function": {"name": "time"}}]
+        choices = [event["choices"][0] for event in self.chat(tools=tools, tool_choice="required", stream=True).events[:-1]]
+        self.assertEqual(calls_of(choices), [["weather", '{"city": "Bonn"}'], ["time", "{}"]])
+        self.assertEqual(json.loads(Scripted.asked.constraint.json_schema)["minItems"], 1)
+
+    def test_what_cannot_be_chosen_is_named(self):
+        self.serve(CALL, "--tool_parser", "mistral")
+        strict = [{"type": "function", "function": {"name": "f", "strict": True}}]
+        for fields, param in (({"tool_choice": "any"}, "tool_choice"), ({"tool_choice": "required", "tools": []}, "tool_choice"),
+                              ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+                              ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}, "tool_choice"),
+                              ({"tools": strict}, "tools"), ({"tools": [{"type": "custom"}]}, "tools[0].type"),
+                              ({"tools": [{"type": "function"}]}, "tools[0].function"),
+                              ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+                              ({"tools": [{"type": "function", "function": {"name": "f", "x": 1}}]}, "tools[0].function.x")):
+            body = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, **fields}
+            answer = call(self.address, "POST", "/v1/chat/completions", body)
+            self.assertEqual((answer.status, answer.error["param"]), (400, param), answer.text)
+
+    def respond(self, **fields):
+        tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}]
+        answer = call(self.address, "POST", "/v1/responses", {"input": "x", "tools": tools, **fields})
+        self.assertEqual(answer.status, 200, answer.text)
+        return answer
+
+    def test_responses_have_items(self):
+        self.serve("<think>Hm.</think>I look." + CALL)
+        output = self.respond().json["output"]
+        self.assertEqual([item["type"] for item in output], ["reasoning", "message", "function_call"])
+        self.assertEqual(output[0]["content"], [{"type": "reasoning_text", "text": "Hm."}])
+        self.assertEqual(output[1]["content"][0]["text"], "I look.")
+        self.assertEqual((output[2]["name"], json.loads(output[2]["arguments"])), ("weather", {"city": "Bonn"}))
+        self.assertEqual({item["status"] for item in output}, {"completed"})
+        events = self.respond(stream=True).events
+        self.assertEqual([event["sequence_number"] for event in events], list(range(len(events))))
+        done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        added = [event["item"]["id"] for event in events if event["type"] == "response.output_item.added"]
+        self.assertEqual([item["id"] for item in done], added)
+        self.assertEqual(done, events[-1]["response"]["output"])
+        self.assertEqual([{**item, "id": 0, "call_id": 0} for item in done], [{**item, "id": 0, "call_id": 0} for item in output])
+        deltas = [event["delta"] for event in events if event["type"] == "response.function_call_arguments.delta"]
+        self.assertGreater(len(deltas), 3)
+        self.assertEqual("".join(deltas), output[2]["arguments"])
+
+    def test_responses_keep_a_choice(self):
+        self.serve('{"city": "Bonn"}')
+        output = self.respond(tool_choice={"type": "function", "name": "weather"}).json["output"]
+        self.assertEqual([(item["type"], item["arguments"]) for item in output], [("function_call", '{"city": "Bonn"}')])
+
+    def test_anthropic_keeps_a_choice(self):
+        self.serve('{"city": "Bonn"}')
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 99, "tool_choice": {"type": "any"},
+                "tools": [{"name": "weather", "input_schema": {"type": "object"}}]}
+        content = call(self.address, "POST", "/v1/messages", body).json["content"]
+        self.assertEqual([(block["type"], block["input"]) for block in content], [("tool_use", {"city": "Bonn"})])
+        self.assertEqual(Scripted.asked.constraint.json_schema, '{"type":"object"}')
+        unknown = call(self.address, "POST", "/v1/messages", {**body, "tool_choice": {"type": "tool", "name": "g"}})
+        self.assertEqual(unknown.status, 400)
+        self.assertIn("tool_choice", unknown.error["message"])
 
     def test_without_tools_the_text_is_the_text(self):
         self.serve(CALL)

@@ -53,8 +53,10 @@ test("chat with log-probabilities, n and seed", async () => {
 test("tools may be offered", async () => {
   const answer = await client.chat.completions.create({...greedy, messages, tools: [tool], tool_choice: "auto"});
   assert.equal(answer.choices.length, 1);
-  await assert.rejects(client.chat.completions.create({...greedy, messages, tools: [tool], tool_choice: "required"}),
-    /tool_choice/);
+  const forced = await client.chat.completions.create(
+    {...greedy, max_tokens: 200, messages, tools: [tool], tool_choice: "required"});
+  const [call] = forced.choices[0].message.tool_calls;
+  assert.equal(call.function.name, tool.function.name);
 });
 
 test("completions, with echo, logprobs and several prompts", async () => {

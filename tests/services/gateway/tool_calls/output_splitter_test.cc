@@ -8,18 +8,30 @@
 namespace sluice::gateway {
 namespace {
 
+// A text, split, and its calls put together.
+struct Output {
+  std::string text;
+  std::string reasoning;
+  std::vector<ToolCall> calls;
+
+  void Append(const OutputPiece& piece) {
+    text += piece.text;
+    reasoning += piece.reasoning;
+    for (const ToolCallPiece& call : piece.calls) {
+      if (!call.name.empty()) calls.push_back({call.name, ""});
+      ASSERT_FALSE(calls.empty()) << "arguments of no call: " << call.arguments;
+      calls.back().arguments += call.arguments;
+    }
+  }
+};
+
 // What comes of a text that comes in pieces of `size` bytes.
-OutputPiece Split(ToolFormat format, const std::string& text, size_t size,
-                  bool begins_in_thought = false) {
+Output Split(ToolFormat format, const std::string& text, size_t size,
+             bool begins_in_thought = false) {
   OutputSplitter splitter(format, begins_in_thought);
-  OutputPiece all;
-  const auto append = [&](OutputPiece piece) {
-    all.text += piece.text;
-    all.reasoning += piece.reasoning;
-    for (ToolCall& call : piece.calls) all.calls.push_back(std::move(call));
-  };
-  for (size_t i = 0; i < text.size(); i += size) append(splitter.Add(text.substr(i, size)));
-  append(splitter.Finish());
+  Output all;
+  for (size_t i = 0; i < text.size(); i += size) all.Append(splitter.Add(text.substr(i, size)));
+  all.Append(splitter.Finish());
   return all;
 }
 
@@ -31,7 +43,9 @@ struct Case {
   std::string reasoning;
 };
 
-const ToolCall kWeather = {"weather", R"({"city":"Bonn","days":3})"};
+// As JSON was written; Python's literals become JSON without spaces.
+const ToolCall kWeather = {"weather", R"({"city": "Bonn", "days": 3})"};
+const ToolCall kPythonWeather = {"weather", R"({"city":"Bonn","days":3})"};
 const ToolCall kTime = {"time", "{}"};
 
 std::vector<Case> Cases() {
@@ -58,13 +72,43 @@ std::vector<Case> Cases() {
       {ToolFormat::kHermes, "<tool_call>" + time, "", {kTime}},
       {ToolFormat::kHermes, "<tool_call>no</tool_call> x", "<tool_call>no</tool_call> x", {}},
       {ToolFormat::kHermes, "1 <tool", "1 <tool", {}},
+      // Another order, and arguments as text, are taken once they are there.
+      {ToolFormat::kHermes,
+       R"(<tool_call>{"arguments": {}, "name": "time"}</tool_call>)",
+       "",
+       {kTime}},
+      {ToolFormat::kMistral,
+       R"([{"name": "f", "arguments": "{\"a\": 1}"}])",
+       "",
+       {{"f", R"({"a":1})"}}},
+      {ToolFormat::kMistral,
+       R"([{"name": "f"}, {"name": "g", "arguments": null}])",
+       "",
+       {{"f", "{}"}, {"g", "{}"}}},
+      // A tag within a string is none; brackets that stay open are the client's to see.
+      {ToolFormat::kHermes,
+       R"(<tool_call>{"name": "f", "arguments": {"a": "</tool_call>\\\"}"}, "id": 1}</tool_call>!)",
+       "!",
+       {{"f", R"({"a": "</tool_call>\\\"}"})"}}},
+      {ToolFormat::kHermes,
+       R"(<tool_call>{"name": "f", "arguments": {"a": )",
+       "",
+       {{"f", "{\"a\": "}}},
+      {ToolFormat::kHermes,
+       R"(<tool_call>{"name": "f", "arguments": {"a": [</tool_call> So.)",
+       "So.",
+       {{"f", "{\"a\": ["}}},
+      {ToolFormat::kMistral, "[" + time + "] That was it.", "That was it.", {kTime}},
       {ToolFormat::kLlamaJson,
        R"({"name": "weather", "parameters": {"city": "Bonn", "days": 3}})",
        "",
        {kWeather}},
       {ToolFormat::kLlamaJson, "<|python_tag|>" + weather + "; " + time, "", {kWeather, kTime}},
       {ToolFormat::kLlamaJson, R"({"a": 1})", R"({"a": 1})", {}},
-      {ToolFormat::kPythonic, R"([weather(city="Bonn", days=3), time()])", "", {kWeather, kTime}},
+      {ToolFormat::kPythonic,
+       R"([weather(city="Bonn", days=3), time()])",
+       "",
+       {kPythonWeather, kTime}},
       {ToolFormat::kPythonic, "[1] is a footnote", "[1] is a footnote", {}},
       {ToolFormat::kMistral, "[TOOL_CALLS] [" + weather + ", " + time + "]", "", {kWeather, kTime}},
       {ToolFormat::kMistral, "[" + weather + "]", "", {kWeather}},
@@ -73,7 +117,7 @@ std::vector<Case> Cases() {
       {ToolFormat::kGemma,
        "Sure:\n```tool_code\nweather(city='Bonn', days=3)\ntime()\n```",
        "Sure:\n",
-       {kWeather, kTime}},
+       {kPythonWeather, kTime}},
       {ToolFormat::kGemma, "```python\nx = 1\n```", "```python\nx = 1\n```", {}},
   };
 }
@@ -82,7 +126,7 @@ TEST(OutputSplitterTest, FindsCallsHoweverTheTextIsCut) {
   for (const Case& c : Cases()) {
     for (const size_t size : {1, 2, 3, 7, 1000}) {
       SCOPED_TRACE(c.text + " by " + std::to_string(size));
-      const OutputPiece piece = Split(c.format, c.text, size);
+      const Output piece = Split(c.format, c.text, size);
       EXPECT_EQ(piece.text, c.expected_text);
       EXPECT_EQ(piece.reasoning, c.reasoning);
       EXPECT_EQ(piece.calls, c.calls);
@@ -95,37 +139,63 @@ TEST(OutputSplitterTest, HandsTextOnAtOnce) {
   EXPECT_EQ(splitter.Add(" The").text, " The");
   EXPECT_EQ(splitter.Add(" king <t").text, " king ");
   EXPECT_EQ(splitter.Add("ag>").text, "<tag>");
-  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}";
-  EXPECT_TRUE(splitter.Add(call).empty());
-  EXPECT_EQ(splitter.Add("</tool_call>").calls.size(), 1);
+}
+
+TEST(OutputSplitterTest, HandsArgumentsOnLetterByLetter) {
+  OutputSplitter splitter(ToolFormat::kHermes, false);
+  EXPECT_TRUE(splitter.Add("<tool_call>{\"name\": \"f\", \"arguments\": ").empty());
+  const OutputPiece begin = splitter.Add("{\"a");
+  ASSERT_EQ(begin.calls.size(), 1);
+  EXPECT_EQ(begin.calls[0].name, "f");
+  EXPECT_EQ(begin.calls[0].arguments, "{\"a");
+  for (const char* letter : {"b", "\"", ":", " ", "1", "}"}) {
+    const OutputPiece piece = splitter.Add(letter);
+    ASSERT_EQ(piece.calls.size(), 1) << letter;
+    EXPECT_EQ(piece.calls[0].name, "");
+    EXPECT_EQ(piece.calls[0].arguments, letter);
+  }
+  EXPECT_TRUE(splitter.Add("}</tool_call>").empty());
+  EXPECT_EQ(splitter.Add("So").text, "So");
+}
+
+TEST(OutputSplitterTest, TakesATextThatIsArgumentsAsTheyCome) {
+  OutputSplitter splitter = OutputSplitter::OfArguments("f");
+  EXPECT_TRUE(splitter.Add("").empty());
+  const OutputPiece begin = splitter.Add("{<think>");
+  ASSERT_EQ(begin.calls.size(), 1);
+  EXPECT_EQ(begin.calls[0].name, "f");
+  EXPECT_EQ(begin.calls[0].arguments, "{<think>");
+  EXPECT_EQ(splitter.Add("}").calls[0].name, "");
+  EXPECT_TRUE(splitter.Finish().empty());
 }
 
 TEST(OutputSplitterTest, BeginsInAThoughtWhereThePromptDoes) {
-  const OutputPiece piece = Split(ToolFormat::kNone, "hm</think>\nYes.", 2, true);
+  const Output piece = Split(ToolFormat::kNone, "hm</think>\nYes.", 2, true);
   EXPECT_EQ(piece.reasoning, "hm");
   EXPECT_EQ(piece.text, "Yes.");
   EXPECT_EQ(Split(ToolFormat::kNone, "no end", 2, true).reasoning, "no end");
 }
 
-TEST(ParseCallsTest, ReadsPythonsLiterals) {
-  const auto calls = ParseCalls(ToolFormat::kPythonic,
-                                R"([a.b(x=[1, -2.5, True, None], y={'k': ("v\n", 'it\'s')},)])");
-  ASSERT_EQ(calls.size(), 1);
-  EXPECT_EQ(calls[0].name, "a.b");
-  EXPECT_EQ(calls[0].arguments, R"({"x":[1,-2.5,true,null],"y":{"k":["v\n","it's"]}})");
-  for (const char* text : {"f(1)", "f(x=)", "f(x=1", "f(x=1))", "f", "[f(x=y)]", "f(x='a)", ""}) {
-    EXPECT_TRUE(ParseCalls(ToolFormat::kPythonic, text).empty()) << text;
-  }
+TEST(OutputSplitterTest, ReadsPythonsLiterals) {
+  const Output output = Split(ToolFormat::kPythonic,
+                              R"([a.b(x=[1, -2.5, True, None], y={'k': ("v\n", 'it\'s')},)])", 5);
+  ASSERT_EQ(output.calls.size(), 1);
+  EXPECT_EQ(output.calls[0].name, "a.b");
+  EXPECT_EQ(output.calls[0].arguments, R"({"x":[1,-2.5,true,null],"y":{"k":["v\n","it's"]}})");
 }
 
-TEST(ParseCallsTest, TakesArgumentsAsTextToo) {
-  const auto calls =
-      ParseCalls(ToolFormat::kMistral, R"([{"name": "f", "arguments": "{\"a\": 1}"}])");
-  ASSERT_EQ(calls.size(), 1);
-  EXPECT_EQ(calls[0].arguments, R"({"a":1})");
-  for (const char* text : {"{}", "[{}]", "{\"name\": 1}", "{\"name\": \"\"}", "[{\"name\": \"f\"}",
-                           "{\"name\": \"f\", \"arguments\": 3}", "x", "]", "{}}"}) {
-    EXPECT_TRUE(ParseCalls(ToolFormat::kMistral, text).empty()) << text;
+TEST(OutputSplitterTest, LeavesWhatIsNoCall) {
+  for (const char* text :
+       {"[f(1)]", "[f(x=)]", "[f(x=1", "[f(x=1))]", "[f", "[f(x=y)]", "[f(x='a)]"}) {
+    const Output output = Split(ToolFormat::kPythonic, text, 3);
+    EXPECT_EQ(output.text, text);
+    EXPECT_TRUE(output.calls.empty()) << text;
+  }
+  for (const char* text : {"[{}]", "[{\"name\": 1}]", "[{\"name\": \"\"}]", "[{\"name\": \"f\"",
+                           "[{\"name\": \"f\", \"arguments\": 3}]", "[{}}]", "[{\"name\": \"f"}) {
+    const Output output = Split(ToolFormat::kMistral, text, 3);
+    EXPECT_EQ(output.text, text);
+    EXPECT_TRUE(output.calls.empty()) << text;
   }
 }
 
