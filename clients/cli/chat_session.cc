@@ -175,7 +175,7 @@ absl::Status ChatSession::Load(const std::string& path) {
 
 absl::Status ChatSession::Options(const std::string& changes) {
   RequestFlags changed = flags_;
-  FlagSet flags("chat", "", "");
+  FlagSet flags("/options", "", "");
   AddSamplingFlags(flags, &changed);
   std::vector<std::string> arguments;
   for (absl::string_view change : absl::StrSplit(changes, ' ', absl::SkipEmpty())) {
@@ -183,7 +183,7 @@ absl::Status ChatSession::Options(const std::string& changes) {
   }
   if (absl::Status status = flags.Parse(arguments); !status.ok()) return status;
   flags_ = std::move(changed);
-  environment_.err << WithoutPrompt(flags_).ShortDebugString() << std::endl;
+  environment_.err << OptionsText(WithoutPrompt(flags_)) << std::endl;
   return absl::OkStatus();
 }
 

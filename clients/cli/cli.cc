@@ -3,13 +3,16 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/exit_code.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
+
+constexpr size_t kSummaryColumn = 17;
 
 struct Command {
   const char* name;
@@ -35,17 +38,19 @@ constexpr std::array<Command, 15> kCommands = {{
     {"health", "whether a process serves, for probes", HealthCommand},
 }};
 
-std::string Overview() {
+std::string Overview(const Environment& environment) {
+  const size_t width = HelpWidth(environment.columns);
   std::string text = "Usage: sluice COMMAND [flags]\n\nCommands:\n";
-  for (const Command& command : kCommands) {
-    absl::StrAppendFormat(&text, "  %-15s%s\n", command.name, command.summary);
-  }
-  absl::StrAppend(
-      &text, "  help           this text, or with a command's name that command's flags\n",
-      "  version        the version of this program\n\n",
-      "sluice COMMAND --help explains a command's flags. stdout carries the result alone.\n",
-      "Exit status: 0 done, 1 failed, 2 wrong command line, 130 ended by Ctrl-C.\n");
-  return text;
+  const auto add = [&](const char* name, const char* summary) {
+    text += Hanging(absl::StrCat("  ", name), summary, kSummaryColumn, width);
+  };
+  for (const Command& command : kCommands) add(command.name, command.summary);
+  add("help", "this text, or with a command's name that command's flags");
+  add("version", "the version of this program");
+  const std::string rest =
+      "\nsluice COMMAND --help explains a command's flags. stdout carries the result alone.\n"
+      "Exit status: 0 done, 1 failed, 2 wrong command line, 130 ended by Ctrl-C.";
+  return absl::StrCat(text, absl::StrJoin(Wrapped(rest, width), "\n"), "\n");
 }
 
 const Command* FindCommand(const std::string& name) {
@@ -65,7 +70,7 @@ int UnknownCommand(const std::string& name, Environment& environment) {
 
 int Help(absl::Span<const std::string> arguments, Environment& environment) {
   if (arguments.empty()) {
-    environment.out << Overview();
+    environment.out << Overview(environment);
     return Succeed(environment);
   }
   const Command* command = FindCommand(arguments.front());
@@ -77,7 +82,7 @@ int Help(absl::Span<const std::string> arguments, Environment& environment) {
 
 int RunCli(absl::Span<const std::string> arguments, Environment& environment) {
   if (arguments.empty()) {
-    environment.err << Overview();
+    environment.err << Overview(environment);
     return kUsage;
   }
   const std::string& name = arguments.front();

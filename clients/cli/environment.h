@@ -25,6 +25,7 @@ struct Environment {
   bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
+  int columns = 100;  // of the terminal that help is read in
   // Where temporary files go: TMPDIR, or /tmp.
   std::string temp_folder = "/tmp";
   // Path of this program: the services' binaries and the embedded model are found from it.

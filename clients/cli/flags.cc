@@ -7,14 +7,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kHelpColumn = 26;
-constexpr size_t kHelpWidth = 96;
 
 absl::Status Refused(const std::string& text, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not ", expected));
@@ -33,23 +32,6 @@ absl::Status ParseInteger(const std::string& text, T* into) {
   if (ParseNumber(text, into)) return absl::OkStatus();
   return Refused(text, absl::StrCat("an integer from ", std::numeric_limits<T>::min(), " to ",
                                     std::numeric_limits<T>::max()));
-}
-
-// Breaks `text` into lines of at most `width` characters; its own line breaks stay.
-std::vector<std::string> Wrapped(const std::string& text, size_t width) {
-  std::vector<std::string> lines;
-  for (absl::string_view paragraph : absl::StrSplit(text, '\n')) {
-    lines.emplace_back();
-    for (absl::string_view word : absl::StrSplit(paragraph, ' ')) {
-      const bool first = lines.back().empty();
-      if (!first && lines.back().size() + 1 + word.size() > width) {
-        lines.emplace_back(word);
-      } else {
-        absl::StrAppend(&lines.back(), first ? "" : " ", word);
-      }
-    }
-  }
-  return lines;
 }
 
 }  // namespace
@@ -177,28 +159,23 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
   return absl::OkStatus();
 }
 
-std::string FlagSet::Help() const {
+std::string FlagSet::Help(size_t width) const {
+  const auto paragraph = [width](const std::string& text) {
+    return absl::StrCat(absl::StrJoin(Wrapped(text, width), "\n"), "\n");
+  };
   std::string help =
-      absl::StrCat("Usage: sluice ", command_, arguments_.empty() ? "" : " ", arguments_, "\n\n",
-                   absl::StrJoin(Wrapped(description_, kHelpWidth), "\n"), "\n");
+      absl::StrCat(paragraph(absl::StrCat("Usage: sluice ", command_, arguments_.empty() ? "" : " ",
+                                          arguments_)),
+                   "\n", paragraph(description_));
   std::string section;
   for (const Flag& flag : flags_) {
-    if (flag.section != section) absl::StrAppend(&help, "\n", flag.section, ":\n");
+    if (flag.section != section) absl::StrAppend(&help, "\n", paragraph(flag.section + ":"));
     section = flag.section;
-    std::string line = absl::StrCat("  --", flag.name, flag.is_switch ? "" : " ", flag.value);
-    for (const std::string& text : Wrapped(flag.help, kHelpWidth - kHelpColumn)) {
-      if (line.size() + 2 > kHelpColumn) {
-        absl::StrAppend(&help, line, "\n");
-        line.clear();
-      }
-      line.resize(kHelpColumn, ' ');
-      absl::StrAppend(&help, line, text, "\n");
-      line.clear();
-    }
+    absl::StrAppend(&help,
+                    Hanging(absl::StrCat("  --", flag.name, flag.is_switch ? "" : " ", flag.value),
+                            flag.help, kHelpColumn, width));
   }
-  if (!footer_.empty()) {
-    absl::StrAppend(&help, "\n", absl::StrJoin(Wrapped(footer_, kHelpWidth), "\n"), "\n");
-  }
+  if (!footer_.empty()) absl::StrAppend(&help, "\n", paragraph(footer_));
   return help;
 }
 

@@ -78,7 +78,8 @@ class FlagSet {
 
   bool help_requested() const { return help_requested_; }
   const std::string& command() const { return command_; }
-  std::string Help() const;
+  // In lines of at most `width` characters, where words allow it.
+  std::string Help(size_t width) const;
 
  private:
   struct Flag {

@@ -14,6 +14,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
+#include "services/model/progress_bar.h"
 
 namespace {
 
@@ -76,6 +77,7 @@ int main(int argc, char** argv) {
       .in_is_terminal = isatty(STDIN_FILENO) == 1,
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
+      .columns = isatty(STDOUT_FILENO) == 1 ? sluice::TerminalColumns(STDOUT_FILENO) : 100,
       .temp_folder = TempFolder(),
       .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
       .token = EnvironmentVariable("SLUICE_TOKEN"),

@@ -42,7 +42,7 @@ std::optional<int> ParseOrExit(FlagSet& flags, absl::Span<const std::string> arg
   const absl::Status status = flags.Parse(arguments);
   if (!status.ok()) return FailUsage(flags.command(), status, environment);
   if (!flags.help_requested()) return std::nullopt;
-  environment.out << flags.Help();
+  environment.out << flags.Help(HelpWidth(environment.columns));
   return Succeed(environment);
 }
 

@@ -1,9 +1,14 @@
 #include "clients/cli/request_flags.h"
 
-#include <utility>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "clients/cli/sampling_flags.h"
 #include "clients/cli/text_input.h"
 
@@ -36,7 +41,44 @@ void SetStop(const RequestFlags& flags, v1::StopOptions* stop) {
   stop->set_ignore_eos(flags.ignore_eos);
 }
 
+// One value of a field, in the words of a flag: a bias of {5: -1} is 5=-1.
+std::string ValueText(const google::protobuf::Message& message,
+                      const google::protobuf::FieldDescriptor* field, int index) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintFieldValueToString(message, field, index, &text);
+  if (!field->is_map()) return text;
+  absl::StrReplaceAll({{"key: ", ""}, {" value: ", "="}}, &text);
+  return std::string(absl::StripTrailingAsciiWhitespace(text));
+}
+
+void AppendOptions(const google::protobuf::Message& message, std::vector<std::string>* into) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const bool is_group = field->message_type() != nullptr && !field->is_repeated();
+    if (is_group) {
+      AppendOptions(reflection.GetMessage(message, field), into);
+      continue;
+    }
+    std::vector<std::string> values;
+    const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < size; ++i) {
+      values.push_back(ValueText(message, field, field->is_repeated() ? i : -1));
+    }
+    into->push_back(absl::StrCat(field->name(), "=", absl::StrJoin(values, ",")));
+  }
+}
+
 }  // namespace
+
+std::string OptionsText(const v1::GenerateRequest& request) {
+  std::vector<std::string> options;
+  AppendOptions(request, &options);
+  return absl::StrJoin(options, " ");
+}
 
 void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
   flags.Section("Prompt (exactly one)");

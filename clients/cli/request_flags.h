@@ -54,6 +54,9 @@ void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 // The request but for its prompt and beams.
 v1::GenerateRequest WithoutPrompt(const RequestFlags& flags);
 
+// What is set in it, as flags have it: "temperature=0.2 max_tokens=40". Empty where nothing is.
+std::string OptionsText(const v1::GenerateRequest& request);
+
 // The whole request. `positional` is the argument without a flag. INVALID_ARGUMENT unless there is
 // exactly one prompt, where it is not UTF-8, for log-probabilities without --json, and for a search
 // without --beam_width.

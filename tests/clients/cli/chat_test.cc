@@ -234,9 +234,16 @@ TEST(ChatTest, ShowsAndChangesItsOptions) {
   FakePipeline pipeline(Counting(true));
   FakeEnvironment fake;
   EXPECT_EQ(Chat(pipeline, fake, "/options temperature=0.25 max_tokens=7\nhello\n"), 0);
-  EXPECT_THAT(fake.err.str(), HasSubstr("temperature: 0.25"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("temperature=0.25 max_tokens=7\n"));
   EXPECT_EQ(pipeline.requests().at(0).max_tokens(), 7);
   EXPECT_EQ(pipeline.requests().at(0).sampling().temperature(), 0.25f);
+  FakeEnvironment many;
+  EXPECT_EQ(
+      Chat(pipeline, many, "/options logit_bias=7=-1.5 banned_token_ids=1,2 stop=x ignore_eos\n"),
+      0);
+  EXPECT_THAT(many.err.str(), HasSubstr("logit_bias=7=-1.5"));
+  EXPECT_THAT(many.err.str(), HasSubstr("banned_token_ids=1,2 "));
+  EXPECT_THAT(many.err.str(), HasSubstr("stop_strings=\"x\" ignore_eos=true"));
   FakeEnvironment unknown;
   EXPECT_EQ(Chat(pipeline, unknown, "/options heat=1\n"), 1);
   EXPECT_THAT(unknown.err.str(), HasSubstr("unknown flag --heat"));

@@ -199,5 +199,18 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
   }
 }
 
+TEST(CliTest, HelpFitsTheTerminal) {
+  for (const int columns : {40, 100}) {
+    for (const Names& arguments :
+         {Names{"help"}, Names{"top", "--help"}, Names{"detokenize", "--help"}}) {
+      FakeEnvironment fake;
+      fake.environment.columns = columns;
+      EXPECT_EQ(fake.Run(arguments), 0);
+      std::string line;
+      while (std::getline(fake.out, line)) EXPECT_LE(line.size(), columns) << line;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -115,7 +115,7 @@ TEST(FlagsTest, HelpShowsEveryFlagWithItsValueAndText) {
   FlagSet flags = MakeFlags(&values);
   ASSERT_TRUE(flags.Parse({"--help", "--nonsense"}).ok());
   EXPECT_TRUE(flags.help_requested());
-  const std::string help = flags.Help();
+  const std::string help = flags.Help(96);
   EXPECT_THAT(help, HasSubstr("Usage: sluice test [flags] [REST]\n\nTests.\n"));
   EXPECT_THAT(help, HasSubstr("  --count N               A count.\n"));
   EXPECT_THAT(help, HasSubstr("  --loud                  Loud.\n"));
@@ -126,9 +126,22 @@ TEST(FlagsTest, HelpBreaksLongLines) {
   FlagSet flags("test", "", std::string(40, 'a') + " " + std::string(60, 'b'));
   flags.Add("a_flag_with_a_long_name", "VALUE", std::string(60, 'c') + " " + std::string(20, 'd'),
             &values.text);
-  EXPECT_THAT(flags.Help(), HasSubstr(std::string(40, 'a') + "\n" + std::string(60, 'b') + "\n"));
-  EXPECT_THAT(flags.Help(), HasSubstr("VALUE\n" + std::string(26, ' ') + std::string(60, 'c') +
-                                      "\n" + std::string(26, ' ') + std::string(20, 'd') + "\n"));
+  EXPECT_THAT(flags.Help(96), HasSubstr(std::string(40, 'a') + "\n" + std::string(60, 'b') + "\n"));
+  EXPECT_THAT(flags.Help(96), HasSubstr("VALUE\n" + std::string(26, ' ') + std::string(60, 'c') +
+                                        "\n" + std::string(26, ' ') + std::string(20, 'd') + "\n"));
+}
+
+TEST(FlagsTest, HelpFitsANarrowTerminal) {
+  Values values;
+  FlagSet flags("test", "[flags] [REST]", "Tests what there is in a terminal of forty columns.");
+  flags.Add("count", "N", "How many there are, of all that could be there.", &values.count);
+  EXPECT_EQ(flags.Help(40),
+            "Usage: sluice test [flags] [REST]\n\n"
+            "Tests what there is in a terminal of\nforty columns.\n\n"
+            "Flags:\n"
+            "  --count N\n"
+            "      How many there are, of all that\n"
+            "      could be there.\n");
 }
 
 }  // namespace

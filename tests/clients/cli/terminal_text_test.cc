@@ -18,5 +18,21 @@ TEST(PrintableTest, KnowsUnicodesControlCharactersAndLeavesItsOthers) {
   EXPECT_EQ(Printable("\xC2"), "\xC2");
 }
 
+TEST(HangingTest, PutsTextBesideOrBelowItsHead) {
+  EXPECT_EQ(Hanging("  run", "one two three", 8, 30), "  run   one two three\n");
+  EXPECT_EQ(Hanging("  run", "one two three four five", 8, 28),
+            "  run   one two three four\n        five\n");
+  EXPECT_EQ(Hanging("  longer", "one two", 8, 30), "  longer\n        one two\n");
+  EXPECT_EQ(Hanging("  run", "one two three four", 10, 20),
+            "  run\n      one two three\n      four\n");
+}
+
+TEST(HelpWidthTest, StaysReadable) {
+  EXPECT_EQ(HelpWidth(40), 40);
+  EXPECT_EQ(HelpWidth(200), 96);
+  EXPECT_EQ(HelpWidth(1), 20);
+  EXPECT_EQ(HelpWidth(-1), 20);
+}
+
 }  // namespace
 }  // namespace sluice
