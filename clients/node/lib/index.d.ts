@@ -96,6 +96,12 @@ export interface GenerateOptions extends CallOptions {
   dryAllowedLength?: number;
   dryRange?: number;
   dryBreakerTokenIds?: number[];
+  // What the text keeps, at most one of them: constraint.proto.
+  jsonSchema?: string;
+  anyJson?: boolean;
+  regex?: string;
+  grammar?: string;
+  choices?: string[];
 }
 
 export interface TokenLogprob {

@@ -4,14 +4,8 @@ const samplingNames = new Set(["temperature", "topK", "topP", "seed", "minP", "t
   "dryAllowedLength", "dryRange", "dryBreakerTokenIds"]);
 const stopNames = new Set(["stopTokenIds", "ignoreEos", "includeStopString"]);
 const chatNames = new Set(["toolsJson", "templateName", "variablesJson", "addGenerationPrompt"]);
-const requestNames = new Set(["maxTokens", "n", "bestOf", "logprobs", "promptLogprobs", "badWords", "dryBreakers", "beams", "priority",
-  "requestId", "cacheSalt", "declinePrefixCache"]);
-
-/** How many sequences a request returns. */
-export function numReturned({n, beams}) {
-  if (!beams) return Math.max(1, n ?? 1);
-  return beams.numReturn ?? (beams.stochastic ? beams.beamWidth : 1);
-}
+const constraintNames = new Set(["jsonSchema", "anyJson", "regex", "grammar", "choices"]);
+const requestNames = new Set(["maxTokens", "n", "logprobs", "priority", "requestId", "cacheSalt", "declinePrefixCache"]);
 
 function promptOf(prompt) {
   if (typeof prompt === "string") return {text: prompt};
@@ -31,6 +25,7 @@ export function makeRequest({prompt, signal, timeoutMs, ...options}) {
     else if (samplingNames.has(name)) request.sampling[name] = value;
     else if (stopNames.has(name)) request.stop[name] = value;
     else if (requestNames.has(name)) request[name] = value;
+    else if (constraintNames.has(name)) request.constraint = {...request.constraint, [name]: value};
     else if (chatNames.has(name) && request.chat) request.chat[name] = value;
     else throw new TypeError(chatNames.has(name) ? `${name} is for conversations; the prompt is none` : `unknown option ${name}`);
   }

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, AsyncIterator, List, Mapping, Optional, Sequence, Union
 
 import grpc
 import grpc.aio
 
-from sluice.connection import Endpoints, Stubs, Tls
+from sluice.calls import ClientBase, StreamBase
+from sluice.connection import Endpoints, Tls
 from sluice.errors import Error
-from sluice.request import Keywords, Prompt, make_request, make_score_request
-from sluice.retry import Attempts, Resumption, RetryPolicy
+from sluice.request import Keywords, Prompt, make_score_request
+from sluice.retry import Attempts, RetryPolicy
 from sluice.v1 import generation_pb2 as pb
 from sluice.v1 import status_pb2, tokenizer_pb2
 
 
-class Stream:
+class Stream(StreamBase):
     """What a model writes, as an asynchronous iterator of pb.Chunk; see sluice.Stream.
 
     Cancelling the task that reads it, or leaving an `async with` block, ends the call: the server then stops.
     """
-
-    def __init__(self, stubs: Stubs, request: pb.GenerateRequest, policy: RetryPolicy, deadline: Optional[float]):
-        self.finished: Optional[pb.Finished] = None
-        self._stubs = stubs
-        self._resumption = Resumption(request)
-        self._attempts = Attempts(policy)
-        self._deadline = deadline
-        self._call: Optional[Any] = None
-        self._endpoint = 0
-        self._closed = False
 
     def __aiter__(self) -> AsyncIterator[pb.Chunk]:
         return self
@@ -39,38 +29,19 @@ class Stream:
     async def __anext__(self) -> pb.Chunk:
         while self.finished is None and not self._closed:
             try:
-                if self._call is None:
-                    self._begin()
-                event = await self._call.read()
+                event = await self._ongoing().read()
                 if event == grpc.aio.EOF:
                     raise Error(grpc.StatusCode.INTERNAL, "the stream ended before its last event")
             except grpc.RpcError as error:
-                await self._recover(Error.from_call(error))
+                await asyncio.sleep(self._lose(Error.from_call(error)))
                 continue
             except asyncio.CancelledError:
                 self.close()
                 raise
-            self._attempts.note_progress()
-            if event.WhichOneof("event") == "finished":
-                self.finished = event.finished
-                break
-            self._resumption.note(event.chunk)
-            return event.chunk
+            chunk = self._take(event)
+            if chunk is not None:
+                return chunk
         raise StopAsyncIteration
-
-    def _begin(self) -> None:
-        self._endpoint, stub = self._stubs.current()
-        self._call = stub.Generate(self._resumption.request(), timeout=_left(self._deadline), metadata=self._stubs.metadata)
-
-    async def _recover(self, error: Error) -> None:
-        self._call = None
-        await _wait(self._attempts.pause_after(error), self._deadline, error)
-        self._stubs.leave(self._endpoint)
-
-    def close(self) -> None:
-        self._closed = True
-        if self._call is not None:
-            self._call.cancel()
 
     async def __aenter__(self) -> "Stream":
         return self
@@ -79,14 +50,12 @@ class Stream:
         self.close()
 
 
-class Client:
+class Client(ClientBase[Stream]):
     """See sluice.Client. Belongs to the event loop that is running when it is made."""
 
     def __init__(self, endpoints: Endpoints = "127.0.0.1:8700", *, tls: Optional[Tls] = None, token: Optional[str] = None,
                  timeout: Optional[float] = None, retry: RetryPolicy = RetryPolicy()):
-        self._stubs = Stubs(endpoints, tls, token, grpc.aio)
-        self._timeout = timeout
-        self._retry = retry
+        super().__init__(Stream, grpc.aio, endpoints, tls, token, timeout, retry)
 
     async def close(self) -> None:
         for channel in self._stubs.channels:
@@ -97,16 +66,6 @@ class Client:
 
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
-
-    def generate(self, prompt: Prompt, *, timeout: Optional[float] = None, **options: Keywords) -> Stream:
-        """Streams what follows a text, token ids or a conversation. Options: see sluice.Options."""
-        return self.send(make_request(prompt, options), timeout=timeout)
-
-    def send(self, request: pb.GenerateRequest, *, timeout: Optional[float] = None) -> Stream:
-        """The same for a request of your own; it is copied."""
-        copy = pb.GenerateRequest()
-        copy.CopyFrom(request)
-        return Stream(self._stubs, copy, self._retry, self._deadline(timeout))
 
     async def text(self, prompt: Prompt, *, timeout: Optional[float] = None, **options: Keywords) -> str:
         """The whole text of one sequence."""
@@ -138,28 +97,14 @@ class Client:
         """What the server is doing, and what it lacks where it does not serve."""
         return await self._unary("GetStatus", status_pb2.GetStatusRequest(), timeout)
 
-    def _deadline(self, timeout: Optional[float]) -> Optional[float]:
-        seconds = self._timeout if timeout is None else timeout
-        return None if seconds is None else time.monotonic() + seconds
-
     async def _unary(self, method: str, request: Any, timeout: Optional[float]) -> Any:
         deadline = self._deadline(timeout)
         attempts = Attempts(self._retry)
         while True:
             endpoint, stub = self._stubs.current()
             try:
-                return await getattr(stub, method)(request, timeout=_left(deadline), metadata=self._stubs.metadata)
+                return await getattr(stub, method)(request, timeout=deadline.left(), metadata=self._stubs.metadata)
             except grpc.RpcError as failure:
                 error = Error.from_call(failure)
-                await _wait(attempts.pause_after(error), deadline, error)
+                await asyncio.sleep(deadline.allows(attempts.pause_after(error), error))
                 self._stubs.leave(endpoint)
-
-
-def _left(deadline: Optional[float]) -> Optional[float]:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
-async def _wait(pause: float, deadline: Optional[float], error: Error) -> None:
-    if deadline is not None and time.monotonic() + pause >= deadline:
-        raise error
-    await asyncio.sleep(pause)

@@ -7,30 +7,21 @@ from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, U
 
 import grpc
 
-from sluice.connection import Endpoints, Stubs, Tls
+from sluice.calls import ClientBase, StreamBase
+from sluice.connection import Endpoints, Tls
 from sluice.errors import Error
-from sluice.request import Keywords, Prompt, make_request, make_score_request
-from sluice.retry import Attempts, Resumption, RetryPolicy
+from sluice.request import Keywords, Prompt, make_score_request
+from sluice.retry import Attempts, RetryPolicy
 from sluice.v1 import generation_pb2 as pb
 from sluice.v1 import status_pb2, tokenizer_pb2
 
 
-class Stream:
+class Stream(StreamBase):
     """What a model writes, as an iterator of pb.Chunk. Going on where a connection was lost is its own business.
 
     After its end `finished` says how each sequence ended and what was used. Ends early by close(), or by leaving a
     `with` block: the server then stops.
     """
-
-    def __init__(self, stubs: Stubs, request: pb.GenerateRequest, policy: RetryPolicy, deadline: Optional[float]):
-        self.finished: Optional[pb.Finished] = None
-        self._stubs = stubs
-        self._resumption = Resumption(request)
-        self._attempts = Attempts(policy)
-        self._deadline = deadline
-        self._call: Optional[Any] = None
-        self._endpoint = 0
-        self._closed = False
 
     def __iter__(self) -> Iterator[pb.Chunk]:
         return self
@@ -38,37 +29,17 @@ class Stream:
     def __next__(self) -> pb.Chunk:
         while self.finished is None and not self._closed:
             try:
-                if self._call is None:
-                    self._begin()
-                event = next(self._call)
+                chunk = self._take(next(self._ongoing()))
             except StopIteration:
                 raise Error(grpc.StatusCode.INTERNAL, "the stream ended before its last event") from None
             except grpc.RpcError as error:
                 if self._closed:
                     break
-                self._recover(Error.from_call(error))
+                time.sleep(self._lose(Error.from_call(error)))
                 continue
-            self._attempts.note_progress()
-            if event.WhichOneof("event") == "finished":
-                self.finished = event.finished
-                break
-            self._resumption.note(event.chunk)
-            return event.chunk
+            if chunk is not None:
+                return chunk
         raise StopIteration
-
-    def _begin(self) -> None:
-        self._endpoint, stub = self._stubs.current()
-        self._call = stub.Generate(self._resumption.request(), timeout=_left(self._deadline), metadata=self._stubs.metadata)
-
-    def _recover(self, error: Error) -> None:
-        self._call = None
-        _wait(self._attempts.pause_after(error), self._deadline, error)
-        self._stubs.leave(self._endpoint)
-
-    def close(self) -> None:
-        self._closed = True
-        if self._call is not None:
-            self._call.cancel()
 
     def __enter__(self) -> "Stream":
         return self
@@ -77,7 +48,7 @@ class Stream:
         self.close()
 
 
-class Client:
+class Client(ClientBase[Stream]):
     """Calls a server, or several that serve the same model. Safe to share among threads.
 
     endpoints: "HOST:PORT", several by comma or as a list; the next is taken where one is lost.
@@ -87,9 +58,7 @@ class Client:
 
     def __init__(self, endpoints: Endpoints = "127.0.0.1:8700", *, tls: Optional[Tls] = None, token: Optional[str] = None,
                  timeout: Optional[float] = None, retry: RetryPolicy = RetryPolicy()):
-        self._stubs = Stubs(endpoints, tls, token, grpc)
-        self._timeout = timeout
-        self._retry = retry
+        super().__init__(Stream, grpc, endpoints, tls, token, timeout, retry)
 
     def close(self) -> None:
         for channel in self._stubs.channels:
@@ -100,16 +69,6 @@ class Client:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def generate(self, prompt: Prompt, *, timeout: Optional[float] = None, **options: Keywords) -> Stream:
-        """Streams what follows a text, token ids or a conversation. Options: see sluice.Options."""
-        return self.send(make_request(prompt, options), timeout=timeout)
-
-    def send(self, request: pb.GenerateRequest, *, timeout: Optional[float] = None) -> Stream:
-        """The same for a request of your own; it is copied."""
-        copy = pb.GenerateRequest()
-        copy.CopyFrom(request)
-        return Stream(self._stubs, copy, self._retry, self._deadline(timeout))
 
     def text(self, prompt: Prompt, *, timeout: Optional[float] = None, **options: Keywords) -> str:
         """The whole text of one sequence."""
@@ -150,10 +109,6 @@ class Client:
         """What the server is doing, and what it lacks where it does not serve."""
         return self._unary("GetStatus", status_pb2.GetStatusRequest(), timeout)
 
-    def _deadline(self, timeout: Optional[float]) -> Optional[float]:
-        seconds = self._timeout if timeout is None else timeout
-        return None if seconds is None else time.monotonic() + seconds
-
     def _unary(self, method: str, request: Any, timeout: Optional[float]) -> Any:
         deadline = self._deadline(timeout)
         attempts = Attempts(self._retry)
@@ -161,19 +116,8 @@ class Client:
             endpoint, stub = self._stubs.current()
             call: Callable[..., Any] = getattr(stub, method)
             try:
-                return call(request, timeout=_left(deadline), metadata=self._stubs.metadata)
+                return call(request, timeout=deadline.left(), metadata=self._stubs.metadata)
             except grpc.RpcError as failure:
                 error = Error.from_call(failure)
-                _wait(attempts.pause_after(error), deadline, error)
+                time.sleep(deadline.allows(attempts.pause_after(error), error))
                 self._stubs.leave(endpoint)
-
-
-def _left(deadline: Optional[float]) -> Optional[float]:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
-def _wait(pause: float, deadline: Optional[float], error: Error) -> None:
-    """Raises the error at once where the deadline comes first: it says more than that time is up."""
-    if deadline is not None and time.monotonic() + pause >= deadline:
-        raise error
-    time.sleep(pause)

@@ -71,6 +71,12 @@ class Options(TypedDict, total=False):
     dry_allowed_length: int
     dry_range: int
     dry_breaker_token_ids: Sequence[int]
+    # What the text keeps, at most one of them: constraint.proto.
+    json_schema: str
+    any_json: bool
+    regex: str
+    grammar: str
+    choices: Sequence[str]
 
 
 if sys.version_info >= (3, 11):
@@ -119,7 +125,7 @@ def _set_option(request: pb.GenerateRequest, name: str, value: Any) -> None:
     elif name in pb.Chat.DESCRIPTOR.fields_by_name and request.WhichOneof("prompt") != "chat":
         raise TypeError(f"{name} is for conversations; the prompt is none")
     elif name in Options.__annotations__:
-        for message in (request, request.sampling, request.stop, request.chat, request.beams):
+        for message in (request, request.sampling, request.stop, request.chat, request.constraint):
             if name in message.DESCRIPTOR.fields_by_name:
                 return _set_field(message, name, value)
     else:
