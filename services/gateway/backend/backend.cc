@@ -175,8 +175,9 @@ void Backend::ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateReque
       caller, std::move(request), &Async::ApplyChatTemplate, std::move(done));
 }
 
-void Backend::GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done) {
-  Start<v1::GetStatusRequest, v1::GetStatusResponse>(caller, {}, &Async::GetStatus,
+void Backend::GetStatus(const Caller& caller, v1::GetStatusRequest request,
+                        Callback<v1::GetStatusResponse> done) {
+  Start<v1::GetStatusRequest, v1::GetStatusResponse>(caller, std::move(request), &Async::GetStatus,
                                                      std::move(done));
 }
 

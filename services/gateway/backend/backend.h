@@ -63,7 +63,8 @@ class Backend {
                      Callback<v1::GetVocabularyResponse> done);
   void ApplyChatTemplate(const Caller& caller, v1::ApplyChatTemplateRequest request,
                          Callback<v1::ApplyChatTemplateResponse> done);
-  void GetStatus(const Caller& caller, Callback<v1::GetStatusResponse> done);
+  void GetStatus(const Caller& caller, v1::GetStatusRequest request,
+                 Callback<v1::GetStatusResponse> done);
   // Whether an orchestrator serves, asked on nobody's behalf: grpc.health.v1 needs no token. OK, or
   // UNAVAILABLE and why not, on `loop`.
   void CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done);

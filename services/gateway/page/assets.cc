@@ -21,6 +21,7 @@ const std::vector<Asset>& Assets() {
       {"/page/icon.svg", "image/svg+xml", View(kIconSvg)},
       {"/page/main.js", kScript, View(kMainJs)},
       {"/page/write.js", kScript, View(kWriteJs)},
+      {"/page/sampling.js", kScript, View(kSamplingJs)},
       {"/page/events.js", kScript, View(kEventsJs)},
       {"/page/pipeline.js", kScript, View(kPipelineJs)},
       {"/page/charts.js", kScript, View(kChartsJs)},

@@ -9,11 +9,14 @@
 #include "services/gateway/openai/error.h"
 #include "services/gateway/page/assets.h"
 #include "services/gateway/page/process_kill.h"
+#include "services/gateway/page/sampling_form.h"
 
 namespace sluice::gateway {
 namespace {
 
 using nlohmann::json;
+
+constexpr size_t kMaxSequences = 256;  // that the ledger shows
 
 // Nothing from elsewhere, nothing inline, in no frame.
 constexpr char kPolicy[] =
@@ -45,6 +48,41 @@ json HistogramJson(const Histogram& histogram) {
   return {{"bounds", Histogram::kBounds}, {"counts", histogram.Counts()}};
 }
 
+const char* StateText(v1::RequestState state) {
+  switch (state) {
+    case v1::REQUEST_STATE_RUNNING:
+      return "running";
+    case v1::REQUEST_STATE_PAUSED:
+      return "paused";
+    case v1::REQUEST_STATE_ENDED:
+      return "ended";
+    default:
+      return "waiting";
+  }
+}
+
+// The ledger: what each sequence has used, as far as a page can show it.
+json SequencesJson(const v1::GetStatusResponse& status) {
+  json sequences = json::array();
+  for (const v1::RequestStatus& request : status.requests()) {
+    for (const v1::SequenceStatus& sequence : request.sequences()) {
+      if (sequences.size() == kMaxSequences) return sequences;
+      sequences.push_back({{"request_id", request.request_id()},
+                           {"tenant", request.tenant()},
+                           {"sequence", sequence.sequence()},
+                           {"state", StateText(sequence.state())},
+                           {"num_prompt_tokens", sequence.num_prompt_tokens()},
+                           {"num_generated_tokens", sequence.num_generated_tokens()},
+                           {"num_held_blocks", sequence.num_held_blocks()},
+                           {"num_shared_blocks", sequence.num_shared_blocks()},
+                           {"num_preemptions", sequence.num_preemptions()},
+                           {"num_computed_positions", sequence.num_computed_positions()},
+                           {"num_hit_positions", sequence.num_hit_positions()}});
+    }
+  }
+  return sequences;
+}
+
 json StatusJson(const v1::GetStatusResponse& status) {
   json processes = json::array();
   for (const v1::ProcessStatus& process : status.processes()) {
@@ -60,6 +98,7 @@ json StatusJson(const v1::GetStatusResponse& status) {
             {"num_used_blocks", status.kv_cache().num_used_blocks()},
             {"num_shared_blocks", status.kv_cache().num_shared_blocks()},
             {"num_cached_blocks", status.kv_cache().num_cached_blocks()}}},
+          {"sequences", SequencesJson(status)},
           {"num_waiting_sequences", status.num_waiting_sequences()},
           {"num_running_sequences", status.num_running_sequences()},
           {"num_steps", status.num_steps()},
@@ -76,9 +115,12 @@ void ServeStatus(const ApiContext& context, const PageOptions& options,
   context.backend.GetModel(
       call->caller(), [&context, options, call](const absl::StatusOr<v1::GetModelResponse>& model) {
         if (!model.ok()) return call->Respond(openai::ErrorResponse(model.status()));
+        v1::GetStatusRequest request;
+        request.set_include_requests(call->request().query == "sequences");
         context.backend.GetStatus(
-            call->caller(), [&context, options, call, has_template = model->has_chat_template()](
-                                const absl::StatusOr<v1::GetStatusResponse>& status) {
+            call->caller(), std::move(request),
+            [&context, options, call, has_template = model->has_chat_template()](
+                const absl::StatusOr<v1::GetStatusResponse>& status) {
               if (!status.ok()) return call->Respond(openai::ErrorResponse(status.status()));
               json body = StatusJson(*status);
               const Meter& meter = context.backend.meter();
@@ -113,6 +155,9 @@ void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOp
       exchange->Respond(AssetResponse(asset));
     });
   }
+  router.Add("GET", "/page/sampling", [](std::shared_ptr<http::Exchange> exchange) {
+    ApiCall(std::move(exchange)).Respond(200, SamplingForm());
+  });
   router.Add("GET", "/page/status", [&context, options](std::shared_ptr<http::Exchange> exchange) {
     ServeStatus(context, options, std::move(exchange));
   });

@@ -105,6 +105,30 @@ class PageTest(PageCase):
         self.assertTrue(all(len(text) > 80 for text in texts))
         self.picture("compare")
 
+    def test_offers_every_option_of_sampling(self):
+        self.page.click("details.more summary")
+        self.page.wait("document.querySelectorAll('#sampling input').length > 15")
+        listed = [option["name"] for option in call(served.address, "GET", "/page/sampling").json]
+        self.picture("options")
+        missing = self.page.script("return arguments[0].filter(name => !document.getElementById(name))", listed)
+        self.assertEqual(missing, [])
+        self.page.fill("#repetition_penalty", "1.3")
+        self.page.fill("#logit_bias", "300=-5, 301=2")
+        self.page.fill("#bad_words_ids", "310,311;312")
+        self.page.fill("#min_tokens", "3")
+        self.write(tokens="30")
+        self.wait_until_written()
+        expected = call(served.address, "POST", "/v1/completions", {
+            "prompt": "Once upon a time there was a king who", "max_tokens": 30, "temperature": 0.7, "seed": 2, "ignore_eos": True,
+            "repetition_penalty": 1.3, "logit_bias": {"300": -5, "301": 2}, "bad_words_ids": [[310, 311], [312]], "min_tokens": 3})
+        self.assertEqual(self.page.text(".output .text"), "Once upon a time there was a king who" + expected.json["choices"][0]["text"])
+        self.page.fill("#min_tokens", "0")
+        self.page.click("#ignore_eos")
+        self.page.fill("#guided_regex", "yes|no")
+        self.page.click("#start")
+        self.wait_until_written()
+        self.assertIn(self.page.text(".output .text").removeprefix("Once upon a time there was a king who"), ("yes", "no"))
+
     def test_a_conversation(self):
         self.page.click("#chat-mode")
         for message in ("Tell me of the king.", "And then?"):
@@ -146,6 +170,20 @@ class PageTest(PageCase):
         self.page.click("nav a[href='#cache']")
         self.page.wait("/\\d+ of \\d+ blocks/.test(document.getElementById('cache-summary').textContent)")
         self.assertGreater(self.page.script("return document.getElementById('blocks').height"), 20)
+        self.assertTrue(self.page.script("return !document.getElementById('ledger-empty').hidden"))
+
+    def test_the_ledger_names_who_holds_blocks(self):
+        self.page.fill("#max_tokens", "460")
+        self.page.click("#ignore_eos")
+        self.page.click("#compare")
+        self.page.click("#start")
+        self.page.click("nav a[href='#cache']")
+        self.page.wait("document.querySelectorAll('#ledger tbody tr').length === 2")
+        self.page.script("document.querySelector('#ledger tbody tr').focus()")
+        self.assertEqual(self.page.script("return document.querySelectorAll('#ledger tr.chosen').length"), 1)
+        self.picture("cache")
+        self.page.click("nav a[href='#write']")
+        self.wait_until_written()
 
 
 class PhoneTest(PageCase):

@@ -1,7 +1,7 @@
 // Which view is shown, and what all of them show of the server.
 import {startWriting, setModel} from "/page/write.js";
 import {showPipeline} from "/page/pipeline.js";
-import {showCache} from "/page/cache.js";
+import {listenToCache, showCache} from "/page/cache.js";
 import {record, drawCharts} from "/page/charts.js";
 
 const kInterval = 250;
@@ -28,7 +28,7 @@ function showServed(status) {
 async function poll() {
   let status = null;
   try {
-    const response = await fetch("/page/status", {cache: "no-store"});
+    const response = await fetch(`/page/status${location.hash === "#cache" ? "?sequences" : ""}`, {cache: "no-store"});
     status = await response.json();
   } catch {
     // Shown below; asked again.
@@ -49,4 +49,5 @@ async function poll() {
 addEventListener("hashchange", showView);
 showView();
 startWriting();
+listenToCache();
 poll();

@@ -1,6 +1,7 @@
 // The view that writes: a prompt or a conversation, one text or two side by side, and for every token how probable it
 // was and what else could have come.
 import {stream} from "/page/events.js";
+import {samplingOptions, showSamplingFields} from "/page/sampling.js";
 
 const $ = (id) => document.getElementById(id);
 const outputs = [...document.querySelectorAll(".output")].map((article) => ({
@@ -34,6 +35,9 @@ function options(second) {
     seed,
     stop: $("stop").value || undefined,
     ignore_eos: $("ignore_eos").checked || undefined,
+    guided_json: $("guided_json").value || undefined,
+    guided_regex: $("guided_regex").value || undefined,
+    ...samplingOptions(),
   };
 }
 
@@ -217,6 +221,7 @@ function listenToText(output) {
 }
 
 export function startWriting() {
+  showSamplingFields($("sampling"));
   outputs.forEach(listenToText);
   $("request").addEventListener("submit", (event) => {
     event.preventDefault();
