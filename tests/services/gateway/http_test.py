@@ -199,6 +199,26 @@ class DisconnectsTest(unittest.TestCase):
         self.assertEqual(served.wait_until_idle(60), 0)
 
 
+    def test_a_thousand_waiting_streams_cost_little(self):
+        roomy = StrictGateway(served.endpoint)
+        self.addCleanup(roomy.stop)
+        self.addCleanup(served.wait_until_idle, 60)
+        call(roomy.address, "GET", "/health")
+        before = roomy.memory_kib()
+        # Idle between requests, or in the middle of an answer that has not come yet: most wait for their turn.
+        connections = [connect(roomy.address) for _ in range(1000)]
+        self.addCleanup(lambda: [connection.close() for connection in connections])
+        for connection in connections[:900]:
+            connection.sendall(post(generation(max_tokens=480, stream=True)))
+        known, end = 0, time.monotonic() + 30
+        while known < 800 and time.monotonic() < end:
+            status = served.status()
+            known = status["num_running_sequences"] + status["num_waiting_sequences"]
+            self.assertLess(roomy.memory_kib() - before, 64 << 10)
+        self.assertGreaterEqual(known, 800)
+        self.assertLess(roomy.memory_kib() - before, 64 << 10)
+
+
 class CommandLineTest(unittest.TestCase):
     def refused(self, *flags):
         done = subprocess.run([os.path.join(BIN, "sluice-gateway"), *flags], capture_output=True, text=True, timeout=60)
