@@ -1,0 +1,99 @@
+"""What HTTP costs: the same load over gRPC and through the gateway, in turns, and what a client in Node.js gets.
+
+Usage: gateway.py BIN_DIR [--rounds N] [--streams 64] [--node_streams 1,8]
+
+Prints medians over the rounds and their ratios: the rate of tokens and the time to the first one through the gateway, over
+those through gRPC; tokens per second of Node.js's own HTTP client; and what a stream costs the gateway that waits, in memory.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
+
+import http_load  # noqa: E402
+from served import Served, children_of  # noqa: E402
+
+PROMPT_TOKENS, MAX_TOKENS, IDLE_STREAMS = 16, 128, 1000
+
+
+def over_grpc(bin_folder, endpoint, streams, seed):
+    done = subprocess.run([os.path.join(bin_folder, "sluice"), "bench", "--endpoint", endpoint, "--json", "--seed", str(seed),
+                           "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--concurrency", str(streams),
+                           "--requests", str(2 * streams)], check=True, capture_output=True, text=True)
+    figures = json.loads(done.stdout)
+    return {"rate": figures["generated_tokens"] / figures["wall_seconds"], "first_ms": figures["first_token_ms"]["p50"]}
+
+
+def gateway_of(served):
+    return children_of(served.process.pid)["sluice-gateway"][0]
+
+
+def cpu_seconds(process):
+    with open(f"/proc/{process}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def over_http(served, streams, seed):
+    before = cpu_seconds(gateway_of(served))
+    figures = http_load.run(served.address, streams, 2 * streams, PROMPT_TOKENS, MAX_TOKENS, seed)
+    tokens = 2 * streams * MAX_TOKENS
+    return {**figures, "cpu_us": 1e6 * (cpu_seconds(gateway_of(served)) - before) / tokens}
+
+
+def from_node(address, streams):
+    done = subprocess.run(["node", os.path.join(HERE, "node_load.mjs"), address, str(streams), "4"], check=True, capture_output=True,
+                          text=True)
+    return json.loads(done.stdout)["tokens_per_second"]
+
+
+def memory_kib(process):
+    with open(f"/proc/{process}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+def idle_mib(served):
+    """What so many streams that wait take of the gateway's memory."""
+    before = memory_kib(gateway_of(served))
+    with http_load.waiting_streams(served.address, IDLE_STREAMS):
+        return (memory_kib(gateway_of(served)) - before) / 1024
+
+
+def median_ratio(name, pairs):
+    """Of turns that followed each other: the machine's speed changes from moment to moment."""
+    return statistics.median(through[name] / direct[name] for direct, through in pairs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin_folder")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--node_streams", default="1,8")
+    flags = parser.parse_args()
+    served = Served(flags.bin_folder, "--max_queued_sequences", "2048")
+    try:
+        over_http(served, flags.streams, 0)  # warm
+        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed), over_http(served, flags.streams, seed))
+                 for seed in range(flags.rounds)]
+        for name, unit in (("rate", "tokens/s"), ("first_ms", "ms to the first token")):
+            direct, through = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
+            print(f"{flags.streams} streams: gRPC {direct:.1f} {unit}, gateway {through:.1f}, ratio {median_ratio(name, pairs):.3f}")
+        cpu = statistics.median(through["cpu_us"] for _, through in pairs)
+        print(f"{flags.streams} streams: {cpu:.1f} us of the gateway's processor time for a token")
+        for streams in map(int, flags.node_streams.split(",")):
+            rates = [from_node(served.address, streams) for _ in range(flags.rounds)]
+            print(f"Node.js, {streams} streams: {statistics.median(rates):.0f} tokens/s, best {max(rates):.0f}")
+        print(f"{IDLE_STREAMS} streams that wait: {idle_mib(served):.1f} MiB of the gateway's memory")
+    finally:
+        served.stop()
+
+
+if __name__ == "__main__":
+    main()
