@@ -144,7 +144,7 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
     if (index < finished.sequences_size()) SetFinish(object, finished.sequences(index));
     if (calls_tools && object["finish_reason"] == "stop") object["finish_reason"] = "tool_calls";
     if (streams) {
-      SendChoice(std::move(object));
+      SendChoice(object);
     } else {
       choices.push_back(std::move(object));
     }
@@ -173,11 +173,12 @@ void ChatCall::SendDelta(int index, json delta, json logprobs) {
               {"finish_reason", nullptr}});
 }
 
-void ChatCall::SendChoice(json choice) {
-  json body = Envelope("chat.completion.chunk");
-  body["choices"] = json::array({std::move(choice)});
-  if (request_.parameters.stream.include_usage) body["usage"] = nullptr;
-  call().SendEvent(ToJson(body));
+void ChatCall::SendChoice(const json& choice) {
+  if (!choice_event_.has_value()) {
+    choice_event_.emplace(Envelope("chat.completion.chunk"),
+                          request_.parameters.stream.include_usage);
+  }
+  call().SendEvent(choice_event_->Of(choice));
 }
 
 json ChatCall::Envelope(const char* object) const {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/chat_request.h"
+#include "services/gateway/openai/choice_event.h"
 #include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::openai {
@@ -38,14 +40,14 @@ class ChatCall final : public GenerationCall {
   nlohmann::json Message(Choice& choice) const;
   void BeginChoice(int index);
   void SendDelta(int index, nlohmann::json delta, nlohmann::json logprobs);
-  void SendChoice(nlohmann::json choice);
+  void SendChoice(const nlohmann::json& choice);
   nlohmann::json Envelope(const char* object) const;
 
   const std::string id_;
   const int64_t created_;
   ChatRequest request_;
   std::vector<Choice> choices_;
-  nlohmann::json prompt_logprobs_;  // null where not asked for
+  std::optional<ChoiceEvent> choice_event_;  // once the first was sent
 };
 
 }  // namespace sluice::gateway::openai

@@ -211,7 +211,7 @@ void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
     }
     if (sequence < end.sequences_size()) SetFinish(object, end.sequences(sequence));
     if (streams) {
-      SendChoice(std::move(object));
+      SendChoice(object);
     } else {
       choices.push_back(std::move(object));
     }
@@ -243,11 +243,11 @@ json CompletionCall::ChoiceJson(int index, const std::string& text, json logprob
           {"finish_reason", nullptr}};
 }
 
-void CompletionCall::SendChoice(json choice) {
-  json body = Envelope();
-  body["choices"] = json::array({std::move(choice)});
-  if (request_.parameters.stream.include_usage) body["usage"] = nullptr;
-  call().SendEvent(ToJson(body));
+void CompletionCall::SendChoice(const json& choice) {
+  if (!choice_event_.has_value()) {
+    choice_event_.emplace(Envelope(), request_.parameters.stream.include_usage);
+  }
+  call().SendEvent(choice_event_->Of(choice));
 }
 
 }  // namespace sluice::gateway::openai

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "services/gateway/api/generation_call.h"
+#include "services/gateway/openai/choice_event.h"
 #include "services/gateway/openai/completion_request.h"
 #include "services/gateway/openai/logprobs.h"
 
@@ -47,14 +49,14 @@ class CompletionCall final : public GenerationCall {
   void EchoChoices();
   nlohmann::json Envelope() const;
   nlohmann::json ChoiceJson(int index, const std::string& text, nlohmann::json logprobs) const;
-  void SendChoice(nlohmann::json choice);
+  void SendChoice(const nlohmann::json& choice);
 
   const std::string id_;
   const int64_t created_;
   CompletionRequest request_;
   std::vector<Echo> echoes_;  // by prompt, where asked for
   std::vector<Choice> choices_;
-  std::vector<nlohmann::json> prompt_logprobs_;  // by prompt; null where not asked for
+  std::optional<ChoiceEvent> choice_event_;  // once the first was sent
 };
 
 }  // namespace sluice::gateway::openai
