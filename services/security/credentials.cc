@@ -43,6 +43,12 @@ absl::Status CheckPipeline(absl::string_view address, const TlsFiles& tls) {
 
 absl::Status CheckPublic(absl::string_view address, const PublicListener& options) {
   const TlsFiles& tls = options.tls;
+  // In plaintext nobody would be asked for the certificate that this is about.
+  if (!tls.authority.empty() && tls.certificate.empty() && !IsOwnersAddress(address)) {
+    return absl::FailedPreconditionError(
+        "--tls_ca says which clients' certificates are taken, which only TLS can ask for: set "
+        "--tls_cert and --tls_key too");
+  }
   if (!IsLocalAddress(address) && !options.insecure) {
     if (tls.certificate.empty() || tls.key.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(

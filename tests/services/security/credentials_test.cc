@@ -321,6 +321,19 @@ TEST_F(CredentialsTest, ClientsComeWithACertificateOfTheirRole) {
             absl::StatusCode::kUnavailable);
 }
 
+TEST_F(CredentialsTest, AnAuthorityOfClientsAloneIsNotServedInPlaintext) {
+  const TlsFiles authority = {.authority = authority_.certificate()};
+  for (const char* address : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    for (const bool insecure : {false, true}) {
+      const absl::Status status =
+          PublicServerCredentials(address, {.tls = authority, .insecure = insecure}).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("--tls_cert"));
+    }
+  }
+  EXPECT_TRUE(PublicServerCredentials("unix:/tmp/x", {.tls = authority}).ok());
+}
+
 TEST_F(CredentialsTest, PlaintextBeyondLoopbackIsSaidInSoManyWords) {
   EXPECT_TRUE(PublicServerCredentials("127.0.0.1:0", {}).ok());
   EXPECT_TRUE(PublicServerCredentials("0.0.0.0:0", {.insecure = true}).ok());
