@@ -109,7 +109,6 @@ class PageTest(PageCase):
         self.page.click("details.more summary")
         self.page.wait("document.querySelectorAll('#sampling input').length > 15")
         listed = [option["name"] for option in call(served.address, "GET", "/page/sampling").json]
-        self.picture("options")
         missing = self.page.script("return arguments[0].filter(name => !document.getElementById(name))", listed)
         self.assertEqual(missing, [])
         self.page.fill("#repetition_penalty", "1.3")
