@@ -20,6 +20,9 @@ ABSL_FLAG(std::string, public_tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, public_tls_ca, "",
           "PEM file of the authority that clients' certificates come from; default: --tls_ca, and "
           "the name client.DOMAIN in them");
+ABSL_FLAG(std::string, owners_socket, "",
+          "unix:/PATH where clients of this user, such as a gateway, come without TLS; with tokens "
+          "all the same");
 ABSL_FLAG(std::string, tokens, "",
           "file of the bearer tokens that clients may show, on each line the SHA-256 of one, its "
           "tenant and, optionally, classes; read again when it changes");
@@ -62,6 +65,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.overrides = {process.rope_scaling};
   options.address = process.listen;
   options.listener = ListenerFromFlags(process.tls);
+  options.owners_socket = absl::GetFlag(FLAGS_owners_socket);
   options.tokens = absl::GetFlag(FLAGS_tokens);
   options.tokenizer = absl::GetFlag(FLAGS_tokenizer);
   options.topology.embedding = absl::GetFlag(FLAGS_embedding);

@@ -140,6 +140,10 @@ struct OrchestratorServer::Health {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
     const OrchestratorServerOptions& options, Dialer* dialer) {
+  if (!options.owners_socket.empty() && !IsOwnersAddress(options.owners_socket)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--owners_socket is ", options.owners_socket, "; accepted: unix:/PATH"));
+  }
   const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
       PublicServerCredentials(options.address, ListenerOf(options));
   if (!credentials.ok()) return credentials.status();
@@ -218,6 +222,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
+                     .owners_socket = options.owners_socket,
                      .services = {result->service_.get()},
                      .names = {v1::GenerationService::service_full_name()},
                      .max_receive_bytes = kMaxReceiveBytes,

@@ -31,6 +31,9 @@ struct OrchestratorServerOptions {
   ModelOverrides overrides;
   std::string address;
   PublicListener listener;
+  // Where this user's own programs, such as a gateway, reach it without TLS; empty: nowhere. Callers
+  // prove who they are there too.
+  std::string owners_socket;
   std::string tokens;     // file of bearer tokens (services/security/token_file.h); none: empty
   std::string tokenizer;  // address
   Topology topology;

@@ -41,16 +41,26 @@ class Planner {
     ProcessSpec process =
         WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
     process.health = spec_.health;
+    if (const std::string socket = GatewaySocket(); !socket.empty()) {
+      process.argv.insert(process.argv.end(), {"--owners_socket", socket});
+    }
     return process;
   }
 
   ProcessSpec Gateway() const {
-    ProcessSpec process{.name = "gateway",
-                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-gateway"),
-                                 "--orchestrator", spec_.listen, "--listen", spec_.http_listen}};
+    const std::string orchestrator = GatewaySocket();
+    ProcessSpec process{
+        .name = "gateway",
+        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-gateway"), "--orchestrator",
+                 orchestrator.empty() ? spec_.listen : orchestrator, "--listen",
+                 spec_.http_listen}};
+    process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
     if (spec_.demo) process.argv.push_back("--demo");
     return process;
   }
+
+  // Where the gateway reaches the orchestrator; empty: where clients do.
+  std::string GatewaySocket() const { return spec_.gateway.empty() ? "" : SocketOf("public"); }
 
   Arguments Arithmetic(int threads) const {
     Arguments arguments = {"--weights", Name(spec_.flags.weight_type()), "--threads",

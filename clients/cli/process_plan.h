@@ -29,6 +29,8 @@ struct PipelineSpec {
   std::vector<std::string> listener;  // its flags about who may come
   int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
   std::string http_listen;            // the gateway's; empty: none is started
+  std::vector<std::string> gateway;   // its flags about who may come; some: it reaches the
+                                      // orchestrator on a socket, without TLS
   bool demo = false;                  // the gateway's page may kill processes
   LogFormat log_format = LogFormat::kText;
   ModelFlags flags;

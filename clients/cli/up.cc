@@ -86,10 +86,9 @@ absl::Status CheckGateway(const UpFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--http_port: ", *flags.http_port, " is not from 0 to 65535"));
   }
-  if (flags.listener.tls.empty() && !flags.listener.insecure) return absl::OkStatus();
+  if (flags.listener.tls.authority.empty() || !flags.tokens.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--http_port serves a pipeline on loopback; in front of one with TLS, or beyond, start "
-      "sluice-gateway yourself");
+      "--http_port: over HTTP clients come with tokens, not with certificates: set --tokens");
 }
 
 absl::Status CheckFlags(const UpFlags& flags) {
@@ -122,6 +121,16 @@ std::vector<std::string> ListenerArguments(const UpFlags& flags, const std::stri
   if (flags.vllm_metric_names) arguments.emplace_back("--vllm_metric_names");
   if (flags.listener.insecure) arguments.emplace_back("--insecure_public");
   return arguments;
+}
+
+// What the gateway is told of its own; nothing where it serves plaintext on loopback.
+std::vector<std::string> GatewayArguments(const UpFlags& flags) {
+  const TlsFiles& tls = flags.listener.tls;
+  if (!tls.certificate.empty()) {
+    return {"--tls_cert", tls.certificate, "--tls_key", tls.key};
+  }
+  if (flags.listener.insecure) return {"--plaintext"};
+  return {};
 }
 
 void AddListenerFlags(FlagSet& flags, UpFlags* into) {
@@ -164,7 +173,8 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             &into->drain_timeout);
   flags.Add("http_port", "PORT",
             "Starts the gateway as well: the APIs of OpenAI and others over HTTP, and a page; 0: a "
-            "free port. Prints \"http HOST:PORT\" after \"ready\".",
+            "free port; HTTPS where there is a certificate. Prints \"http HOST:PORT\" after "
+            "\"ready\".",
             &into->http_port);
   flags.AddParsed("log_format", "FORMAT",
                   "How all processes write their log: text, or json, an object on each line. "
@@ -232,6 +242,8 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .listener = ListenerArguments(flags, plan.health),
                      .metrics_port = flags.metrics_port,
                      .http_listen = plan.http_address,
+                     .gateway = flags.http_port.has_value() ? GatewayArguments(flags)
+                                                            : std::vector<std::string>(),
                      .demo = flags.demo,
                      .log_format = flags.log_format,
                      .flags = flags.model,

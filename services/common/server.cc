@@ -62,6 +62,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
         options.credentials != nullptr ? options.credentials : grpc::InsecureServerCredentials(),
         &port);
   }
+  if (!options.owners_socket.empty()) {
+    builder.AddListeningPort(options.owners_socket, grpc::InsecureServerCredentials());
+  }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(address, "unix:");
   if (server == nullptr || (!in_process && !is_unix && port == 0)) {

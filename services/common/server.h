@@ -25,6 +25,9 @@ struct ServerOptions {
   std::string address;
   // Made by services/security; none: plaintext, which a local address alone may have.
   std::shared_ptr<grpc::ServerCredentials> credentials;
+  // "unix:/PATH" where the same services are reached as well, in plaintext, by whoever may enter its
+  // folder; empty: nowhere.
+  std::string owners_socket;
   // Borrowed; must outlive the server.
   std::vector<grpc::Service*> services;
   // Full names that grpc.health.v1 answers for besides "", such as "sluice.v1.GenerationService".

@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
 
 // The command lines, in order.
-std::vector<std::string> CommandLines(const ModelFlags& flags,
-                                      const std::string& http_listen = "") {
+std::vector<std::string> CommandLines(const ModelFlags& flags, const std::string& http_listen = "",
+                                      const std::vector<std::string>& gateway = {}) {
   const ModelConfig config = TinyConfig();
   const auto shards = PlanShards(config, flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
@@ -30,6 +30,7 @@ std::vector<std::string> CommandLines(const ModelFlags& flags,
        .model_folder = "/m",
        .listen = "127.0.0.1:8700",
        .http_listen = http_listen,
+       .gateway = gateway,
        .flags = flags,
        .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}},
                      config, *shards)) {
@@ -99,6 +100,16 @@ TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines.back(),
             "gateway: /bin/sluice-gateway --orchestrator 127.0.0.1:8700 --listen 127.0.0.1:8080");
+}
+
+TEST(ProcessPlanTest, AGatewayWithTlsComesToTheOrchestratorOnASocket) {
+  const std::vector<std::string> lines =
+      CommandLines({}, "0.0.0.0:8080", {"--tls_cert", "c", "--tls_key", "k"});
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_THAT(lines[4], HasSubstr(" --owners_socket unix:/tmp/s/public"));
+  EXPECT_EQ(lines[5],
+            "gateway: /bin/sluice-gateway --orchestrator unix:/tmp/s/public --listen 0.0.0.0:8080 "
+            "--tls_cert c --tls_key k");
 }
 
 TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {

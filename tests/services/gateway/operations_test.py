@@ -4,6 +4,7 @@ Usage: operations_test.py BIN_DIR [unittest arguments]
 """
 
 import hashlib
+import http.client
 import json
 import os
 import signal
@@ -51,10 +52,11 @@ def tearDownModule():
     served.stop()
 
 
-def make_certificate(folder, name):
+def make_certificate(folder, name, *extensions):
     """Puts tls.crt and tls.key into `folder` in one move each, as a Secret's volume does."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1",
-                    "-subj", f"/CN={name}", "-keyout", f"{folder}/new.key", "-out", f"{folder}/new.crt"],
+                    "-subj", f"/CN={name}", *(part for each in extensions for part in ("-addext", each)),
+                    "-keyout", f"{folder}/new.key", "-out", f"{folder}/new.crt"],
                    check=True, capture_output=True)
     os.replace(f"{folder}/new.key", f"{folder}/tls.key")
     os.replace(f"{folder}/new.crt", f"{folder}/tls.crt")
@@ -106,6 +108,38 @@ class CertificateTest(unittest.TestCase):
                     time.sleep(0.1)
                 with open(f"{folder}/tls.crt") as file:
                     self.assertEqual(shown_certificate(gateway.address).split(), file.read().split())
+
+
+class PipelineWithTlsTest(unittest.TestCase):
+    def ask(self, address, certificate, token):
+        connection = http.client.HTTPSConnection(address, timeout=60, context=ssl.create_default_context(cafile=certificate))
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 2}), {
+            "content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {})})
+        return connection.getresponse().status
+
+    def test_its_gateway_has_it_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificate(folder, "127.0.0.1", "subjectAltName=IP:127.0.0.1")
+            certificate, tokens = f"{folder}/tls.crt", f"{folder}/tokens"
+            with open(tokens, "w") as file:
+                file.write(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} search\n")
+            own = Served(BIN, "--tls_cert", certificate, "--tls_key", f"{folder}/tls.key", "--tokens", tokens)
+            self.addCleanup(own.stop)
+            self.assertEqual(self.ask(own.address, certificate, TOKEN), 200)
+            self.assertEqual(self.ask(own.address, certificate, None), 401)
+            self.assertEqual(self.ask(own.address, certificate, "guessed"), 401)
+            with self.assertRaises((http.client.BadStatusLine, ConnectionError)):
+                call(own.address, "GET", "/health")  # not in plaintext
+
+    def test_certificates_of_clients_are_for_grpc(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificate(folder, "x")
+            done = subprocess.run([os.path.join(BIN, "sluice"), "up", "--http_port", "0", "--tls_cert", f"{folder}/tls.crt",
+                                   "--tls_key", f"{folder}/tls.key", "--tls_ca", f"{folder}/tls.crt"], capture_output=True, text=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("set --tokens", done.stderr)
 
 
 class DrainTest(unittest.TestCase):
