@@ -82,7 +82,7 @@ TEST_P(AttentionTest, AgreesWithReference) {
       const auto theirs = NewKvPool(reference(), shape.Pool(80));
       EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, length, shape.Options(), 3),
                          AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Options()),
-                         4e-6));
+                         AttentionTolerance()));
     }
   }
 }
@@ -197,7 +197,7 @@ TEST_P(AttentionTest, LongContextsAgreeWithReference) {
     const auto theirs = NewKvPool(reference(), spec);
     EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, kLong, shape.Options(), 3),
                        AttendChunk(reference(), *theirs, 1, sequence, 0, kLong, shape.Options()),
-                       4e-6))
+                       AttentionTolerance()))
         << shape;
   }
 }

@@ -24,7 +24,7 @@ namespace sluice::testing {
 namespace {
 
 using BitsTest = BackendTest;
-SLUICE_FOR_ALL_BACKENDS(BitsTest);
+SLUICE_FOR_CPU_BACKENDS(BitsTest);
 
 // The same floats on every machine: the standard's distributions are up to the library.
 class Floats {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/testing/emulator.h"
+#include "tests/kernels/testing/gpu_on_host.h"
 
 namespace sluice::testing {
 void UseSimdTargets(int64_t targets) {
@@ -30,13 +30,19 @@ std::vector<BackendCase> BackendCases() {
   return cases;
 }
 
-std::vector<BackendCase> ContractCases() {
+std::vector<BackendCase> CpuCases() {
   std::vector<BackendCase> cases = BackendCases();
   if (IsEmulated()) return cases;  // what the other proves does not depend on the processor
   BackendCase async = cases.back();
   async.name += "_async";
   async.is_async = true;
   cases.push_back(async);
+  return cases;
+}
+
+std::vector<BackendCase> ContractCases() {
+  std::vector<BackendCase> cases = CpuCases();
+  if (HasGpuOnHost()) cases.push_back({.name = "cuda_host", .is_gpu = true});
   return cases;
 }
 
@@ -53,6 +59,7 @@ void BackendTest::SetUp() {
 void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
+  if (GetParam().is_gpu) return NewGpuOnHost(num_threads);
   auto backend =
       MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
   return GetParam().is_async ? MakeAsyncBackend(std::move(backend)) : std::move(backend);

@@ -19,6 +19,7 @@ struct BackendCase {
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
   bool is_async = false;  // kernels/reference/async_backend.h around it
+  bool is_gpu = false;    // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
 };
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
@@ -27,7 +28,10 @@ std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 // portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
 
-// What the tests of the contract run on: those, and, but in an emulator, an asynchronous one.
+// Those, and an asynchronous one.
+std::vector<BackendCase> CpuCases();
+
+// What the tests of the contract run on: those, and the kernels of GPUs on the host.
 std::vector<BackendCase> ContractCases();
 
 // A test of the contract, run on every backend.
@@ -36,8 +40,11 @@ class BackendTest : public ::testing::TestWithParam<BackendCase> {
   void SetUp() override;
   void TearDown() override;
 
-  // A new backend of the case under test.
+  // A new backend of the case under test. A GPU has as many multiprocessors as the CPU has threads.
   std::unique_ptr<Backend> NewBackend(int num_threads = 2) const;
+  // How far attention may be from the reference where numbers are of size one: GPUs take queries
+  // and weights as two BF16 numbers each.
+  double AttentionTolerance() const { return GetParam().is_gpu ? 4e-5 : 4e-6; }
   // The one that most tests need.
   Backend& backend() { return *backend_; }
   Backend& reference() { return *reference_; }
@@ -58,4 +65,8 @@ std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info);
 #define SLUICE_FOR_ALL_BACKENDS(suite)                                              \
   INSTANTIATE_TEST_SUITE_P(Backends, suite,                                         \
                            ::testing::ValuesIn(::sluice::testing::ContractCases()), \
+                           ::sluice::testing::CaseName)
+#define SLUICE_FOR_CPU_BACKENDS(suite)                                         \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                    \
+                           ::testing::ValuesIn(::sluice::testing::CpuCases()), \
                            ::sluice::testing::CaseName)

@@ -1,0 +1,75 @@
+# Finds nvcc and says whether kernels for NVIDIA GPUs are built: SLUICE_HAVE_CUDA.
+#
+# nvcc is called by rules of our own, so that nothing meant for the host's compiler (sanitizers, warnings, precompiled
+# headers, hardening) reaches it, and what is linked stays a C++ program. The runtime is linked statically and opens the
+# driver at run time: programs start where there is neither GPU nor driver.
+
+set(SLUICE_CUDA AUTO CACHE STRING "Build kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
+set_property(CACHE SLUICE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(SLUICE_HAVE_CUDA FALSE)
+
+# Machine code for A100 and what runs its code (compute capability 8.x), for H100 and H200, and what later GPUs' drivers
+# compile.
+set(SLUICE_CUDA_CODE
+  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
+
+if(NOT SLUICE_CUDA STREQUAL "OFF")
+  file(GLOB cuda_folders LIST_DIRECTORIES TRUE /usr/local/cuda-1[3-9]*)
+  list(SORT cuda_folders COMPARE NATURAL ORDER DESCENDING)
+  find_program(SLUICE_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda ${cuda_folders} PATH_SUFFIXES bin)
+  if(SLUICE_NVCC)
+    get_filename_component(cuda_root ${SLUICE_NVCC} REALPATH)
+    get_filename_component(cuda_root ${cuda_root} DIRECTORY)
+    get_filename_component(cuda_root ${cuda_root} DIRECTORY)
+    execute_process(COMMAND ${SLUICE_NVCC} --version OUTPUT_VARIABLE nvcc_version)
+    string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" _ "${nvcc_version}")
+    set(cuda_version ${CMAKE_MATCH_1})
+    find_path(SLUICE_CUDA_INCLUDE cuda_runtime_api.h PATHS ${cuda_root}/include NO_DEFAULT_PATH)
+    find_library(SLUICE_CUDART cudart_static PATHS ${cuda_root}/lib64 ${cuda_root}/lib NO_DEFAULT_PATH)
+    if(cuda_version VERSION_GREATER_EQUAL 13.0 AND SLUICE_CUDA_INCLUDE AND SLUICE_CUDART)
+      set(SLUICE_HAVE_CUDA TRUE)
+    endif()
+  endif()
+endif()
+
+if(SLUICE_HAVE_CUDA)
+  message(STATUS "NVIDIA GPUs: yes, with nvcc ${cuda_version} (${SLUICE_NVCC})")
+  add_library(sluice_cudart INTERFACE)
+  target_include_directories(sluice_cudart SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE})
+  target_link_libraries(sluice_cudart INTERFACE ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+elseif(SLUICE_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "SLUICE_CUDA is ON, and no nvcc of CUDA 13 or later was found; CUDA_HOME may name its folder")
+elseif(SLUICE_CUDA STREQUAL "OFF")
+  message(STATUS "NVIDIA GPUs: no, SLUICE_CUDA is OFF")
+else()
+  message(STATUS "NVIDIA GPUs: no, nvcc of CUDA 13 or later was not found")
+endif()
+
+# sluice_cuda_library(NAME x SRCS a.cu ... INCLUDES folder ...): a static library of what nvcc makes of the sources.
+# Multiply-adds are fused only where the code says so, as on the host.
+function(sluice_cuda_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;INCLUDES" ${ARGN})
+  set(flags -std=c++20 -O3 --fmad=false --expt-relaxed-constexpr -lineinfo -Xcompiler -fPIC -Xcompiler -ffp-contract=off
+    -Xcompiler -Wno-unused-parameter ${SLUICE_CUDA_CODE} -I${PROJECT_SOURCE_DIR})
+  foreach(folder ${ARG_INCLUDES})
+    list(APPEND flags -I${folder})
+  endforeach()
+  set(objects)
+  foreach(source ${ARG_SRCS})
+    get_filename_component(stem ${source} NAME)
+    get_filename_component(path ${source} ABSOLUTE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${stem}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${SLUICE_CCACHE} ${SLUICE_NVCC} ${flags} -MD -MF ${object}.d -c ${path} -o ${object}
+      DEPENDS ${path}
+      DEPFILE ${object}.d
+      COMMENT "Building CUDA object ${stem}.o"
+      COMMAND_EXPAND_LISTS VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  add_library(${ARG_NAME} STATIC ${objects})
+  set_target_properties(${ARG_NAME} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${ARG_NAME} PUBLIC sluice_cudart)
+endfunction()

@@ -1,0 +1,90 @@
+#include "kernels/cuda/attention_plan.h"
+
+#include <algorithm>
+
+namespace sluice::cuda {
+namespace {
+
+// The tiles of a segment, each with all of its splits.
+void CutSegment(const AttentionSegment& segment, int32_t table_begin, const AttentionShape& shape,
+                AttentionPlan& plan) {
+  const int64_t packed = segment.num_rows * shape.group;
+  const bool is_decode = packed <= shape.decode_tile_rows;
+  std::vector<AttentionTile>& tiles = is_decode ? plan.decode : plan.prefill;
+  const int64_t step = is_decode ? shape.decode_tile_rows : shape.tile_rows;
+  for (int64_t first = 0; first < packed; first += step) {
+    const int64_t last = std::min(packed, first + step) - 1;
+    const SplitRange splits =
+        SplitsOf(segment.first_position + first / shape.group,
+                 segment.first_position + last / shape.group, shape.window);
+    tiles.push_back({.first_row = segment.first_row,
+                     .first_position = segment.first_position,
+                     .table_begin = table_begin,
+                     .first_packed = static_cast<int32_t>(first),
+                     .num_packed = static_cast<int32_t>(last + 1 - first),
+                     .split_begin = static_cast<int32_t>(splits.begin),
+                     .split_end = static_cast<int32_t>(splits.end)});
+  }
+}
+
+// Cuts tiles of several splits into tiles of one each.
+void CutSplits(std::vector<AttentionTile>& tiles, AttentionPlan& plan) {
+  std::vector<AttentionTile> cut;
+  for (const AttentionTile& tile : tiles) {
+    const int32_t num_splits = tile.split_end - tile.split_begin;
+    if (num_splits == 1) {
+      cut.push_back(tile);
+      continue;
+    }
+    plan.merges.push_back({.first_row = tile.first_row,
+                           .first_packed = tile.first_packed,
+                           .num_packed = tile.num_packed,
+                           .partial_begin = static_cast<int32_t>(plan.num_partials),
+                           .num_splits = num_splits});
+    for (int32_t split = tile.split_begin; split < tile.split_end; ++split) {
+      AttentionTile one = tile;
+      one.split_begin = split;
+      one.split_end = split + 1;
+      one.partial_begin = static_cast<int32_t>(plan.num_partials);
+      plan.num_partials += tile.num_packed;
+      cut.push_back(one);
+    }
+  }
+  tiles = std::move(cut);
+}
+
+void SortLongFirst(std::vector<AttentionTile>& tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(), [](const AttentionTile& a, const AttentionTile& b) {
+    return a.split_end - a.split_begin > b.split_end - b.split_begin;
+  });
+}
+
+}  // namespace
+
+void AttentionPlan::Clear() {
+  decode.clear();
+  prefill.clear();
+  merges.clear();
+  num_partials = 0;
+}
+
+void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
+                   int64_t target_blocks, AttentionPlan& plan) {
+  plan.Clear();
+  int32_t table_begin = 0;
+  for (const AttentionSegment& segment : segments) {
+    CutSegment(segment, table_begin, shape, plan);
+    table_begin += static_cast<int32_t>(segment.block_table.size());
+  }
+  const auto blocks = [&](const std::vector<AttentionTile>& tiles) {
+    return static_cast<int64_t>(tiles.size()) * shape.num_kv_heads;
+  };
+  if (blocks(plan.decode) + blocks(plan.prefill) < target_blocks) {
+    CutSplits(plan.decode, plan);
+    CutSplits(plan.prefill, plan);
+  }
+  SortLongFirst(plan.decode);
+  SortLongFirst(plan.prefill);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,71 @@
+// How the attention of a step is shared out among blocks of threads. None of it changes bits: a
+// row's result over one split of 512 positions (kernels/attention_splits.h) depends on that split
+// alone, and splits are merged in ascending order wherever they were computed. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/attention_splits.h"
+#include "kernels/backend.h"
+
+namespace sluice::cuda {
+
+// Positions whose keys and values are in shared memory at a time; divides a split.
+inline constexpr int kKvTile = 64;
+static_assert(kAttentionSplit % kKvTile == 0);
+
+// A segment's rows times the query heads that share a KV head are "packed rows": number
+// row * group + head within the group, so that few rows with many heads fill a tile like many rows
+// with few.
+struct AttentionTile {
+  int64_t first_row = 0;       // of the segment, in the step
+  int64_t first_position = 0;  // of the segment
+  int32_t table_begin = 0;     // of the segment, in the step's block tables
+  int32_t first_packed = 0;    // packed rows [first_packed, first_packed + num_packed) of it
+  int32_t num_packed = 0;
+  int32_t split_begin = 0;  // splits [split_begin, split_end) of the sequence
+  int32_t split_end = 0;
+  // -1: the tile has all splits that its rows see anything of, and writes their results. Otherwise
+  // it has one split, and packed row r leaves it, for KV head h, at partial
+  // (partial_begin + r) * num_kv_heads + h.
+  int32_t partial_begin = -1;
+};
+
+// Packed rows whose splits are merged: num_splits of them, `num_packed` partials apart.
+struct MergeTile {
+  int64_t first_row = 0;
+  int32_t first_packed = 0;
+  int32_t num_packed = 0;
+  int32_t partial_begin = 0;
+  int32_t num_splits = 0;
+};
+
+// All that attention differs in between layers, besides the layer.
+struct AttentionShape {
+  int group = 1;      // query heads per KV head
+  int64_t window = 0;
+  int num_kv_heads = 1;
+  int tile_rows = 64;       // packed rows of a block of threads, at most
+  int decode_tile_rows = 16;  // the same for those that are computed as decode
+
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+};
+
+// A step's tiles: long ones first, so that none that begins late ends last.
+struct AttentionPlan {
+  std::vector<AttentionTile> decode;  // of at most decode_tile_rows packed rows
+  std::vector<AttentionTile> prefill;
+  std::vector<MergeTile> merges;
+  int64_t num_partials = 0;  // times KV heads
+
+  void Clear();
+};
+
+// `target_blocks`: blocks of threads that keep the device busy. Splits of a tile are worked on
+// separately where there are fewer tiles than that.
+void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
+                   int64_t target_blocks, AttentionPlan& plan);
+
+}  // namespace sluice::cuda

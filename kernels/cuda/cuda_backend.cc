@@ -1,0 +1,410 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/cuda/cuda_kv_pool.h"
+#include "kernels/cuda/packed_matrix.h"
+#include "kernels/cuda/sample_batch.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Buckets of rows are powers of two up to here, and multiples of it beyond.
+constexpr int64_t kLargestPower = 256;
+// Rounds of blocks of threads that attention wants, so that none waits for a last one for long.
+constexpr int kAttentionRounds = 2;
+
+template <class T>
+absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+template <class T>
+absl::Span<std::byte> WritableBytes(absl::Span<T> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+// A row's order: larger first, ties by the lower column, NaN last.
+struct Candidate {
+  float value;
+  int32_t column;
+
+  bool operator<(const Candidate& other) const {
+    const bool is_nan = value != value, other_is_nan = other.value != other.value;
+    if (is_nan != other_is_nan) return other_is_nan;
+    if (!is_nan && value != other.value) return value > other.value;
+    return column < other.column;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::unique_ptr<Gpu> gpu,
+                                                                 CudaBackendOptions options) {
+  auto staging = StagingRing::Create(*gpu);
+  if (!staging.ok()) return staging.status();
+  const absl::StatusOr<void*> results = gpu->AllocatePinned(StagingRing::kPartBytes);
+  if (!results.ok()) return results.status();
+  std::unique_ptr<CudaBackend> backend(
+      new CudaBackend(std::move(gpu), *std::move(staging), std::move(options)));
+  backend->pinned_results_ = *results;
+  return backend;
+}
+
+CudaBackend::CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StagingRing> staging,
+                         CudaBackendOptions options)
+    : gpu_(std::move(gpu)),
+      staging_(std::move(staging)),
+      options_(std::move(options)),
+      end_(gpu_->NewEvent()),
+      step_(*gpu_, *staging_),
+      recorder_(*gpu_) {}
+
+CudaBackend::~CudaBackend() { gpu_->FreePinned(pinned_results_); }
+
+// ---- Memory and waits ----
+
+bool CudaBackend::Note(const absl::Status& status) {
+  if (!status.ok()) failure_.Update(status);
+  return status.ok();
+}
+
+void* CudaBackend::Room(Scratch which, size_t bytes) {
+  const absl::StatusOr<bool> moved = scratch_[which].Reserve(std::max<size_t>(bytes, 1), *gpu_);
+  if (!Note(moved.status())) return nullptr;
+  if (*moved) {
+    SLUICE_CHECK(!recorder_.is_recording());
+    recorder_.Forget();
+    if (which == kCounters) num_zero_counters_ = 0;
+  }
+  return scratch_[which].as<void>();
+}
+
+void* CudaBackend::Sent(absl::Span<const std::byte> bytes) {
+  void* const memory = Room(kArguments, bytes.size());
+  return memory != nullptr && Note(staging_->CopyIn(bytes, memory)) ? memory : nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t size_bytes) {
+  return DeviceMemory::AllocateZeroed(size_bytes, *gpu_);
+}
+
+void CudaBackend::CopyIn(absl::Span<const std::byte> host, void* device) {
+  SLUICE_CHECK(!recorder_.is_recording());
+  Note(staging_->CopyIn(host, device));
+}
+
+absl::Status CudaBackend::CopyOut(const void* device, absl::Span<std::byte> host) {
+  const auto* from = static_cast<const std::byte*>(device);
+  absl::Status status;
+  do {
+    const size_t some = std::min(host.size(), StagingRing::kPartBytes);
+    if (some > 0) gpu_->Copy(pinned_results_, from, some);
+    status = Synchronize();
+    if (!status.ok()) return status;
+    if (some > 0) std::memcpy(host.data(), pinned_results_, some);
+    host.remove_prefix(some);
+    from += some;
+  } while (!host.empty());
+  return status;
+}
+
+absl::Status CudaBackend::Wait(GpuEvent& event, Deadline deadline) {
+  // Several watches as one.
+  struct All final : StreamWatch {
+    explicit All(const std::vector<StreamWatch*>& watches) : watches(watches) {}
+    absl::Status Look() override {
+      absl::Status status;
+      for (StreamWatch* const watch : watches) status.Update(watch->Look());
+      return status;
+    }
+    const std::vector<StreamWatch*>& watches;
+  };
+  All all(watches_);
+  return gpu_->Wait(event, watches_.empty() ? nullptr : &all, deadline);
+}
+
+absl::Status CudaBackend::Synchronize(Deadline deadline) {
+  SLUICE_CHECK(!recorder_.is_recording());
+  gpu_->Record(*end_);
+  absl::Status status = std::exchange(failure_, absl::OkStatus());
+  status.Update(Wait(*end_, deadline));
+  return status;
+}
+
+void CudaBackend::AddWatch(StreamWatch* watch) { watches_.push_back(watch); }
+void CudaBackend::RemoveWatch(StreamWatch* watch) { std::erase(watches_, watch); }
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(const PackSpec& spec,
+                                                                const RowReader& read) {
+  return CudaPackedMatrix::Pack(spec, read, *gpu_, *staging_);
+}
+
+absl::StatusOr<std::unique_ptr<KvPool>> CudaBackend::NewKvPool(const KvPoolSpec& spec) {
+  return CudaKvPool::Create(spec, *gpu_);
+}
+
+absl::StatusOr<std::unique_ptr<RankGroup>> CudaBackend::NewRankGroup(const RankGroupSpec& spec) {
+  if (options_.new_rank_group == nullptr) {
+    return absl::UnimplementedError("this backend was made without a way to meet other ranks");
+  }
+  return options_.new_rank_group(spec, *this);
+}
+
+// ---- Steps ----
+
+int64_t CudaBackend::BucketRows(int64_t rows) const {
+  if (rows > kLargestPower) return (rows + kLargestPower - 1) / kLargestPower * kLargestPower;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+}
+
+void CudaBackend::BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) {
+  SLUICE_CHECK(!recorder_.is_recording());
+  const absl::StatusOr<bool> moved = step_.Begin(segments, rows);
+  if (Note(moved.status()) && *moved) recorder_.Forget();
+}
+
+absl::Status CudaBackend::RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+  return recorder_.Run(key, enqueue);
+}
+
+// ---- Operations ----
+
+void CudaBackend::GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) {
+  SLUICE_CHECK(static_cast<int64_t>(rows.size()) == out.rows && table.cols == out.cols);
+  for (const int32_t row : rows) SLUICE_CHECK(0 <= row && row < table.rows);
+  if (rows.empty()) return;
+  const void* const on_device = Sent(BytesOf(rows));
+  if (on_device == nullptr) return;
+  kernels().gather_rows(
+      stream(), {.table = table, .rows = static_cast<const int32_t*>(on_device), .out = out});
+}
+
+absl::Status CudaBackend::GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                                         absl::Span<float> values) {
+  SLUICE_CHECK(elements.size() == values.size());
+  for (const MatrixElement& element : elements) {
+    SLUICE_CHECK(0 <= element.row && element.row < x.rows);
+    SLUICE_CHECK(0 <= element.col && element.col < x.cols);
+  }
+  const void* const on_device = Sent(BytesOf(elements));
+  void* const results = Room(kResults, values.size() * sizeof(float));
+  if (on_device == nullptr || results == nullptr) return Synchronize();
+  kernels().gather_elements(stream(), {.x = x,
+                                       .elements = static_cast<const MatrixElement*>(on_device),
+                                       .count = static_cast<int64_t>(elements.size()),
+                                       .values = static_cast<float*>(results)});
+  return CopyOut(results, WritableBytes(values));
+}
+
+void CudaBackend::RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) {
+  kernels().norm(stream(), {.x = x, .out = out, .width = x.cols, .weight = weight, .eps = eps});
+}
+
+void CudaBackend::HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) {
+  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
+  kernels().norm(stream(), {.x = x, .out = x, .width = head_dim, .weight = weight, .eps = eps});
+}
+
+void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                            MatrixView out) {
+  kernels().norm(stream(), {.x = x,
+                            .out = out,
+                            .width = x.cols,
+                            .weight = weight,
+                            .bias = bias,
+                            .eps = eps,
+                            .centred = true});
+}
+
+void CudaBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) {
+  step_.host().CheckRope(x, head_dim, tables);
+  kernels().rope(
+      stream(),
+      {.x = x,
+       .head_dim = head_dim,
+       .cos = tables.cos,
+       .sin = tables.sin,
+       .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
+       .interleaved = layout == RopeLayout::kInterleaved});
+}
+
+void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
+  const auto& ours = static_cast<const CudaKvPool&>(pool);
+  SLUICE_CHECK(keys.rows <= step_.num_rows() && keys.rows == values.rows);
+  SLUICE_CHECK(0 <= layer && layer < ours.layout().num_layers);
+  ours.CheckSegments(step_.host().segments());
+  kernels().store_kv(stream(), {.keys = keys,
+                                .values = values,
+                                .pool = ours.layout(),
+                                .layer = layer,
+                                .rows = step_.rows(),
+                                .tables = step_.tables()});
+}
+
+void CudaBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {
+  static_assert(sizeof(KvBlockCopy) == sizeof(BlockCopy));
+  const KvLayout& layout = static_cast<const CudaKvPool&>(pool).layout();
+  for (const KvBlockCopy& copy : copies) {
+    SLUICE_CHECK(0 <= copy.source && copy.source < layout.num_blocks);
+    SLUICE_CHECK(0 <= copy.destination && copy.destination < layout.num_blocks);
+  }
+  for (const absl::Span<const KvBlockCopy> part : IndependentCopies(copies)) {
+    const void* const on_device = Sent(BytesOf(part));
+    if (on_device == nullptr) return;
+    kernels().copy_blocks(stream(), {.pool = layout,
+                                     .copies = static_cast<const BlockCopy*>(on_device),
+                                     .count = static_cast<int64_t>(part.size())});
+  }
+}
+
+void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
+                                 const AttentionOptions& options, MatrixView out) {
+  const auto& ours = static_cast<const CudaKvPool&>(pool);
+  const KvLayout& layout = ours.layout();
+  const int num_heads = static_cast<int>(q.cols / layout.head_dim);
+  SLUICE_CHECK(options.window >= 0 && num_heads % layout.num_kv_heads == 0);
+  SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step_.num_rows());
+  ours.CheckSegments(step_.host().segments());
+  const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
+                             .window = options.window,
+                             .num_kv_heads = layout.num_kv_heads};
+  const int64_t blocks = int64_t{kAttentionRounds} * gpu_->properties().num_multiprocessors;
+  bool moved = false;
+  const auto plan = step_.PlanFor(shape, blocks, PartialFloats(layout.head_dim), moved);
+  if (!Note(plan.status())) return;
+  if (moved) recorder_.Forget();
+  AttentionTask task{.q = q,
+                     .out = out,
+                     .pool = layout,
+                     .layer = layer,
+                     .group = shape.group,
+                     .scale = options.scale,
+                     .window = options.window,
+                     .tables = step_.tables(),
+                     .tiles = (*plan)->decode.as<AttentionTile>(),
+                     .num_tiles = (*plan)->num_decode(),
+                     .tile_rows = shape.decode_tile_rows,
+                     .partials = (*plan)->partials.as<float>(),
+                     .num_blocks = static_cast<int>(blocks)};
+  const auto attend = [&] {
+    const auto shared = [&] { return kernels().attention_shared_bytes(task); };
+    task.stages = 2;
+    if (shared() > static_cast<int64_t>(gpu_->properties().shared_bytes)) task.stages = 1;
+    kernels().attention(stream(), task);
+  };
+  attend();
+  task.tiles = (*plan)->prefill.as<AttentionTile>();
+  task.num_tiles = (*plan)->num_prefill();
+  task.tile_rows = shape.tile_rows;
+  attend();
+  kernels().merge_splits(stream(), {.out = out,
+                                    .num_kv_heads = layout.num_kv_heads,
+                                    .group = shape.group,
+                                    .head_dim = layout.head_dim,
+                                    .tiles = (*plan)->merges.as<MergeTile>(),
+                                    .num_tiles = (*plan)->num_merges(),
+                                    .partials = (*plan)->partials.as<float>(),
+                                    .num_blocks = static_cast<int>(blocks)});
+}
+
+void CudaBackend::AddBias(const float* bias, MatrixView x) {
+  const MatrixView row{const_cast<float*>(bias), DType::kF32, 1, x.cols, x.cols};
+  Elementwise({.kind = ElementwiseKind::kAddBias, .x = x, .operand = row});
+}
+
+void CudaBackend::Scale(float factor, MatrixView x) {
+  Elementwise({.kind = ElementwiseKind::kScale, .x = x, .factor = factor});
+}
+
+void CudaBackend::AddResidual(MatrixView x, MatrixView residual) {
+  SLUICE_CHECK(x.rows == residual.rows && x.cols == residual.cols);
+  Elementwise({.kind = ElementwiseKind::kAdd, .x = residual, .operand = x});
+}
+
+void CudaBackend::TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) {
+  SLUICE_CHECK(std::has_single_bit(partials.size()) && partials.size() <= kMostPartials);
+  TreeAddTask task{.count = static_cast<int>(partials.size()), .out = out};
+  std::copy(partials.begin(), partials.end(), task.partials);
+  kernels().tree_add(stream(), task);
+}
+
+void CudaBackend::LogSoftmax(MatrixView x, MatrixView out) {
+  SLUICE_CHECK(x.rows == out.rows && x.cols == out.cols && x.cols > 0);
+  kernels().log_softmax(stream(), {.x = x, .out = out});
+}
+
+// ---- Operations that answer on the host ----
+
+absl::Status CudaBackend::TopK(MatrixView x, int k, absl::Span<float> values,
+                               absl::Span<int32_t> ids) {
+  SLUICE_CHECK(1 <= k && k <= x.cols);
+  SLUICE_CHECK(static_cast<int64_t>(values.size()) == x.rows * k && values.size() == ids.size());
+  const size_t bytes = values.size() * sizeof(float);
+  auto* const results = static_cast<std::byte*>(Room(kResults, 2 * bytes));
+  if (results == nullptr) return Synchronize();
+  kernels().top_k(stream(), {.x = x,
+                             .k = k,
+                             .values = reinterpret_cast<float*>(results),
+                             .ids = reinterpret_cast<int32_t*>(results + bytes)});
+  absl::Status status = CopyOut(results, WritableBytes(values));
+  if (status.ok()) status = CopyOut(results + bytes, WritableBytes(ids));
+  if (!status.ok()) return status;
+  std::vector<Candidate> row(k);
+  for (size_t begin = 0; begin < values.size(); begin += k) {
+    for (int i = 0; i < k; ++i) row[i] = {values[begin + i], ids[begin + i]};
+    std::sort(row.begin(), row.end());
+    for (int i = 0; i < k; ++i) {
+      values[begin + i] = row[i].value;
+      ids[begin + i] = row[i].column;
+    }
+  }
+  return status;
+}
+
+absl::Status CudaBackend::Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                                 absl::Span<SampledRow> results) {
+  SLUICE_CHECK(logits.rows == static_cast<int64_t>(rows.size()) && rows.size() == results.size());
+  if (rows.empty()) return Synchronize();
+  const SampleBatch batch = BatchOf(rows, logits.cols);
+  // One array after another, each as aligned as doubles are.
+  std::vector<std::byte> arguments;
+  const auto append = [&arguments](absl::Span<const std::byte> bytes) {
+    arguments.resize((arguments.size() + 15) / 16 * 16);
+    const size_t begin = arguments.size();
+    arguments.insert(arguments.end(), bytes.begin(), bytes.end());
+    return begin;
+  };
+  append(BytesOf(absl::MakeConstSpan(batch.requests)));
+  const size_t allowed = append(BytesOf(absl::MakeConstSpan(batch.allowed)));
+  const size_t edits = append(BytesOf(absl::MakeConstSpan(batch.edits)));
+  const auto* const sent = static_cast<const std::byte*>(Sent(arguments));
+  const size_t results_bytes = rows.size() * sizeof(SampleResult);
+  auto* const answers = static_cast<std::byte*>(
+      Room(kResults, results_bytes + batch.num_top * sizeof(SampleToken)));
+  void* const scratch = Room(kRows, rows.size() * SampleScratchBytes(logits.cols));
+  if (sent == nullptr || answers == nullptr || scratch == nullptr) return Synchronize();
+  kernels().sample(stream(), {.logits = logits,
+                              .requests = reinterpret_cast<const SampleRequest*>(sent),
+                              .allowed = reinterpret_cast<const uint32_t*>(sent + allowed),
+                              .edits = reinterpret_cast<const SampleEdit*>(sent + edits),
+                              .results = reinterpret_cast<SampleResult*>(answers),
+                              .top = reinterpret_cast<SampleToken*>(answers + results_bytes),
+                              .scratch = static_cast<char*>(scratch)});
+  std::vector<SampleResult> chosen(rows.size());
+  std::vector<SampleToken> top(batch.num_top);
+  absl::Status status = CopyOut(answers, WritableBytes(absl::MakeSpan(chosen)));
+  if (status.ok() && !top.empty()) {
+    status = CopyOut(answers + results_bytes, WritableBytes(absl::MakeSpan(top)));
+  }
+  if (!status.ok()) return status;
+  for (size_t t = 0; t < rows.size(); ++t) results[t] = RowOf(batch.requests[t], chosen[t], top);
+  return status;
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,126 @@
+// The backend of GPUs: kernels/backend.h over a Gpu (kernels/cuda/gpu.h). Activations that products
+// read are BF16; everything else is as the contract words it.
+//
+// A row's bits depend neither on the batch nor on which blocks of threads compute it: see
+// docs/decisions/024-gpus-multiply-with-one-instruction.md.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/staging_ring.h"
+#include "kernels/cuda/step_recorder.h"
+#include "kernels/cuda/step_tables.h"
+
+namespace sluice::cuda {
+
+class CudaBackend;
+
+struct CudaBackendOptions {
+  // What Backend::NewRankGroup returns; UNIMPLEMENTED without it.
+  std::function<absl::StatusOr<std::unique_ptr<RankGroup>>(const RankGroupSpec&, CudaBackend&)>
+      new_rank_group;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  // RESOURCE_EXHAUSTED where the host or the device lacks memory.
+  static absl::StatusOr<std::unique_ptr<CudaBackend>> Create(std::unique_ptr<Gpu> gpu,
+                                                             CudaBackendOptions options = {});
+  ~CudaBackend() override;
+
+  // ---- For what takes part in the stream: rank groups ----
+
+  Gpu& gpu() { return *gpu_; }
+  // Waits look at `watch` from now on; the watch's failure is theirs, once the stream is empty.
+  void AddWatch(StreamWatch* watch);
+  void RemoveWatch(StreamWatch* watch);
+  // Recorded steps are void: they name memory or peers that are no more.
+  void ForgetRecordedSteps() { recorder_.Forget(); }
+  // The step that is being enqueued waits on the host, and is never recorded.
+  void LeaveStepUnrecorded() { recorder_.LeaveUnrecorded(); }
+
+  // ---- Backend ----
+
+  std::string_view name() const override { return gpu_->properties().backend_name; }
+  DType operand_dtype() const override { return DType::kBF16; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override;
+  void CopyIn(absl::Span<const std::byte> host, void* device) override;
+  absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override;
+  using Backend::Synchronize;
+  absl::Status Synchronize(Deadline deadline) override;
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                     const RowReader& read) override;
+  absl::StatusOr<std::unique_ptr<KvPool>> NewKvPool(const KvPoolSpec& spec) override;
+  void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override;
+  void ReserveForAttention(const KvPool& pool, int64_t max_rows) override {}
+  absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override;
+  int64_t BucketRows(int64_t rows) const override;
+  void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override;
+  absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) override;
+  void GatherRows(MatrixView table, absl::Span<const int32_t> rows, MatrixView out) override;
+  absl::Status GatherElements(MatrixView x, absl::Span<const MatrixElement> elements,
+                              absl::Span<float> values) override;
+  void RmsNorm(MatrixView x, const float* weight, float eps, MatrixView out) override;
+  void HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) override;
+  void LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
+                 MatrixView out) override;
+  using Backend::Gemm;
+  void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+            const GemmEpilogue& epilogue) override;
+  void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override;
+  void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override;
+  void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
+  void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
+                      MatrixView out) override;
+  void AddBias(const float* bias, MatrixView x) override;
+  void Scale(float factor, MatrixView x) override;
+  void AddResidual(MatrixView x, MatrixView residual) override;
+  void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
+  void LogSoftmax(MatrixView x, MatrixView out) override;
+  absl::Status TopK(MatrixView x, int k, absl::Span<float> values, absl::Span<int32_t> ids) override;
+  absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
+                      absl::Span<SampledRow> results) override;
+
+ private:
+  // Memory that operations use for themselves, by what for; grows as they need.
+  enum Scratch { kActivations, kPartials, kCounters, kArguments, kResults, kRows, kNumScratch };
+
+  CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StagingRing> staging,
+              CudaBackendOptions options);
+
+  const Kernels& kernels() const { return gpu_->kernels(); }
+  Stream stream() { return gpu_->stream(); }
+  // Keeps the first failure for the next wait.
+  bool Note(const absl::Status& status);
+  // Room for `bytes`, or null, and the failure is kept. What it held is lost where it grows.
+  void* Room(Scratch which, size_t bytes);
+  // The same, with `bytes` in it.
+  void* Sent(absl::Span<const std::byte> bytes);
+  // Waits for `event` and what it follows.
+  absl::Status Wait(GpuEvent& event, Deadline deadline);
+  void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
+  GemmPlan PlanFor(const WeightImage& weights, int64_t rows) const;
+  void TiledGemm(MatrixView x, const WeightImage& weights, const EpilogueTask& epilogue);
+  // x as tiles are read from it: itself, or rounded and padded in scratch memory.
+  MatrixView Operand(MatrixView x, const RunShape& runs);
+
+  const std::unique_ptr<Gpu> gpu_;
+  const std::unique_ptr<StagingRing> staging_;
+  const CudaBackendOptions options_;
+  const std::unique_ptr<GpuEvent> end_;
+  StepTables step_;
+  StepRecorder recorder_;
+  DeviceArray scratch_[kNumScratch];
+  size_t num_zero_counters_ = 0;  // of that scratch memory
+  std::vector<StreamWatch*> watches_;
+  void* pinned_results_ = nullptr;  // what CopyOut reads through
+  absl::Status failure_;
+};
+
+}  // namespace sluice::cuda

@@ -1,0 +1,98 @@
+// Products of CudaBackend.
+#include <algorithm>
+
+#include "kernels/check.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/packed_matrix.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Whether blocks can copy x as it is, 16 bytes at a time.
+bool CanBeReadInPlace(MatrixView x, const RunShape& runs) {
+  return x.dtype == DType::kBF16 && !runs.is_padded() && x.stride % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+}  // namespace
+
+GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
+  const GpuProperties& gpu = gpu_->properties();
+  return PlanGemm(rows, NumTiles(weights.num_outputs, weights.gated), weights.runs, weights.format,
+                  gpu.num_multiprocessors, static_cast<int64_t>(gpu.shared_bytes));
+}
+
+void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) {
+  const WeightImage& image = static_cast<const CudaPackedMatrix&>(weights).image();
+  if (image.format == WeightFormat::kF32) return;
+  int64_t partials = 0, counters = 0;
+  const int64_t most = BucketRows(max_rows);
+  for (int64_t rows = 1; rows <= most; rows = BucketRows(rows + 1)) {
+    const GemmPlan plan = PlanFor(image, rows);
+    partials = std::max(partials, plan.partial_floats());
+    counters = std::max(counters, plan.counters());
+  }
+  Room(kPartials, partials * sizeof(float));
+  Room(kCounters, counters * sizeof(unsigned));
+  if (image.runs.is_padded()) {
+    Room(kActivations, most * image.runs.num_runs * image.runs.padded_depth() * 2);
+  }
+}
+
+void CudaBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
+                       const GemmEpilogue& epilogue) {
+  const auto& matrix = static_cast<const CudaPackedMatrix&>(weights);
+  SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_columns());
+  SLUICE_CHECK(x.rows == out.rows);
+  SLUICE_CHECK(!matrix.image().gated || epilogue.activation.has_value());
+  const EpilogueTask task{.bias = epilogue.bias,
+                          .has_activation = epilogue.activation.has_value(),
+                          .activation = epilogue.activation.value_or(Activation::kRelu),
+                          .gated = matrix.image().gated,
+                          .add_to_out = epilogue.add_to_out,
+                          .out = out};
+  if (matrix.image().format == WeightFormat::kF32) {
+    kernels().float_gemm(stream(), {.weights = matrix.image(), .x = x, .epilogue = task});
+  } else {
+    TiledGemm(x, matrix.image(), task);
+  }
+}
+
+MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs) {
+  if (CanBeReadInPlace(x, runs)) return x;
+  const int64_t cols = runs.num_runs * runs.padded_depth();
+  const MatrixView operand{Room(kActivations, x.rows * cols * 2), DType::kBF16, x.rows, cols, cols};
+  if (operand.data != nullptr) {
+    kernels().rearrange(stream(), {.x = x,
+                                   .out = operand,
+                                   .depth = runs.depth,
+                                   .padded_depth = runs.padded_depth()});
+  }
+  return operand;
+}
+
+void CudaBackend::TiledGemm(MatrixView x, const WeightImage& weights,
+                            const EpilogueTask& epilogue) {
+  GemmTask task{.weights = weights,
+                .x = Operand(x, weights.runs),
+                .epilogue = epilogue,
+                .plan = PlanFor(weights, x.rows)};
+  if (task.x.data == nullptr) return;
+  if (task.plan.splits > 1) {
+    const auto counters = static_cast<size_t>(task.plan.counters());
+    task.partials =
+        static_cast<float*>(Room(kPartials, task.plan.partial_floats() * sizeof(float)));
+    task.counters = static_cast<unsigned*>(Room(kCounters, counters * sizeof(unsigned)));
+    if (task.partials == nullptr || task.counters == nullptr) return;
+    if (num_zero_counters_ < counters) {
+      // Zero ever after: each product leaves them so.
+      SLUICE_CHECK(!recorder_.is_recording());
+      gpu_->FillWithZero(task.counters, counters * sizeof(unsigned));
+      num_zero_counters_ = counters;
+    }
+  }
+  kernels().gemm(stream(), task);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,69 @@
+// Products of activations and packed weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/activation.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/matrix_view.h"
+#include "kernels/weight_format.h"
+
+namespace sluice::cuda {
+
+// GemmEpilogue of kernels/backend.h.
+struct EpilogueTask {
+  const float* bias = nullptr;
+  bool has_activation = false;
+  Activation activation = Activation::kRelu;
+  bool gated = false;
+  bool add_to_out = false;
+  MatrixView out;  // F32 or BF16
+};
+
+// A weight matrix of the device.
+struct WeightImage {
+  WeightFormat format = WeightFormat::kBF16;
+  const std::byte* data = nullptr;  // tile_image.h; F32: rows of K one after another
+  int64_t num_outputs = 0;          // N
+  int64_t num_inputs = 0;           // K
+  bool gated = false;
+  RunShape runs;
+};
+
+// out^T = W x^T by matrix instructions, weights in BF16, INT8 or INT4. INT8 and INT4 weights are
+// multiplied as the whole numbers they are, which BF16 holds exactly; each group's sum is then
+// multiplied with its scale.
+struct GemmTask {
+  WeightImage weights;
+  MatrixView x;  // [T, num_runs * padded_depth] BF16, rows at multiples of 16 bytes
+  EpilogueTask epilogue;
+  GemmPlan plan;
+  float* partials = nullptr;     // [plan.partial_floats()]
+  unsigned* counters = nullptr;  // [plan.counters()], zero before and after
+};
+
+// The same with F32 weights, element by element: one fused multiply-add after another over each
+// run.
+struct FloatGemmTask {
+  WeightImage weights;
+  MatrixView x;  // [T, K] F32 or BF16
+  EpilogueTask epilogue;
+};
+
+// Writes rows [first_row, first_row + num_rows), which lie in the format of weight_format.h at
+// `rows`, to their places in the image.
+struct PackTask {
+  WeightImage weights;
+  std::byte* image = nullptr;  // weights.data, to be written
+  const std::byte* rows = nullptr;
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+};
+
+using LaunchGemm = void (*)(Stream, const GemmTask&);
+using LaunchFloatGemm = void (*)(Stream, const FloatGemmTask&);
+using LaunchPack = void (*)(Stream, const PackTask&);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,157 @@
+#include "kernels/cuda/host/host_gpu.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "kernels/cuda/kernels/table.h"
+#include "kernels/cuda/simt/host/host_grid.h"
+
+namespace sluice::cuda {
+namespace {
+
+using Work = std::function<void()>;
+
+// What is not touched costs nothing from here on; below, sanitizers watch over it.
+constexpr size_t kLarge = size_t{64} << 20;
+
+}  // namespace
+
+// The stream of a host's GPU.
+class HostQueue {
+ public:
+  void Enqueue(Work work) { (recorded_ != nullptr ? *recorded_ : queue_).push_back(std::move(work)); }
+  void Run() {
+    for (const Work& work : std::exchange(queue_, {})) work();
+  }
+  // Where work goes meanwhile; null: it is enqueued.
+  void RecordTo(std::vector<Work>* recorded) { recorded_ = recorded; }
+  bool is_recording() const { return recorded_ != nullptr; }
+
+  // Grids take turns in which thread goes first.
+  HostBlock::Order NextOrder() {
+    descending_ = !descending_;
+    return descending_ ? HostBlock::Order::kDescending : HostBlock::Order::kAscending;
+  }
+
+ private:
+  std::vector<Work> queue_;
+  std::vector<Work>* recorded_ = nullptr;
+  bool descending_ = false;
+};
+
+void EnqueueGrid(Stream stream, LaunchShape shape, std::function<void()> kernel) {
+  auto* const queue = static_cast<HostQueue*>(stream);
+  queue->Enqueue([queue, shape, kernel = std::move(kernel)] {
+    RunGrid(shape, kernel, queue->NextOrder());
+  });
+}
+
+namespace {
+
+class HostEvent final : public GpuEvent {};
+
+class HostRecording final : public Recording {
+ public:
+  explicit HostRecording(std::vector<Work> work) : work(std::move(work)) {}
+  const std::vector<Work> work;
+};
+
+class HostGpu final : public Gpu {
+ public:
+  explicit HostGpu(const HostGpuOptions& options)
+      : properties_{.backend_name = "cuda_host/mma v1",
+                    .num_multiprocessors = options.num_multiprocessors,
+                    .shared_bytes = options.shared_bytes} {}
+  ~HostGpu() override { SLUICE_CHECK(mapped_.empty()); }
+
+  const GpuProperties& properties() const override { return properties_; }
+  const Kernels& kernels() const override { return on_host::KernelTable(); }
+  Stream stream() override { return &queue_; }
+
+  absl::StatusOr<void*> Allocate(size_t size_bytes) override {
+    SLUICE_CHECK(!queue_.is_recording());
+    const size_t size = std::max<size_t>(size_bytes, 1);
+    if (size >= kLarge) return Map(size);
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, size) != 0) return OutOfMemory(size_bytes);
+    std::memset(memory, 0xff, size);
+    return memory;
+  }
+
+  void Free(void* memory) override {
+    SLUICE_CHECK(!queue_.is_recording());
+    queue_.Run();
+    const auto mapped = mapped_.find(memory);
+    if (mapped == mapped_.end()) return std::free(memory);
+    munmap(memory, mapped->second);
+    mapped_.erase(mapped);
+  }
+
+  absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override { return Allocate(size_bytes); }
+  void FreePinned(void* memory) override { Free(memory); }
+  MemoryUse memory() const override { return {.total = size_t{1} << 40, .free = size_t{1} << 40}; }
+
+  void Copy(void* to, const void* from, size_t size_bytes) override {
+    queue_.Enqueue([=] { std::memcpy(to, from, size_bytes); });
+  }
+  void FillWithZero(void* memory, size_t size_bytes) override {
+    // What was mapped is zero.
+    if (size_bytes >= kLarge && mapped_.contains(memory)) return;
+    queue_.Enqueue([=] { std::memset(memory, 0, size_bytes); });
+  }
+
+  std::unique_ptr<GpuEvent> NewEvent() override { return std::make_unique<HostEvent>(); }
+  void Record(GpuEvent&) override {}
+  absl::Status Wait(GpuEvent&, StreamWatch* watch, Deadline) override {
+    SLUICE_CHECK(!queue_.is_recording());
+    queue_.Run();
+    return watch == nullptr ? absl::OkStatus() : watch->Look();
+  }
+
+  absl::StatusOr<std::unique_ptr<Recording>> RecordWork(
+      const std::function<absl::Status()>& enqueue) override {
+    std::vector<Work> work;
+    queue_.RecordTo(&work);
+    absl::Status status = enqueue();
+    queue_.RecordTo(nullptr);
+    if (!status.ok()) return status;
+    return std::make_unique<HostRecording>(std::move(work));
+  }
+  void Enqueue(Recording& recording) override {
+    for (const Work& work : static_cast<HostRecording&>(recording).work) queue_.Enqueue(work);
+  }
+
+ private:
+  static absl::Status OutOfMemory(size_t size_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(size_bytes, " bytes"));
+  }
+
+  absl::StatusOr<void*> Map(size_t size) {
+    void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return OutOfMemory(size);
+    mapped_[memory] = size;
+    return memory;
+  }
+
+  const GpuProperties properties_;
+  HostQueue queue_;
+  std::map<void*, size_t> mapped_;
+};
+
+}  // namespace
+
+std::unique_ptr<Gpu> MakeHostGpu(const HostGpuOptions& options) {
+  return std::make_unique<HostGpu>(options);
+}
+
+}  // namespace sluice::cuda

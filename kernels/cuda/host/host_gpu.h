@@ -1,0 +1,21 @@
+// A Gpu that carries the kernels out on the host, for tests: the backend, its kernels, its staging
+// and its recordings, without a device. Work is done when it is waited for, not before; memory is
+// the host's, filled with NaN, each allocation by itself, so that address sanitizers see what lies
+// beside it.
+#pragma once
+
+#include <memory>
+
+#include "kernels/cuda/gpu.h"
+
+namespace sluice::cuda {
+
+struct HostGpuOptions {
+  // What plans are made for; blocks run one after the other all the same.
+  int num_multiprocessors = 4;
+  size_t shared_bytes = 227 << 10;
+};
+
+std::unique_ptr<Gpu> MakeHostGpu(const HostGpuOptions& options = {});
+
+}  // namespace sluice::cuda

@@ -1,0 +1,11 @@
+#include "simt.h"
+
+// After simt.h.
+#include "kernels/cuda/kernels/attention_tiles.h"
+#include "kernels/cuda/kernels/launchers.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+void AttentionFloat(Stream stream, const AttentionTask& task) { LaunchParts<2>(stream, task); }
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

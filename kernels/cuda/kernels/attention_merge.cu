@@ -1,0 +1,55 @@
+#include "simt.h"
+
+// After simt.h.
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/kernels/attention_merge.h"
+#include "kernels/cuda/kernels/launchers.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+namespace {
+
+constexpr int kThreads = 128;
+
+// Packed row `packed` of a tile for one KV head, in ascending order of splits.
+SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, int packed,
+                          int kv_head) {
+  const int64_t stride = int64_t{tile.num_packed} * task.num_kv_heads * PartialFloats(task.head_dim);
+  const float* const first =
+      task.partials + ((int64_t{tile.partial_begin} + packed) * task.num_kv_heads + kv_head) *
+                          PartialFloats(task.head_dim);
+  const int64_t in_segment = int64_t{tile.first_packed} + packed;
+  const int64_t row = tile.first_row + in_segment / task.group;
+  const int64_t head = int64_t{kv_head} * task.group + in_segment % task.group;
+  for (int col = Thread(); col < task.head_dim; col += kThreads) {
+    SplitState state{first[task.head_dim], first[task.head_dim + 1]};
+    float sum = first[col];
+    for (int split = 1; split < tile.num_splits; ++split) {
+      const float* const next = first + split * stride;
+      const MergeShares shares = Merge(state, {next[task.head_dim], next[task.head_dim + 1]});
+      sum = MergedSumOf(sum, next[col], shares);
+      state = shares.state;
+    }
+    StoreElement(task.out, row, head * task.head_dim + col, sum / state.total);
+  }
+}
+
+SIMT_KERNEL(kThreads, 4) MergeTiles(MergeSplitsTask task) {
+  for (int index = 0; index < *task.num_tiles; ++index) {
+    const MergeTile tile = task.tiles[index];
+    const int64_t count = int64_t{tile.num_packed} * task.num_kv_heads;
+    // Tiles begin with different blocks, so that small ones are shared out too.
+    int64_t i = (Block() + NumBlocks() - index % NumBlocks()) % NumBlocks();
+    for (; i < count; i += NumBlocks()) {
+      MergeRow(task, tile, static_cast<int>(i / task.num_kv_heads),
+               static_cast<int>(i % task.num_kv_heads));
+    }
+  }
+}
+
+}  // namespace
+
+void MergeSplits(Stream stream, const MergeSplitsTask& task) {
+  Launch<MergeTiles>(stream, {.blocks = task.num_blocks, .threads = kThreads}, task);
+}
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -1,0 +1,380 @@
+// The choice of a token from one row of logits by a block of threads, in the steps of
+// kernels/cpu/sample_row.h. Sums run in an order fixed by the number of threads. After simt.h.
+#pragma once
+
+#include "kernels/cuda/kernels/select.h"
+#include "kernels/cuda/sample.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+// exp(x) for x <= 0 with the bits of the CPU's (kernels/cpu/logit_passes.cc): x = n ln 2 + r, and
+// fourteen terms of the series in r.
+SIMT_DEVICE double ExpOfNegative(double x) {
+  if (!(x >= -708.0)) return 0;
+  constexpr double kShift = 0x1.8p52;  // adding it leaves n in the low bits
+  const double shifted = x * 0x1.71547652b82fep0 + kShift;
+  const double n = shifted - kShift;
+  double r = x - n * 0x1.62e42fefa0000p-1;
+  r = r - n * 0x1.cf79abc9e3b3ap-40;
+  constexpr double kFactorials[] = {479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0,
+                                    5040.0,      720.0,      120.0,     24.0,     6.0,
+                                    2.0,         1.0,        1.0};
+  double series = 1.0 / 6227020800;
+  SIMT_UNROLL
+  for (int i = 0; i < 13; ++i) series = series * r + 1 / kFactorials[i];
+  return series * DoubleFromBits((BitsOf(shifted) << 52) + BitsOf(1.0));
+}
+
+class RowChoice {
+ public:
+  SIMT_DEVICE RowChoice(const SampleTask& task, SelectShared& shared)
+      : task_(task),
+        request_(task.requests[Block()]),
+        result_(task.results[Block()]),
+        shared_(shared),
+        size_(task.logits.cols) {
+    char* const scratch = task.scratch + Block() * SampleScratchBytes(size_);
+    weights_ = reinterpret_cast<double*>(scratch);
+    all_ = reinterpret_cast<float*>(weights_ + size_);
+    logits_ = all_ + size_;
+    ids_ = reinterpret_cast<int32_t*>(logits_ + size_);
+  }
+
+  SIMT_DEVICE void Run() {
+    const int64_t bad = CopyAllowed();
+    if (bad < size_) return Fail(kNotFinite, static_cast<int32_t>(bad));
+    Edit();
+    largest_ = Join<float>(size_, -INFINITY, Larger(), [&](int64_t i) { return all_[i]; });
+    if (largest_ == -INFINITY) return Fail(kNothingLeft, 0);
+    const double temperature = Temperature();
+    if (temperature == 0) return ChooseLargest();
+    inverse_temperature_ = 1 / temperature;
+    KeepMostProbable();
+    if (request_.typical_p < 1) KeepTypical();
+    if (request_.top_n_sigma > 0) KeepTopSigma();
+    if (request_.xtc_uniform < request_.xtc_probability) RemoveTopChoices();
+    Draw();
+  }
+
+ private:
+  static constexpr int kNotFinite = 1, kNothingLeft = 2;  // of SampleError
+  static constexpr float kLowest = -3.402823466e38f;      // lets all but -infinity through
+
+  // ---- Passes over numbers ----
+
+  // f(0), .., f(n - 1) joined, thread by thread and then pairwise.
+  template <class T, class JoinTwo, class F>
+  SIMT_DEVICE T Join(int64_t n, T first, JoinTwo join, F f) {
+    T joined = first;
+    for (int64_t i = Thread(); i < n; i += NumThreads()) joined = join(joined, f(i));
+    return JoinThreads(joined, join, reinterpret_cast<T*>(shared_.joined));
+  }
+  template <class F>
+  SIMT_DEVICE double Sum(int64_t n, F f) {
+    return Join<double>(n, 0, Plus(), f);
+  }
+
+  SIMT_DEVICE double LogWeight(float logit, double inverse_temperature) const {
+    return (double{logit} - double{largest_}) * inverse_temperature;
+  }
+  SIMT_DEVICE double WeightOf(float logit) const {
+    return ExpOfNegative(LogWeight(logit, inverse_temperature_));
+  }
+  SIMT_DEVICE double TotalWeight() {
+    return Sum(count_, [&](int64_t i) { return weights_[i]; });
+  }
+
+  // ---- The row ----
+
+  SIMT_DEVICE void Fail(int error, int32_t id) {
+    if (Thread() != 0) return;
+    result_ = {};
+    result_.error = error;
+    result_.token.id = id;
+  }
+
+  // The first index of what is not finite, or V.
+  SIMT_DEVICE int64_t CopyAllowed() {
+    const float* const x = RowOf(task_.logits, Block());
+    const uint32_t* const allowed =
+        request_.allowed_begin < 0 ? nullptr : task_.allowed + request_.allowed_begin;
+    return Join<int64_t>(size_, size_, Smaller(), [&](int64_t i) {
+      const bool is_allowed = allowed == nullptr || (allowed[i / 32] >> (i % 32) & 1) != 0;
+      all_[i] = is_allowed ? x[i] : -INFINITY;
+      return IsFinite(x[i]) ? size_ : i;
+    });
+  }
+
+  SIMT_DEVICE void Edit() {
+    Barrier();
+    const double repetition = request_.repetition_penalty;
+    for (int64_t i = Thread(); i < request_.num_edits; i += NumThreads()) {
+      const SampleEdit edit = task_.edits[request_.edit_begin + i];
+      double logit = double{all_[edit.id]} + edit.bias;
+      if (edit.repeated != 0) logit = logit > 0 ? logit / repetition : logit * repetition;
+      all_[edit.id] = static_cast<float>(logit - edit.penalty);
+    }
+    Barrier();
+  }
+
+  SIMT_DEVICE double Temperature() {
+    const double temperature = request_.temperature, range = request_.dynatemp_range;
+    if (range == 0) return temperature;
+    const double count = Sum(size_, [&](int64_t i) { return all_[i] > -INFINITY ? 1.0 : 0.0; });
+    double share = 0;
+    if (count > 1) {
+      const double total =
+          Sum(size_, [&](int64_t i) { return ExpOfNegative(LogWeight(all_[i], 1)); });
+      const double log_sum = Sum(size_, [&](int64_t i) {
+        const double log_weight = LogWeight(all_[i], 1);
+        return log_weight >= -708.0 ? ExpOfNegative(log_weight) * log_weight : 0.0;
+      });
+      const double entropy = Log(total) - log_sum / total;
+      share = Smaller()(Larger()(entropy / Log(count), 0.0), 1.0);
+    }
+    return temperature - range + 2 * range * Power(share, double{request_.dynatemp_exponent});
+  }
+
+  SIMT_DEVICE void ChooseLargest() {
+    const int64_t id = Join<int64_t>(size_, size_, Smaller(), [&](int64_t i) {
+      return all_[i] == largest_ ? i : size_;
+    });
+    if (Thread() != 0) return;
+    result_ = {};
+    result_.token = {1, largest_, static_cast<int32_t>(id)};
+    if (request_.num_top == 0) return;
+    result_.num_top = 1;
+    task_.top[request_.top_begin] = result_.token;
+  }
+
+  // ---- Filters ----
+
+  // A float that is certainly not above the logit whose weight is `weight`, rounding included.
+  SIMT_DEVICE float LogitOfWeight(double weight) const {
+    const double logit = double{largest_} + Log(weight) / inverse_temperature_;
+    const double magnitude = (logit < 0 ? -logit : logit) + (largest_ < 0 ? -double{largest_} : double{largest_});
+    const double slack = 1e-12 * magnitude;
+    return NextBelow(static_cast<float>(Larger()(double{kLowest}, logit - slack)));
+  }
+
+  SIMT_DEVICE void KeepMostProbable() {
+    const bool limited = request_.top_k > 0 && request_.top_k < size_;
+    float threshold = kLowest;
+    double target = -1;  // of top-p: the mass to reach
+    if (limited) {
+      const KthLargest cut = FindKthLargest(
+          size_, request_.top_k, [&](int64_t i) { return OrderedKey(all_[i]); }, shared_);
+      threshold = Larger()(threshold, NumberOfKey(cut.key));
+    }
+    if (request_.top_p < 1 && !limited) {
+      const double total = Sum(size_, [&](int64_t i) { return WeightOf(all_[i]); });
+      target = double{request_.top_p} * total;
+      // All tokens below this weight together weigh less than what the nucleus leaves out.
+      const double least =
+          (1 - double{request_.top_p}) * total / static_cast<double>(size_) / 2;
+      threshold = Larger()(threshold, LogitOfWeight(least));
+    }
+    if (request_.min_p > 0 && !limited) {
+      threshold = Larger()(threshold, LogitOfWeight(request_.min_p));
+    }
+    Gather(threshold);
+    if (request_.top_p < 1 && limited) target = double{request_.top_p} * TotalWeight();
+    if (target >= 0) {
+      KeepMass(target, [&](int64_t i) { return double{logits_[i]}; });
+    }
+    const double least = request_.min_p;  // the largest weight is 1
+    if (least > 0) KeepIf([&](int64_t i) { return weights_[i] >= least; });
+  }
+
+  // The tokens whose logit is at least `threshold`: each warp those of a stretch of the row.
+  SIMT_DEVICE void Gather(float threshold) {
+    const int num_warps = NumThreads() / kWarpSize, lane = Thread() % kWarpSize;
+    const int64_t stretch = (size_ + NumThreads() - 1) / NumThreads() * kWarpSize;
+    const int64_t begin = Thread() / kWarpSize * stretch;
+    const int64_t end = Smaller()(begin + stretch, size_);
+    (void)num_warps;
+    int64_t found = 0;
+    for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
+      found += CountOnes(Ballot(i < end && all_[i] >= threshold));
+    }
+    const Prefix<int> place = ScanThreads<int>(lane == 0 ? static_cast<int>(found) : 0, shared_);
+    // Lane 0's place is its warp's.
+    int64_t next = ShuffleFirst(place.before);
+    for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
+      const bool is_kept = i < end && all_[i] >= threshold;
+      const uint32_t kept = Ballot(is_kept);
+      if (is_kept) {
+        const int64_t to = next + CountOnes(kept & ((1u << lane) - 1));
+        ids_[to] = static_cast<int32_t>(i);
+        logits_[to] = all_[i];
+        weights_[to] = WeightOf(all_[i]);
+      }
+      next += CountOnes(kept);
+    }
+    count_ = place.total;
+    Barrier();
+  }
+  SIMT_DEVICE static int ShuffleFirst(int value) {
+    for (int delta = 1; delta < kWarpSize; delta *= 2) {
+      const int other = ShuffleUp(value, delta);
+      if ((Thread() % kWarpSize & delta) != 0) value = other;
+    }
+    return value;
+  }
+
+  // Keeps what keeps(i, before) names, `before` being the sum of mass(j) over all j < i.
+  template <class Mass, class Keeps>
+  SIMT_DEVICE void KeepByMass(Mass mass, Keeps keeps) {
+    int64_t kept = 0;
+    double mass_before = 0;
+    for (int64_t begin = 0; begin < count_; begin += NumThreads()) {
+      const int64_t i = begin + Thread();
+      const Prefix<double> masses = ScanThreads<double>(i < count_ ? mass(i) : 0.0, shared_);
+      const bool is_kept = i < count_ && keeps(i, mass_before + masses.before);
+      const Prefix<int> places = ScanThreads<int>(is_kept ? 1 : 0, shared_);
+      const int32_t id = is_kept ? ids_[i] : 0;
+      const float logit = is_kept ? logits_[i] : 0;
+      const double weight = is_kept ? weights_[i] : 0;
+      Barrier();  // all is read that is written over
+      if (is_kept) {
+        const int64_t to = kept + places.before;
+        ids_[to] = id;
+        logits_[to] = logit;
+        weights_[to] = weight;
+      }
+      kept += places.total;
+      mass_before += masses.total;
+    }
+    Barrier();
+    count_ = kept;
+  }
+  template <class Keeps>
+  SIMT_DEVICE void KeepIf(Keeps keeps) {
+    KeepByMass([](int64_t) { return 0.0; }, [&](int64_t i, double) { return keeps(i); });
+  }
+
+  // Tokens by falling key, ties by index, while the weights of those before one are below `target`
+  // (kernels/cpu/mass_select.h): the key at which they reach it is found bit by bit.
+  template <class KeyOf>
+  SIMT_DEVICE void KeepMass(double target, KeyOf key_of) {
+    const auto key_at = [&](int64_t i) { return OrderedKey(key_of(i)); };
+    const auto mass_from = [&](uint64_t key) {
+      return Sum(count_, [&](int64_t i) { return key_at(i) >= key ? weights_[i] : 0.0; });
+    };
+    uint64_t low = Join<uint64_t>(count_, ~uint64_t{0}, Smaller(), key_at);
+    uint64_t high = Join<uint64_t>(count_, 0, Larger(), key_at) + 1;
+    if (mass_from(low) < target) return;
+    double before = 0;  // the mass from `high` on, below the target
+    while (high - low > 1) {
+      const uint64_t middle = low + (high - low) / 2;
+      const double mass = mass_from(middle);
+      if (mass >= target) {
+        low = middle;
+      } else {
+        high = middle;
+        before = mass;
+      }
+    }
+    KeepByMass([&](int64_t i) { return key_at(i) == low ? weights_[i] : 0.0; },
+               [&](int64_t i, double mass) {
+                 const uint64_t key = key_at(i);
+                 return key > low || (key == low && before + mass < target);
+               });
+  }
+
+  SIMT_DEVICE double Scaled(int64_t i) const {
+    return (double{logits_[i]} - double{largest_}) * inverse_temperature_;
+  }
+
+  SIMT_DEVICE void KeepTypical() {
+    const double total = TotalWeight();
+    // With s = (logit - largest) / temperature, -log(p) - entropy is mean(s) - s.
+    const double mean = Sum(count_, [&](int64_t i) {
+                          return weights_[i] > 0 ? weights_[i] * Scaled(i) : 0.0;
+                        }) / total;
+    KeepMass(double{request_.typical_p} * total, [&](int64_t i) {
+      const double distance = mean - Scaled(i);
+      return distance < 0 ? distance : -distance;
+    });
+  }
+
+  SIMT_DEVICE void KeepTopSigma() {
+    const auto of_finite = [&](auto f) {
+      return Sum(size_, [&](int64_t i) { return all_[i] > -INFINITY ? f(double{all_[i]}) : 0.0; });
+    };
+    const double count = of_finite([](double) { return 1.0; });
+    const double mean = of_finite([](double x) { return x; }) / count;
+    const double squares = of_finite([mean](double x) { return (x - mean) * (x - mean); });
+    const double deviation = SquareRoot(squares / count);
+    const double least = double{largest_} - double{request_.top_n_sigma} * deviation;
+    KeepIf([&](int64_t i) { return double{logits_[i]} >= least; });
+  }
+
+  SIMT_DEVICE void RemoveTopChoices() {
+    const double least = double{request_.xtc_threshold} * TotalWeight();
+    const float logit = Join<float>(count_, INFINITY, Smaller(), [&](int64_t i) {
+      return weights_[i] >= least ? logits_[i] : INFINITY;
+    });
+    if (logit == INFINITY) return;
+    const int64_t last = Join<int64_t>(count_, -1, Larger(), [&](int64_t i) {
+      return weights_[i] >= least && logits_[i] == logit ? i : int64_t{-1};
+    });
+    KeepIf([&](int64_t i) { return logits_[i] < logit || i == last; });
+  }
+
+  // ---- The draw ----
+
+  SIMT_DEVICE void Draw() {
+    const double total = TotalWeight();
+    const double target = request_.token_uniform * total;
+    int64_t chosen = count_;
+    double before = 0;
+    for (int64_t begin = 0; begin < count_ && chosen == count_; begin += NumThreads()) {
+      const int64_t i = begin + Thread();
+      const double weight = i < count_ ? weights_[i] : 0.0;
+      const Prefix<double> weights = ScanThreads<double>(weight, shared_);
+      const bool passes = weight > 0 && before + weights.before + weight > target;
+      chosen = JoinThreads<int64_t>(passes ? i : count_, Smaller(),
+                                    reinterpret_cast<int64_t*>(shared_.joined));
+      before += weights.total;
+    }
+    if (chosen == count_) {  // rounding put the target behind the last token of any weight
+      chosen = Join<int64_t>(count_, 0, Larger(),
+                             [&](int64_t i) { return weights_[i] > 0 ? i : int64_t{0}; });
+    }
+    const int64_t num_top = Smaller()(int64_t{request_.num_top}, count_);
+    if (Thread() == 0) {
+      result_ = {};
+      result_.token = {weights_[chosen] / total, logits_[chosen], ids_[chosen]};
+      result_.num_top = static_cast<int32_t>(num_top);
+    }
+    if (num_top > 0) WriteTop(num_top, total);
+  }
+
+  SIMT_DEVICE void WriteTop(int64_t num_top, double total) {
+    const auto key_at = [&](int64_t i) { return OrderedKey(logits_[i]); };
+    const KthLargest cut = FindKthLargest(count_, num_top, key_at, shared_);
+    SampleToken* const top = task_.top + request_.top_begin;
+    WriteLargest(
+        count_, cut, key_at,
+        [&](int64_t place, int64_t i) {
+          top[place] = {weights_[i] / total, logits_[i], ids_[i]};
+        },
+        shared_);
+  }
+
+  const SampleTask& task_;
+  const SampleRequest& request_;
+  SampleResult& result_;
+  SelectShared& shared_;
+  const int64_t size_;
+  float* all_;       // [V] edited
+  double* weights_;  // [count_] of the tokens that may still be drawn, by ascending id
+  float* logits_;
+  int32_t* ids_;
+  int64_t count_ = 0;
+  float largest_ = 0;
+  double inverse_temperature_ = 1;
+};
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

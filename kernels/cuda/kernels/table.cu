@@ -1,0 +1,48 @@
+#include "simt.h"
+
+// After simt.h.
+#include "kernels/cuda/kernels/attention_shape.h"
+#include "kernels/cuda/kernels/launchers.h"
+#include "kernels/cuda/kernels/table.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+const Kernels& KernelTable() {
+  static const Kernels kernels = {.norm = Norm,
+                                  .rope = Rope,
+                                  .elementwise = Elementwise,
+                                  .tree_add = TreeAdd,
+                                  .rearrange = Rearrange,
+                                  .gather_rows = GatherRows,
+                                  .gather_elements = GatherElements,
+                                  .log_softmax = LogSoftmax,
+                                  .top_k = TopK,
+                                  .sample = Sample,
+                                  .pack = Pack,
+                                  .gemm = Gemm,
+                                  .float_gemm = FloatGemm,
+                                  .store_kv = StoreKv,
+                                  .copy_blocks = CopyBlocks,
+                                  .attention = Attention,
+                                  .attention_shared_bytes = SharedBytesOf,
+                                  .merge_splits = MergeSplits};
+  return kernels;
+}
+
+void Gemm(Stream stream, const GemmTask& task) {
+  switch (task.weights.format) {
+    case WeightFormat::kInt8:
+      return GemmInt8(stream, task);
+    case WeightFormat::kInt4:
+      return GemmInt4(stream, task);
+    default:
+      return GemmBFloat16(stream, task);
+  }
+}
+
+void Attention(Stream stream, const AttentionTask& task) {
+  return task.pool.dtype == DType::kF32 ? AttentionFloat(stream, task)
+                                        : AttentionBFloat16(stream, task);
+}
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -1,0 +1,72 @@
+#include "kernels/cuda/packed_matrix.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int64_t kMostRowsRead = 64;
+constexpr size_t kMostBytes = size_t{1} << 46;  // more than any device has, and far from overflow
+
+WeightImage ImageOf(const PackSpec& spec) {
+  const bool is_float = spec.format == WeightFormat::kF32;
+  return {.format = spec.format,
+          .num_outputs = spec.num_outputs,
+          .num_inputs = spec.num_inputs,
+          .gated = spec.gated,
+          // F32 is summed in the contract's order, one run per slice.
+          .runs = is_float ? RunShape{spec.num_slices, spec.num_inputs / spec.num_slices}
+                           : RunsOf(spec.num_inputs, spec.num_slices)};
+}
+
+// Rows that fit a part of the ring, at least one.
+int64_t RowsAtATime(size_t row_bytes) {
+  SLUICE_CHECK(row_bytes <= StagingRing::kPartBytes);
+  return std::clamp<int64_t>(StagingRing::kPartBytes / row_bytes, 1, kMostRowsRead);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackSpec& spec,
+                                                                     const RowReader& read,
+                                                                     Gpu& gpu,
+                                                                     StagingRing& staging) {
+  SLUICE_CHECK(spec.num_slices >= 1 && spec.num_inputs % spec.num_slices == 0);
+  WeightImage image = ImageOf(spec);
+  const bool is_float = spec.format == WeightFormat::kF32;
+  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
+  const double bytes = double(row_bytes) * double(spec.num_outputs);
+  if (bytes > double(kMostBytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat("a matrix of ", bytes, " bytes"));
+  }
+  auto memory = DeviceMemory::AllocateZeroed(
+      is_float ? row_bytes * spec.num_outputs
+               : ImageBytes(spec.format, spec.num_outputs, spec.gated, image.runs),
+      gpu);
+  if (!memory.ok()) return memory.status();
+  image.data = (*memory)->as<std::byte>();
+  const int64_t step = RowsAtATime(row_bytes);
+  auto raw = DeviceMemory::Allocate(is_float ? 1 : step * row_bytes, gpu);
+  if (!raw.ok()) return raw.status();
+  for (int64_t begin = 0; begin < spec.num_outputs; begin += step) {
+    const int64_t end = std::min(begin + step, spec.num_outputs);
+    const auto room = staging.Take((end - begin) * row_bytes);
+    if (!room.ok()) return room.status();
+    if (absl::Status done = read(begin, end, *room); !done.ok()) return done;
+    std::byte* const to =
+        is_float ? (*memory)->as<std::byte>() + begin * row_bytes : (*raw)->as<std::byte>();
+    gpu.Copy(to, room->data(), room->size());
+    if (is_float) continue;
+    gpu.kernels().pack(gpu.stream(), {.weights = image,
+                                      .image = (*memory)->as<std::byte>(),
+                                      .rows = (*raw)->as<std::byte>(),
+                                      .first_row = begin,
+                                      .num_rows = end - begin});
+  }
+  return std::unique_ptr<PackedMatrix>(new CudaPackedMatrix(image, *std::move(memory)));
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,15 @@
+// NVIDIA's GPUs as a Gpu: device memory, one stream, stream capture, through the CUDA runtime.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/gpu.h"
+
+namespace sluice::cuda {
+
+// The GPU that the runtime numbers `index`. FAILED_PRECONDITION where there is none, the driver is
+// missing or too old, or the GPU is older than compute capability 8.0.
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,142 @@
+// What kernels are written in, on NVIDIA's GPUs (compute capability 8.0 and later): threads,
+// barriers, shuffles, and the instructions that load and multiply tiles, as the PTX ISA documents
+// them. kernels/cuda/simt/host/simt.h is the same on the host, and explains each.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/simt/launch_shape.h"
+#include "kernels/cuda/stream.h"
+
+#define SIMT_NAMESPACE on_gpu
+#define SIMT_KERNEL(max_threads, min_blocks) \
+  __global__ void __launch_bounds__(max_threads, min_blocks)
+#define SIMT_DEVICE __device__ __forceinline__
+#define SIMT_UNROLL _Pragma("unroll")
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+// A failure to launch shows at the stream's next wait (cudaGetLastError).
+template <auto kKernel, class Task>
+void Launch(Stream stream, LaunchShape shape, const Task& task) {
+  if (shape.blocks == 0) return;
+  if (shape.shared_bytes > 48 << 10) {
+    cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shape.shared_bytes));
+  }
+  kKernel<<<static_cast<unsigned>(shape.blocks), shape.threads, shape.shared_bytes,
+            static_cast<cudaStream_t>(stream)>>>(task);
+}
+
+// ---- Threads ----
+
+SIMT_DEVICE int Thread() { return static_cast<int>(threadIdx.x); }
+SIMT_DEVICE int NumThreads() { return static_cast<int>(blockDim.x); }
+SIMT_DEVICE int64_t Block() { return blockIdx.x; }
+SIMT_DEVICE int64_t NumBlocks() { return gridDim.x; }
+
+template <class T>
+SIMT_DEVICE T* SharedMemory() {
+  extern __shared__ __align__(128) unsigned char sluice_shared_memory[];
+  return reinterpret_cast<T*>(sluice_shared_memory);
+}
+
+SIMT_DEVICE void Barrier() { __syncthreads(); }
+SIMT_DEVICE void WarpBarrier() { __syncwarp(); }
+SIMT_DEVICE void Fence() { __threadfence(); }
+
+template <class T>
+SIMT_DEVICE T ShuffleXor(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+template <class T>
+SIMT_DEVICE T ShuffleUp(T value, int delta) {
+  return __shfl_up_sync(0xffffffffu, value, delta);
+}
+
+SIMT_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(0xffffffffu, vote); }
+
+SIMT_DEVICE unsigned AtomicAdd(unsigned* to, unsigned value) { return atomicAdd(to, value); }
+SIMT_DEVICE float LoadUncached(const float* from) { return __ldcg(from); }
+
+// ---- Arithmetic ----
+
+SIMT_DEVICE float FusedMultiplyAdd(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SIMT_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
+SIMT_DEVICE double SquareRoot(double x) { return __dsqrt_rn(x); }
+SIMT_DEVICE int CountOnes(uint32_t bits) { return __popc(bits); }
+SIMT_DEVICE float Exp(float x) { return expf(x); }
+SIMT_DEVICE float Exp2(float x) { return exp2f(x); }
+SIMT_DEVICE float Log(float x) { return logf(x); }
+SIMT_DEVICE double Log(double x) { return log(x); }
+SIMT_DEVICE double Power(double x, double y) { return pow(x, y); }
+SIMT_DEVICE float ErrorFunctionComplement(float x) { return erfcf(x); }
+SIMT_DEVICE float NextBelow(float x) { return nextafterf(x, -INFINITY); }
+SIMT_DEVICE float FloatFromBits(uint32_t bits) { return __uint_as_float(bits); }
+SIMT_DEVICE uint32_t BitsOf(float value) { return __float_as_uint(value); }
+SIMT_DEVICE double DoubleFromBits(uint64_t bits) { return __longlong_as_double(bits); }
+SIMT_DEVICE uint64_t BitsOf(double value) { return __double_as_longlong(value); }
+
+SIMT_DEVICE uint32_t PackBFloat16(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+// a * 1 - b: exact wherever the difference of the pairs is.
+SIMT_DEVICE uint32_t SubtractBFloat16(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+      : "=r"(pair)
+      : "r"(a), "r"(0x3f803f80u), "r"(b ^ 0x80008000u));
+  return pair;
+}
+
+// ---- Tiles ----
+
+SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+SIMT_DEVICE void CopyAsync(void* shared, const void* global, bool is_real) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(SharedAddress(shared)), "l"(__cvta_generic_to_global(global)),
+                 "r"(is_real ? 16 : 0)
+               : "memory");
+}
+SIMT_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kMostPending>
+SIMT_DEVICE void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kMostPending) : "memory");
+}
+
+SIMT_DEVICE void LoadMatrices(const void* row, uint32_t (&out)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+SIMT_DEVICE void LoadTransposed(const void* row, uint32_t (&out)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+
+SIMT_DEVICE void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// 16 bytes at a time.
+struct alignas(16) Words {
+  uint32_t word[4];
+};
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

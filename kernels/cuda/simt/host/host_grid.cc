@@ -1,0 +1,177 @@
+#include "kernels/cuda/simt/host/host_grid.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "kernels/check.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr size_t kSharedAlignment = 128;
+
+// Threads of blocks past, for the next ones: their stacks cost a system call each.
+std::vector<std::unique_ptr<HostThread>>& SpareThreads() {
+  thread_local std::vector<std::unique_ptr<HostThread>> threads;
+  return threads;
+}
+
+bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
+}  // namespace
+
+thread_local HostThread* HostThread::current_ = nullptr;
+
+void FailKernel(const char* what) {
+  std::fprintf(stderr, "kernel on the host: %s\n", what);
+  std::abort();
+}
+
+HostBlock::HostBlock(LaunchShape shape, const std::function<void()>& kernel)
+    : shape_(shape), kernel_(kernel), warps_(shape.threads / kWarpSize) {
+  SLUICE_CHECK(shape.threads > 0 && shape.threads % kWarpSize == 0 && shape.threads <= 1024);
+  if (shape.shared_bytes > 0) {
+    // A whole number of alignments, as aligned_alloc wants it.
+    const size_t bytes =
+        (shape.shared_bytes + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
+    shared_memory_ = static_cast<std::byte*>(std::aligned_alloc(kSharedAlignment, bytes));
+    SLUICE_CHECK(shared_memory_ != nullptr);
+  }
+  auto& spare = SpareThreads();
+  for (int i = 0; i < shape.threads; ++i) {
+    std::unique_ptr<HostThread> thread;
+    if (spare.empty()) {
+      thread = std::make_unique<HostThread>();
+    } else {
+      thread = std::move(spare.back());
+      spare.pop_back();
+    }
+    thread->block_ = this;
+    thread->index_ = i;
+    threads_.push_back(thread.release());
+  }
+}
+
+HostBlock::~HostBlock() {
+  for (HostThread* const thread : threads_) SpareThreads().emplace_back(thread);
+  std::free(shared_memory_);
+}
+
+void HostBlock::Run(int64_t index, Order order) {
+  index_ = index;
+  if (shared_memory_ != nullptr) std::memset(shared_memory_, 0xff, shape_.shared_bytes);
+  for (HostThread* const thread : threads_) {
+    thread->context_ = thread->stack_.Begin(&HostThread::RunThread, thread);
+    thread->state_ = HostThread::State::kReady;
+    thread->copies_.clear();
+    thread->committed_ = 0;
+  }
+  const int count = shape_.threads;
+  for (;;) {
+    bool has_moved = false;
+    int num_done = 0, num_at_barrier = 0;
+    for (int i = 0; i < count; ++i) {
+      HostThread& thread = *threads_[order == Order::kAscending ? i : count - 1 - i];
+      if (thread.state_ == HostThread::State::kReady) {
+        has_moved = true;
+        HostThread::current_ = &thread;
+        SwitchFibre(scheduler_, thread.context_);
+      }
+      num_done += thread.state_ == HostThread::State::kDone;
+      num_at_barrier += thread.state_ == HostThread::State::kAtBarrier;
+    }
+    if (num_done == count) return;
+    if (num_at_barrier == count) {
+      for (HostThread* const thread : threads_) thread->state_ = HostThread::State::kReady;
+    } else if (!has_moved) {
+      FailKernel(num_at_barrier > 0 && num_done > 0
+                     ? "some threads wait at a barrier, and others have returned"
+                     : "threads of a block wait for each other at different places");
+    }
+  }
+}
+
+void HostThread::RunThread(void* thread) {
+  auto* const self = static_cast<HostThread*>(thread);
+  self->block_->kernel_();
+  self->GiveWay(State::kDone);
+}
+
+void HostThread::GiveWay(State state) {
+  state_ = state;
+  SwitchFibre(context_, block_->scheduler_);
+}
+
+void HostThread::WaitForBlock() { GiveWay(State::kAtBarrier); }
+
+void HostThread::WaitForWarp() {
+  Meet([](void* const (&)[kWarpSize]) {}, nullptr);
+}
+
+void HostThread::Meet(Perform perform, void* arguments) {
+  const int first = index_ / kWarpSize * kWarpSize;
+  HostBlock::Warp& warp = block_->warps_[index_ / kWarpSize];
+  const auto* const operation = reinterpret_cast<const void*>(perform);
+  if (warp.arrived > 0 && warp.operation != operation) {
+    FailKernel("lanes of a warp meet in different operations");
+  }
+  warp.operation = operation;
+  warp.arguments[lane()] = arguments;
+  if (++warp.arrived < kWarpSize) {
+    GiveWay(State::kInWarp);
+    return;
+  }
+  perform(warp.arguments);
+  warp.arrived = 0;
+  for (int i = 0; i < kWarpSize; ++i) block_->threads_[first + i]->state_ = State::kReady;
+}
+
+uint32_t HostThread::Ballot(bool vote) {
+  struct Vote {
+    bool vote;
+    uint32_t all = 0;
+  } ours{vote};
+  Meet(
+      [](void* const (&arguments)[kWarpSize]) {
+        uint32_t all = 0;
+        for (int lane = 0; lane < kWarpSize; ++lane) {
+          all |= uint32_t{static_cast<Vote*>(arguments[lane])->vote} << lane;
+        }
+        for (void* const each : arguments) static_cast<Vote*>(each)->all = all;
+      },
+      &ours);
+  return ours.all;
+}
+
+void HostThread::CopyAsync(void* shared, const void* global, bool is_real) {
+  if (!IsAligned(shared) || (is_real && !IsAligned(global))) {
+    FailKernel("an asynchronous copy of an address that is no multiple of 16");
+  }
+  copies_.push_back({shared, global, is_real, committed_});
+}
+
+void HostThread::WaitForCopies(int most_pending) {
+  size_t done = 0;
+  for (; done < copies_.size() && copies_[done].group < committed_ - most_pending; ++done) {
+    const Copy& copy = copies_[done];
+    if (copy.is_real) {
+      std::memcpy(copy.to, copy.from, 16);
+    } else {
+      std::memset(copy.to, 0, 16);
+    }
+  }
+  copies_.erase(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(done));
+}
+
+void RunGrid(LaunchShape shape, const std::function<void()>& kernel, HostBlock::Order order) {
+  if (shape.blocks == 0) return;
+  HostBlock block(shape, kernel);
+  for (int64_t i = 0; i < shape.blocks; ++i) {
+    const bool ascending = order == HostBlock::Order::kAscending;
+    block.Run(ascending ? i : shape.blocks - 1 - i, order);
+  }
+}
+
+}  // namespace sluice::cuda

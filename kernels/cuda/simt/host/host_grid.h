@@ -1,0 +1,134 @@
+// A grid of blocks of threads on the host, one block after the other, each thread a fibre that
+// gives way only where it waits for others. So a thread that reads what another should have written
+// before, without having waited for it, finds what was there: NaN, at first. Which thread of a
+// block goes first changes from launch to launch, so that a race is lost sooner or later.
+//
+// Misuse ends the process with a message: threads that wait at different places, or for one that
+// has returned, or that name addresses an instruction refuses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kernels/cuda/fragment.h"
+#include "kernels/cuda/simt/host/fibre.h"
+#include "kernels/cuda/simt/launch_shape.h"
+#include "kernels/cuda/stream.h"
+
+namespace sluice::cuda {
+
+class HostThread;
+
+[[noreturn]] void FailKernel(const char* what);
+
+// Carries out a block at a time.
+class HostBlock {
+ public:
+  HostBlock(LaunchShape shape, const std::function<void()>& kernel);
+  ~HostBlock();
+
+  enum class Order { kAscending, kDescending };
+  void Run(int64_t index, Order order);
+
+  const LaunchShape& shape() const { return shape_; }
+  int64_t index() const { return index_; }
+  std::byte* shared_memory() const { return shared_memory_; }
+
+ private:
+  friend class HostThread;
+
+  // What lanes of a warp meet in: an operation that the last of them carries out for all.
+  struct Warp {
+    const void* operation = nullptr;  // that the lanes here wait in
+    int arrived = 0;
+    void* arguments[kWarpSize];
+  };
+
+  const LaunchShape shape_;
+  const std::function<void()>& kernel_;
+  int64_t index_ = 0;
+  std::byte* shared_memory_ = nullptr;  // of exactly the size asked for
+  std::vector<HostThread*> threads_;
+  std::vector<Warp> warps_;
+  FibreContext scheduler_;
+};
+
+// A thread of a block, and the one that is running.
+class HostThread {
+ public:
+  static HostThread& Current() { return *current_; }
+
+  int index() const { return index_; }
+  int lane() const { return index_ % kWarpSize; }
+  HostBlock& block() const { return *block_; }
+
+  void WaitForBlock();
+  void WaitForWarp();
+
+  // Meets the warp's other lanes in `perform`, which the last to come calls for all, with the
+  // arguments of each.
+  using Perform = void (*)(void* const (&arguments)[kWarpSize]);
+  void Meet(Perform perform, void* arguments);
+
+  // The value of lane `source(lane)`.
+  template <class T, class Source>
+  T Shuffle(T value, Source source) {
+    Shuffled<T> shuffled{value, value, source(lane())};
+    Meet(
+        [](void* const (&arguments)[kWarpSize]) {
+          for (void* const each : arguments) {
+            auto* const to = static_cast<Shuffled<T>*>(each);
+            to->result = static_cast<Shuffled<T>*>(arguments[to->source])->value;
+          }
+        },
+        &shuffled);
+    return shuffled.result;
+  }
+
+  // Bit l is the vote of lane l.
+  uint32_t Ballot(bool vote);
+
+  void CopyAsync(void* shared, const void* global, bool is_real);
+  void CommitCopies() { ++committed_; }
+  void WaitForCopies(int most_pending);
+
+ private:
+  friend class HostBlock;
+
+  enum class State { kReady, kAtBarrier, kInWarp, kDone };
+
+  template <class T>
+  struct Shuffled {
+    T value, result;
+    int source;
+  };
+  struct Copy {
+    void* to;
+    const void* from;
+    bool is_real;
+    int group;
+  };
+
+  static void RunThread(void* thread);
+  void GiveWay(State state);
+
+  static thread_local HostThread* current_;
+
+  FibreStack stack_;
+  FibreContext context_;
+  HostBlock* block_ = nullptr;
+  int index_ = 0;
+  State state_ = State::kReady;
+  std::vector<Copy> copies_;  // pending, oldest first
+  int committed_ = 0;
+};
+
+// Enqueues a grid on the queue of a host's GPU (kernels/cuda/host).
+void EnqueueGrid(Stream stream, LaunchShape shape, std::function<void()> kernel);
+
+// Carries out a grid at once.
+void RunGrid(LaunchShape shape, const std::function<void()>& kernel, HostBlock::Order order);
+
+}  // namespace sluice::cuda

@@ -1,0 +1,93 @@
+#include "kernels/cuda/simt/host/host_tiles.h"
+
+#include <cstring>
+
+#include "kernels/cuda/fragment.h"
+#include "kernels/cuda/simt/host/host_grid.h"
+#include "kernels/dtype.h"
+
+namespace sluice::cuda {
+namespace {
+
+struct LoadArguments {
+  const void* row;
+  bool transposed;
+  uint32_t* out;
+};
+
+struct MultiplyArguments {
+  const uint32_t* a;
+  uint32_t b[2];
+  float* c;
+};
+
+float Half(uint32_t pair, int which) {
+  return FloatFromBFloat16(static_cast<uint16_t>(pair >> (16 * which)));
+}
+
+uint16_t At(void* const (&lanes)[kWarpSize], int matrix, int row, int col) {
+  uint16_t element;
+  const auto* const from =
+      static_cast<const char*>(static_cast<LoadArguments*>(lanes[matrix * 8 + row])->row);
+  std::memcpy(&element, from + col * 2, sizeof(element));
+  return element;
+}
+
+void LoadForAll(void* const (&lanes)[kWarpSize]) {
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const auto& arguments = *static_cast<LoadArguments*>(lanes[lane]);
+    const auto [row, col] = ElementOfLoadedMatrix(lane);
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      const bool t = arguments.transposed;
+      const uint32_t low = t ? At(lanes, matrix, col, row) : At(lanes, matrix, row, col);
+      const uint32_t high = t ? At(lanes, matrix, col + 1, row) : At(lanes, matrix, row, col + 1);
+      arguments.out[matrix] = low | high << 16;
+    }
+  }
+}
+
+void MultiplyForAll(void* const (&lanes)[kWarpSize]) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    const auto& arguments = *static_cast<MultiplyArguments*>(lanes[lane]);
+    for (int i = 0; i < 8; ++i) {
+      const auto [row, col] = ElementOfA(lane, i);
+      a[row][col] = Half(arguments.a[i / 2], i % 2);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const auto [row, col] = ElementOfB(lane, i);
+      b[row][col] = Half(arguments.b[i / 2], i % 2);
+    }
+  }
+  // Products of BF16 numbers are exact in double; how the hardware adds them up is not documented.
+  double sums[16][8] = {};
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      for (int col = 0; col < 8; ++col) sums[row][col] += double{a[row][k]} * b[k][col];
+    }
+  }
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    float* const c = static_cast<MultiplyArguments*>(lanes[lane])->c;
+    for (int i = 0; i < 4; ++i) {
+      const auto [row, col] = ElementOfC(lane, i);
+      c[i] = static_cast<float>(c[i] + sums[row][col]);
+    }
+  }
+}
+
+}  // namespace
+
+void HostLoadMatrices(const void* row, bool transposed, uint32_t (&out)[4]) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
+    FailKernel("ldmatrix of a row whose address is no multiple of 16");
+  }
+  LoadArguments arguments{row, transposed, out};
+  HostThread::Current().Meet(LoadForAll, &arguments);
+}
+
+void HostMultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
+  MultiplyArguments arguments{a, {b0, b1}, c};
+  HostThread::Current().Meet(MultiplyForAll, &arguments);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,147 @@
+// What kernels are written in, on the host: the same sources, compiled for it, for tests. The
+// threads of a block are fibres (host_grid.h) that take turns where they wait for each other; tiles
+// are loaded and multiplied in plain loops after the layouts that the PTX ISA documents
+// (kernels/cuda/fragment.h).
+//
+// What it notices, and what it can't: kernels/cuda/README.md.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/simt/host/host_grid.h"
+#include "kernels/cuda/simt/host/host_tiles.h"
+#include "kernels/cuda/simt/launch_shape.h"
+#include "kernels/cuda/stream.h"
+#include "kernels/dtype.h"
+
+#define SIMT_NAMESPACE on_host
+#define SIMT_KERNEL(max_threads, min_blocks) inline void
+#define SIMT_DEVICE inline
+#define SIMT_UNROLL
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+// Enqueues shape.blocks blocks of shape.threads threads that run kKernel(task), each block with
+// shape.shared_bytes of memory that its threads share.
+template <auto kKernel, class Task>
+void Launch(Stream stream, LaunchShape shape, const Task& task) {
+  EnqueueGrid(stream, shape, [task] { kKernel(task); });
+}
+
+// ---- Threads ----
+
+// Of the block, and of the grid.
+inline int Thread() { return HostThread::Current().index(); }
+inline int NumThreads() { return HostThread::Current().block().shape().threads; }
+inline int64_t Block() { return HostThread::Current().block().index(); }
+inline int64_t NumBlocks() { return HostThread::Current().block().shape().blocks; }
+
+// The block's, 128-byte aligned. Full of NaN at first.
+template <class T>
+T* SharedMemory() {
+  return reinterpret_cast<T*>(HostThread::Current().block().shared_memory());
+}
+
+// Returns once all threads of the block, or of the warp, have called it.
+inline void Barrier() { HostThread::Current().WaitForBlock(); }
+inline void WarpBarrier() { HostThread::Current().WaitForWarp(); }
+// What this thread wrote before is seen by all that see what it writes after.
+inline void Fence() {}
+
+// The value of lane `lane ^ mask`, or of lane `lane - delta` (its own where there is none). Called
+// by all lanes of a warp.
+template <class T>
+T ShuffleXor(T value, int mask) {
+  return HostThread::Current().Shuffle(value, [mask](int lane) { return lane ^ mask; });
+}
+template <class T>
+T ShuffleUp(T value, int delta) {
+  return HostThread::Current().Shuffle(
+      value, [delta](int lane) { return lane < delta ? lane : lane - delta; });
+}
+
+// Bit l is the vote of lane l. Called by all lanes of a warp.
+inline uint32_t Ballot(bool vote) { return HostThread::Current().Ballot(vote); }
+
+// Returns what was there.
+inline unsigned AtomicAdd(unsigned* to, unsigned value) {
+  const unsigned before = *to;
+  *to += value;
+  return before;
+}
+// What other blocks of the grid wrote.
+inline float LoadUncached(const float* from) { return *from; }
+
+// ---- Arithmetic ----
+
+inline float FusedMultiplyAdd(float a, float b, float c) { return std::fma(a, b, c); }
+inline float SquareRoot(float x) { return std::sqrt(x); }
+inline double SquareRoot(double x) { return std::sqrt(x); }
+inline int CountOnes(uint32_t bits) { return std::popcount(bits); }
+inline float Exp(float x) { return std::exp(x); }
+inline float Exp2(float x) { return std::exp2(x); }
+inline float Log(float x) { return std::log(x); }
+inline double Log(double x) { return std::log(x); }
+inline double Power(double x, double y) { return std::pow(x, y); }
+inline float ErrorFunctionComplement(float x) { return std::erfc(x); }
+inline float NextBelow(float x) { return std::nextafter(x, -HUGE_VALF); }
+
+template <class To, class From>
+To SameBits(From from) {
+  To to;
+  static_assert(sizeof(to) == sizeof(from));
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+inline float FloatFromBits(uint32_t bits) { return SameBits<float>(bits); }
+inline uint32_t BitsOf(float value) { return SameBits<uint32_t>(value); }
+inline double DoubleFromBits(uint64_t bits) { return SameBits<double>(bits); }
+inline uint64_t BitsOf(double value) { return SameBits<uint64_t>(value); }
+
+// Two numbers rounded to BF16, to nearest even, in one word.
+inline uint32_t PackBFloat16(float low, float high) {
+  return BFloat16FromFloat(low) | uint32_t{BFloat16FromFloat(high)} << 16;
+}
+// Each half of a minus that of b.
+inline uint32_t SubtractBFloat16(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t pair, int shift) {
+    return FloatFromBFloat16(static_cast<uint16_t>(pair >> shift));
+  };
+  return PackBFloat16(half(a, 0) - half(b, 0), half(a, 16) - half(b, 16));
+}
+
+// ---- Tiles ----
+
+// Copies 16 aligned bytes to shared memory, or zeroes where `is_real` is false (`global` is then
+// not read). Done only once this thread has waited for the group that the copy was committed with.
+inline void CopyAsync(void* shared, const void* global, bool is_real) {
+  HostThread::Current().CopyAsync(shared, global, is_real);
+}
+// Makes a group of the copies since the last call.
+inline void CommitCopies() { HostThread::Current().CommitCopies(); }
+// Waits for all groups of this thread but the newest kMostPending. Other threads see the copies
+// after a barrier.
+template <int kMostPending>
+void WaitForCopies() {
+  HostThread::Current().WaitForCopies(kMostPending);
+}
+
+// ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 8 elements of 16 bits in shared memory, and
+// gets ElementOfLoadedMatrix() of each of the four.
+inline void LoadMatrices(const void* row, uint32_t (&out)[4]) { HostLoadMatrices(row, false, out); }
+inline void LoadTransposed(const void* row, uint32_t (&out)[4]) { HostLoadMatrices(row, true, out); }
+
+// mma.m16n8k16: c += A B, numbers of A and B in BF16, sums in F32.
+inline void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
+  HostMultiplyTiles(a, b0, b1, c);
+}
+
+struct alignas(16) Words {
+  uint32_t word[4];
+};
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -1,0 +1,45 @@
+#include "kernels/cuda/step_recorder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::cuda {
+
+StepRecorder::Step& StepRecorder::Find(const StepKey& key, bool& is_new) {
+  const auto known = steps_.find(key);
+  is_new = known == steps_.end();
+  if (!is_new) return known->second;
+  if (steps_.size() >= kMostSteps) {
+    steps_.erase(std::min_element(steps_.begin(), steps_.end(), [](const auto& a, const auto& b) {
+      return a.second.last_used < b.second.last_used;
+    }));
+  }
+  return steps_[key];
+}
+
+absl::Status StepRecorder::Run(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+  bool is_new = false;
+  Step& step = Find(key, is_new);
+  step.last_used = ++clock_;
+  if (step.recording != nullptr) {
+    gpu_.Enqueue(*step.recording);
+    return absl::OkStatus();
+  }
+  if (is_new || step.is_never_recorded) {
+    leave_unrecorded_ = false;
+    absl::Status status = enqueue();
+    // Scratch memory that grew has emptied steps_.
+    const auto found = steps_.find(key);
+    if (found != steps_.end()) found->second.is_never_recorded = leave_unrecorded_;
+    return status;
+  }
+  is_recording_ = true;
+  auto recording = gpu_.RecordWork([&] { return enqueue(); });
+  is_recording_ = false;
+  if (!recording.ok()) return recording.status();
+  step.recording = *std::move(recording);
+  gpu_.Enqueue(*step.recording);
+  return absl::OkStatus();
+}
+
+}  // namespace sluice::cuda

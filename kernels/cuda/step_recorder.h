@@ -1,0 +1,48 @@
+// Steps as recordings: what is enqueued under a key runs as it is called the first time, when
+// scratch memory grows; is recorded the second time; and from then on enqueued as a whole. Driven
+// by the backend's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/gpu.h"
+
+namespace sluice::cuda {
+
+class StepRecorder {
+ public:
+  explicit StepRecorder(Gpu& gpu) : gpu_(gpu) {}
+
+  absl::Status Run(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue);
+
+  // Memory that recordings name is elsewhere now, or they are void for another reason.
+  void Forget() { steps_.clear(); }
+  // The step that is being run is never recorded: it waits for something on the host.
+  void LeaveUnrecorded() { leave_unrecorded_ = true; }
+  bool is_recording() const { return is_recording_; }
+
+ private:
+  struct Step {
+    std::unique_ptr<Recording> recording;
+    bool is_never_recorded = false;
+    uint64_t last_used = 0;
+  };
+
+  // Keys name memory of callers, which comes and goes.
+  static constexpr size_t kMostSteps = 128;
+
+  Step& Find(const StepKey& key, bool& is_new);
+
+  Gpu& gpu_;
+  std::map<StepKey, Step> steps_;
+  uint64_t clock_ = 0;
+  bool is_recording_ = false;
+  bool leave_unrecorded_ = false;
+};
+
+}  // namespace sluice::cuda

@@ -1,0 +1,97 @@
+#include "kernels/cuda/step_tables.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace sluice::cuda {
+namespace {
+
+template <class T>
+absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace
+
+absl::StatusOr<bool> DeviceArray::Reserve(size_t bytes, Gpu& gpu) {
+  if (bytes == 0 || (memory_ != nullptr && memory_->size_bytes() >= bytes)) return false;
+  memory_.reset();
+  auto memory = DeviceMemory::Allocate(std::bit_ceil(std::max<size_t>(bytes, 4096)), gpu);
+  if (!memory.ok()) return memory.status();
+  memory_ = *std::move(memory);
+  return true;
+}
+
+absl::StatusOr<bool> StepTables::Upload(absl::Span<const std::byte> bytes, DeviceArray& array) {
+  const absl::StatusOr<bool> moved = array.Reserve(bytes.size(), gpu_);
+  if (!moved.ok()) return moved.status();
+  if (absl::Status sent = staging_.CopyIn(bytes, array.as<void>()); !sent.ok()) return sent;
+  return *moved;
+}
+
+absl::StatusOr<bool> StepTables::Begin(absl::Span<const AttentionSegment> segments, int64_t rows) {
+  host_.Begin(segments, rows);
+  num_rows_ = rows;
+  row_places_.assign(rows, RowPlace{});
+  blocks_.clear();
+  for (const AttentionSegment& segment : segments) {
+    for (int64_t i = 0; i < segment.num_rows; ++i) {
+      row_places_[segment.first_row + i] = {static_cast<int32_t>(segment.first_position + i),
+                                            static_cast<int32_t>(blocks_.size())};
+    }
+    blocks_.insert(blocks_.end(), segment.block_table.begin(), segment.block_table.end());
+  }
+  bool any_moved = false;
+  const auto note = [&](const absl::StatusOr<bool>& moved) {
+    any_moved |= moved.ok() && *moved;
+    return moved.status();
+  };
+  absl::Status status = note(Upload(BytesOf(row_places_), rows_));
+  if (status.ok()) status = note(Upload(BytesOf(blocks_), tables_));
+  for (const auto& plan : plans_) {
+    if (status.ok()) status = note(UploadPlan(*plan));
+  }
+  if (!status.ok()) return status;
+  return any_moved;
+}
+
+absl::StatusOr<const DeviceAttentionPlan*> StepTables::PlanFor(const AttentionShape& shape,
+                                                               int64_t target_blocks,
+                                                               int64_t partial_floats,
+                                                               bool& moved) {
+  for (const auto& plan : plans_) {
+    if (plan->shape == shape && plan->partial_floats == partial_floats) return plan.get();
+  }
+  auto plan = std::make_unique<DeviceAttentionPlan>();
+  plan->shape = shape;
+  plan->target_blocks = target_blocks;
+  plan->partial_floats = partial_floats;
+  const absl::StatusOr<bool> uploaded = UploadPlan(*plan);
+  if (!uploaded.ok()) return uploaded.status();
+  moved |= *uploaded;
+  return plans_.emplace_back(std::move(plan)).get();
+}
+
+absl::StatusOr<bool> StepTables::UploadPlan(DeviceAttentionPlan& plan) {
+  PlanAttention(host_.segments(), plan.shape, plan.target_blocks, plan_);
+  const std::vector<int32_t> counts = {static_cast<int32_t>(plan_.decode.size()),
+                                       static_cast<int32_t>(plan_.prefill.size()),
+                                       static_cast<int32_t>(plan_.merges.size())};
+  bool any_moved = false;
+  absl::Status status;
+  const auto note = [&](const absl::StatusOr<bool>& moved) {
+    any_moved |= moved.ok() && *moved;
+    status.Update(moved.status());
+  };
+  note(Upload(BytesOf(counts), plan.counts));
+  note(Upload(BytesOf(plan_.decode), plan.decode));
+  note(Upload(BytesOf(plan_.prefill), plan.prefill));
+  note(Upload(BytesOf(plan_.merges), plan.merges));
+  note(plan.partials.Reserve(
+      plan_.num_partials * plan.shape.num_kv_heads * plan.partial_floats * sizeof(float), gpu_));
+  if (!status.ok()) return status;
+  return any_moved;
+}
+
+}  // namespace sluice::cuda

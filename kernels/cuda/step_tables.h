@@ -1,0 +1,82 @@
+// What a step was begun with, in memory of the device: which row belongs to which position, block
+// tables, and for every shape of attention met so far who computes what. Each lies at the same
+// place in every step, so that a recorded step finds the next one's. Driven by the backend's
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/device_memory.h"
+#include "kernels/cuda/kv_pool.h"
+#include "kernels/cuda/staging_ring.h"
+#include "kernels/host_step.h"
+
+namespace sluice::cuda {
+
+// An array of the device that grows, and then lies elsewhere.
+class DeviceArray {
+ public:
+  // Makes room for `bytes`. True where it moved.
+  absl::StatusOr<bool> Reserve(size_t bytes, Gpu& gpu);
+  template <class T>
+  T* as() const {
+    return memory_ == nullptr ? nullptr : memory_->as<T>();
+  }
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_;
+};
+
+// The plan of a step for one shape of attention, on the device.
+struct DeviceAttentionPlan {
+  AttentionShape shape;
+  int64_t target_blocks = 0;
+  int64_t partial_floats = 0;  // of one partial
+  DeviceArray counts;          // int32: decode tiles, prefill tiles, merges
+  DeviceArray decode, prefill, merges, partials;
+
+  const int32_t* num_decode() const { return counts.as<int32_t>(); }
+  const int32_t* num_prefill() const { return counts.as<int32_t>() + 1; }
+  const int32_t* num_merges() const { return counts.as<int32_t>() + 2; }
+};
+
+class StepTables {
+ public:
+  StepTables(Gpu& gpu, StagingRing& staging) : gpu_(gpu), staging_(staging) {}
+
+  // True where an array of the device moved, so that recorded steps are void.
+  absl::StatusOr<bool> Begin(absl::Span<const AttentionSegment> segments, int64_t rows);
+
+  // The step's plan for `shape`, and from now on every step's. Sets `moved` where an array of the
+  // device moved. `partial_floats`: of a split's result for one packed row and KV head.
+  absl::StatusOr<const DeviceAttentionPlan*> PlanFor(const AttentionShape& shape,
+                                                     int64_t target_blocks, int64_t partial_floats,
+                                                     bool& moved);
+
+  const HostStep& host() const { return host_; }
+  int64_t num_rows() const { return num_rows_; }
+  const RowPlace* rows() const { return rows_.as<RowPlace>(); }
+  const int32_t* tables() const { return tables_.as<int32_t>(); }
+
+ private:
+  absl::StatusOr<bool> Upload(absl::Span<const std::byte> bytes, DeviceArray& array);
+  absl::StatusOr<bool> UploadPlan(DeviceAttentionPlan& plan);
+
+  Gpu& gpu_;
+  StagingRing& staging_;
+  HostStep host_;
+  int64_t num_rows_ = 0;
+  DeviceArray rows_, tables_;
+  std::vector<std::unique_ptr<DeviceAttentionPlan>> plans_;
+  // Kept for their memory.
+  std::vector<RowPlace> row_places_;
+  std::vector<int32_t> blocks_;
+  AttentionPlan plan_;
+};
+
+}  // namespace sluice::cuda

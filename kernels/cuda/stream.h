@@ -1,0 +1,8 @@
+// What kernels are launched on: a cudaStream_t, or the host's queue (kernels/cuda/host).
+#pragma once
+
+namespace sluice::cuda {
+
+using Stream = void*;
+
+}  // namespace sluice::cuda

@@ -1,0 +1,114 @@
+// How weights of products lie in memory: an image of what lanes load into registers.
+//
+// A unit is 16 outputs times 64 inputs. Each lane finds its elements of the unit (fragment.h) in 16
+// bytes at a time, one lane after the other, so that units are copied and loaded in whole lines:
+//
+//   BF16   4 fragments [16, 16], each 32 lanes of 8 elements: 2,048 bytes
+//   INT8   2 groups of 32 inputs, each 32 lanes of 16 elements, then the scales: 1,088 bytes
+//   INT4   32 lanes of 32 elements, then the scales: 576 bytes
+//   scales 2 groups of 16 BF16 numbers, by output
+//
+// Units lie by tile of 16 outputs, then by input. A run of inputs that is summed by itself begins
+// with a unit and is filled up with zeroes to whole ones. Where weights are gated, a tile holds the
+// gates of 8 outputs and then their ups, which meet in one lane. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/fragment.h"
+#include "kernels/weight_format.h"
+
+namespace sluice::cuda {
+
+inline constexpr int kTileOutputs = 16;
+inline constexpr int kUnitInputs = 64;
+inline constexpr int kFragmentInputs = 16;
+
+constexpr int ScaleOffset(WeightFormat format) { return format == WeightFormat::kInt8 ? 1024 : 512; }
+
+constexpr int UnitBytes(WeightFormat format) {
+  return format == WeightFormat::kBF16 ? 2048 : ScaleOffset(format) + 64;
+}
+
+// Where the scale of output `row` of a tile for group `group` of the unit lies.
+constexpr int ScaleOffset(WeightFormat format, int row, int group) {
+  return ScaleOffset(format) + (group * kTileOutputs + row) * 2;
+}
+
+// The lane that multiplies element (row, col) of a fragment, and which of its 8 elements that is.
+struct FragmentPlace {
+  int lane;
+  int index;
+};
+constexpr FragmentPlace PlaceInFragment(int row, int col) {
+  return {row % 8 * 4 + col % 8 / 2, col % 2 + (row >= 8 ? 2 : 0) + (col >= 8 ? 4 : 0)};
+}
+
+// Where element (row, col) of a unit lies: the byte and, in INT4, which half of it.
+struct UnitPlace {
+  int byte;
+  bool high_half = false;
+};
+constexpr UnitPlace PlaceInUnit(WeightFormat format, int row, int col) {
+  const int fragment = col / kFragmentInputs;
+  const FragmentPlace place = PlaceInFragment(row, col % kFragmentInputs);
+  if (format == WeightFormat::kBF16) {
+    return {(fragment * kWarpSize + place.lane) * 16 + place.index * 2};
+  }
+  if (format == WeightFormat::kInt8) {
+    // Bytes 0 and 2 of a word are one register's pair, bytes 1 and 3 another's: of the rows g and
+    // g + 8.
+    const int byte = place.index / 4 * 4 + place.index % 2 * 2 + place.index / 2 % 2;
+    return {(fragment / 2 * kWarpSize + place.lane) * 16 + fragment % 2 * 8 + byte};
+  }
+  // A word of 8 halves is a fragment: byte b has elements of one row, of the columns below and from
+  // 8 on.
+  const int byte = place.index % 2 * 2 + place.index / 2 % 2;
+  return {place.lane * 16 + fragment * 4 + byte, place.index >= 4};
+}
+
+// Which tile, and which row of it, holds row `n` of a matrix of `num_outputs` rows.
+struct TileRow {
+  int64_t tile;
+  int row;
+};
+constexpr TileRow TileRowOf(int64_t n, int64_t num_outputs, bool gated) {
+  if (!gated) return {n / kTileOutputs, static_cast<int>(n % kTileOutputs)};
+  const int64_t half = num_outputs / 2, output = n < half ? n : n - half;
+  return {output / 8, static_cast<int>(output % 8) + (n < half ? 0 : 8)};
+}
+constexpr int64_t NumTiles(int64_t num_outputs, bool gated) {
+  return gated ? (num_outputs / 2 + 7) / 8 : (num_outputs + kTileOutputs - 1) / kTileOutputs;
+}
+
+// How K is cut: `num_runs` runs of `depth` inputs, in whole units.
+struct RunShape {
+  int num_runs = 1;
+  int64_t depth = 0;
+
+  constexpr int64_t units() const { return (depth + kUnitInputs - 1) / kUnitInputs; }
+  constexpr int64_t padded_depth() const { return units() * kUnitInputs; }
+  constexpr bool is_padded() const { return padded_depth() != depth; }
+};
+
+// Inputs below which a run is not cut further.
+inline constexpr int64_t kShortestRun = 1024;
+
+// A slice of PackSpec is cut further, so that few rows keep all multiprocessors busy: in halves,
+// while those are whole units of at least kShortestRun inputs. Depends on the slice's depth alone,
+// which is the same on every rank, and the runs' tree joins those of a slice first.
+constexpr RunShape RunsOf(int64_t num_inputs, int num_slices) {
+  RunShape runs{num_slices, num_inputs / num_slices};
+  while (runs.depth % (2 * kUnitInputs) == 0 && runs.depth / 2 >= kShortestRun) {
+    runs.depth /= 2;
+    runs.num_runs *= 2;
+  }
+  return runs;
+}
+
+constexpr int64_t ImageBytes(WeightFormat format, int64_t num_outputs, bool gated, RunShape runs) {
+  return NumTiles(num_outputs, gated) * runs.num_runs * runs.units() * UnitBytes(format);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,20 @@
+#include "tests/kernels/testing/gpu_on_host.h"
+
+#include <utility>
+
+#include "kernels/check.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/host/host_gpu.h"
+
+namespace sluice::testing {
+
+bool HasGpuOnHost() { return true; }
+
+std::unique_ptr<Backend> NewGpuOnHost(int num_multiprocessors) {
+  auto backend = cuda::CudaBackend::Create(
+      cuda::MakeHostGpu({.num_multiprocessors = num_multiprocessors}));
+  SLUICE_CHECK(backend.ok());
+  return *std::move(backend);
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,16 @@
+// The backend of GPUs with its kernels carried out on the host.
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+
+namespace sluice::testing {
+
+// Whether this build has it: ThreadSanitizer's does not.
+bool HasGpuOnHost();
+
+// Plans are made for so many multiprocessors.
+std::unique_ptr<Backend> NewGpuOnHost(int num_multiprocessors = 4);
+
+}  // namespace sluice::testing

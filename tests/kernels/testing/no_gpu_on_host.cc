@@ -1,0 +1,13 @@
+#include "kernels/check.h"
+#include "tests/kernels/testing/gpu_on_host.h"
+
+namespace sluice::testing {
+
+bool HasGpuOnHost() { return false; }
+
+std::unique_ptr<Backend> NewGpuOnHost(int) {
+  SLUICE_CHECK(false);
+  return nullptr;
+}
+
+}  // namespace sluice::testing
