@@ -9,9 +9,8 @@ set_property(CACHE SLUICE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(SLUICE_HAVE_CUDA FALSE)
 
 # Machine code for A100 and what runs its code (compute capability 8.x), for H100 and H200, and what later GPUs' drivers
-# compile.
-set(SLUICE_CUDA_CODE
-  -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
+# compile. (The two of 90 come of one pass of the compiler.)
+set(SLUICE_CUDA_CODE -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 
 if(NOT SLUICE_CUDA STREQUAL "OFF")
   file(GLOB cuda_folders LIST_DIRECTORIES TRUE /usr/local/cuda-1[3-9]*)
@@ -46,11 +45,12 @@ else()
 endif()
 
 # sluice_cuda_library(NAME x SRCS a.cu ... INCLUDES folder ...): a static library of what nvcc makes of the sources.
-# Multiply-adds are fused only where the code says so, as on the host.
+# Multiply-adds are fused only where the code says so, as on the host. What ptxas says of registers, spills and shared
+# memory lies beside each object: a.cu.o.ptxas.
 function(sluice_cuda_library)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;INCLUDES" ${ARGN})
-  set(flags -std=c++20 -O3 --fmad=false --expt-relaxed-constexpr -lineinfo -Xcompiler -fPIC -Xcompiler -ffp-contract=off
-    -Xcompiler -Wno-unused-parameter ${SLUICE_CUDA_CODE} -I${PROJECT_SOURCE_DIR})
+  set(flags -std=c++20 -O3 --fmad=false --expt-relaxed-constexpr -Xptxas -v -Xcompiler -fPIC -Xcompiler -ffp-contract=off
+    ${SLUICE_CUDA_CODE} -I${PROJECT_SOURCE_DIR})
   foreach(folder ${ARG_INCLUDES})
     list(APPEND flags -I${folder})
   endforeach()
@@ -59,13 +59,17 @@ function(sluice_cuda_library)
     get_filename_component(stem ${source} NAME)
     get_filename_component(path ${source} ABSOLUTE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${stem}.o)
+    set(command ${SLUICE_CCACHE} ${SLUICE_NVCC} ${flags} -MD -MF ${object}.d -c ${path} -o ${object})
+    list(TRANSFORM command PREPEND "'")
+    list(TRANSFORM command APPEND "'")
+    list(JOIN command " " command)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${SLUICE_CCACHE} ${SLUICE_NVCC} ${flags} -MD -MF ${object}.d -c ${path} -o ${object}
+      COMMAND sh -c "${command} >'${object}.ptxas' 2>&1 || { cat '${object}.ptxas' >&2; exit 1; }"
       DEPENDS ${path}
       DEPFILE ${object}.d
       COMMENT "Building CUDA object ${stem}.o"
-      COMMAND_EXPAND_LISTS VERBATIM)
+      VERBATIM)
     list(APPEND objects ${object})
   endforeach()
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)

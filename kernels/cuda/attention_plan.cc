@@ -14,9 +14,8 @@ void CutSegment(const AttentionSegment& segment, int32_t table_begin, const Atte
   const int64_t step = is_decode ? shape.decode_tile_rows : shape.tile_rows;
   for (int64_t first = 0; first < packed; first += step) {
     const int64_t last = std::min(packed, first + step) - 1;
-    const SplitRange splits =
-        SplitsOf(segment.first_position + first / shape.group,
-                 segment.first_position + last / shape.group, shape.window);
+    const SplitRange splits = SplitsOf(segment.first_position + first / shape.group,
+                                       segment.first_position + last / shape.group, shape.window);
     tiles.push_back({.first_row = segment.first_row,
                      .first_position = segment.first_position,
                      .table_begin = table_begin,

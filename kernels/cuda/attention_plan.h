@@ -44,10 +44,10 @@ struct MergeTile {
 
 // All that attention differs in between layers, besides the layer.
 struct AttentionShape {
-  int group = 1;      // query heads per KV head
+  int group = 1;  // query heads per KV head
   int64_t window = 0;
   int num_kv_heads = 1;
-  int tile_rows = 64;       // packed rows of a block of threads, at most
+  int tile_rows = 64;         // packed rows of a block of threads, at most
   int decode_tile_rows = 16;  // the same for those that are computed as decode
 
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;

@@ -224,14 +224,13 @@ void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias
 
 void CudaBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) {
   step_.host().CheckRope(x, head_dim, tables);
-  kernels().rope(
-      stream(),
-      {.x = x,
-       .head_dim = head_dim,
-       .cos = tables.cos,
-       .sin = tables.sin,
-       .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
-       .interleaved = layout == RopeLayout::kInterleaved});
+  kernels().rope(stream(),
+                 {.x = x,
+                  .head_dim = head_dim,
+                  .cos = tables.cos,
+                  .sin = tables.sin,
+                  .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
+                  .interleaved = layout == RopeLayout::kInterleaved});
 }
 
 void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
@@ -273,7 +272,8 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
   ours.CheckSegments(step_.host().segments());
   const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
                              .window = options.window,
-                             .num_kv_heads = layout.num_kv_heads};
+                             .num_kv_heads = layout.num_kv_heads,
+                             .tile_rows = MostTileRows(layout.head_dim)};
   const int64_t blocks = int64_t{kAttentionRounds} * gpu_->properties().num_multiprocessors;
   bool moved = false;
   const auto plan = step_.PlanFor(shape, blocks, PartialFloats(layout.head_dim), moved);
@@ -385,8 +385,8 @@ absl::Status CudaBackend::Sample(MatrixView logits, absl::Span<const SampleRow> 
   const size_t edits = append(BytesOf(absl::MakeConstSpan(batch.edits)));
   const auto* const sent = static_cast<const std::byte*>(Sent(arguments));
   const size_t results_bytes = rows.size() * sizeof(SampleResult);
-  auto* const answers = static_cast<std::byte*>(
-      Room(kResults, results_bytes + batch.num_top * sizeof(SampleToken)));
+  auto* const answers =
+      static_cast<std::byte*>(Room(kResults, results_bytes + batch.num_top * sizeof(SampleToken)));
   void* const scratch = Room(kRows, rows.size() * SampleScratchBytes(logits.cols));
   if (sent == nullptr || answers == nullptr || scratch == nullptr) return Synchronize();
   kernels().sample(stream(), {.logits = logits,

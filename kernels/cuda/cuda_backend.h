@@ -83,7 +83,8 @@ class CudaBackend final : public Backend {
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
   void LogSoftmax(MatrixView x, MatrixView out) override;
-  absl::Status TopK(MatrixView x, int k, absl::Span<float> values, absl::Span<int32_t> ids) override;
+  absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
+                    absl::Span<int32_t> ids) override;
   absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
                       absl::Span<SampledRow> results) override;
 

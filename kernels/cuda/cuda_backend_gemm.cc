@@ -64,10 +64,9 @@ MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs) {
   const int64_t cols = runs.num_runs * runs.padded_depth();
   const MatrixView operand{Room(kActivations, x.rows * cols * 2), DType::kBF16, x.rows, cols, cols};
   if (operand.data != nullptr) {
-    kernels().rearrange(stream(), {.x = x,
-                                   .out = operand,
-                                   .depth = runs.depth,
-                                   .padded_depth = runs.padded_depth()});
+    kernels().rearrange(
+        stream(),
+        {.x = x, .out = operand, .depth = runs.depth, .padded_depth = runs.padded_depth()});
   }
   return operand;
 }

@@ -31,8 +31,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spe
   if (!flag.ok()) return flag.status();
   layout.data = (*memory)->as<std::byte>();
   layout.has_nonfinite = (*flag)->as<int>();
-  return std::unique_ptr<KvPool>(
-      new CudaKvPool(layout, *std::move(memory), *std::move(flag)));
+  return std::unique_ptr<KvPool>(new CudaKvPool(layout, *std::move(memory), *std::move(flag)));
 }
 
 void CudaKvPool::CheckSegments(absl::Span<const AttentionSegment> segments) const {

@@ -87,7 +87,8 @@ constexpr GemmPlan PlanWith(GemmTile tile, int64_t rows, int64_t num_tiles) {
 // multiprocessors, whose blocks may have so much shared memory.
 constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
                             int num_multiprocessors, int64_t shared_bytes) {
-  GemmTile tile = rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
+  GemmTile tile =
+      rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
   const bool fits_large = GemmSharedBytes(GemmTile::kLarge, format, runs.num_runs) <= shared_bytes;
   if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits_large &&
       PlanWith(GemmTile::kLarge, rows, num_tiles).blocks() >= num_multiprocessors) {

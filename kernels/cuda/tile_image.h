@@ -25,7 +25,9 @@ inline constexpr int kTileOutputs = 16;
 inline constexpr int kUnitInputs = 64;
 inline constexpr int kFragmentInputs = 16;
 
-constexpr int ScaleOffset(WeightFormat format) { return format == WeightFormat::kInt8 ? 1024 : 512; }
+constexpr int ScaleOffset(WeightFormat format) {
+  return format == WeightFormat::kInt8 ? 1024 : 512;
+}
 
 constexpr int UnitBytes(WeightFormat format) {
   return format == WeightFormat::kBF16 ? 2048 : ScaleOffset(format) + 64;

@@ -28,7 +28,9 @@ constexpr size_t kLarge = size_t{64} << 20;
 // The stream of a host's GPU.
 class HostQueue {
  public:
-  void Enqueue(Work work) { (recorded_ != nullptr ? *recorded_ : queue_).push_back(std::move(work)); }
+  void Enqueue(Work work) {
+    (recorded_ != nullptr ? *recorded_ : queue_).push_back(std::move(work));
+  }
   void Run() {
     for (const Work& work : std::exchange(queue_, {})) work();
   }
@@ -50,9 +52,8 @@ class HostQueue {
 
 void EnqueueGrid(Stream stream, LaunchShape shape, std::function<void()> kernel) {
   auto* const queue = static_cast<HostQueue*>(stream);
-  queue->Enqueue([queue, shape, kernel = std::move(kernel)] {
-    RunGrid(shape, kernel, queue->NextOrder());
-  });
+  queue->Enqueue(
+      [queue, shape, kernel = std::move(kernel)] { RunGrid(shape, kernel, queue->NextOrder()); });
 }
 
 namespace {

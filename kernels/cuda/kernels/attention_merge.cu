@@ -13,7 +13,8 @@ constexpr int kThreads = 128;
 // Packed row `packed` of a tile for one KV head, in ascending order of splits.
 SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, int packed,
                           int kv_head) {
-  const int64_t stride = int64_t{tile.num_packed} * task.num_kv_heads * PartialFloats(task.head_dim);
+  const int64_t stride =
+      int64_t{tile.num_packed} * task.num_kv_heads * PartialFloats(task.head_dim);
   const float* const first =
       task.partials + ((int64_t{tile.partial_begin} + packed) * task.num_kv_heads + kv_head) *
                           PartialFloats(task.head_dim);

@@ -27,10 +27,10 @@ class AttentionBlock {
  public:
   static constexpr int kThreads = kWarps * kWarpSize;
   static constexpr int kRows = kWarps * 16;
-  static constexpr int kSteps = kHeadDim / 16;          // of the product of queries and keys
-  static constexpr int kColumns = kKvTile / 8;          // of scores, by 8 positions
-  static constexpr int kHeadColumns = kHeadDim / 8;     // of sums
-  static constexpr int kPieces = kHeadDim / 8;          // of 16 bytes, in a row of a tile
+  static constexpr int kSteps = kHeadDim / 16;       // of the product of queries and keys
+  static constexpr int kColumns = kKvTile / 8;       // of scores, by 8 positions
+  static constexpr int kHeadColumns = kHeadDim / 8;  // of sums
+  static constexpr int kPieces = kHeadDim / 8;       // of 16 bytes, in a row of a tile
   static constexpr int kTilesPerSplit = static_cast<int>(kAttentionSplit) / kKvTile;
   static constexpr bool kQueriesInRegisters = HoldsQueriesInRegisters(kHeadDim);
   static constexpr int kPartBytes = kKvTile * kHeadDim * 2;
@@ -52,7 +52,8 @@ class AttentionBlock {
     Place();
     LoadQueries();
     merged_ = {};
-    const int64_t begin = Larger()(int64_t{tile.split_begin} * kTilesPerSplit, seen_begin_ / kKvTile);
+    const int64_t begin =
+        Larger()(int64_t{tile.split_begin} * kTilesPerSplit, seen_begin_ / kKvTile);
     const int64_t end =
         Smaller()(int64_t{tile.split_end} * kTilesPerSplit, (seen_end_ + kKvTile - 1) / kKvTile);
     BeginSplit();
@@ -183,8 +184,8 @@ class AttentionBlock {
       const bool is_value = i >= kKvTile * kPieces;
       const int row = i / kPieces % kKvTile, piece = i % kPieces;
       const int64_t position = kv_tile * kKvTile + row;
-      const bool is_real = seen_begin_ <= position && position < seen_end_ &&
-                           piece * 8 < task_.pool.head_dim;
+      const bool is_real =
+          seen_begin_ <= position && position < seen_end_ && piece * 8 < task_.pool.head_dim;
       const int64_t index = is_real ? ElementIndex(position, is_value) + piece * 8 : 0;
       char* const to = (is_value ? ValuesAt(stage) : KeysAt(stage)) + PieceOffset(row, piece);
       if (is_direct) {
@@ -480,7 +481,8 @@ class AttentionBlock {
 };
 
 template <int kHeadDim, int kParts, int kWarps>
-SIMT_KERNEL(kWarps* kWarpSize, 1) AttendTiles(const AttentionTask task) {
+SIMT_KERNEL(kWarps* kWarpSize, 1)
+AttendTiles(const AttentionTask task) {
   AttentionBlock<kHeadDim, kParts, kWarps> block(task);
   const int64_t count = int64_t{*task.num_tiles} * task.pool.num_kv_heads;
   for (int64_t i = Block(); i < count; i += NumBlocks()) {
@@ -500,18 +502,14 @@ void LaunchAttend(Stream stream, const AttentionTask& task) {
 
 template <int kParts, int kWarps>
 void LaunchHeads(Stream stream, const AttentionTask& task) {
-  switch (PaddedHeadDim(task.pool.head_dim)) {
-    case 64:
-      return LaunchAttend<64, kParts, kWarps>(stream, task);
-    case 128:
-      return LaunchAttend<128, kParts, kWarps>(stream, task);
-    default:
-      return LaunchAttend<kMostHeadDim, kParts, kWarps>(stream, task);
-  }
+  if (PaddedHeadDim(task.pool.head_dim) == 64)
+    return LaunchAttend<64, kParts, kWarps>(stream, task);
+  return LaunchAttend<128, kParts, kWarps>(stream, task);
 }
 
 template <int kParts>
 void LaunchParts(Stream stream, const AttentionTask& task) {
+  if (task.pool.head_dim > 128) return LaunchAttend<kMostHeadDim, kParts, 1>(stream, task);
   return task.tile_rows == 16 ? LaunchHeads<kParts, 1>(stream, task)
                               : LaunchHeads<kParts, 4>(stream, task);
 }

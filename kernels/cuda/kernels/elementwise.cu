@@ -77,8 +77,8 @@ void Elementwise(Stream stream, const ElementwiseTask& task) {
 }
 
 void TreeAdd(Stream stream, const TreeAddTask& task) {
-  Launch<AddTree>(stream,
-                  {.blocks = BlocksFor(task.out.rows * task.out.cols), .threads = kThreads}, task);
+  Launch<AddTree>(stream, {.blocks = BlocksFor(task.out.rows * task.out.cols), .threads = kThreads},
+                  task);
 }
 
 void Rearrange(Stream stream, const RearrangeTask& task) {

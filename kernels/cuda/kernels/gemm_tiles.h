@@ -113,7 +113,8 @@ class BlockProduct {
       const int64_t tile = output_block_ * kShape.tiles() + i / (kUnit / 16);
       const auto* const from = reinterpret_cast<const char*>(task_.weights.data) +
                                (tile * num_units + unit) * kUnit + i % (kUnit / 16) * 16;
-      CopyAsync(to + i * 16, tile < num_tiles ? from : reinterpret_cast<const char*>(task_.weights.data),
+      CopyAsync(to + i * 16,
+                tile < num_tiles ? from : reinterpret_cast<const char*>(task_.weights.data),
                 tile < num_tiles);
     }
     for (int i = Thread(); i < kShape.tokens() * 8; i += kShape.threads()) {
@@ -130,7 +131,8 @@ class BlockProduct {
   // and 2 and 3.
   SIMT_DEVICE void LoadActivations(const char* stage, int fragment, int pair, uint32_t (&b)[4]) {
     const int matrix = lane_ / 8;
-    const int token = WarpByTokens() * kShape.columns_per_warp * 8 + pair * 16 + matrix / 2 * 8 + lane_ % 8;
+    const int token =
+        WarpByTokens() * kShape.columns_per_warp * 8 + pair * 16 + matrix / 2 * 8 + lane_ % 8;
     const int piece = fragment * 2 + matrix % 2;
     LoadMatrices(stage + kWeightBytes + token * 128 + SwizzledPiece(token, piece) * 16, b);
   }
@@ -259,7 +261,8 @@ class BlockProduct {
     if (Thread() == 0) task_.counters[tile] = 0;
     for (int split = 0; split < task_.plan.splits; ++split) {
       const float* const from = partials + split * kFloats;
-      ForSums([&](float& sum, int i) { sum = LoadUncached(from + i * kShape.threads() + Thread()); });
+      ForSums(
+          [&](float& sum, int i) { sum = LoadUncached(from + i * kShape.threads() + Thread()); });
       Join(split, split + 1 == task_.plan.splits);
     }
     return true;
@@ -305,7 +308,8 @@ class BlockProduct {
 };
 
 template <WeightFormat kFormat, GemmTile kTile>
-SIMT_KERNEL(ShapeOf(kTile).threads(), 1) MultiplyBlock(const GemmTask task) {
+SIMT_KERNEL(ShapeOf(kTile).threads(), 1)
+MultiplyBlock(const GemmTask task) {
   BlockProduct<kFormat, kTile>(task).Run();
 }
 

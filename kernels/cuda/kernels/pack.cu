@@ -64,8 +64,8 @@ SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::
 SIMT_KERNEL(kThreads, 4) PackRow(PackTask task) {
   const int64_t row = task.first_row + Block();
   const std::byte* const from =
-      task.rows + Block() * static_cast<int64_t>(
-                                RowBytes(task.weights.format, task.weights.num_inputs));
+      task.rows +
+      Block() * static_cast<int64_t>(RowBytes(task.weights.format, task.weights.num_inputs));
   switch (task.weights.format) {
     case WeightFormat::kInt8:
       return PackQuantizedRow<WeightFormat::kInt8>(task, row, from);

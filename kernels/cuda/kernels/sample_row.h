@@ -136,9 +136,8 @@ class RowChoice {
   }
 
   SIMT_DEVICE void ChooseLargest() {
-    const int64_t id = Join<int64_t>(size_, size_, Smaller(), [&](int64_t i) {
-      return all_[i] == largest_ ? i : size_;
-    });
+    const int64_t id = Join<int64_t>(size_, size_, Smaller(),
+                                     [&](int64_t i) { return all_[i] == largest_ ? i : size_; });
     if (Thread() != 0) return;
     result_ = {};
     result_.token = {1, largest_, static_cast<int32_t>(id)};
@@ -152,7 +151,8 @@ class RowChoice {
   // A float that is certainly not above the logit whose weight is `weight`, rounding included.
   SIMT_DEVICE float LogitOfWeight(double weight) const {
     const double logit = double{largest_} + Log(weight) / inverse_temperature_;
-    const double magnitude = (logit < 0 ? -logit : logit) + (largest_ < 0 ? -double{largest_} : double{largest_});
+    const double magnitude =
+        (logit < 0 ? -logit : logit) + (largest_ < 0 ? -double{largest_} : double{largest_});
     const double slack = 1e-12 * magnitude;
     return NextBelow(static_cast<float>(Larger()(double{kLowest}, logit - slack)));
   }
@@ -170,8 +170,7 @@ class RowChoice {
       const double total = Sum(size_, [&](int64_t i) { return WeightOf(all_[i]); });
       target = double{request_.top_p} * total;
       // All tokens below this weight together weigh less than what the nucleus leaves out.
-      const double least =
-          (1 - double{request_.top_p}) * total / static_cast<double>(size_) / 2;
+      const double least = (1 - double{request_.top_p}) * total / static_cast<double>(size_) / 2;
       threshold = Larger()(threshold, LogitOfWeight(least));
     }
     if (request_.min_p > 0 && !limited) {
@@ -289,9 +288,9 @@ class RowChoice {
   SIMT_DEVICE void KeepTypical() {
     const double total = TotalWeight();
     // With s = (logit - largest) / temperature, -log(p) - entropy is mean(s) - s.
-    const double mean = Sum(count_, [&](int64_t i) {
-                          return weights_[i] > 0 ? weights_[i] * Scaled(i) : 0.0;
-                        }) / total;
+    const double mean =
+        Sum(count_, [&](int64_t i) { return weights_[i] > 0 ? weights_[i] * Scaled(i) : 0.0; }) /
+        total;
     KeepMass(double{request_.typical_p} * total, [&](int64_t i) {
       const double distance = mean - Scaled(i);
       return distance < 0 ? distance : -distance;

@@ -28,8 +28,8 @@ SIMT_KERNEL(kThreads, 2) LogSoftmaxRow(LogSoftmaxTask task) {
 
 void LogSoftmax(Stream stream, const LogSoftmaxTask& task) {
   Launch<LogSoftmaxRow>(
-      stream,
-      {.blocks = task.x.rows, .threads = kThreads, .shared_bytes = 32 * sizeof(double)}, task);
+      stream, {.blocks = task.x.rows, .threads = kThreads, .shared_bytes = 32 * sizeof(double)},
+      task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

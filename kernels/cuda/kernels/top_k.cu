@@ -27,8 +27,8 @@ SIMT_KERNEL(kThreads, 2) TopKOfRow(TopKTask task) {
 
 void TopK(Stream stream, const TopKTask& task) {
   Launch<TopKOfRow>(
-      stream,
-      {.blocks = task.x.rows, .threads = kThreads, .shared_bytes = sizeof(SelectShared)}, task);
+      stream, {.blocks = task.x.rows, .threads = kThreads, .shared_bytes = sizeof(SelectShared)},
+      task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

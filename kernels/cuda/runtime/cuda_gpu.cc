@@ -152,7 +152,8 @@ absl::Status CudaGpu::Wait(GpuEvent& event, StreamWatch* watch, Deadline deadlin
     cudaGetLastError();  // that it is not ready is no failure
     const Clock::time_point now = Clock::now();
     if (deadline.HasPassed() || now >= drained_by) {
-      return seen.ok() ? absl::DeadlineExceededError("the GPU has not done its work in time") : seen;
+      return seen.ok() ? absl::DeadlineExceededError("the GPU has not done its work in time")
+                       : seen;
     }
     if (watch != nullptr && seen.ok() && now >= next_look) {
       next_look = now + kLookEvery;
@@ -178,7 +179,8 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
   status.Update(StatusOf(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture"));
   status.Update(StatusOf(cudaGetLastError(), "kernel launch"));
   cudaGraphExec_t executable = nullptr;
-  if (status.ok()) status = StatusOf(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  if (status.ok())
+    status = StatusOf(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (!status.ok()) return status;
   return std::make_unique<CudaRecording>(executable);

@@ -14,7 +14,7 @@ absl::Status StatusOf(cudaError_t error, const char* call);
 }  // namespace sluice::cuda
 
 // Returns the status of a failed call from the function around it.
-#define SLUICE_RETURN_IF_CUDA_ERROR(call)                                              \
-  if (absl::Status sluice_cuda_status = ::sluice::cuda::StatusOf((call), #call);       \
-      !sluice_cuda_status.ok())                                                        \
+#define SLUICE_RETURN_IF_CUDA_ERROR(call)                                        \
+  if (absl::Status sluice_cuda_status = ::sluice::cuda::StatusOf((call), #call); \
+      !sluice_cuda_status.ok())                                                  \
   return sluice_cuda_status

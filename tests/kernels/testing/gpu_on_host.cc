@@ -11,8 +11,8 @@ namespace sluice::testing {
 bool HasGpuOnHost() { return true; }
 
 std::unique_ptr<Backend> NewGpuOnHost(int num_multiprocessors) {
-  auto backend = cuda::CudaBackend::Create(
-      cuda::MakeHostGpu({.num_multiprocessors = num_multiprocessors}));
+  auto backend =
+      cuda::CudaBackend::Create(cuda::MakeHostGpu({.num_multiprocessors = num_multiprocessors}));
   SLUICE_CHECK(backend.ok());
   return *std::move(backend);
 }

@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/reference/reference_backend.h"
 #include "services/model/shard_plan.h"
+#include "tests/kernels/testing/gpu_on_host.h"
 #include "tests/kernels/testing/rank_threads.h"
 #include "tests/kernels/testing/test_backend.h"
 
@@ -15,6 +16,7 @@ namespace sluice::testing {
 namespace {
 
 std::unique_ptr<Backend> NewBackend(const PipelineOptions& options) {
+  if (options.gpu_kernels) return NewGpuOnHost();
   if (options.plain_kernels) return AsTestBackend(MakeReferenceBackend(options.plain_operands));
   return NewTestBackend({.num_threads = options.num_threads, .instructions = options.instructions});
 }

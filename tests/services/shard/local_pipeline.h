@@ -29,6 +29,7 @@ struct PipelineOptions {
   int num_threads = 1;                         // of each backend
   bool plain_kernels = false;                  // the reference backend instead of the CPU one
   DType plain_operands = DType::kF32;          // its operand dtype
+  bool gpu_kernels = false;                    // those of GPUs, on the host, instead
   std::optional<InstructionSet> instructions;  // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;

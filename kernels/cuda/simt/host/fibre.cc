@@ -66,10 +66,10 @@ namespace sluice::cuda {
 FibreContext FibreStack::Begin(void (*run)(void*), void* argument) {
   auto* top = reinterpret_cast<void**>(memory_ + kGuardBytes + kBytes);
   *--top = reinterpret_cast<void*>(&sluice_begin_fibre);  // leaves the stack aligned to 16 bytes
-  *--top = nullptr;                         // rbp
-  *--top = reinterpret_cast<void*>(run);    // rbx
-  *--top = argument;                        // r12
-  for (int i = 0; i < 3; ++i) *--top = nullptr;  // r13 to r15
+  *--top = nullptr;                                       // rbp
+  *--top = reinterpret_cast<void*>(run);                  // rbx
+  *--top = argument;                                      // r12
+  for (int i = 0; i < 3; ++i) *--top = nullptr;           // r13 to r15
   return {top};
 }
 

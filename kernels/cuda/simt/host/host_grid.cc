@@ -107,7 +107,7 @@ void HostThread::GiveWay(State state) {
 void HostThread::WaitForBlock() { GiveWay(State::kAtBarrier); }
 
 void HostThread::WaitForWarp() {
-  Meet([](void* const (&)[kWarpSize]) {}, nullptr);
+  Meet([](void* const(&)[kWarpSize]) {}, nullptr);
 }
 
 void HostThread::Meet(Perform perform, void* arguments) {
@@ -134,7 +134,7 @@ uint32_t HostThread::Ballot(bool vote) {
     uint32_t all = 0;
   } ours{vote};
   Meet(
-      [](void* const (&arguments)[kWarpSize]) {
+      [](void* const(&arguments)[kWarpSize]) {
         uint32_t all = 0;
         for (int lane = 0; lane < kWarpSize; ++lane) {
           all |= uint32_t{static_cast<Vote*>(arguments[lane])->vote} << lane;

@@ -77,7 +77,7 @@ class HostThread {
   T Shuffle(T value, Source source) {
     Shuffled<T> shuffled{value, value, source(lane())};
     Meet(
-        [](void* const (&arguments)[kWarpSize]) {
+        [](void* const(&arguments)[kWarpSize]) {
           for (void* const each : arguments) {
             auto* const to = static_cast<Shuffled<T>*>(each);
             to->result = static_cast<Shuffled<T>*>(arguments[to->source])->value;

@@ -133,7 +133,9 @@ void WaitForCopies() {
 // ldmatrix.x4: lane l names row l % 8 of matrix l / 8, 8 elements of 16 bits in shared memory, and
 // gets ElementOfLoadedMatrix() of each of the four.
 inline void LoadMatrices(const void* row, uint32_t (&out)[4]) { HostLoadMatrices(row, false, out); }
-inline void LoadTransposed(const void* row, uint32_t (&out)[4]) { HostLoadMatrices(row, true, out); }
+inline void LoadTransposed(const void* row, uint32_t (&out)[4]) {
+  HostLoadMatrices(row, true, out);
+}
 
 // mma.m16n8k16: c += A B, numbers of A and B in BF16, sums in F32.
 inline void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {

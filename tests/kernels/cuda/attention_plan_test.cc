@@ -1,0 +1,116 @@
+#include "kernels/cuda/attention_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace sluice::cuda {
+namespace {
+
+struct Step {
+  std::vector<AttentionSegment> segments;
+  std::vector<std::vector<int32_t>> tables;
+};
+
+Step RandomStep(std::mt19937& random) {
+  const auto draw = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  Step step;
+  int64_t row = draw(0, 2);
+  for (int64_t i = draw(1, 5); i > 0; --i) {
+    const int64_t rows = draw(0, 2) == 0 ? draw(2, 90) : 1, first = draw(0, 3000);
+    step.segments.push_back({.first_row = row, .num_rows = rows, .first_position = first});
+    step.tables.emplace_back((first + rows + 15) / 16);
+    row += rows + draw(0, 1);
+  }
+  for (size_t i = 0; i < step.segments.size(); ++i) step.segments[i].block_table = step.tables[i];
+  return step;
+}
+
+// Every packed row is in the tiles, with every split that it sees anything of, once; and in a merge
+// exactly where its splits are in tiles of their own, one after another.
+void ExpectComplete(const Step& step, const AttentionShape& shape, const AttentionPlan& plan) {
+  std::map<std::tuple<int64_t, int64_t>, std::vector<std::tuple<int64_t, int64_t>>> found;
+  const auto look = [&](const std::vector<AttentionTile>& tiles, int most) {
+    for (const AttentionTile& tile : tiles) {
+      EXPECT_LE(tile.num_packed, most);
+      EXPECT_TRUE(tile.partial_begin < 0 || tile.split_end == tile.split_begin + 1);
+      for (int64_t p = tile.first_packed; p < tile.first_packed + tile.num_packed; ++p) {
+        for (int64_t split = tile.split_begin; split < tile.split_end; ++split) {
+          const int64_t partial =
+              tile.partial_begin < 0 ? -1 : tile.partial_begin + p - tile.first_packed;
+          found[{tile.first_row, p}].emplace_back(split, partial);
+        }
+      }
+    }
+  };
+  look(plan.decode, shape.decode_tile_rows);
+  look(plan.prefill, shape.tile_rows);
+  std::map<std::tuple<int64_t, int64_t>, std::vector<int64_t>> merged;
+  for (const MergeTile& merge : plan.merges) {
+    for (int64_t r = 0; r < merge.num_packed; ++r) {
+      for (int64_t split = 0; split < merge.num_splits; ++split) {
+        merged[{merge.first_row, merge.first_packed + r}].push_back(merge.partial_begin +
+                                                                    split * merge.num_packed + r);
+      }
+    }
+  }
+  std::set<int64_t> partials;
+  int64_t expected_rows = 0;
+  for (const AttentionSegment& segment : step.segments) {
+    for (int64_t p = 0; p < segment.num_rows * shape.group; ++p, ++expected_rows) {
+      auto& splits = found[{segment.first_row, p}];
+      std::sort(splits.begin(), splits.end());
+      const int64_t position = segment.first_position + p / shape.group;
+      const SplitRange seen = SplitsOf(position, position, shape.window);
+      ASSERT_FALSE(splits.empty());
+      EXPECT_LE(std::get<0>(splits.front()), seen.begin);
+      EXPECT_GE(std::get<0>(splits.back()) + 1, seen.end);
+      std::vector<int64_t> own;
+      for (size_t i = 0; i < splits.size(); ++i) {
+        EXPECT_EQ(std::get<0>(splits[i]), std::get<0>(splits[0]) + static_cast<int64_t>(i));
+        const int64_t partial = std::get<1>(splits[i]);
+        if (partial < 0) continue;
+        EXPECT_TRUE(partials.insert(partial).second);
+        EXPECT_LT(partial, plan.num_partials);
+        own.push_back(partial);
+      }
+      EXPECT_EQ((merged[{segment.first_row, p}]), own);
+    }
+  }
+  EXPECT_EQ(found.size(), static_cast<size_t>(expected_rows));
+}
+
+TEST(AttentionPlan, SharesOutEveryRowAndSplitOnce) {
+  std::mt19937 random(1);
+  AttentionPlan plan;
+  for (int i = 0; i < 300; ++i) {
+    const Step step = RandomStep(random);
+    const AttentionShape shape{.group = i % 5 == 0 ? 41 : 1 + i % 8,
+                               .window = i % 3 == 0 ? 700 : 0,
+                               .num_kv_heads = 1 + i % 4};
+    for (const int64_t target : {1, 16, 1000}) {
+      PlanAttention(step.segments, shape, target, plan);
+      ExpectComplete(step, shape, plan);
+    }
+  }
+}
+
+TEST(AttentionPlan, OneLongSequenceIsSharedOutBySplits) {
+  const std::vector<int32_t> table(8192 / 16);
+  const AttentionSegment segment{.num_rows = 1, .first_position = 8191, .block_table = table};
+  AttentionPlan plan;
+  PlanAttention({&segment, 1}, {.group = 4, .num_kv_heads = 8}, 264, plan);
+  EXPECT_EQ(plan.decode.size(), 16u);
+  EXPECT_EQ(plan.merges.size(), 1u);
+  EXPECT_TRUE(plan.prefill.empty());
+}
+
+}  // namespace
+}  // namespace sluice::cuda

@@ -1,0 +1,228 @@
+// The host's stand-in for a GPU: that it does what the instructions do, and that what it is there
+// to notice is noticed.
+#include "kernels/cuda/simt/host/host_grid.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "simt.h"
+
+namespace sluice::cuda {
+namespace {
+
+using namespace on_host;
+using Order = HostBlock::Order;
+
+// Numbers of a block's threads, summed over the block through shared memory; with a barrier missing
+// where `barrier` is false.
+std::vector<float> SumOfThreads(bool barrier, Order order) {
+  std::vector<float> sums(64);
+  RunGrid(
+      {.blocks = 1, .threads = 64, .shared_bytes = 64 * sizeof(float)},
+      [&] {
+        auto* const shared = SharedMemory<float>();
+        shared[Thread()] = static_cast<float>(Thread());
+        if (barrier) Barrier();
+        float sum = 0;
+        for (int i = 0; i < NumThreads(); ++i) sum += shared[i];
+        sums[Thread()] = sum;
+      },
+      order);
+  return sums;
+}
+
+TEST(HostGrid, BarriersLetThreadsSeeEachOther) {
+  for (const Order order : {Order::kAscending, Order::kDescending}) {
+    for (const float sum : SumOfThreads(true, order)) EXPECT_EQ(sum, 63 * 32);
+  }
+}
+
+TEST(HostGrid, AMissingBarrierIsNoticedInEitherOrder) {
+  for (const Order order : {Order::kAscending, Order::kDescending}) {
+    const std::vector<float> sums = SumOfThreads(false, order);
+    EXPECT_TRUE(std::isnan(sums[order == Order::kAscending ? 0 : 63]));
+  }
+}
+
+TEST(HostGrid, CopiesAreThereOnceTheyAreWaitedFor) {
+  alignas(16) float source[4] = {1, 2, 3, 4};
+  float before = 0, after = 0, zero = 1;
+  RunGrid(
+      {.blocks = 1, .threads = 32, .shared_bytes = 1024},
+      [&] {
+        auto* const shared = SharedMemory<float>();
+        if (Thread() == 0) {
+          CopyAsync(shared, source, true);
+          CommitCopies();
+          CopyAsync(shared + 4, source, false);
+          CommitCopies();
+          WaitForCopies<2>();
+          before = shared[1];
+          WaitForCopies<1>();
+          after = shared[1];
+          WaitForCopies<0>();
+          zero = shared[5];
+        }
+        Barrier();
+      },
+      Order::kAscending);
+  EXPECT_TRUE(std::isnan(before));
+  EXPECT_EQ(after, 2);
+  EXPECT_EQ(zero, 0);
+}
+
+TEST(HostGrid, ShufflesAndVotes) {
+  std::vector<int> crossed(32), moved(32);
+  uint32_t votes = 0;
+  RunGrid(
+      {.blocks = 1, .threads = 32},
+      [&] {
+        crossed[Thread()] = ShuffleXor(Thread(), 5);
+        moved[Thread()] = ShuffleUp(Thread(), 3);
+        const uint32_t all = Ballot(Thread() % 3 == 0);
+        if (Thread() == 7) votes = all;
+      },
+      Order::kDescending);
+  for (int lane = 0; lane < 32; ++lane) {
+    EXPECT_EQ(crossed[lane], lane ^ 5);
+    EXPECT_EQ(moved[lane], lane < 3 ? lane : lane - 3);
+    EXPECT_EQ(votes >> lane & 1, lane % 3 == 0 ? 1u : 0u);
+  }
+}
+
+TEST(HostGridDeathTest, ThreadsThatWaitForOneThatReturnedEndTheProcess) {
+  const auto run = [] {
+    RunGrid(
+        {.blocks = 1, .threads = 32},
+        [] {
+          if (Thread() != 3) Barrier();
+        },
+        Order::kAscending);
+  };
+  EXPECT_DEATH(run(), "others have returned");
+}
+
+TEST(HostGridDeathTest, LanesThatMeetInDifferentOperationsEndTheProcess) {
+  const auto run = [] {
+    RunGrid(
+        {.blocks = 1, .threads = 32},
+        [] {
+          if (Thread() % 2 == 0) {
+            WarpBarrier();
+          } else {
+            Ballot(true);
+          }
+        },
+        Order::kAscending);
+  };
+  EXPECT_DEATH(run(), "different operations");
+}
+
+// ---- Tiles ----
+
+struct Product {
+  float a[16][16], b[16][8], c[16][8];
+
+  explicit Product(uint32_t seed) {
+    std::mt19937 random(seed);
+    const auto draw = [&] { return static_cast<float>(static_cast<int>(random() % 17) - 8); };
+    for (auto& row : a) {
+      for (float& element : row) element = draw();
+    }
+    for (auto& row : b) {
+      for (float& element : row) element = draw();
+    }
+    for (int row = 0; row < 16; ++row) {
+      for (int col = 0; col < 8; ++col) {
+        c[row][col] = 0;
+        for (int k = 0; k < 16; ++k) c[row][col] += a[row][k] * b[k][col];
+      }
+    }
+  }
+};
+
+// A (rows of 16) and B (rows are columns, as activations lie) through shared memory, ldmatrix and
+// mma. `swapped` exchanges two registers of A, as a kernel that reads the manual wrongly would.
+Product Multiplied(const Product& in, bool swapped) {
+  Product out = in;
+  RunGrid(
+      {.blocks = 1, .threads = 32, .shared_bytes = 16 * 32 + 8 * 32},
+      [&] {
+        auto* const a = SharedMemory<uint16_t>();
+        uint16_t* const b = a + 16 * 16;
+        for (int i = Thread(); i < 16 * 16; i += 32) {
+          a[i] = BFloat16FromFloat(in.a[i / 16][i % 16]);
+        }
+        for (int i = Thread(); i < 8 * 16; i += 32) {
+          b[i] = BFloat16FromFloat(in.b[i % 16][i / 16]);
+        }
+        Barrier();
+        const int matrix = Thread() / 8, row = Thread() % 8;
+        uint32_t of_a[4], of_b[4];
+        LoadMatrices(a + (matrix % 2 * 8 + row) * 16 + matrix / 2 * 8, of_a);
+        LoadMatrices(b + row * 16 + matrix % 2 * 8, of_b);
+        if (swapped) std::swap(of_a[1], of_a[2]);
+        float c[4] = {};
+        MultiplyTiles(of_a, of_b[0], of_b[1], c);
+        for (int i = 0; i < 4; ++i) {
+          const TileElement at = ElementOfC(Thread(), i);
+          out.c[at.row][at.col] = c[i];
+        }
+      },
+      Order::kAscending);
+  return out;
+}
+
+TEST(HostTiles, ProductsOfLoadedMatricesAreProducts) {
+  for (uint32_t seed = 0; seed < 5; ++seed) {
+    const Product in(seed);
+    const Product out = Multiplied(in, false);
+    EXPECT_EQ(std::memcmp(out.c, in.c, sizeof(in.c)), 0);
+  }
+}
+
+TEST(HostTiles, ASwappedFragmentIsNoticed) {
+  const Product in(1);
+  const Product out = Multiplied(in, true);
+  EXPECT_NE(std::memcmp(out.c, in.c, sizeof(in.c)), 0);
+}
+
+TEST(HostTiles, TransposedMatricesAreTransposed) {
+  uint16_t found[16][16] = {};
+  RunGrid(
+      {.blocks = 1, .threads = 32, .shared_bytes = 16 * 32},
+      [&] {
+        auto* const a = SharedMemory<uint16_t>();
+        for (int i = Thread(); i < 256; i += 32) a[i] = static_cast<uint16_t>(i);
+        Barrier();
+        uint32_t out[4];
+        const int matrix = Thread() / 8, row = Thread() % 8;
+        LoadTransposed(a + (matrix / 2 * 8 + row) * 16 + matrix % 2 * 8, out);
+        for (int i = 0; i < 4; ++i) {
+          // Of matrix i the lane has column lane / 4, rows lane % 4 * 2 and the next.
+          const int r = i / 2 * 8 + Thread() % 4 * 2, c = i % 2 * 8 + Thread() / 4;
+          found[r][c] = static_cast<uint16_t>(out[i]);
+          found[r + 1][c] = static_cast<uint16_t>(out[i] >> 16);
+        }
+      },
+      Order::kAscending);
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(found[i / 16][i % 16], i);
+}
+
+TEST(HostTiles, WholeNumbersBecomeBFloat16Exactly) {
+  for (int q = -127; q <= 127; ++q) {
+    const uint32_t byte = static_cast<uint8_t>(q);
+    const uint32_t word = byte | byte << 16;
+    const uint32_t pair =
+        SubtractBFloat16((word & 0x007f007fu) | 0x43004300u, (word & 0x00800080u) | 0x43004300u);
+    EXPECT_EQ(FloatFromBFloat16(static_cast<uint16_t>(pair)), q);
+    EXPECT_EQ(FloatFromBFloat16(static_cast<uint16_t>(pair >> 16)), q);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cuda

@@ -1,0 +1,91 @@
+#include "kernels/cuda/step_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/cuda/host/host_gpu.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Counts what is enqueued as it is called, and what the device does.
+class StepRecorderTest : public ::testing::Test {
+ protected:
+  StepRecorderTest() {
+    source_ = *gpu_->Allocate(sizeof(int));
+    target_ = *gpu_->Allocate(sizeof(int));
+    event_ = gpu_->NewEvent();
+  }
+  ~StepRecorderTest() override {
+    gpu_->Free(source_);
+    gpu_->Free(target_);
+  }
+
+  absl::Status Run(int64_t rows) {
+    return recorder_.Run({.rows = rows}, [&] {
+      ++calls_;
+      gpu_->Copy(target_, source_, sizeof(int));
+      return result_;
+    });
+  }
+  // What the step copies.
+  int Copied(int value) {
+    *static_cast<int*>(source_) = value;
+    EXPECT_TRUE(gpu_->Wait(*event_, nullptr, Deadline::Never()).ok());
+    return *static_cast<int*>(target_);
+  }
+
+  std::unique_ptr<Gpu> gpu_ = MakeHostGpu();
+  StepRecorder recorder_{*gpu_};
+  std::unique_ptr<GpuEvent> event_;
+  void* source_;
+  void* target_;
+  int calls_ = 0;
+  absl::Status result_;
+};
+
+TEST_F(StepRecorderTest, RunsRecordsAndThenEnqueuesAgain) {
+  for (int i = 1; i <= 5; ++i) {
+    ASSERT_TRUE(Run(4).ok());
+    EXPECT_EQ(Copied(i), i);
+  }
+  EXPECT_EQ(calls_, 2);
+  ASSERT_TRUE(Run(8).ok());
+  EXPECT_EQ(calls_, 3);
+}
+
+TEST_F(StepRecorderTest, ForgottenStepsRunAsTheyAreCalledAgain) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run(4).ok());
+  recorder_.Forget();
+  ASSERT_TRUE(Run(4).ok());
+  EXPECT_EQ(calls_, 3);
+  EXPECT_EQ(Copied(9), 9);
+}
+
+TEST_F(StepRecorderTest, StepsThatWaitOnTheHostAreNeverRecorded) {
+  for (int i = 1; i <= 4; ++i) {
+    ASSERT_TRUE(recorder_
+                    .Run({.rows = 1},
+                         [&] {
+                           EXPECT_FALSE(recorder_.is_recording());
+                           recorder_.LeaveUnrecorded();
+                           ++calls_;
+                           return absl::OkStatus();
+                         })
+                    .ok());
+  }
+  EXPECT_EQ(calls_, 4);
+}
+
+TEST_F(StepRecorderTest, AFailureIsReturnedAndNothingRecorded) {
+  ASSERT_TRUE(Run(4).ok());
+  result_ = absl::AbortedError("epoch 3");
+  EXPECT_EQ(Run(4), result_);
+  result_ = absl::OkStatus();
+  ASSERT_TRUE(Run(4).ok());
+  EXPECT_EQ(Copied(6), 6);
+}
+
+}  // namespace
+}  // namespace sluice::cuda

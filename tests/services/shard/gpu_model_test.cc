@@ -1,0 +1,90 @@
+// Whole models by the kernels of GPUs, on the host: what they compute, and that steps of one bucket,
+// which are recorded and enqueued again, give a token the same bits however it came about.
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/testing/gpu_on_host.h"
+#include "tests/services/model/model_folder.h"
+#include "tests/services/shard/local_pipeline.h"
+
+namespace sluice::testing {
+namespace {
+
+using Logits = std::vector<float>;
+
+// H 16, 4 heads of 4, 2 KV heads, MLP 24, 3 layers, a bias on every projection.
+class GpuModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasGpuOnHost()) GTEST_SKIP() << "this build lacks the kernels of GPUs on the host";
+    folder_.Write("config.json", TinyLlamaConfig());
+    folder_.Write("model.safetensors", SafetensorsBytes(TinyLlamaTensors(DType::kF32)));
+  }
+
+  std::unique_ptr<LocalPipeline> Load(const PipelineOptions& options) {
+    auto pipeline = LocalPipeline::Load(folder_.path(), options);
+    if (!pipeline.ok()) throw std::runtime_error(std::string(pipeline.status().message()));
+    return *std::move(pipeline);
+  }
+
+  TempFolder folder_;
+  const std::vector<int32_t> ids_ = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4};
+};
+
+TEST_F(GpuModelTest, AgreesWithPlainKernelsThatRoundAlike) {
+  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16}) {
+    for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+      PipelineOptions options{.weights = weights, .kv_dtype = kv_dtype, .gpu_kernels = true};
+      const auto actual = Load(options)->Logits(ids_, {20});
+      options.gpu_kernels = false;
+      options.plain_kernels = true;
+      options.plain_operands = DType::kBF16;
+      const auto expected = Load(options)->Logits(ids_, {20});
+      ASSERT_TRUE(actual.ok() && expected.ok()) << actual.status() << expected.status();
+      ASSERT_EQ(actual->size(), expected->size());
+      for (size_t i = 0; i < actual->size(); ++i) {
+        // A last bit that falls otherwise before a rounding to BF16 is 2^-8 of a number there.
+        EXPECT_NEAR((*actual)[i], (*expected)[i], 0.02) << i;
+      }
+    }
+  }
+}
+
+TEST_F(GpuModelTest, EveryChunkingGivesTheSameBits) {
+  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16}) {
+    const PipelineOptions options{.weights = weights, .gpu_kernels = true};
+    const auto pipeline = Load(options);
+    const auto whole = pipeline->Logits(ids_, {20});
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    // Chunks of one token are recorded on the second and enqueued from the third on.
+    for (const std::vector<int>& chunks : std::vector<std::vector<int>>{{1}, {7, 3, 2}, {4}}) {
+      const auto logits = pipeline->Logits(ids_, chunks);
+      ASSERT_TRUE(logits.ok()) << logits.status();
+      EXPECT_EQ(*logits, *whole) << "chunks of " << chunks[0];
+    }
+  }
+}
+
+TEST_F(GpuModelTest, RecordedStepsOfOtherSequencesDoNotMixUp) {
+  const auto mixed = Load({.gpu_kernels = true});
+  const std::vector<int32_t> table = {3, 1}, other = {0, 2};
+  const std::vector<PipelineSegment> prompt = {{{1, 2, 3, 4, 5}, 0, table}};
+  for (int32_t length = 1; length <= 6; ++length) {
+    const auto alone = Load({.gpu_kernels = true});
+    const PipelineSegment next{{length % 10, 7, 3}, 5, table};
+    ASSERT_TRUE(alone->Step(prompt).ok());
+    const auto expected = alone->Step({&next, 1});
+    ASSERT_TRUE(mixed->Step(prompt).ok());
+    const PipelineSegment beside{std::vector<int32_t>(length % 4 + 1, 9), 0, other};
+    ASSERT_TRUE(mixed->Step({&beside, 1}).ok());
+    const auto seen = mixed->Step({&next, 1});
+    ASSERT_TRUE(expected.ok() && seen.ok());
+    EXPECT_EQ(*seen, *expected) << length;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
