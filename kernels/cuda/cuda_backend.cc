@@ -17,8 +17,6 @@ namespace {
 
 // Buckets of rows are powers of two up to here, and multiples of it beyond.
 constexpr int64_t kLargestPower = 256;
-// Rounds of blocks of threads that attention wants, so that none waits for a last one for long.
-constexpr int kAttentionRounds = 2;
 
 template <class T>
 absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
@@ -231,86 +229,6 @@ void CudaBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables, Rop
                   .sin = tables.sin,
                   .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
                   .interleaved = layout == RopeLayout::kInterleaved});
-}
-
-void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
-  const auto& ours = static_cast<const CudaKvPool&>(pool);
-  SLUICE_CHECK(keys.rows <= step_.num_rows() && keys.rows == values.rows);
-  SLUICE_CHECK(0 <= layer && layer < ours.layout().num_layers);
-  ours.CheckSegments(step_.host().segments());
-  kernels().store_kv(stream(), {.keys = keys,
-                                .values = values,
-                                .pool = ours.layout(),
-                                .layer = layer,
-                                .rows = step_.rows(),
-                                .tables = step_.tables()});
-}
-
-void CudaBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {
-  static_assert(sizeof(KvBlockCopy) == sizeof(BlockCopy));
-  const KvLayout& layout = static_cast<const CudaKvPool&>(pool).layout();
-  for (const KvBlockCopy& copy : copies) {
-    SLUICE_CHECK(0 <= copy.source && copy.source < layout.num_blocks);
-    SLUICE_CHECK(0 <= copy.destination && copy.destination < layout.num_blocks);
-  }
-  for (const absl::Span<const KvBlockCopy> part : IndependentCopies(copies)) {
-    const void* const on_device = Sent(BytesOf(part));
-    if (on_device == nullptr) return;
-    kernels().copy_blocks(stream(), {.pool = layout,
-                                     .copies = static_cast<const BlockCopy*>(on_device),
-                                     .count = static_cast<int64_t>(part.size())});
-  }
-}
-
-void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
-                                 const AttentionOptions& options, MatrixView out) {
-  const auto& ours = static_cast<const CudaKvPool&>(pool);
-  const KvLayout& layout = ours.layout();
-  const int num_heads = static_cast<int>(q.cols / layout.head_dim);
-  SLUICE_CHECK(options.window >= 0 && num_heads % layout.num_kv_heads == 0);
-  SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step_.num_rows());
-  ours.CheckSegments(step_.host().segments());
-  const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
-                             .window = options.window,
-                             .num_kv_heads = layout.num_kv_heads,
-                             .tile_rows = MostTileRows(layout.head_dim)};
-  const int64_t blocks = int64_t{kAttentionRounds} * gpu_->properties().num_multiprocessors;
-  bool moved = false;
-  const auto plan = step_.PlanFor(shape, blocks, PartialFloats(layout.head_dim), moved);
-  if (!Note(plan.status())) return;
-  if (moved) recorder_.Forget();
-  AttentionTask task{.q = q,
-                     .out = out,
-                     .pool = layout,
-                     .layer = layer,
-                     .group = shape.group,
-                     .scale = options.scale,
-                     .window = options.window,
-                     .tables = step_.tables(),
-                     .tiles = (*plan)->decode.as<AttentionTile>(),
-                     .num_tiles = (*plan)->num_decode(),
-                     .tile_rows = shape.decode_tile_rows,
-                     .partials = (*plan)->partials.as<float>(),
-                     .num_blocks = static_cast<int>(blocks)};
-  const auto attend = [&] {
-    const auto shared = [&] { return kernels().attention_shared_bytes(task); };
-    task.stages = 2;
-    if (shared() > static_cast<int64_t>(gpu_->properties().shared_bytes)) task.stages = 1;
-    kernels().attention(stream(), task);
-  };
-  attend();
-  task.tiles = (*plan)->prefill.as<AttentionTile>();
-  task.num_tiles = (*plan)->num_prefill();
-  task.tile_rows = shape.tile_rows;
-  attend();
-  kernels().merge_splits(stream(), {.out = out,
-                                    .num_kv_heads = layout.num_kv_heads,
-                                    .group = shape.group,
-                                    .head_dim = layout.head_dim,
-                                    .tiles = (*plan)->merges.as<MergeTile>(),
-                                    .num_tiles = (*plan)->num_merges(),
-                                    .partials = (*plan)->partials.as<float>(),
-                                    .num_blocks = static_cast<int>(blocks)});
 }
 
 void CudaBackend::AddBias(const float* bias, MatrixView x) {

@@ -108,6 +108,8 @@ class CudaBackend final : public Backend {
   void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
   GemmPlan PlanFor(const WeightImage& weights, int64_t rows) const;
   void TiledGemm(MatrixView x, const WeightImage& weights, const EpilogueTask& epilogue);
+  // Enqueues the plan's tiles and merges; `task` is that of its decode tiles.
+  void Attend(AttentionTask task, const DeviceAttentionPlan& plan);
   // x as tiles are read from it: itself, or rounded and padded in scratch memory.
   MatrixView Operand(MatrixView x, const RunShape& runs);
 

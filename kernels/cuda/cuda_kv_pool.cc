@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_kv_pool.h"
 
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -20,6 +21,14 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spe
                   .num_kv_heads = spec.num_kv_heads,
                   .head_dim = spec.head_dim,
                   .dtype = spec.dtype};
+  const AttentionTask least{.pool = layout, .tile_rows = 16, .stages = 1};
+  const int64_t shared = gpu.kernels().attention_shared_bytes(least);
+  if (shared > static_cast<int64_t>(gpu.properties().shared_bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("heads of ", spec.head_dim, " with ", std::string(Name(spec.dtype)),
+                     " keys and values take ", shared, " bytes of shared memory; this GPU has ",
+                     gpu.properties().shared_bytes));
+  }
   const double bytes =
       double(spec.num_layers) * double(spec.num_blocks) * double(layout.BlockBytes());
   if (bytes > double(size_t{1} << 46)) {

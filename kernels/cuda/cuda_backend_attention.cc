@@ -1,0 +1,107 @@
+// Keys, values and attention of CudaBackend.
+#include <algorithm>
+
+#include "kernels/check.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/cuda_kv_pool.h"
+
+namespace sluice::cuda {
+namespace {
+
+// Blocks of threads that a multiprocessor is given at a time, where its shared memory allows it.
+constexpr int64_t kMostBlocks = 8;
+
+// Settles what a task's blocks have in shared memory, and how many there are.
+void Fit(const Gpu& gpu, AttentionTask& task) {
+  const auto limit = static_cast<int64_t>(gpu.properties().shared_bytes);
+  task.stages = 2;
+  if (gpu.kernels().attention_shared_bytes(task) > limit) task.stages = 1;
+  const int64_t at_a_time = limit / gpu.kernels().attention_shared_bytes(task);
+  task.num_blocks = static_cast<int>(gpu.properties().num_multiprocessors *
+                                     std::clamp<int64_t>(at_a_time, 1, kMostBlocks));
+}
+
+}  // namespace
+
+void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
+  const auto& ours = static_cast<const CudaKvPool&>(pool);
+  SLUICE_CHECK(keys.rows <= step_.num_rows() && keys.rows == values.rows);
+  SLUICE_CHECK(0 <= layer && layer < ours.layout().num_layers);
+  ours.CheckSegments(step_.host().segments());
+  kernels().store_kv(stream(), {.keys = keys,
+                                .values = values,
+                                .pool = ours.layout(),
+                                .layer = layer,
+                                .rows = step_.rows(),
+                                .tables = step_.tables()});
+}
+
+void CudaBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {
+  static_assert(sizeof(KvBlockCopy) == sizeof(BlockCopy));
+  const KvLayout& layout = static_cast<const CudaKvPool&>(pool).layout();
+  for (const KvBlockCopy& copy : copies) {
+    SLUICE_CHECK(0 <= copy.source && copy.source < layout.num_blocks);
+    SLUICE_CHECK(0 <= copy.destination && copy.destination < layout.num_blocks);
+  }
+  for (const absl::Span<const KvBlockCopy> part : IndependentCopies(copies)) {
+    const void* const on_device = Sent(BytesOf(part));
+    if (on_device == nullptr) return;
+    kernels().copy_blocks(stream(), {.pool = layout,
+                                     .copies = static_cast<const BlockCopy*>(on_device),
+                                     .count = static_cast<int64_t>(part.size())});
+  }
+}
+
+void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
+                                 const AttentionOptions& options, MatrixView out) {
+  const auto& ours = static_cast<const CudaKvPool&>(pool);
+  const KvLayout& layout = ours.layout();
+  const int num_heads = static_cast<int>(q.cols / layout.head_dim);
+  SLUICE_CHECK(options.window >= 0 && num_heads % layout.num_kv_heads == 0);
+  SLUICE_CHECK(0 <= layer && layer < layout.num_layers && q.rows <= step_.num_rows());
+  ours.CheckSegments(step_.host().segments());
+  const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
+                             .window = options.window,
+                             .num_kv_heads = layout.num_kv_heads,
+                             .tile_rows = MostTileRows(layout.head_dim)};
+  AttentionTask task{.q = q,
+                     .out = out,
+                     .pool = layout,
+                     .layer = layer,
+                     .group = shape.group,
+                     .scale = options.scale,
+                     .window = options.window,
+                     .tables = step_.tables(),
+                     .tile_rows = shape.decode_tile_rows};
+  Fit(*gpu_, task);
+  bool moved = false;
+  const auto plan = step_.PlanFor(shape, task.num_blocks, PartialFloats(layout.head_dim), moved);
+  if (!Note(plan.status())) return;
+  if (moved) recorder_.Forget();
+  Attend(task, **plan);
+}
+
+void CudaBackend::Attend(AttentionTask task, const DeviceAttentionPlan& plan) {
+  task.partials = plan.partials.as<float>();
+  task.tiles = plan.decode.as<AttentionTile>();
+  task.num_tiles = plan.num_decode();
+  kernels().attention(stream(), task);
+  const int decode_blocks = task.num_blocks;
+  task.tiles = plan.prefill.as<AttentionTile>();
+  task.num_tiles = plan.num_prefill();
+  task.tile_rows = plan.shape.tile_rows;
+  Fit(*gpu_, task);
+  kernels().attention(stream(), task);
+  kernels().merge_splits(stream(), {.out = task.out,
+                                    .num_kv_heads = task.pool.num_kv_heads,
+                                    .group = task.group,
+                                    .head_dim = task.pool.head_dim,
+                                    .tiles = plan.merges.as<MergeTile>(),
+                                    .num_tiles = plan.num_merges(),
+                                    .partials = task.partials,
+                                    .num_blocks = decode_blocks});
+}
+
+}  // namespace sluice::cuda
