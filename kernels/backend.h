@@ -61,6 +61,12 @@ class Buffer {
   virtual size_t size_bytes() const = 0;
 };
 
+// Memory of a device that has its own.
+struct DeviceMemory {
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;  // now, whoever uses the rest
+};
+
 // A weight matrix [N, K] in whatever layout the backend multiplies fastest.
 class PackedMatrix {
  public:
@@ -175,6 +181,8 @@ class Backend {
 
   // ---- Memory ----
 
+  // nullopt where it is the host's.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
   // RESOURCE_EXHAUSTED where the device lacks memory. The contents are zero.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) = 0;
   virtual void CopyIn(absl::Span<const std::byte> host, void* device) = 0;

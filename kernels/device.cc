@@ -9,45 +9,99 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
+#include "kernels/gpu/gpu_check.h"
+#include "kernels/gpu/gpu_devices.h"
 #include "kernels/illegal_instruction.h"
 #include "kernels/self_check.h"
 
 namespace sluice {
 namespace {
 
-// What the self-check says of products with `set`, found out once.
-absl::Status CheckedOnce(InstructionSet set) {
-  struct Results {
-    absl::Mutex mutex;
-    std::map<InstructionSet, absl::Status> by_set ABSL_GUARDED_BY(mutex);
-  };
-  static Results& results = *new Results;
-  absl::MutexLock lock(&results.mutex);
-  if (const auto known = results.by_set.find(set); known != results.by_set.end()) {
-    return known->second;
+// Findings by what was looked at, each made once.
+template <class Key>
+class Findings {
+ public:
+  absl::Status Of(const Key& key, absl::FunctionRef<absl::Status()> find) {
+    absl::MutexLock lock(&mutex_);
+    const auto known = by_key_.find(key);
+    if (known != by_key_.end()) return known->second;
+    return by_key_[key] = find();
   }
-  // One thread, so that whatever happens, happens here.
-  const auto backend = MakeCpuBackend({.num_threads = 1, .instructions = set});
-  absl::Status status = CatchIllegalInstruction([&] { return SelfCheck(*backend); });
-  results.by_set[set] = status;
-  return status;
+
+ private:
+  absl::Mutex mutex_;
+  std::map<Key, absl::Status> by_key_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What the self-check says of products with `set`.
+absl::Status CheckedOnce(InstructionSet set) {
+  static auto& findings = *new Findings<InstructionSet>;
+  return findings.Of(set, [&] {
+    // One thread, so that whatever happens, happens here.
+    const auto backend = MakeCpuBackend({.num_threads = 1, .instructions = set});
+    return CatchIllegalInstruction([&] { return SelfCheck(*backend); });
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(int index) {
+  auto backend = MakeGpuBackend(index);
+  if (!backend.ok()) return backend.status();
+  static auto& findings = *new Findings<int>;
+  const absl::Status checked = findings.Of(index, [&] { return SelfCheck(**backend); });
+  if (!checked.ok()) return checked;
+  return backend;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedCpuBackend(
+    const CpuBackendOptions& options, absl::FunctionRef<void(const std::string& reason)> warn) {
+  const std::vector<InstructionSet>& supported = SupportedInstructionSets();
+  const auto wanted = std::find(supported.begin(), supported.end(),
+                                options.instructions.value_or(supported.back()));
+  SLUICE_CHECK(wanted != supported.end());
+  const std::vector<InstructionSet> sets(supported.begin(), wanted + 1);
+  const auto chosen = ChooseInstructions(sets, CheckedOnce, warn);
+  if (!chosen.ok()) return chosen.status();
+  CpuBackendOptions cpu = options;
+  cpu.instructions = *chosen;
+  return MakeCpuBackend(cpu);
 }
 
 }  // namespace
 
-std::string_view Name(DeviceKind) { return "cpu"; }
-
-absl::StatusOr<DeviceKind> ParseDevice(const std::string& text) {
-  if (text == Name(DeviceKind::kCpu)) return DeviceKind::kCpu;
-  int index = 0;
-  absl::string_view rest = text;
-  const bool names_gpu = absl::ConsumePrefix(&rest, "cuda") &&
-                         (rest.empty() || (absl::ConsumePrefix(&rest, ":") &&
-                                           absl::SimpleAtoi(rest, &index) && index >= 0));
-  return absl::InvalidArgumentError(
-      names_gpu ? absl::StrCat(text, " needs a build with CUDA; accepted by this one: cpu")
-                : absl::StrCat("\"", text, "\"; accepted: cpu"));
+std::string Name(const DeviceId& device) {
+  if (device.kind == DeviceKind::kCpu) return "cpu";
+  return device.index.has_value() ? absl::StrCat("cuda:", *device.index) : "cuda";
 }
+
+absl::StatusOr<DeviceId> ParseDevice(const std::string& text) {
+  if (text == "cpu") return DeviceId{};
+  const char* const accepted = BuiltForGpus() ? "cpu, cuda or cuda:INDEX" : "cpu";
+  DeviceId gpu{.kind = DeviceKind::kCuda};
+  absl::string_view rest = text;
+  bool names_gpu = absl::ConsumePrefix(&rest, "cuda");
+  if (names_gpu && !rest.empty()) {
+    names_gpu = absl::ConsumePrefix(&rest, ":") && absl::SimpleAtoi(rest, &gpu.index.emplace()) &&
+                *gpu.index >= 0;
+  }
+  if (!names_gpu) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\"; accepted: ", accepted));
+  }
+  if (BuiltForGpus()) return gpu;
+  return absl::InvalidArgumentError(
+      absl::StrCat(text, " needs a build with CUDA; accepted by this one: ", accepted));
+}
+
+DeviceId DeviceOfProcess(const DeviceId& device, int number, int num_gpus) {
+  if (device.kind == DeviceKind::kCpu || device.index.has_value() || num_gpus == 0) return device;
+  return {.kind = device.kind, .index = number % num_gpus};
+}
+
+int ProcessesOnDevice(const DeviceId& device, int count, int num_gpus) {
+  const bool takes_turns = !device.index.has_value() && num_gpus > 0;
+  return takes_turns ? (count + num_gpus - 1) / num_gpus : count;
+}
+
+int NumGpus() { return static_cast<int>(QueryGpus().gpus.size()); }
 
 absl::StatusOr<InstructionSet> ChooseInstructions(
     absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,
@@ -64,19 +118,21 @@ absl::StatusOr<InstructionSet> ChooseInstructions(
                                                   status.message()));
 }
 
+absl::Status CheckDevice(const DeviceId& device) {
+  if (device.kind == DeviceKind::kCpu) return absl::OkStatus();
+  return CheckGpu(QueryGpus(), device.index.value_or(0));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn) {
-  SLUICE_CHECK(options.kind == DeviceKind::kCpu);
-  const std::vector<InstructionSet>& supported = SupportedInstructionSets();
-  const auto wanted = std::find(supported.begin(), supported.end(),
-                                options.cpu.instructions.value_or(supported.back()));
-  SLUICE_CHECK(wanted != supported.end());
-  const std::vector<InstructionSet> sets(supported.begin(), wanted + 1);
-  const auto chosen = ChooseInstructions(sets, CheckedOnce, warn);
-  if (!chosen.ok()) return chosen.status();
-  CpuBackendOptions cpu = options.cpu;
-  cpu.instructions = *chosen;
-  return MakeCpuBackend(cpu);
+  if (absl::Status usable = CheckDevice(options.device); !usable.ok()) return usable;
+  switch (options.device.kind) {
+    case DeviceKind::kCuda:
+      return MakeCheckedGpuBackend(options.device.index.value_or(0));
+    case DeviceKind::kCpu:
+      break;
+  }
+  return MakeCheckedCpuBackend(options.cpu, warn);
 }
 
 }  // namespace sluice

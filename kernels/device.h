@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,24 +15,48 @@
 
 namespace sluice {
 
-enum class DeviceKind { kCpu };
+enum class DeviceKind { kCpu, kCuda };
 
-// "cpu".
-std::string_view Name(DeviceKind kind);
+struct DeviceId {
+  DeviceKind kind = DeviceKind::kCpu;
+  // Of a GPU, from 0; none where any will do: the first, or where several processes compute, one
+  // GPU after another.
+  std::optional<int> index;
 
-// "cpu", or "cuda" or "cuda:1" for the first or second GPU. INVALID_ARGUMENT where it is neither,
-// or where this build lacks that kind of device, naming those that it has.
-absl::StatusOr<DeviceKind> ParseDevice(const std::string& text);
+  bool operator==(const DeviceId&) const = default;
+};
+
+// "cpu", "cuda" or "cuda:1"; ParseDevice reads it back.
+std::string Name(const DeviceId& device);
+
+// "cpu", or "cuda" or "cuda:1" for any or the second GPU. INVALID_ARGUMENT where it is neither, or
+// where this build lacks that kind of device, naming those that it has. Whether there is such a GPU
+// is found out by MakeBackend.
+absl::StatusOr<DeviceId> ParseDevice(const std::string& text);
+
+// The device of the `number`-th of the processes that `device` was asked for, on a machine of
+// `num_gpus`: where any GPU will do they take turns.
+DeviceId DeviceOfProcess(const DeviceId& device, int number, int num_gpus);
+
+// The most of `count` such processes that compute on one device.
+int ProcessesOnDevice(const DeviceId& device, int count, int num_gpus);
+
+// GPUs that this process sees; 0 in a build without CUDA.
+int NumGpus();
 
 struct DeviceOptions {
-  DeviceKind kind = DeviceKind::kCpu;
+  DeviceId device;
   CpuBackendOptions cpu;
 };
 
+// Whether this machine has it and it will do, in milliseconds: CheckGpu (kernels/gpu/gpu_check.h).
+absl::Status CheckDevice(const DeviceId& device);
+
 // A backend that has passed its self-check on this machine (kernels/self_check.h). On CPU, where
 // the instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is
-// told why. INTERNAL where none does; otherwise the status of a device that can't be used.
-// Thread-safe; instructions are checked once a process.
+// told why. INTERNAL where none does; otherwise the status of CheckDevice, or of a device that
+// can't be used all the same (MakeGpuBackend in kernels/gpu/gpu_devices.h).
+// Thread-safe; instructions and each GPU are checked once a process.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn);
 

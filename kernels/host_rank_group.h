@@ -1,43 +1,40 @@
 // The rank group of backends whose memory is the host's: the communicator moves the bytes, the
-// backend adds them.
-//
-// Two ways, the same bits:
-//   few rows   every rank gathers all partials and adds them all: one exchange
-//   many rows  rank r gets all partials of the r-th part of the rows, adds those, and all gather
-//              the sums: two exchanges, but every rank receives only 2 (R-1)/R partials instead of
-//
+// backend adds them (exchanged_sum.h).
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/exchanged_sum.h"
 
 namespace sluice {
 
-class HostRankGroup final : public RankGroup {
+class HostRankGroup final : public RankGroup, private RankExchange {
  public:
   // Allocates what the largest exchange needs. RESOURCE_EXHAUSTED where the backend lacks memory.
   // REQUIRES: an operation of `backend` has finished when its call returns.
   static absl::StatusOr<std::unique_ptr<RankGroup>> Create(const RankGroupSpec& spec,
                                                            Backend& backend);
 
-  void BeginStep(Communicator* communicator, Deadline deadline) override;
+  absl::Status Join(Communicator* communicator, Deadline deadline) override;
+  void BeginStep(Deadline deadline) override { deadline_ = deadline; }
   absl::Status Sum(MatrixView partial) override;
 
  private:
-  HostRankGroup(const RankGroupSpec& spec, Backend& backend, std::unique_ptr<Buffer> memory)
-      : spec_(spec), backend_(backend), memory_(std::move(memory)) {}
+  explicit HostRankGroup(ExchangedSum sum) : sum_(std::move(sum)) {}
 
-  absl::Status SumAll(MatrixView partial);
-  absl::Status SumParts(MatrixView partial);
-  // Adds num_ranks matrices like `out` that lie one after another in memory_.
-  void AddGathered(MatrixView out);
+  absl::Status AllGather(absl::Span<const std::byte> sent,
+                         absl::Span<std::byte> received) override {
+    return communicator_->AllGather(sent, received, deadline_);
+  }
+  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override {
+    return communicator_->AllToAll(sent, received, deadline_);
+  }
 
-  const RankGroupSpec spec_;
-  Backend& backend_;
-  const std::unique_ptr<Buffer> memory_;
+  ExchangedSum sum_;
   Communicator* communicator_ = nullptr;
   Deadline deadline_ = Deadline::Never();
 };

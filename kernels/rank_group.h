@@ -29,9 +29,14 @@ class RankGroup {
  public:
   virtual ~RankGroup() = default;
 
-  // Meets the ranks through `communicator` from now on, whose exchanges may take until `deadline`.
-  // Borrows it until the work enqueued before the next call is done.
-  virtual void BeginStep(Communicator* communicator, Deadline deadline) = 0;
+  // Meets the ranks of a new epoch through `communicator`, before its first step: whatever is
+  // exchanged from now on goes to them. On GPUs the ranks agree here on how, which takes seconds
+  // and until `deadline` at most. Borrows `communicator` until the next call. The communicator's
+  // failure, or that of what moves the bytes; the next epoch may join all the same.
+  virtual absl::Status Join(Communicator* communicator, Deadline deadline) = 0;
+
+  // The exchanges of the step that is about to be enqueued may take until `deadline`. After Join().
+  virtual void BeginStep(Deadline deadline) = 0;
 
   // partial = the sum over the ranks' partials, as the balanced binary tree of Backend::TreeAdd:
   // the same bits on every rank and for every number of ranks. [T, width] F32 without gaps between

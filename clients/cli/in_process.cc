@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "clients/cli/model_flags.h"
 #include "kernels/usable_cpus.h"
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/cpu_list.h"
@@ -29,7 +30,24 @@ class Pipeline final : public InProcessPipeline {
   std::shared_ptr<grpc::Channel> channel() override { return channel_; }
 
  private:
+  // What the stages share.
+  struct Arrangement {
+    int num_threads;
+    int num_shards;
+    int num_gpus;
+
+    DeviceId DeviceOf(const InProcessOptions& options, int number) const {
+      return DeviceOfProcess(options.device, number, num_gpus);
+    }
+  };
+
   absl::Status StartStages(const InProcessOptions& options, Topology& topology);
+  absl::Status StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
+                            Topology& topology);
+  absl::Status StartShard(const InProcessOptions& options, const Arrangement& arrangement,
+                          ShardPlacement placement, Topology& topology);
+  absl::Status StartEmbedding(const InProcessOptions& options, const Arrangement& arrangement,
+                              Topology& topology);
   absl::Status WaitUntilServing();
 
   // Registers a server under a name by which the others dial it.
@@ -80,56 +98,78 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
 
 absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
   const int cores = UsableCpus();
-  const int threads = options.num_threads > 0 ? options.num_threads : cores;
-  const int num_shards = std::max(1, options.num_stages * options.num_ranks);
-  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler =
-      SamplerServer::Start({.model = options.model,
-                            .overrides = options.overrides,
-                            .address = "inproc:sampler",
-                            .hang_timeout = options.hang_timeout,
-                            .weights = options.weights,
-                            .device = {.kind = options.device,
-                                       .cpu = {.num_threads = threads,
-                                               .instructions = options.instructions,
-                                               .cpus = options.cpus}}});
-  if (!sampler.ok()) return sampler.status();
-  sampler_ = *std::move(sampler);
-  topology.sampler = Reachable("sampler", *sampler_);
+  const Arrangement arrangement{
+      .num_threads = options.num_threads > 0 ? options.num_threads : cores,
+      .num_shards = std::max(1, options.num_stages * options.num_ranks),
+      .num_gpus = options.device.kind == DeviceKind::kCuda ? NumGpus() : 0};
+  absl::Status status = StartSampler(options, arrangement, topology);
   topology.shards.resize(std::max(options.num_stages, 0));
   for (int stage = 0; stage < options.num_stages; ++stage) {
     for (int rank = 0; rank < options.num_ranks; ++rank) {
-      const std::string name = absl::StrCat("shard-", stage, "-", rank);
-      ShardServerOptions shard;
-      shard.model = options.model;
-      shard.overrides = options.overrides;
-      shard.address = "inproc:" + name;
-      shard.hang_timeout = options.hang_timeout;
-      shard.placement = {.num_stages = options.num_stages,
-                         .num_ranks = options.num_ranks,
-                         .stage = stage,
-                         .rank = rank};
-      shard.shard.weights = options.weights;
-      shard.shard.kv_dtype = options.kv_dtype;
-      shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
-      shard.device.kind = options.device;
-      shard.device.cpu = {
-          .num_threads = std::max(1, threads / num_shards),
-          .instructions = options.instructions,
-          .cpus = CpusOfShard(options.cpus, stage * options.num_ranks + rank, num_shards)};
-      absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
-      if (!server.ok()) return server.status();
-      shards_.push_back(*std::move(server));
-      topology.shards[stage].push_back(Reachable(name, *shards_.back()));
+      if (status.ok())
+        status = StartShard(options, arrangement, {.stage = stage, .rank = rank}, topology);
     }
   }
-  absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding =
-      EmbeddingServer::Start({.model = options.model,
-                              .overrides = options.overrides,
-                              .address = "inproc:embedding",
-                              .hang_timeout = options.hang_timeout,
-                              .weights = options.weights,
-                              .device = {.kind = options.device, .cpu = {.num_threads = 1}}},
-                             &dialer_);
+  return status.ok() ? StartEmbedding(options, arrangement, topology) : status;
+}
+
+absl::Status Pipeline::StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
+                                    Topology& topology) {
+  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler = SamplerServer::Start(
+      {.model = options.model,
+       .overrides = options.overrides,
+       .address = "inproc:sampler",
+       .hang_timeout = options.hang_timeout,
+       .weights = options.weights,
+       .device = {.device = arrangement.DeviceOf(options, arrangement.num_shards - 1),
+                  .cpu = {.num_threads = arrangement.num_threads,
+                          .instructions = options.instructions,
+                          .cpus = options.cpus}}});
+  if (!sampler.ok()) return sampler.status();
+  sampler_ = *std::move(sampler);
+  topology.sampler = Reachable("sampler", *sampler_);
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::StartShard(const InProcessOptions& options, const Arrangement& arrangement,
+                                  ShardPlacement placement, Topology& topology) {
+  placement.num_stages = options.num_stages;
+  placement.num_ranks = options.num_ranks;
+  const int number = placement.stage * options.num_ranks + placement.rank;
+  const int num_shards = arrangement.num_shards;
+  const std::string name = absl::StrCat("shard-", placement.stage, "-", placement.rank);
+  ShardServerOptions shard;
+  shard.model = options.model;
+  shard.overrides = options.overrides;
+  shard.address = "inproc:" + name;
+  shard.hang_timeout = options.hang_timeout;
+  shard.placement = placement;
+  shard.shard.weights = options.weights;
+  shard.shard.kv_dtype = options.kv_dtype;
+  shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
+  shard.shard.device_share =
+      DeviceShareOf(ProcessesOnDevice(options.device, num_shards, arrangement.num_gpus));
+  shard.device.device = arrangement.DeviceOf(options, number);
+  shard.device.cpu = {.num_threads = std::max(1, arrangement.num_threads / num_shards),
+                      .instructions = options.instructions,
+                      .cpus = CpusOfShard(options.cpus, number, num_shards)};
+  absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
+  if (!server.ok()) return server.status();
+  shards_.push_back(*std::move(server));
+  topology.shards[placement.stage].push_back(Reachable(name, *shards_.back()));
+  return absl::OkStatus();
+}
+
+absl::Status Pipeline::StartEmbedding(const InProcessOptions& options,
+                                      const Arrangement& arrangement, Topology& topology) {
+  absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding = EmbeddingServer::Start(
+      {.model = options.model,
+       .overrides = options.overrides,
+       .address = "inproc:embedding",
+       .hang_timeout = options.hang_timeout,
+       .weights = options.weights,
+       .device = {.device = arrangement.DeviceOf(options, 0), .cpu = {.num_threads = 1}}},
+      &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);
   topology.embedding = Reachable("embedding", *embedding_);

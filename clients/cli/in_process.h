@@ -28,7 +28,7 @@ struct InProcessOptions {
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;
   DType kv_dtype = DType::kF32;  // of keys and values
-  DeviceKind device = DeviceKind::kCpu;
+  DeviceId device;
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
   std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest

@@ -36,10 +36,10 @@ absl::Status SetKvDType(const std::string& text, std::optional<DType>* into) {
   return dtype.status();
 }
 
-absl::Status SetDevice(const std::string& text, std::optional<DeviceKind>* into) {
-  const absl::StatusOr<DeviceKind> kind = ParseDevice(text);
-  if (kind.ok()) *into = *kind;
-  return kind.status();
+absl::Status SetDevice(const std::string& text, std::optional<DeviceId>* into) {
+  const absl::StatusOr<DeviceId> device = ParseDevice(text);
+  if (device.ok()) *into = *device;
+  return device.status();
 }
 
 absl::Status SetInstructions(const std::string& text, std::optional<InstructionSet>* into) {
@@ -106,8 +106,8 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
   flags.Section("Model");
   AddArrangementFlags(flags, into);
   flags.AddParsed("device", "DEVICE",
-                  "What computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA. "
-                  "Default cpu.",
+                  "What computes: cpu, or, in a build with CUDA, cuda: the GPUs of the machine in "
+                  "turns, or cuda:i: GPU i alone. Default cpu.",
                   [into](const std::string& text) { return SetDevice(text, &into->device); });
   flags.AddParsed("threads", "N",
                   "Threads for arithmetic, shared out among stages and ranks, each of which has at "
@@ -124,7 +124,9 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "this processor has. Default auto.",
       [into](const std::string& text) { return SetInstructions(text, &into->instructions); });
   flags.AddParsed(
-      "kv_cache_mib", "M", "Memory for keys and values, all shards together, in MiB. Default 512.",
+      "kv_cache_mib", "M",
+      "Memory for keys and values, all shards together, in MiB. Default 512; on GPUs what they "
+      "have left.",
       [into](const std::string& text) { return SetKvCache(text, &into->kv_cache_mib); });
   flags.AddParsed(
       "log_level", "LEVEL",

@@ -18,6 +18,10 @@
 
 namespace sluice {
 
+// The part of a GPU's memory for each of the shards that share it: the rest is for embedding table,
+// head and other programs.
+constexpr double DeviceShareOf(int num_shards) { return 0.8 / num_shards; }
+
 // More than any machine has cores; so many threads start on most.
 inline constexpr int32_t kMostThreads = 1024;
 
@@ -27,7 +31,7 @@ struct ModelFlags {
   std::optional<int32_t> pp;
   std::optional<WeightType> weights;
   std::optional<DType> kv;  // type of keys and values
-  std::optional<DeviceKind> device;
+  std::optional<DeviceId> device;
   std::optional<int32_t> threads;
   std::vector<int> cpus;  // empty: all
   std::optional<InstructionSet> instructions;
@@ -41,7 +45,9 @@ struct ModelFlags {
   int num_stages() const { return pp.value_or(1); }
   WeightType weight_type() const { return weights.value_or(WeightType::kAuto); }
   DType kv_dtype() const { return kv.value_or(DType::kF32); }
-  uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(512); }
+  bool on_gpu() const { return device.has_value() && device->kind == DeviceKind::kCuda; }
+  // 0: what GPUs have left.
+  uint64_t kv_cache_size_mib() const { return kv_cache_mib.value_or(on_gpu() ? 0 : 512); }
   // Threads for arithmetic in all, >= 1: one per CPU of --cpus, else per core, where none were
   // asked for.
   int num_threads() const;

@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 
 // The shard's part of the memory, rounded up to whole MiB.
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
+  if (spec.flags.kv_cache_size_mib() == 0) return 0;
   const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
   const double all = static_cast<double>(config.num_layers) * config.num_kv_heads;
   const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
@@ -59,16 +60,22 @@ class Planner {
     return process;
   }
 
-  // Where the gateway reaches the orchestrator; empty: where clients do.
-  std::string GatewaySocket() const { return spec_.gateway.empty() ? "" : SocketOf("public"); }
-
-  Arguments Arithmetic(int threads) const {
+  // Of shard `number`, or of a process that computes beside it.
+  Arguments Arithmetic(int threads, int number) const {
     Arguments arguments = {"--weights", Name(spec_.flags.weight_type()), "--threads",
                            absl::StrCat(threads)};
     if (spec_.flags.device.has_value()) {
-      arguments.insert(arguments.end(), {"--device", std::string(Name(*spec_.flags.device))});
+      const DeviceId device = DeviceOfProcess(*spec_.flags.device, number, spec_.num_gpus);
+      arguments.insert(arguments.end(), {"--device", Name(device)});
     }
     return arguments;
+  }
+
+  // What a shard may take of its GPU, which it shares with others of them, the head and the table.
+  Arguments DeviceShare(int num_shards) const {
+    if (!spec_.flags.on_gpu()) return {};
+    const int sharers = ProcessesOnDevice(*spec_.flags.device, num_shards, spec_.num_gpus);
+    return {"--device_share", absl::StrCat(DeviceShareOf(sharers))};
   }
 
   // What computes matrix products, where that was asked for.
@@ -143,6 +150,28 @@ Arguments ShardArguments(const ShardPlacement& placement, const PipelineSpec& sp
           absl::StrCat(spec.steps.max_step_tokens)};
 }
 
+Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner,
+                                const std::vector<ShardPlan>& shards) {
+  Arguments arguments = {"--weights",
+                         Name(spec.flags.weight_type()),
+                         "--tokenizer",
+                         planner.SocketOf("tokenizer"),
+                         "--embedding",
+                         planner.SocketOf("embedding"),
+                         "--shards",
+                         planner.ShardAddresses(shards),
+                         "--sampler",
+                         planner.SocketOf("sampler"),
+                         "--max_step_tokens",
+                         absl::StrCat(spec.steps.max_step_tokens),
+                         "--max_step_sequences",
+                         absl::StrCat(spec.steps.max_step_sequences),
+                         "--max_queued_sequences",
+                         absl::StrCat(spec.steps.max_queued_sequences)};
+  arguments.insert(arguments.end(), spec.listener.begin(), spec.listener.end());
+  return arguments;
+}
+
 // The orchestrator, which is the last, on `port`; the others on those after it.
 void AddMetricsPorts(int port, std::vector<ProcessSpec>& processes) {
   for (size_t i = 0; i < processes.size(); ++i) {
@@ -182,41 +211,26 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   const int threads_per_shard = std::max(1, threads / static_cast<int>(shards.size()));
   std::vector<ProcessSpec> processes;
   processes.push_back(planner.Internal("tokenizer", "tokenizer", {}));
-  processes.push_back(planner.Internal("embedding", "embedding", planner.Arithmetic(threads)));
-  for (const ShardPlan& shard : shards) {
-    Arguments arguments = planner.Arithmetic(threads_per_shard);
+  processes.push_back(
+      planner.Internal("embedding", "embedding", planner.Arithmetic(threads, /*number=*/0)));
+  for (size_t number = 0; number < shards.size(); ++number) {
+    const ShardPlan& shard = shards[number];
+    Arguments arguments = planner.Arithmetic(threads_per_shard, static_cast<int>(number));
     const Arguments placement =
         ShardArguments(shard.placement, spec, KvCacheMib(spec, config, shard));
     arguments.insert(arguments.end(), placement.begin(), placement.end());
+    const Arguments share = planner.DeviceShare(static_cast<int>(shards.size()));
+    arguments.insert(arguments.end(), share.begin(), share.end());
     const Arguments products = planner.Products();
     arguments.insert(arguments.end(), products.begin(), products.end());
     processes.push_back(planner.Shard(shard.placement, arguments));
   }
-  // The head is short work beside the layers: done sooner with every core.
-  Arguments head = planner.Arithmetic(threads);
+  // The head is short work beside the layers: done sooner with every core. Where the last rows are.
+  Arguments head = planner.Arithmetic(threads, static_cast<int>(shards.size()) - 1);
   const Arguments products = planner.Products();
   head.insert(head.end(), products.begin(), products.end());
   processes.push_back(planner.Internal("sampler", "sampler", head));
-  Arguments orchestrator = {"--weights",
-                            Name(spec.flags.weight_type()),
-                            "--tokenizer",
-                            planner.SocketOf("tokenizer"),
-                            "--embedding",
-                            planner.SocketOf("embedding"),
-                            "--shards",
-                            planner.ShardAddresses(shards),
-                            "--sampler",
-                            planner.SocketOf("sampler"),
-                            "--max_step_tokens",
-                            absl::StrCat(spec.steps.max_step_tokens),
-                            "--max_step_sequences",
-                            absl::StrCat(spec.steps.max_step_sequences),
-                            "--max_queued_sequences",
-                            absl::StrCat(spec.steps.max_queued_sequences),
-                            "--draft",
-                            std::string(Name(spec.flags.draft_mode()))};
-  orchestrator.insert(orchestrator.end(), spec.listener.begin(), spec.listener.end());
-  processes.push_back(planner.Orchestrator(orchestrator));
+  processes.push_back(planner.Orchestrator(OrchestratorArguments(spec, planner, shards)));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
   if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());
   return processes;

@@ -33,6 +33,7 @@ struct PipelineSpec {
                                       // orchestrator on a socket, without TLS
   bool demo = false;                  // the gateway's page may kill processes
   LogFormat log_format = LogFormat::kText;
+  int num_gpus = 0;  // of this host, for --device cuda
   ModelFlags flags;
   StepFlags steps;
 };

@@ -216,6 +216,8 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
   const absl::Status files = CheckModelFiles(*folder, *config).status();
   if (!files.ok()) return files;
   if (absl::Status loads = CheckTokenizer(*folder); !loads.ok()) return loads;
+  const absl::Status device = CheckDevice(flags.model.device.value_or(DeviceId{}));
+  if (!device.ok()) return device;
   const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
   if (!port.ok()) return port.status();
   absl::StatusOr<int> http_port = 0;
@@ -246,6 +248,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                                                             : std::vector<std::string>(),
                      .demo = flags.demo,
                      .log_format = flags.log_format,
+                     .num_gpus = flags.model.on_gpu() ? NumGpus() : 0,
                      .flags = flags.model,
                      .steps = flags.steps},
                     *config, *shards);

@@ -38,6 +38,11 @@ class Communicator {
   virtual absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
                                 Deadline deadline) = 0;
 
+  // Looks, without waiting, whether a call could still succeed: the failure of this communicator, or
+  // UNAVAILABLE where a peer has certainly gone. For ranks that wait for each other elsewhere, as on
+  // a GPU. Takes up to some tens of microseconds for each peer. The rank's thread.
+  virtual absl::Status Check() = 0;
+
   // Wakes and fails this rank's current and later calls with `reason`; peers notice by their
   // deadline or sooner. Thread-safe.
   virtual void Abort(absl::Status reason) = 0;

@@ -33,6 +33,9 @@ class ShmWaiter {
   //   DEADLINE_EXCEEDED  naming the awaited ranks
   absl::Status Await(const Wait& wait);
 
+  // Looks at all peers at once: OK, or UNAVAILABLE as Await().
+  absl::Status CheckAll() const;
+
   // The reason for which the group was given up; OK where it was not. What a peer wrote into the
   // segment is not trusted: INTERNAL where it makes no sense.
   absl::Status GroupFailure() const;

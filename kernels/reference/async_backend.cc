@@ -130,9 +130,13 @@ class AsyncRankGroup final : public RankGroup {
   AsyncRankGroup(AsyncBackend& backend, std::unique_ptr<RankGroup> within)
       : backend_(backend), within_(std::move(within)) {}
 
-  void BeginStep(Communicator* communicator, Deadline deadline) override {
-    backend_.Enqueue([this, communicator, deadline] {
-      within_->BeginStep(communicator, deadline);
+  absl::Status Join(Communicator* communicator, Deadline deadline) override {
+    return within_->Join(communicator, deadline);
+  }
+
+  void BeginStep(Deadline deadline) override {
+    backend_.Enqueue([this, deadline] {
+      within_->BeginStep(deadline);
       return absl::OkStatus();
     });
   }

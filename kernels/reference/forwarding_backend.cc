@@ -80,6 +80,7 @@ absl::Status ForwardingBackend::Await(Work work) {
 
 std::string_view ForwardingBackend::name() const { return within_->name(); }
 DType ForwardingBackend::operand_dtype() const { return within_->operand_dtype(); }
+std::optional<DeviceMemory> ForwardingBackend::memory() const { return within_->memory(); }
 
 absl::StatusOr<std::unique_ptr<Buffer>> ForwardingBackend::Allocate(size_t size_bytes) {
   return within_->Allocate(size_bytes);

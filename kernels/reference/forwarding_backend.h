@@ -18,6 +18,7 @@ class ForwardingBackend : public Backend {
 
   std::string_view name() const override;
   DType operand_dtype() const override;
+  std::optional<DeviceMemory> memory() const override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override;
   void CopyIn(absl::Span<const std::byte> host, void* device) override;
   absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override;

@@ -5,8 +5,9 @@
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the table in memory: auto (as stored), f32, bf16, int8 or int4 (both as bf16)");
-ABSL_FLAG(std::string, device, "cpu",
-          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
+ABSL_FLAG(
+    std::string, device, "cpu",
+    "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 
 int main(int argc, char** argv) {
@@ -27,7 +28,7 @@ int main(int argc, char** argv) {
              .tls = process.tls,
              .hang_timeout = process.hang_timeout,
              .weights = *weights,
-             .device = {.kind = *device,
+             .device = {.device = *device,
                         .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
                                 .cpus = process.cpus}}},
             dialer.get());

@@ -5,8 +5,9 @@
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the head in memory: auto (as stored), f32, bf16, int8 or int4 (as int8)");
-ABSL_FLAG(std::string, device, "cpu",
-          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
+ABSL_FLAG(
+    std::string, device, "cpu",
+    "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
@@ -30,7 +31,7 @@ int main(int argc, char** argv) {
              .tls = process.tls,
              .hang_timeout = process.hang_timeout,
              .weights = *weights,
-             .device = {.kind = *device,
+             .device = {.device = *device,
                         .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
                                 .instructions = *instructions,
                                 .cpus = process.cpus}}});

@@ -16,13 +16,19 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, weights, "auto",
           "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
-ABSL_FLAG(std::string, device, "cpu",
-          "what computes: cpu, or cuda[:i], GPU i of the machine, in a build with CUDA");
+ABSL_FLAG(
+    std::string, device, "cpu",
+    "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
           "avx512_bf16 or amx_bf16; the same for all shards");
-ABSL_FLAG(int, kv_cache_mib, 256, "memory for keys and values, in MiB");
+ABSL_FLAG(int, kv_cache_mib, 256,
+          "memory for keys and values, in MiB; 0, on a GPU alone: what it has left of "
+          "--device_share");
+ABSL_FLAG(double, device_share, 0.8,
+          "part of a GPU's memory that weights, keys and values may take together with "
+          "--kv_cache_mib=0; less where several shards share the GPU");
 ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
 ABSL_FLAG(int, max_step_tokens, 512, "rows of the largest step; at least the orchestrator's");
 ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(30),
@@ -58,9 +64,10 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
   if (!kv_dtype.ok()) return kv_dtype.status();
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
-  if (kv_cache_mib < 1) {
+  const int least = device->kind == sluice::DeviceKind::kCpu ? 1 : 0;
+  if (kv_cache_mib < least) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: 1 or more"));
+        absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: ", least, " or more"));
   }
   const absl::StatusOr<int> rank = RankFromFlags();
   if (!rank.ok()) return rank.status();
@@ -77,10 +84,11 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   options.shard.weights = *weights;
   options.shard.kv_dtype = *kv_dtype;
   options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;
+  options.shard.device_share = absl::GetFlag(FLAGS_device_share);
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
-  options.device.kind = *device;
+  options.device.device = *device;
   options.device.cpu.num_threads = absl::GetFlag(FLAGS_threads);
   options.device.cpu.instructions = *instructions;
   options.device.cpu.cpus = process.cpus;

@@ -1,7 +1,6 @@
 #include "services/shard/shard_model.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -26,6 +25,10 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
   };
   absl::Status status = at_least_one("block_size", options.block_size);
   status.Update(at_least_one("max_step_rows", options.max_step_rows));
+  if (!(options.device_share > 0 && options.device_share <= 1)) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("device_share is ", options.device_share, "; accepted: above 0, at most 1")));
+  }
   if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kBF16) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(
         "kv_dtype is ", std::string(Name(options.kv_dtype)), "; accepted: F32, BF16")));
@@ -44,17 +47,6 @@ KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_si
 uint64_t BytesPerBlock(const KvPoolSpec& spec) {
   return uint64_t{2} * spec.num_layers * spec.block_size * spec.num_kv_heads * spec.head_dim *
          SizeOf(spec.dtype);
-}
-
-absl::StatusOr<int> BlocksWithin(uint64_t kv_cache_bytes, const KvPoolSpec& spec) {
-  const uint64_t bytes = BytesPerBlock(spec);
-  if (kv_cache_bytes < bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kv_cache_bytes is ", kv_cache_bytes, "; accepted for this model: ", bytes,
-                     ", a block of ", spec.block_size, " positions, or more"));
-  }
-  constexpr uint64_t kMost = std::numeric_limits<int>::max();
-  return static_cast<int>(std::min(kv_cache_bytes / bytes, kMost));
 }
 
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
@@ -84,8 +76,13 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   if (!status.ok()) return status;
   const auto format = source.Resolve(options.weights);
   if (!format.ok()) return format.status();
-  const auto blocks = BlocksWithin(options.kv_cache_bytes,
-                                   KvSpec(config, plan, options.block_size, options.kv_dtype));
+  const KvPoolSpec pool = KvSpec(config, plan, options.block_size, options.kv_dtype);
+  const KvDemand kv{.bytes = options.kv_cache_bytes,
+                    .block_size = options.block_size,
+                    .bytes_per_block = BytesPerBlock(pool)};
+  const bool device_memory = backend.memory().has_value();
+  // How many a device has room for is known once everything else is in it.
+  const auto blocks = device_memory ? 1 : BlocksWithin(kv);
   if (!blocks.ok()) return blocks.status();
   auto arena =
       StepArena::Create(ShapeOfStep(config, plan, options.max_step_rows, backend), backend);
@@ -104,9 +101,11 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
                           .num_blocks = *blocks};
   std::unique_ptr<ShardModel> model(
       new ShardModel(config, plan, limits, options, backend, *std::move(arena), std::move(ranks)));
-  status.Update(model->ReserveKv(options.kv_dtype));
+  // The host's is reserved, not taken: what can't be had is said before anything is loaded.
+  if (!device_memory) status.Update(model->ReserveKv(pool));
   if (status.ok()) status.Update(model->LoadRotations());
   if (status.ok()) status.Update(model->LoadLayers(source, *format));
+  if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(pool, kv, options));
   if (!status.ok()) return status;
   return model;
 }
@@ -128,14 +127,25 @@ ShardModel::ShardModel(const ModelConfig& config, const ShardPlan& plan, const S
   sin_.resize(cos_.size());
 }
 
-absl::Status ShardModel::ReserveKv(DType dtype) {
-  KvPoolSpec spec = KvSpec(config_, plan_, limits_.block_size, dtype);
+absl::Status ShardModel::ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
+                                           const ShardModelOptions& options) {
+  const size_t rotations = rotation_memory_ == nullptr ? 0 : rotation_memory_->size_bytes();
+  const auto blocks =
+      BlocksOnDevice(demand, {.memory = *backend_.memory(),
+                              .held = weight_bytes() + arena_.size_bytes() + rotations,
+                              .share = options.device_share});
+  if (!blocks.ok()) return blocks.status();
+  limits_.num_blocks = *blocks;
+  return ReserveKv(pool);
+}
+
+absl::Status ShardModel::ReserveKv(KvPoolSpec spec) {
   spec.num_blocks = limits_.num_blocks;
   auto pool = backend_.NewKvPool(spec);
   if (!pool.ok()) return pool.status();
   kv_pool_ = *std::move(pool);
   backend_.ReserveForAttention(*kv_pool_, limits_.max_rows);
-  kv_dtype_ = dtype;
+  kv_dtype_ = spec.dtype;
   return absl::OkStatus();
 }
 
@@ -199,8 +209,11 @@ absl::Status ShardModel::CopyBlocks(absl::Span<const KvBlockCopy> copies) {
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
-                                 Communicator* communicator, MatrixView hidden) {
+absl::Status ShardModel::Join(Communicator* communicator, Deadline deadline) {
+  return ranks_ == nullptr ? absl::OkStatus() : ranks_->Join(communicator, deadline);
+}
+
+absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, MatrixView hidden) {
   if (absl::Status checked = Check(segments, hidden.rows); !checked.ok()) return checked;
   SLUICE_CHECK(hidden.cols == config_.hidden_size && hidden.dtype == DType::kF32);
   if (hidden.rows == 0) return absl::OkStatus();
@@ -215,7 +228,7 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments,
     ComputeRotations(segments, step.views);
     step.rotations = {step.views.cos, step.views.sin, RopeTables::Index::kRow};
   }
-  if (ranks_ != nullptr) ranks_->BeginStep(communicator, Deadline::After(step_timeout_));
+  if (ranks_ != nullptr) ranks_->BeginStep(Deadline::After(step_timeout_));
   const absl::Status enqueued =
       backend_.RunStep({.rows = rows, .memory = hidden.data, .variant = own_rotations ? 1 : 0},
                        [&] { return RunLayers(step); });

@@ -25,6 +25,7 @@
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
+#include "services/shard/kv_budget.h"
 #include "services/shard/layer_weights.h"
 #include "services/shard/rope_table.h"
 #include "services/shard/step_arena.h"
@@ -39,9 +40,11 @@ struct ShardModelOptions {
   // weights, whose inputs are rounded to BF16, by up to 0.3 (0.03 root mean square). BF16 keys and
   // values add about as much: up to 0.2 (0.02) beside F32 weights.
   DType kv_dtype = DType::kF32;
+  // 0: what a device with memory of its own has left of `device_share`.
   uint64_t kv_cache_bytes = uint64_t{256} << 20;
-  int block_size = 16;      // positions, >= 1
-  int max_step_rows = 512;  // >= 1; activations are allocated for so many
+  double device_share = 0.8;  // of such a device's memory, weights included; in (0, 1]
+  int block_size = 16;        // positions, >= 1
+  int max_step_rows = 512;    // >= 1; activations are allocated for so many
   // How long the ranks' exchanges in one step may take together.
   absl::Duration step_timeout = absl::Seconds(30);
 };
@@ -49,13 +52,16 @@ struct ShardModelOptions {
 class ShardModel {
  public:
   // Loads the plan's slice and reserves the KV blocks. INVALID_ARGUMENT where an option is out of
-  // range or kv_cache_bytes hold no block, RESOURCE_EXHAUSTED where the backend lacks memory, else
-  // as WeightSource::Read.
+  // range or kv_cache_bytes hold no block, RESOURCE_EXHAUSTED where the backend lacks memory, which
+  // says how many blocks would fit, else as WeightSource::Read.
   static absl::StatusOr<std::unique_ptr<ShardModel>> Load(const ModelConfig& config,
                                                           const ShardPlan& plan,
                                                           const WeightSource& source,
                                                           const ShardModelOptions& options,
                                                           Backend& backend);
+
+  // Meets the other ranks of an epoch: RankGroup::Join. Nothing to do for a single rank.
+  absl::Status Join(Communicator* communicator, Deadline deadline);
 
   // Whether Forward accepts the step; errors as CheckStep. Every rank of a stage answers alike.
   absl::Status Check(absl::Span<const ShardSegment> segments, int64_t rows) const;
@@ -70,14 +76,12 @@ class ShardModel {
   // of the step's positions are stored in their blocks; those of earlier positions must be there.
   // Segments of one step may share blocks that none of them writes.
   //
-  // All ranks of the stage call it with the same segments and the same `hidden`. `communicator` is
-  // theirs, and may be null for a single rank.
+  // All ranks of the stage call it with the same segments and the same `hidden`, after Join().
   //
   // INVALID_ARGUMENT as Check, before anything is exchanged or stored; otherwise the communicator's
   // or the backend's failure, after which `hidden` is undefined. Either way nothing is left to do
   // in the backend when it returns.
-  absl::Status Forward(absl::Span<const ShardSegment> segments, Communicator* communicator,
-                       MatrixView hidden);
+  absl::Status Forward(absl::Span<const ShardSegment> segments, MatrixView hidden);
 
   int num_kv_blocks() const { return limits_.num_blocks; }
   int block_size() const { return limits_.block_size; }
@@ -95,7 +99,9 @@ class ShardModel {
 
   absl::Status LoadLayers(const WeightSource& source, WeightFormat wanted);
   absl::Status LoadRotations();
-  absl::Status ReserveKv(DType dtype);
+  absl::Status ReserveKv(KvPoolSpec spec);
+  absl::Status ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
+                                 const ShardModelOptions& options);
 
   // A step in progress.
   struct Step {
@@ -120,7 +126,7 @@ class ShardModel {
   // Constant after loading.
   const ModelConfig config_;
   const ShardPlan plan_;
-  const StepLimits limits_;
+  StepLimits limits_;
   const absl::Duration step_timeout_;
   Backend& backend_;
   const RopeTable rope_;

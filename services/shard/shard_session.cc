@@ -11,6 +11,8 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kJoinTimeout = absl::Seconds(5);
+// GPUs take seconds to find each other.
+constexpr absl::Duration kMeetTimeout = absl::Seconds(20);
 constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
 
@@ -47,6 +49,8 @@ absl::Status ShardSession::JoinAndServe() {
     if (!closed_.ok()) return closed_;
     communicator_ = *std::move(communicator);
   }
+  const absl::Status met = parts_.model.Join(joined, Deadline::After(kMeetTimeout));
+  if (!met.ok()) return Annotate(met, "meeting the ranks of the stage");
   parts_.clock.Begin();
   return Serve(*joined);
 }
@@ -73,7 +77,7 @@ void ShardSession::SendOpened() {
   stream_->Send(std::move(response));
 }
 
-absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardExecute& plan) {
+absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
   if (absl::Status known = tables_.Update(plan); !known.ok()) return known;
   segments_.clear();
   for (const v1::Segment& segment : plan.segments()) {
@@ -88,7 +92,7 @@ absl::Status ShardSession::Forward(Communicator& communicator, const v1::ShardEx
   }
   const ProgressWatch::Work work(progress(), "step", rows_.rows());
   absl::Status status = parts_.model.CopyBlocks(copies_);
-  if (status.ok()) status = parts_.model.Forward(segments_, &communicator, rows_.view());
+  if (status.ok()) status = parts_.model.Forward(segments_, rows_.view());
   if (status.ok()) parts_.on_step();
   return status;
 }
@@ -136,7 +140,7 @@ absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExe
     status = SendStep(communicator, plan, hidden, Deadline::After(parts().step_timeout));
     if (!status.ok()) return status;
   }
-  status = Forward(communicator, plan);
+  status = Forward(plan);
   if (!status.ok()) return status;
   absl::StatusOr<v1::Tensor> result =
       parts().is_last_stage ? rows().Store(plan.output_rows()) : rows().Store();
@@ -158,7 +162,7 @@ absl::Status FollowSession::Serve(Communicator& communicator) {
     if (!status.ok()) return status;
     StepBegins(plan);
     status = rows().Load(hidden);
-    if (status.ok()) status = Forward(communicator, plan);
+    if (status.ok()) status = Forward(plan);
     if (!status.ok()) return status;
     StepEnds();
   }

@@ -59,7 +59,7 @@ class ShardSession : public StageSession {
   virtual absl::Status Serve(Communicator& communicator) = 0;
 
   // Makes the step's block copies and runs this rank's layers over the step in rows().
-  absl::Status Forward(Communicator& communicator, const v1::ShardExecute& plan);
+  absl::Status Forward(const v1::ShardExecute& plan);
   void SendOpened();
   // Marks the step's beginning and end; the end is told to the orchestrator now and then.
   void StepBegins(const v1::ShardExecute& plan);

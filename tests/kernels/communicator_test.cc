@@ -206,6 +206,30 @@ TEST_P(PeersTest, WhatARankSentBeforeItLeftStillArrives) {
   });
 }
 
+TEST_P(PeersTest, ACheckSeesThatAPeerGaveUp) {
+  SharedSemaphore looked;
+  SharedSemaphore failed;
+  ExpectAllOk([&, size = size()](Communicator& c) {
+    const absl::Status before = c.Check();
+    looked.Post();
+    if (c.rank() == 0) {
+      for (int i = 0; i < size; ++i) looked.Wait(kSoon);
+      c.Abort(absl::AbortedError("watchdog barked"));
+      if (c.Check() != absl::AbortedError("watchdog barked")) return c.Check();
+      for (int i = 1; i < size; ++i) failed.Wait(kSoon);
+      return before;
+    }
+    absl::Status after;
+    for (const absl::Time start = absl::Now(); after.ok() && absl::Now() - start < kSoon;) {
+      sched_yield();
+      after = c.Check();
+    }
+    failed.Post();
+    if (!before.ok()) return before;
+    return Expect(absl::IsUnavailable(after) && c.Check() == after, after.ToString());
+  });
+}
+
 TEST_P(PeersTest, TellsThatCallsDiffer) {
   SharedSemaphore failed;
   ExpectAllOk([&, size = size()](Communicator& c) {
@@ -221,6 +245,22 @@ TEST_P(PeersTest, TellsThatCallsDiffer) {
     return Expect(absl::IsInternal(made) && absl::StrContains(made.message(), "different call"),
                   made.ToString());
   });
+}
+
+TEST_P(ProcessesTest, ACheckSeesThatAPeerWasKilled) {
+  const int victim = size() - 1;
+  const std::vector<absl::Status> statuses = RunRanks(group(), [&](Communicator& c) {
+    const absl::Status made = MakeCheckedCall(c, {.kind = CallKind::kAllGather, .bytes = 10});
+    if (!made.ok()) return made;
+    if (c.rank() == victim) kill(getpid(), SIGKILL);
+    absl::Status seen;
+    for (const absl::Time start = absl::Now(); seen.ok() && absl::Now() - start < kSoon;) {
+      sched_yield();
+      seen = c.Check();
+    }
+    return Expect(absl::IsUnavailable(seen), seen.ToString());
+  });
+  for (int r = 0; r < victim; ++r) EXPECT_TRUE(statuses[r].ok()) << r << ": " << statuses[r];
 }
 
 TEST_P(ProcessesTest, SurvivorsOfAKilledPeerFailSoon) {

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
+
+#include "kernels/gpu/gpu_devices.h"
 
 namespace sluice {
 namespace {
@@ -51,13 +54,21 @@ TEST(ChooseInstructions, RefusesAMachineThatPassesNothing) {
 }
 
 TEST(ParseDevice, KnowsWhatThisBuildHas) {
-  EXPECT_EQ(ParseDevice("cpu").value(), DeviceKind::kCpu);
-  EXPECT_EQ(ParseDevice(std::string(Name(DeviceKind::kCpu))).value(), DeviceKind::kCpu);
+  EXPECT_EQ(ParseDevice("cpu").value(), DeviceId{});
+  EXPECT_EQ(Name(DeviceId{}), "cpu");
+  EXPECT_EQ(Name({.kind = DeviceKind::kCuda}), "cuda");
+  EXPECT_EQ(Name({.kind = DeviceKind::kCuda, .index = 12}), "cuda:12");
 }
 
-TEST(ParseDevice, RefusesGpusByName) {
+TEST(ParseDevice, TakesGpusByNameOrSaysThatTheBuildHasNone) {
   for (const std::string name : {"cuda", "cuda:0", "cuda:12"}) {
-    const absl::Status status = ParseDevice(name).status();
+    const absl::StatusOr<DeviceId> device = ParseDevice(name);
+    if (BuiltForGpus()) {
+      ASSERT_TRUE(device.ok()) << device.status();
+      EXPECT_EQ(Name(*device), name);
+      continue;
+    }
+    const absl::Status status = device.status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(name + " needs a build with CUDA"));
   }
@@ -69,6 +80,33 @@ TEST(ParseDevice, RefusesWhatIsNoDevice) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("accepted: cpu")) << name;
   }
+}
+
+TEST(DeviceOfProcess, TakesTurnsWhereAnyGpuWillDo) {
+  const DeviceId any{.kind = DeviceKind::kCuda}, second{.kind = DeviceKind::kCuda, .index = 1};
+  EXPECT_EQ(Name(DeviceOfProcess(any, 0, 4)), "cuda:0");
+  EXPECT_EQ(Name(DeviceOfProcess(any, 5, 4)), "cuda:1");
+  EXPECT_EQ(DeviceOfProcess(any, 5, 0), any);
+  EXPECT_EQ(DeviceOfProcess(second, 5, 4), second);
+  EXPECT_EQ(DeviceOfProcess({}, 5, 4), DeviceId{});
+}
+
+TEST(DeviceOfProcess, KnowsHowManyShareADevice) {
+  const DeviceId any{.kind = DeviceKind::kCuda}, second{.kind = DeviceKind::kCuda, .index = 1};
+  EXPECT_EQ(ProcessesOnDevice(any, 4, 4), 1);
+  EXPECT_EQ(ProcessesOnDevice(any, 5, 4), 2);
+  EXPECT_EQ(ProcessesOnDevice(any, 5, 0), 5);
+  EXPECT_EQ(ProcessesOnDevice(second, 5, 4), 5);
+}
+
+// Of a machine with a GPU it says that there is no fourteenth.
+TEST(MakeBackend, SaysWhyAGpuCannotBeHad) {
+  if (!BuiltForGpus()) GTEST_SKIP() << "a build without CUDA";
+  const auto backend = MakeBackend({.device = {.kind = DeviceKind::kCuda, .index = 13}},
+                                   [](const std::string& reason) { ADD_FAILURE() << reason; });
+  ASSERT_FALSE(backend.ok());
+  EXPECT_THAT(std::string(backend.status().message()),
+              ::testing::AnyOf(HasSubstr("no GPU"), HasSubstr("no cuda:13"), HasSubstr("too old")));
 }
 
 TEST(MakeBackend, HasWhatWasAskedForOnAMachineThatIsSound) {

@@ -23,6 +23,16 @@ class TcpCommunicator final : public PeerCommunicator {
  public:
   TcpCommunicator(const TcpOptions& options, Mesh mesh);
 
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(links_.size()); }
+  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
+  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                         Deadline deadline) override;
+  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                        Deadline deadline) override;
+  absl::Status Check() override;
+  void Abort(absl::Status reason) override;
+
  private:
   absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
                                    Deadline deadline) override;
@@ -70,6 +80,18 @@ void TcpCommunicator::LeavePeers(const absl::Status& /*status*/) {
   for (const std::unique_ptr<Link>& link : links_) {
     if (link != nullptr) Disconnect(link->fd());
   }
+}
+
+absl::Status TcpCommunicator::Check() {
+  if (absl::Status failure = Failure(); !failure.ok()) return failure;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (links_[peer] == nullptr) continue;
+    pollfd link = {.fd = links_[peer]->fd(), .events = POLLRDHUP, .revents = 0};
+    if (poll(&link, 1, /*timeout=*/0) == 0) continue;
+    return Fail(absl::UnavailableError(absl::StrCat(Context("between calls"), ": lost rank ", peer,
+                                                    ": the connection is closed")));
+  }
+  return absl::OkStatus();
 }
 
 LinkHeader TcpCommunicator::NextCall(CollectiveOperation operation, int root, std::size_t bytes) {

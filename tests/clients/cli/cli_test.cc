@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gpu/gpu_devices.h"
 #include "kernels/sampling_options/sampling_options.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
@@ -169,8 +170,9 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},
       {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
       {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4"},
-      {{"run", "a", "--device", "cuda:1"}, "cuda:1 needs a build with CUDA"},
       {{"run", "a", "--device", "tpu"}, "\"tpu\"; accepted: cpu"},
+      {{"run", "a", "--device", BuiltForGpus() ? "cuda:" : "cuda:1"},
+       BuiltForGpus() ? "accepted: cpu, cuda or cuda:INDEX" : "cuda:1 needs a build with CUDA"},
       {{"run", "a", "--kv_dtype", "int8"}, "\"int8\"; accepted: f32, bf16"},
       {{"quantize", "in", "--weights", "int8"}, "give MODEL and OUT"},
       {{"quantize", "in", "out"}, "give --weights int8 or --weights int4"},

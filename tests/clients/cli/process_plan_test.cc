@@ -12,31 +12,38 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
 
+PipelineSpec Spec(const ModelFlags& flags) {
+  return {.bin_folder = "/bin",
+          .socket_folder = "/tmp/s",
+          .model_folder = "/m",
+          .listen = "127.0.0.1:8700",
+          .flags = flags,
+          .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}};
+}
+
 // The command lines, in order.
-std::vector<std::string> CommandLines(const ModelFlags& flags, const std::string& http_listen = "",
-                                      const std::vector<std::string>& gateway = {}) {
+std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   const ModelConfig config = TinyConfig();
-  const auto shards = PlanShards(config, flags);
+  const auto shards = PlanShards(config, spec.flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
   std::vector<std::string> lines;
-  for (const ProcessSpec& process :
-       PlanProcesses({.bin_folder = "/bin",
-       .socket_folder = "/tmp/s",
-       .model_folder = "/m",
-       .listen = "127.0.0.1:8700",
-       .http_listen = http_listen,
-       .gateway = gateway,
-       .flags = flags,
-       .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}},
-                     config, *shards)) {
+  for (const ProcessSpec& process : PlanProcesses(spec, config, *shards)) {
     lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
   }
   return lines;
+}
+
+std::vector<std::string> CommandLines(const ModelFlags& flags,
+                                      const std::string& http_listen = "") {
+  PipelineSpec spec = Spec(flags);
+  spec.http_listen = http_listen;
+  return CommandLines(spec);
 }
 
 // The model has 3 layers and 2 KV heads: the stages hold 2 and 1 layers, each rank one head.
@@ -95,7 +102,7 @@ TEST(ProcessPlanTest, EveryProcessIsToldHowLongWorkMayTakeAndAskedForItsHealth) 
 }
 
 TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
-  EXPECT_EQ(CommandLines({}).size(), 5u);
+  EXPECT_EQ(CommandLines(ModelFlags{}).size(), 5u);
   const std::vector<std::string> lines = CommandLines({}, "127.0.0.1:8080");
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines.back(),
@@ -155,12 +162,31 @@ TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
 
 TEST(ProcessPlanTest, TellsWhatComputesWhichDevice) {
   ModelFlags flags;
-  flags.device = DeviceKind::kCpu;
+  flags.device = DeviceId{};
   for (const std::string& line : CommandLines(flags)) {
     const bool computes =
         line.find("embedding:") == 0 || line.find("shard") == 0 || line.find("sampler:") == 0;
     EXPECT_EQ(line.find("--device cpu") != std::string::npos, computes) << line;
   }
+}
+
+TEST(ProcessPlanTest, SharesOutTheGpus) {
+  ModelFlags flags;
+  flags.tp = 2;
+  flags.device = DeviceId{.kind = DeviceKind::kCuda};
+  const auto lines = [&](int num_gpus) {
+    PipelineSpec spec = Spec(flags);
+    spec.num_gpus = num_gpus;
+    return CommandLines(spec);
+  };
+  const std::vector<std::string> two = lines(2), one = lines(1);
+  ASSERT_EQ(two.size(), 6u);
+  EXPECT_THAT(two[1], HasSubstr("--device cuda:0"));
+  EXPECT_THAT(two[2], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
+                            HasSubstr("--kv_cache_mib 0 ")));
+  EXPECT_THAT(two[3], AllOf(HasSubstr("--device cuda:1"), HasSubstr("--device_share 0.8")));
+  EXPECT_THAT(two[4], AllOf(HasSubstr("sampler"), HasSubstr("--device cuda:1")));
+  EXPECT_THAT(one[3], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.4")));
 }
 
 TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {

@@ -71,7 +71,9 @@ struct Rank {
   // Sums `partial` in place.
   absl::Status Sum(Communicator* communicator, Matrix& partial) {
     backend->CopyIn(BytesOf(partial), memory->data());
-    ranks->BeginStep(communicator, Deadline::After(absl::Seconds(60)));
+    const Deadline deadline = Deadline::After(absl::Seconds(60));
+    if (absl::Status met = ranks->Join(communicator, deadline); !met.ok()) return met;
+    ranks->BeginStep(deadline);
     const auto rows = static_cast<int64_t>(partial.size() / kWidth);
     absl::Status sent = ranks->Sum({memory->data(), DType::kF32, rows, kWidth, kWidth});
     if (!sent.ok()) return sent;

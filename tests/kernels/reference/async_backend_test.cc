@@ -29,6 +29,7 @@ class StubCommunicator final : public Communicator {
   absl::Status AllToAll(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
     return Exchange();
   }
+  absl::Status Check() override { return absl::OkStatus(); }
   void Abort(absl::Status) override {}
 
   absl::Notification go;
@@ -127,7 +128,8 @@ TEST_F(AsyncBackendTest, AFailureComesWithTheNextWaitAndDropsWhatIsBehindIt) {
   StubCommunicator broken(absl::UnavailableError("rank 1 has left"));
   broken.go.Notify();
   const auto group = Group();
-  group->BeginStep(&broken, Deadline::Never());
+  ASSERT_TRUE(group->Join(&broken, Deadline::Never()).ok());
+  group->BeginStep(Deadline::Never());
   EXPECT_TRUE(group->Sum(x.view()).ok());
   backend_->Scale(100, x.view());
   EXPECT_EQ(backend_->Synchronize(), absl::UnavailableError("rank 1 has left"));
@@ -143,7 +145,8 @@ TEST_F(AsyncBackendTest, WorkThatHangsIsWaitedForNoLongerThanAsked) {
   const auto backend = MakeAsyncBackend(MakeReferenceBackend());
   group = backend->NewRankGroup({.num_ranks = 2, .max_rows = 1, .width = 2}).value();
   memory = backend->Allocate(16).value();
-  group->BeginStep(&silent, Deadline::Never());
+  ASSERT_TRUE(group->Join(&silent, Deadline::Never()).ok());
+  group->BeginStep(Deadline::Never());
   EXPECT_TRUE(group->Sum({memory->data(), DType::kF32, 1, 2, 2}).ok());
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = backend->Synchronize(Deadline::After(absl::Milliseconds(10)));

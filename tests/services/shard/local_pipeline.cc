@@ -92,7 +92,7 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
     auto communicator = Join(group, rank, options_.num_ranks);
     if (!communicator.ok()) return communicator.status();
     self.communicator = *std::move(communicator);
-    return absl::OkStatus();
+    return self.model->Join(self.communicator.get(), Deadline::After(absl::Seconds(60)));
   });
 }
 
@@ -104,8 +104,7 @@ absl::Status LocalPipeline::RunStage(Stage& stage, absl::Span<const ShardSegment
     const int64_t width = config_.hidden_size;
     const auto rows = static_cast<int64_t>(hidden.size()) / width;
     self.backend->CopyIn(BytesOf(std::as_const(hidden)), self.hidden->data());
-    absl::Status done =
-        self.model->Forward(segments, self.communicator.get(), View(*self.hidden, rows, width));
+    absl::Status done = self.model->Forward(segments, View(*self.hidden, rows, width));
     if (!done.ok()) return done;
     return self.backend->CopyOut(self.hidden->data(), BytesOf(results[rank]));
   });

@@ -191,7 +191,7 @@ TEST_F(ShardModelTest, RefusedStepsTouchNothing) {
   const auto memory = NewRows(halves);
   const std::vector<int32_t> outside = {blocks}, inside = {0};
   const auto forward = [&](const ShardSegment& segment, int64_t count) {
-    return (*model)->Forward({&segment, 1}, nullptr, {memory->data(), DType::kF32, count, 16, 16});
+    return (*model)->Forward({&segment, 1}, {memory->data(), DType::kF32, count, 16, 16});
   };
   EXPECT_EQ(forward({0, 1, outside}, 1).message(),
             absl::StrCat("segment 0: block ", blocks, " is outside a pool of ", blocks));
@@ -213,7 +213,7 @@ TEST_F(ShardModelTest, CopiedBlocksContinueTheSame) {
     const auto memory = NewRows(rows);
     const ShardSegment segment{first, count, table};
     const absl::Status status =
-        (*model)->Forward({&segment, 1}, nullptr, {memory->data(), DType::kF32, count, 16, 16});
+        (*model)->Forward({&segment, 1}, {memory->data(), DType::kF32, count, 16, 16});
     EXPECT_TRUE(status.ok()) << status;
     rows = Read(*memory);
     rows.resize(count * 16);
@@ -238,7 +238,7 @@ TEST_F(ShardModelTest, RefusesCopiesOutsideThePool) {
 TEST_F(ShardModelTest, AnEmptyStepIsNoWork) {
   const auto model = Load({});
   ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_TRUE((*model)->Forward({}, nullptr, {nullptr, DType::kF32, 0, 16, 16}).ok());
+  EXPECT_TRUE((*model)->Forward({}, {nullptr, DType::kF32, 0, 16, 16}).ok());
 }
 
 // A step whose peer stays away ends when its time is up.
@@ -256,8 +256,9 @@ TEST_F(ShardModelTest, StepsEndAtTheirDeadline) {
   const auto memory = NewRows(std::vector<float>(16, 0.5F));
   const std::vector<int32_t> table = {0};
   const ShardSegment segment{0, 1, table};
-  const absl::Status status = (*model)->Forward({&segment, 1}, communicators[0].get(),
-                                                {memory->data(), DType::kF32, 1, 16, 16});
+  ASSERT_TRUE((*model)->Join(communicators[0].get(), Deadline::Never()).ok());
+  const absl::Status status =
+      (*model)->Forward({&segment, 1}, {memory->data(), DType::kF32, 1, 16, 16});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 

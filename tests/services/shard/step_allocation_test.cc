@@ -69,7 +69,7 @@ TEST(StepAllocation, NoStepAllocates) {
     for (const auto* segments : {&singles, &chunk}) {
       const int64_t before = allocations.load();
       const absl::Status done =
-          (*model)->Forward(*segments, nullptr, {rows.data(), DType::kF32, kRows, 16, 16});
+          (*model)->Forward(*segments, {rows.data(), DType::kF32, kRows, 16, 16});
       const int64_t after = allocations.load();
       ASSERT_TRUE(done.ok()) << done;
       EXPECT_EQ(after - before, 0) << Name(instructions) << ", " << segments->size() << " segments";

@@ -1,0 +1,92 @@
+#include "kernels/gpu/gpu_check.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace sluice {
+namespace {
+
+constexpr char kInstead[] = "; --device cpu computes without one";
+
+std::string VisibleText(const DriverFacts& facts) {
+  if (facts.visible_devices.empty()) return "";
+  return absl::StrCat(" (CUDA_VISIBLE_DEVICES is ", facts.visible_devices, ")");
+}
+
+// How the GPUs that there are may be called.
+std::string AcceptedText(size_t count) {
+  if (count == 1) return "cuda:0";
+  return absl::StrCat("cuda:0 to cuda:", count - 1);
+}
+
+absl::Status CheckDriver(const DriverFacts& facts) {
+  if (facts.driver_version == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("no GPU: the NVIDIA driver is not installed here (libcuda.so.1 could not be "
+                     "loaded, or it did not say its version)",
+                     kInstead));
+  }
+  // Programs of one major version run on every driver of it.
+  if (facts.driver_version / 1000 < facts.runtime_version / 1000) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the NVIDIA driver is too old: it serves CUDA up to ",
+        CudaVersionText(facts.driver_version), ", and this program was built with CUDA ",
+        CudaVersionText(facts.runtime_version), ", which needs a driver for CUDA ",
+        facts.runtime_version / 1000, ".0 or later", kInstead));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOne(const GpuFacts& gpu, int index) {
+  const std::string which = absl::StrCat("cuda:", index, ", ", GpuText(gpu), ",");
+  if (gpu.compute_major < kLeastComputeMajor) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(which, " is too old: the kernels need compute capability ", kLeastComputeMajor,
+                     ".0 or later", kInstead));
+  }
+  if (!gpu.refusal.empty()) {
+    return absl::UnavailableError(absl::StrCat(which, " refuses this process: ", gpu.refusal));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CudaVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string UuidText(const GpuUuid& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    absl::StrAppendFormat(&text, "%02x", static_cast<unsigned>(uuid[i]));
+  }
+  return text;
+}
+
+std::string GpuText(const GpuFacts& gpu) {
+  return absl::StrFormat("%s (compute capability %d.%d, %.1f GiB, %d multiprocessors)", gpu.name,
+                         gpu.compute_major, gpu.compute_minor,
+                         static_cast<double>(gpu.total_bytes) / (uint64_t{1} << 30),
+                         gpu.num_multiprocessors);
+}
+
+absl::Status CheckGpu(const DriverFacts& facts, int index) {
+  if (absl::Status driver = CheckDriver(facts); !driver.ok()) return driver;
+  if (facts.gpus.empty()) {
+    const std::string why = facts.failure.empty() ? "" : absl::StrCat(", and says ", facts.failure);
+    return absl::NotFoundError(absl::StrCat("no GPU: the driver (CUDA ",
+                                            CudaVersionText(facts.driver_version), ") finds none",
+                                            VisibleText(facts), why, kInstead));
+  }
+  if (index < 0 || index >= static_cast<int>(facts.gpus.size())) {
+    return absl::NotFoundError(absl::StrCat("there is no cuda:", index, ": this machine shows ",
+                                            facts.gpus.size(), " GPU",
+                                            facts.gpus.size() == 1 ? "" : "s", VisibleText(facts),
+                                            "; accepted: ", AcceptedText(facts.gpus.size())));
+  }
+  return CheckOne(facts.gpus[index], index);
+}
+
+}  // namespace sluice

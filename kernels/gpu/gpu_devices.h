@@ -1,0 +1,24 @@
+// The GPUs of this machine, as this build can use them: with CUDA by kernels/cuda, without by
+// no_gpu_devices.cc, which has none. Thread-safe.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/gpu/gpu_facts.h"
+
+namespace sluice {
+
+// Whether this build has kernels for GPUs.
+bool BuiltForGpus();
+
+// Asks driver and runtime, which may take a second the first time. Never fails: what went wrong is
+// among the facts.
+DriverFacts QueryGpus();
+
+// A backend on GPU `index`, which CheckGpu() has found good. RESOURCE_EXHAUSTED where its memory is
+// full, otherwise UNAVAILABLE with the runtime's words. REQUIRES: BuiltForGpus().
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index);
+
+}  // namespace sluice

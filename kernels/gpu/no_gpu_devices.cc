@@ -1,0 +1,15 @@
+#include "kernels/check.h"
+#include "kernels/gpu/gpu_devices.h"
+
+namespace sluice {
+
+bool BuiltForGpus() { return false; }
+
+DriverFacts QueryGpus() { return {}; }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/) {
+  SLUICE_CHECK(BuiltForGpus());
+  return nullptr;
+}
+
+}  // namespace sluice

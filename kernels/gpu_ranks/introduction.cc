@@ -1,0 +1,62 @@
+#include "kernels/gpu_ranks/introduction.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/gpu/gpu_check.h"
+
+namespace sluice {
+namespace {
+
+bool SameHost(const GpuIntroduction& a, const GpuIntroduction& b) {
+  return TextOf(a.host) == TextOf(b.host);
+}
+
+// Two ranks that share a GPU; {-1, -1} where none do.
+std::pair<int, int> Sharers(absl::Span<const GpuIntroduction> ranks) {
+  for (size_t a = 0; a < ranks.size(); ++a) {
+    for (size_t b = a + 1; b < ranks.size(); ++b) {
+      if (ranks[a].gpu == ranks[b].gpu) return {static_cast<int>(a), static_cast<int>(b)};
+    }
+  }
+  return {-1, -1};
+}
+
+absl::Status CheckNccl(absl::Span<const GpuIntroduction> ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string failure = TextOf(ranks[rank].nccl_failure);
+    if (failure.empty()) continue;
+    return absl::UnavailableError(absl::StrCat(
+        "ranks with a GPU each exchange over NCCL, and rank ", rank, " has none: ", failure));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
+  return SameHost(a, b) && a.process.pid == b.process.pid &&
+         a.process.start_ticks == b.process.start_ticks &&
+         a.process.pid_namespace == b.process.pid_namespace;
+}
+
+absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {
+  const auto [first, second] = Sharers(ranks);
+  if (first < 0) {
+    const absl::Status nccl = CheckNccl(ranks);
+    if (!nccl.ok()) return nccl;
+    return GpuTransport::kNccl;
+  }
+  const auto elsewhere = std::find_if(ranks.begin(), ranks.end(), [&](const GpuIntroduction& rank) {
+    return !SameHost(rank, ranks[0]);
+  });
+  if (elsewhere == ranks.end()) return GpuTransport::kPeer;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks ", first, " and ", second, " share ", UuidText(ranks[first].gpu), ", and rank ",
+      elsewhere - ranks.begin(),
+      " is on another host: give each rank a GPU of its own (--device cuda:i), or keep all on one "
+      "host"));
+}
+
+}  // namespace sluice

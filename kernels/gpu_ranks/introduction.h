@@ -1,0 +1,56 @@
+// What the ranks of a group tell each other before anything passes between their GPUs, and what
+// follows: how it is to pass. Pure values and functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/communicator/process_identity.h"
+#include "kernels/gpu/gpu_facts.h"
+
+namespace sluice {
+
+// Plain data, exchanged as bytes between processes of one build: a rank of another would not have
+// the same arithmetic either.
+struct GpuIntroduction {
+  GpuUuid gpu{};
+  std::array<char, 64> host{};  // the host's boot id: pids and memory are of one host alone
+  ProcessIdentity process;
+  // Memory that others on this host may read, for exchanges on one GPU.
+  uint64_t slots_address = 0;                // in its own process
+  std::array<std::byte, 64> slots_handle{};  // for other processes
+  // Why this rank can't take part over NCCL; empty where it can.
+  std::array<char, 256> nccl_failure{};
+};
+
+// Cuts the text to what fits.
+template <size_t N>
+void PutText(const std::string& text, std::array<char, N>& into) {
+  into.fill('\0');
+  text.copy(into.data(), N - 1);
+}
+// What was put, whatever a peer has written behind it.
+template <size_t N>
+std::string TextOf(const std::array<char, N>& from) {
+  return std::string(from.data(), from.data() + strnlen(from.data(), N));
+}
+
+enum class GpuTransport {
+  kNccl,  // each rank has a GPU of its own
+  kPeer,  // some share a GPU, which NCCL refuses: all are on one host
+};
+
+// The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;
+// UNAVAILABLE naming the ranks without NCCL where it is needed.
+absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks);
+
+// Whether two ranks are threads of one process.
+bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b);
+
+}  // namespace sluice

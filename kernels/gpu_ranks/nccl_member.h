@@ -1,0 +1,68 @@
+// A rank's membership in NCCL groups, one after another: a new one with every epoch. A state
+// machine over NcclApi; belongs to the backend's thread.
+//
+//             Join                 all have come
+//   apart ───────────► meeting ───────────────────► member
+//     ▲                   │                            │
+//     └───────────────────┴────────────────────────────┘
+//        Join again, a failure of NCCL, a peer that is gone, a deadline: Abort of the group
+//
+// Whatever goes wrong ends in `apart` with a status that every call returns until the next Join();
+// the process lives, and work that waits on the GPU for a lost peer is released.
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "kernels/communicator/communicator.h"
+#include "kernels/deadline.h"
+#include "kernels/gpu_ranks/nccl_api.h"
+#include "kernels/rank_exchange.h"
+
+namespace sluice {
+
+class NcclMember final : public RankExchange {
+ public:
+  // `pause` is called between two looks at what is under way: a short sleep.
+  NcclMember(NcclApi& api, std::function<void()> pause);
+  ~NcclMember() override;
+  NcclMember(const NcclMember&) = delete;
+  NcclMember& operator=(const NcclMember&) = delete;
+
+  // Leaves the group of the epoch before and meets the ranks of `communicator`, which it borrows
+  // until the next call. All ranks call it.
+  //   DEADLINE_EXCEEDED  a rank did not come
+  //   UNAVAILABLE        a rank is gone, or could not draw an id
+  //   otherwise          the communicator's failure (Abort), or NCCL's
+  absl::Status Join(Communicator* communicator, Deadline deadline);
+
+  // Exchanges enqueued from now on have until then.
+  void SetDeadline(Deadline deadline) { deadline_ = deadline; }
+
+  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override;
+  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override;
+
+  // To be called now and then while the host waits for the stream: a failure, after which the
+  // stream is released; each is told once. OK while all is well, and while apart.
+  absl::Status Look();
+
+  bool is_member() const { return group_ != nullptr && status_.ok(); }
+
+ private:
+  absl::StatusOr<NcclId> AgreeOnId(Deadline deadline);
+  // Waits until what is under way is done.
+  absl::Status Settle(Deadline deadline, const char* doing);
+  absl::Status LookUntil(Deadline deadline, const char* doing);
+  absl::Status Fail(const absl::Status& status, const char* doing);
+  void Leave();
+
+  NcclApi& api_;
+  const std::function<void()> pause_;
+  Communicator* communicator_ = nullptr;
+  NcclGroup* group_ = nullptr;  // none while apart
+  absl::Status status_;         // why it is apart
+  bool is_told_ = true;         // by Look()
+  Deadline deadline_ = Deadline::Never();
+};
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+// How many KV blocks a shard keeps: as many as were asked for, or as a device with memory of its
+// own has room for. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace sluice {
+
+struct KvDemand {
+  uint64_t bytes = 0;  // asked for; 0: what the device has left of its share
+  int block_size = 16;
+  uint64_t bytes_per_block = 0;  // >= 1
+};
+
+// Blocks that `bytes` hold, 2^31 - 1 at most. INVALID_ARGUMENT where they hold none.
+absl::StatusOr<int> BlocksWithin(const KvDemand& demand);
+
+struct DeviceRoom {
+  DeviceMemory memory;  // once everything else is in it
+  uint64_t held = 0;    // of it by this shard: weights and what a step computes with
+  double share = 1;     // of the whole that the shard may hold, keys and values included
+};
+
+// Blocks on a device: as asked, or what fits into the shard's share and into what is free, less a
+// reserve for what kernels take while serving. RESOURCE_EXHAUSTED, saying how many blocks would
+// fit, where those asked for don't, or where not even one does.
+absl::StatusOr<int> BlocksOnDevice(const KvDemand& demand, const DeviceRoom& room);
+
+}  // namespace sluice

@@ -1,0 +1,285 @@
+// sluice-gpu-bench: times the kernels of any device on the shapes of Llama-3.1-8B, or of something
+// small, one JSON object a line: seconds, and the bytes and operations that count. What they are
+// held to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "kernels/device.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr double kSampleSeconds = 30e-3;
+constexpr int kSamples = 7;
+
+struct Shape {
+  int64_t hidden, mlp, vocabulary;
+  int heads, kv_heads, head_dim, layers;
+};
+constexpr Shape kLlama8b{4096, 14336, 128256, 32, 8, 128, 32};
+constexpr Shape kSmall{256, 512, 1024, 8, 2, 32, 2};
+
+// A kernel's figures, printed.
+struct Work {
+  std::string name;
+  double bytes = 0;
+  double operations = 0;
+};
+
+class Bench {
+ public:
+  Bench(Backend& backend, double longest) : backend_(backend), longest_(longest) {}
+
+  Backend& backend() { return backend_; }
+
+  // Memory whose contents are random numbers, which zeros are faster than.
+  MatrixView Matrix(int64_t rows, int64_t cols, DType dtype) {
+    auto memory = backend_.Allocate(rows * cols * SizeOf(dtype));
+    SLUICE_CHECK(memory.ok());
+    const MatrixView view{(*memory)->data(), dtype, rows, cols, cols};
+    std::vector<float> row(cols);
+    std::vector<uint16_t> narrow(cols);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        row[c] = Uniform();
+        narrow[c] = BFloat16FromFloat(row[c]);
+      }
+      const void* from = dtype == DType::kF32 ? static_cast<void*>(row.data()) : narrow.data();
+      backend_.CopyIn({static_cast<const std::byte*>(from), cols * SizeOf(dtype)},
+                      view.Rows(r, 1).data);
+    }
+    memory_.push_back(*std::move(memory));
+    return view;
+  }
+
+  std::unique_ptr<PackedMatrix> Weights(int64_t outputs, int64_t inputs, int slices, bool gated,
+                                        WeightFormat format) {
+    std::vector<std::byte> encoded(RowBytes(format, inputs));
+    std::vector<float> row(inputs);
+    for (float& value : row) value = Uniform() * 0.02f;
+    EncodeRow(format, row, absl::MakeSpan(encoded));
+    auto packed = backend_.Pack({.num_outputs = outputs,
+                                 .num_inputs = inputs,
+                                 .format = format,
+                                 .num_slices = slices,
+                                 .gated = gated},
+                                [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+                                  for (int64_t i = begin; i < end; ++i) {
+                                    std::copy(encoded.begin(), encoded.end(),
+                                              out.begin() + (i - begin) * encoded.size());
+                                  }
+                                  return absl::OkStatus();
+                                });
+    SLUICE_CHECK(packed.ok());
+    return *std::move(packed);
+  }
+
+  // The median time of `enqueue`, done as often as a sample needs.
+  void Measure(const Work& work, const std::function<void()>& enqueue) {
+    Wait();
+    enqueue();
+    Wait();
+    int times = 1;
+    double seconds = Time(times, enqueue);
+    while (seconds < kSampleSeconds && seconds * 2 < longest_) {
+      times *= 2;
+      seconds = Time(times, enqueue);
+    }
+    std::vector<double> samples;
+    for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, enqueue) / times);
+    std::sort(samples.begin(), samples.end());
+    std::printf(
+        "{\"kernel\": \"%s\", \"seconds\": %.9g, \"fastest\": %.9g, \"slowest\": %.9g, "
+        "\"bytes\": %.0f, \"operations\": %.0f}\n",
+        work.name.c_str(), samples[kSamples / 2], samples.front(), samples.back(), work.bytes,
+        work.operations);
+    std::fflush(stdout);
+  }
+
+ private:
+  float Uniform() { return static_cast<float>(random_() >> 8) / float{1 << 23} - 1; }
+
+  void Wait() {
+    const absl::Status done = backend_.Synchronize();
+    if (done.ok()) return;
+    std::fprintf(stderr, "sluice-gpu-bench: %s\n", done.ToString().c_str());
+    std::exit(1);
+  }
+
+  double Time(int times, const std::function<void()>& enqueue) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < times; ++i) enqueue();
+    Wait();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  Backend& backend_;
+  const double longest_;
+  std::mt19937 random_{1};
+  std::vector<std::unique_ptr<Buffer>> memory_;
+};
+
+void MeasureProducts(Bench& bench, const Shape& shape, int64_t rows, WeightFormat format) {
+  struct Product {
+    const char* name;
+    int64_t outputs, inputs;
+    int slices;
+    bool gated;
+  };
+  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
+  const Product products[] = {
+      {"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
+      {"o", shape.hidden, shape.heads * int64_t{shape.head_dim}, 8, false},
+      {"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
+      {"down", shape.hidden, shape.mlp, 8, false},
+      {"head", shape.vocabulary, shape.hidden, 1, false}};
+  Backend& backend = bench.backend();
+  for (const Product& product : products) {
+    const MatrixView x = bench.Matrix(rows, product.inputs, backend.operand_dtype());
+    const MatrixView out =
+        bench.Matrix(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
+    // Several, so that caches hold none of them when its turn comes again.
+    std::vector<std::unique_ptr<PackedMatrix>> weights;
+    size_t bytes = 0;
+    for (int copies = 0; copies < 4; ++copies) {
+      weights.push_back(
+          bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
+      bytes = weights.back()->size_bytes();
+    }
+    backend.ReserveForGemm(*weights[0], rows);
+    GemmEpilogue epilogue;
+    if (product.gated) epilogue.activation = Activation::kSilu;
+    size_t next = 0;
+    bench.Measure(
+        {.name = absl::StrCat("gemm ", product.name, " ", std::string(Name(format)), " T ", rows),
+         .bytes = static_cast<double>(bytes),
+         .operations = 2.0 * rows * product.outputs * product.inputs},
+        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); });
+  }
+}
+
+// Decode steps: one row of each sequence, all of the same context.
+void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t context,
+                      int64_t rows, DType dtype) {
+  Backend& backend = bench.backend();
+  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
+  const auto blocks = static_cast<int>((context + 15) / 16);
+  auto pool = backend.NewKvPool({.num_layers = 1,
+                                 .num_blocks = blocks * sequences,
+                                 .num_kv_heads = shape.kv_heads,
+                                 .head_dim = shape.head_dim,
+                                 .dtype = dtype});
+  SLUICE_CHECK(pool.ok());
+  std::vector<std::vector<int32_t>> tables(sequences, std::vector<int32_t>(blocks));
+  // A sequence's keys are those of the first chunk over and over: only where they lie counts.
+  const int64_t chunk = std::min<int64_t>(context, 1024);
+  const MatrixView keys = bench.Matrix(chunk, kv, DType::kF32);
+  std::vector<AttentionSegment> segments;
+  for (int s = 0; s < sequences; ++s) {
+    // Scattered, as a pool that has served for a while is.
+    for (int b = 0; b < blocks; ++b) tables[s][b] = b * sequences + s;
+    for (int64_t first = 0; first < context; first += chunk) {
+      const AttentionSegment segment{.num_rows = std::min(chunk, context - first),
+                                     .first_position = first,
+                                     .block_table = tables[s]};
+      backend.BeginStep({&segment, 1}, segment.num_rows);
+      const MatrixView part = keys.Rows(0, segment.num_rows);
+      backend.StoreKv(part, part, 0, **pool);
+    }
+    segments.push_back({.first_row = s * rows,
+                        .num_rows = rows,
+                        .first_position = context - rows,
+                        .block_table = tables[s]});
+  }
+  const int64_t width = int64_t{shape.heads} * shape.head_dim;
+  const MatrixView q = bench.Matrix(sequences * rows, width, DType::kF32);
+  const MatrixView out = bench.Matrix(sequences * rows, width, backend.operand_dtype());
+  backend.ReserveForAttention(**pool, sequences * rows);
+  backend.BeginStep(segments, sequences * rows);
+  const double seen = context - (rows - 1) / 2.0;
+  bench.Measure({.name = absl::StrCat("attention ", std::string(Name(dtype)), " ", sequences,
+                                      " x T ", rows, " at ", context),
+                 .bytes = 2.0 * sequences * context * kv * SizeOf(dtype),
+                 .operations = 4.0 * sequences * rows * seen * width},
+                [&] {
+                  backend.PagedAttention(
+                      q, **pool, 0, {.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim))},
+                      out);
+                });
+}
+
+void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
+  Backend& backend = bench.backend();
+  const MatrixView x = bench.Matrix(rows, shape.hidden, DType::kF32);
+  const MatrixView y = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  const double bytes = static_cast<double>(rows * shape.hidden);
+  bench.Measure({.name = absl::StrCat("rms_norm T ", rows),
+                 .bytes = bytes * (4 + SizeOf(backend.operand_dtype()))},
+                [&] { backend.RmsNorm(x, static_cast<float*>(x.data), 1e-5f, y); });
+  const MatrixView logits =
+      bench.Matrix(std::min<int64_t>(rows, 64), shape.vocabulary, DType::kF32);
+  SamplingOptions options;
+  options.temperature = 0.8;
+  options.top_p = 0.9;
+  const std::vector<SampleRow> asked(logits.rows,
+                                     SampleRow{.options = &options, .token_uniform = 0.4});
+  std::vector<SampledRow> chosen(logits.rows);
+  bench.Measure({.name = absl::StrCat("sample top-p T ", logits.rows),
+                 .bytes = 4.0 * logits.rows * shape.vocabulary},
+                [&] { SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok()); });
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const absl::StatusOr<DeviceId>& device) {
+  if (!device.ok()) return device.status();
+  return MakeBackend({.device = *device},
+                     [](const std::string& why) { std::fprintf(stderr, "%s\n", why.c_str()); });
+}
+
+int Run(const std::string& device_text, const std::string& scale) {
+  const auto backend = OpenBackend(ParseDevice(device_text));
+  if (!backend.ok()) {
+    std::fprintf(stderr, "sluice-gpu-bench: %s\n", std::string(backend.status().message()).c_str());
+    return 1;
+  }
+  const bool is_small = scale == "small";
+  const Shape& shape = is_small ? kSmall : kLlama8b;
+  Bench bench(**backend, is_small ? 0.1 : 1.0);
+  const std::vector<int64_t> row_counts =
+      is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
+  for (const int64_t rows : row_counts) MeasureProducts(bench, shape, rows, WeightFormat::kBF16);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    MeasureProducts(bench, shape, 1, format);
+    MeasureProducts(bench, shape, is_small ? 8 : 64, format);
+  }
+  const int64_t context = is_small ? 256 : 8192;
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    MeasureAttention(bench, shape, 1, context, 1, dtype);
+    MeasureAttention(bench, shape, 32, context, 1, dtype);
+    MeasureAttention(bench, shape, 64, context / 8, 1, dtype);
+    MeasureAttention(bench, shape, 1, context / 4, context / 4, dtype);
+  }
+  MeasureRows(bench, shape, 1);
+  MeasureRows(bench, shape, is_small ? 32 : 512);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::testing
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 2 && (arguments[1] == "small" || arguments[1] == "full")) {
+    return sluice::testing::Run(arguments[0], arguments[1]);
+  }
+  std::fprintf(stderr, "usage: sluice-gpu-bench DEVICE small|full, such as cuda:0 full\n");
+  return 2;
+}

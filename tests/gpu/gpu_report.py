@@ -1,0 +1,118 @@
+"""What gpu-prove wrote, as the GPU part of docs/performance.md. Pure functions."""
+
+BEGIN, END = "<!-- begin of what ./dev gpu-prove showed -->", "<!-- end of what ./dev gpu-prove showed -->"
+
+
+def _figures(seen, part):
+    """Of a part that passed; None otherwise."""
+    result = seen["parts"].get(part, {})
+    return result.get("figures") if result.get("state") == "passed" else None
+
+
+def ceilings(seen):
+    """(bytes per second of a copy, operations per second of the best product), 0 where unknown."""
+    figures = (_figures(seen, "machine") or {}).get("ceilings", {})
+    products = figures.get("bf16_operations_per_second", {})
+    peak = max(products.values()) if isinstance(products, dict) and products else 0
+    return figures.get("copy_bytes_per_second", 0), peak
+
+
+def headline(seen):
+    figures = (_figures(seen, "machine") or {}).get("ceilings", {})
+    bandwidth, peak = ceilings(seen)
+    name = figures.get("gpu", seen["device"])
+    arithmetic = ", ".join((_figures(seen, "speed") or {}).get("arithmetic", []))
+    text = f"{name}, {seen['date']}; copies {bandwidth / 1e12:.2f} TB/s, cuBLASLt's best product {peak / 1e12:.0f} TFLOP/s"
+    return f"{text}. {arithmetic}." if arithmetic else f"{text}."
+
+
+# Of Llama-3.1-8B: keys and values of a position in BF16, operations of a row in all products but the head's.
+KV_BYTES = 2 * 32 * 8 * 128 * 2
+LAYER_WEIGHTS = 32 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336)
+HEAD_WEIGHTS = 128256 * 4096
+
+
+def speed_rows(seen):
+    """(what, ceiling, reached, asked, met) of the table."""
+    speed, bandwidth, peak = _figures(seen, "speed"), *ceilings(seen)
+    rows = []
+    if speed is not None and bandwidth > 0:
+        rows += _decode_rows(speed, bandwidth) + _prefill_rows(speed, peak)
+        streams = speed["256 streams"]
+        rate = streams["generated_tokens"] / streams["wall_seconds"]
+        rows.append(("256 streams, 1,000 in and 1,000 out", "-", f"{rate:,.0f} tok/s", "8,000 tok/s", rate >= 8000))
+        rows.append(("first token after start, weights in the page cache", "-", f"{speed['first_token_seconds']:.1f} s",
+                     "15 s", speed["first_token_seconds"] <= 15))
+    rows += _attention_rows(_figures(seen, "kernel-speed"), bandwidth)
+    one = _figures(seen, "one-process")
+    if one is not None:
+        rows.append(("separate processes against one, decode", f"{one['one_process']:.1f} tok/s",
+                     f"{one['processes']:.1f} tok/s ({one['ratio']:.2f})", "0.95", one["ratio"] >= 0.95))
+    return rows
+
+
+def _decode_rows(speed, bandwidth):
+    weights = 2 * (LAYER_WEIGHTS + HEAD_WEIGHTS)
+    one = speed["decode 1"]["between_tokens_ms"]["p50"]
+    floor = 1e3 * (weights + 1128 * KV_BYTES) / bandwidth
+    rows = [("decode, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "4.2 ms", one <= 4.2)]
+    many = speed["decode 64"]["between_tokens_ms"]["p50"]
+    floor = 1e3 * (weights + 64 * 1128 * KV_BYTES) / bandwidth
+    rows.append(("decode, batch 64, context 1k", f"{floor:.2f} ms", f"{many:.2f} ms ({floor / many:.0%})", "75%",
+                 floor / many >= 0.75))
+    return rows
+
+
+def _prefill_rows(speed, peak):
+    if peak <= 0:
+        return []
+    prefill = speed["prefill"]["first_token_ms"]["p50"]
+    floor = 1e3 * 2048 * 2 * LAYER_WEIGHTS / peak
+    return [("prefill of 2,048", f"{floor:.1f} ms", f"{prefill:.1f} ms ({floor / prefill:.0%})", "60%",
+             floor / prefill >= 0.6)]
+
+
+def _attention_rows(figures, bandwidth):
+    rows = []
+    for kernel in (figures or {}).get("kernels", []):
+        if kernel["kernel"] != "attention BF16 32 x T 1 at 8192" or bandwidth <= 0:
+            continue
+        share = kernel["bytes"] / kernel["seconds"] / bandwidth
+        rows.append(("decode attention, batch 32, context 8k", f"{bandwidth / 1e12:.2f} TB/s",
+                     f"{share * bandwidth / 1e12:.2f} TB/s ({share:.0%})", "80%", share >= 0.8))
+    return rows
+
+
+def kernel_table(seen):
+    figures, bandwidth, peak = _figures(seen, "kernel-speed"), *ceilings(seen)
+    if figures is None or bandwidth <= 0:
+        return ""
+    lines = ["| kernel | time | of copies | of the best product |", "|---|---|---|---|"]
+    for kernel in figures["kernels"]:
+        seconds = kernel["seconds"]
+        of_peak = f"{kernel['operations'] / seconds / peak:.0%}" if peak > 0 and kernel["operations"] > 0 else "-"
+        lines.append(f"| {kernel['kernel']} | {1e6 * seconds:,.1f} us | {kernel['bytes'] / seconds / bandwidth:.0%} | "
+                     f"{of_peak} |")
+    return "\n".join(lines) + "\n"
+
+
+def state_table(seen):
+    lines = ["| shown | state | what was found |", "|---|---|---|"]
+    for name, result in seen["parts"].items():
+        found = result.get("why", "")
+        figures = result.get("figures", {})
+        if not found and "passed" in figures:
+            found = f"{figures['passed']} cases, {figures['skipped']} skipped"
+        lines.append(f"| {name} | {result['state']} | {' '.join(str(found).split())[:200].replace('|', '/')} |")
+    return "\n".join(lines) + "\n"
+
+
+def markdown(seen):
+    text = headline(seen) + "\n\n"
+    rows = speed_rows(seen)
+    if rows:
+        text += "| what | ceiling there | reached | asked | met |\n|---|---|---|---|---|\n"
+        text += "".join(f"| {what} | {ceiling} | {reached} | {asked} | {'yes' if met else 'no'} |\n"
+                        for what, ceiling, reached, asked, met in rows) + "\n"
+    kernels = kernel_table(seen)
+    return text + (kernels + "\n" if kernels else "") + state_table(seen)

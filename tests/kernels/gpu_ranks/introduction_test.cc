@@ -1,0 +1,72 @@
+#include "kernels/gpu_ranks/introduction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+GpuIntroduction Rank(int gpu, const std::string& host, int pid, const std::string& failure = "") {
+  GpuIntroduction rank;
+  rank.gpu[0] = static_cast<std::byte>(gpu);
+  rank.process.pid = pid;
+  PutText(host, rank.host);
+  PutText(failure, rank.nccl_failure);
+  return rank;
+}
+
+TEST(ChooseTransport, IsNcclWhereEachHasAGpu) {
+  const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(1, "a", 2), Rank(2, "b", 1),
+                                              Rank(3, "b", 2)};
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kNccl);
+}
+
+TEST(ChooseTransport, NamesTheRankWithoutNccl) {
+  const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1),
+                                              Rank(1, "a", 2, "libnccl.so.2: not found")};
+  const absl::Status status = ChooseTransport(ranks).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("rank 1 has none"), HasSubstr("libnccl.so.2: not found")));
+}
+
+TEST(ChooseTransport, IsByCopiesWhereSomeShareAGpu) {
+  const std::string missing = "libnccl.so.2: not found";  // is not needed
+  const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1, missing), Rank(1, "a", 2, missing),
+                                              Rank(1, "a", 3, missing), Rank(2, "a", 4, missing)};
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kPeer);
+}
+
+TEST(ChooseTransport, RefusesASharedGpuAcrossHosts) {
+  const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(0, "a", 2), Rank(1, "b", 1),
+                                              Rank(2, "b", 2)};
+  const absl::Status status = ChooseTransport(ranks).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ranks 0 and 1 share GPU-00"), HasSubstr("rank 2 is on another")));
+}
+
+TEST(InOneProcess, TellsAReusedPidApart) {
+  GpuIntroduction a = Rank(0, "a", 7), b = a;
+  EXPECT_TRUE(InOneProcess(a, b));
+  b.process.start_ticks = 5;
+  EXPECT_FALSE(InOneProcess(a, b));
+  EXPECT_FALSE(InOneProcess(a, Rank(0, "b", 7)));
+}
+
+TEST(Texts, AreCutAndNeverReadPastTheirEnd) {
+  std::array<char, 4> text;
+  PutText("abcdef", text);
+  EXPECT_EQ(TextOf(text), "abc");
+  text.fill('x');
+  EXPECT_EQ(TextOf(text), "xxxx");
+}
+
+}  // namespace
+}  // namespace sluice
