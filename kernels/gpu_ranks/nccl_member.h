@@ -17,11 +17,11 @@
 #include "kernels/communicator/communicator.h"
 #include "kernels/deadline.h"
 #include "kernels/gpu_ranks/nccl_api.h"
-#include "kernels/rank_exchange.h"
+#include "kernels/gpu_ranks/rank_member.h"
 
 namespace sluice {
 
-class NcclMember final : public RankExchange {
+class NcclMember final : public RankMember {
  public:
   // `pause` is called between two looks at what is under way: a short sleep.
   NcclMember(NcclApi& api, std::function<void()> pause);
@@ -36,15 +36,12 @@ class NcclMember final : public RankExchange {
   //   otherwise          the communicator's failure (Abort), or NCCL's
   absl::Status Join(Communicator* communicator, Deadline deadline);
 
-  // Exchanges enqueued from now on have until then.
-  void SetDeadline(Deadline deadline) { deadline_ = deadline; }
+  void SetDeadline(Deadline deadline) override { deadline_ = deadline; }
 
   absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override;
   absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override;
 
-  // To be called now and then while the host waits for the stream: a failure, after which the
-  // stream is released; each is told once. OK while all is well, and while apart.
-  absl::Status Look();
+  absl::Status Look() override;
 
   bool is_member() const { return group_ != nullptr && status_.ok(); }
 

@@ -13,6 +13,7 @@
 #include "services/common/transport.h"
 #include "services/embedding/embedding_service.h"
 #include "services/embedding/embedding_table.h"
+#include "services/metrics/device_metrics.h"
 #include "services/model/weights.h"
 
 namespace sluice {
@@ -36,6 +37,9 @@ class EmbeddingServer final : public RunningService {
       const EmbeddingServerOptions& options, Dialer* dialer);
 
   Server& server() override { return *server_; }
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics() override {
+    return MetricsOfDevice(*backend_);
+  }
 
  private:
   EmbeddingServer() = default;

@@ -11,6 +11,7 @@
 #include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
+#include "services/metrics/device_metrics.h"
 #include "services/model/weights.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_service.h"
@@ -34,6 +35,9 @@ class SamplerServer final : public RunningService {
   static absl::StatusOr<std::unique_ptr<SamplerServer>> Start(const SamplerServerOptions& options);
 
   Server& server() override { return *server_; }
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics() override {
+    return MetricsOfDevice(*backend_);
+  }
 
  private:
   SamplerServer() = default;

@@ -234,6 +234,8 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
                        [&] { return RunLayers(step); });
   // What hangs in here, the process's watch over its own progress ends.
   const absl::Status done = backend_.Synchronize(Deadline::Never());
+  // Waits between steps must not fail for the deadline of this one.
+  if (ranks_ != nullptr) ranks_->BeginStep(Deadline::Never());
   return enqueued.ok() ? done : enqueued;
 }
 

@@ -11,6 +11,7 @@
 #include "services/common/progress_watch.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
+#include "services/metrics/device_metrics.h"
 #include "services/model/shard_plan.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/shard_service.h"
@@ -41,6 +42,9 @@ class ShardServer final : public RunningService {
                                                             Dialer* dialer);
 
   Server& server() override { return *server_; }
+  std::vector<std::shared_ptr<prometheus::Collectable>> metrics() override {
+    return MetricsOfDevice(*backend_);
+  }
 
  private:
   ShardServer() = default;

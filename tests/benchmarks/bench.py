@@ -10,6 +10,9 @@ import os
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "gpu"))
+
+import gpu_report
 import machine
 import models
 import peer
@@ -38,6 +41,8 @@ def parse_flags():
                         help="instead of the table of ceilings, make the one beside llama.cpp, whose llama-bench, "
                         "llama-batched-bench and llama-quantize are in DIR; without --only it goes into "
                         "docs/performance.md")
+    parser.add_argument("--gpu", metavar="FILE", help="instead of measuring anything: put what ./dev gpu-prove wrote into "
+                        "FILE into docs/performance.md")
     parser.add_argument("--docs", action="store_true", help="also put table and picture into docs/performance.md")
     parser.add_argument("--bin", default=os.path.join(CHECKOUT, "build", "release", "bin"), metavar="DIR",
                         help="Sluice's programs; default build/release/bin")
@@ -179,8 +184,21 @@ def write(flags, run, load, wanted):
     print(f"{line}\n\n{report.table(results)}", end="")
 
 
+def write_gpu(path):
+    with open(path) as file:
+        seen = json.load(file)
+    if seen["device"] == "cpu":
+        sys.exit(f"./dev bench: {path} is of a CPU, on which gpu-prove only tries itself")
+    text = gpu_report.markdown(seen)
+    put_into_document(text, gpu_report.BEGIN, gpu_report.END)
+    print(text, end="")
+    return 0
+
+
 def main():
     flags = parse_flags()
+    if flags.gpu:
+        return write_gpu(flags.gpu)
     candidates = peer.COMPARISONS if flags.peer else rows.MEASUREMENTS
     chosen = [one for one in candidates if flags.only.lower() in one.title.lower()]
     if not chosen:

@@ -169,16 +169,19 @@ def run_tests(context, pattern):
     return figures
 
 
+KERNEL_TESTS = ["kernels_backend_*_test", "kernels_device_test", "kernels_cuda_ranks_*_test"]
+MODEL_TESTS = ["services_shard_storyteller_test", "services_shard_shard_model_test", "services_shard_oracle_test",
+               "services_shard_quantized_model_test", "services_embedding_embedding_table_test",
+               "services_sampler_sampler_test", "services_sampler_distribution_test"]
+TESTS = KERNEL_TESTS + MODEL_TESTS  # of the bundle
+
+
 def kernels(context):
-    return run_tests(context, ["kernels_backend_*_test", "kernels_device_test", "kernels_self_check_test",
-                               "kernels_cuda_device_*_test", "kernels_cuda_ranks_*_test"])
+    return run_tests(context, KERNEL_TESTS)
 
 
 def models(context):
-    return run_tests(context, ["services_shard_invariance_test", "services_shard_storyteller_test",
-                               "services_shard_shard_model_test", "services_shard_oracle_test",
-                               "services_shard_quantized_model_test", "services_embedding_embedding_table_test",
-                               "services_sampler_sampler_test", "services_sampler_distribution_test"])
+    return run_tests(context, MODEL_TESTS)
 
 
 # ---- Whole pipelines: bits ----

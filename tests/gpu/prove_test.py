@@ -108,6 +108,11 @@ class ReportTest(unittest.TestCase):
         self.assertIn("| ranks | failed | --tp 4: other / tokens |", text)
         self.assertIn("| kernels | passed | 200 cases, 3 skipped |", text)
 
+    def test_the_page_has_a_place_for_it(self):
+        with open(os.path.join(HERE, "..", "..", "docs", "performance.md")) as file:
+            document = file.read()
+        self.assertLess(document.index(gpu_report.BEGIN), document.index(gpu_report.END))
+
     def test_figures_of_a_part_that_failed_are_not_shown(self):
         seen = h200()
         seen["parts"]["speed"]["state"] = "failed"

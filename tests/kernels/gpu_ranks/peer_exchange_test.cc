@@ -10,6 +10,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/gpu_ranks/peer_member.h"
+
 namespace sluice {
 namespace {
 
@@ -71,14 +73,18 @@ class World {
       PeerExchange::Initialise(*flags_.back());
     }
     for (int rank = 0; rank < size; ++rank) {
-      PeerPlaces places{.rank = rank, .slot_bytes = slot_bytes};
-      for (int peer = 0; peer < size; ++peer) {
-        places.slots.push_back(memory_[peer]->data());
-        places.flags.push_back(flags_[peer].get());
-      }
       streams_.push_back(std::make_unique<SteppedStream>());
-      exchanges_.push_back(std::make_unique<PeerExchange>(places, *streams_.back()));
+      exchanges_.push_back(std::make_unique<PeerExchange>(places(rank), *streams_.back()));
     }
+  }
+
+  PeerPlaces places(int rank) const {
+    PeerPlaces places{.rank = rank, .slot_bytes = memory_[0]->size()};
+    for (size_t peer = 0; peer < memory_.size(); ++peer) {
+      places.slots.push_back(memory_[peer]->data());
+      places.flags.push_back(flags_[peer].get());
+    }
+    return places;
   }
 
   int size() const { return static_cast<int>(streams_.size()); }
@@ -221,6 +227,59 @@ TEST(PeerExchange, ReleaseEmptiesAStreamWhosePeerIsGone) {
       }
       EXPECT_TRUE(world.stream(rank).empty()) << "rank " << rank << ", seed " << seed;
     }
+  }
+}
+
+// Whose peers are as the test says.
+class StubCommunicator final : public Communicator {
+ public:
+  absl::Status health;
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::Status Broadcast(absl::Span<std::byte>, int, Deadline) override { return health; }
+  absl::Status AllGather(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
+    return health;
+  }
+  absl::Status AllToAll(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
+    return health;
+  }
+  absl::Status Check() override { return health; }
+  void Abort(absl::Status reason) override { health = reason; }
+};
+
+// The host waits for a stream that waits for a peer: looking at it ends the wait.
+TEST(PeerMember, LooksUntilTheStreamIsEmpty) {
+  for (const bool is_late : {false, true}) {
+    World world(2, 64, 1);
+    SteppedStream stream;
+    StubCommunicator communicator;
+    PeerMember member(world.places(0), stream, communicator);
+    Bytes sent(8), received(16);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(member.AllGather(sent, absl::MakeSpan(received)).ok());
+    const auto run = [&] {
+      while (!stream.empty() && stream.Step()) {
+      }
+    };
+    run();
+    EXPECT_TRUE(member.Look().ok());
+    run();
+    EXPECT_FALSE(stream.empty());
+    if (is_late) {
+      member.SetDeadline(Deadline::After(absl::ZeroDuration()));
+    } else {
+      communicator.health = absl::UnavailableError("rank 1 has died");
+    }
+    const absl::Status told = member.Look();
+    EXPECT_EQ(told.code(),
+              is_late ? absl::StatusCode::kDeadlineExceeded : absl::StatusCode::kUnavailable);
+    for (int looks = 0; !stream.empty() && looks < 100; ++looks) {
+      run();
+      EXPECT_TRUE(member.Look().ok()) << "told before";
+    }
+    EXPECT_TRUE(stream.empty());
+    EXPECT_EQ(member.AllGather(sent, absl::MakeSpan(received)), told);
+    EXPECT_TRUE(stream.empty());
   }
 }
 

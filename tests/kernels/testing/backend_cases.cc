@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
-#include "tests/kernels/testing/gpu_on_host.h"
+#include "tests/kernels/testing/test_backend.h"
 
 namespace sluice::testing {
 void UseSimdTargets(int64_t targets) {
@@ -30,7 +30,10 @@ std::vector<BackendCase> BackendCases() {
   return cases;
 }
 
-std::vector<BackendCase> CpuCases() {
+std::vector<BackendCase> ContractCases() {
+  if (TestDevice().has_value()) {
+    return {{.name = "device", .simd_target = hwy::SupportedTargets(), .is_device = true}};
+  }
   std::vector<BackendCase> cases = BackendCases();
   if (IsEmulated()) return cases;  // what the other proves does not depend on the processor
   BackendCase async = cases.back();
@@ -59,7 +62,7 @@ void BackendTest::SetUp() {
 void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
-  if (GetParam().is_gpu) return NewGpuOnHost(num_threads);
+  if (GetParam().is_device) return NewTestBackend();
   auto backend =
       MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
   return GetParam().is_async ? MakeAsyncBackend(std::move(backend)) : std::move(backend);

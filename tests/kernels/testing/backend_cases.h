@@ -18,8 +18,8 @@ struct BackendCase {
   std::string name;
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
-  bool is_async = false;  // kernels/reference/async_backend.h around it
-  bool is_gpu = false;    // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
+  bool is_async = false;   // kernels/reference/async_backend.h around it
+  bool is_device = false;  // the test device (test_backend.h), instead of all these
 };
 
 std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
@@ -28,10 +28,8 @@ std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 // portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
 
-// Those, and an asynchronous one.
-std::vector<BackendCase> CpuCases();
-
-// What the tests of the contract run on: those, and the kernels of GPUs on the host.
+// What the tests of the contract run on: those, and an asynchronous one; or the test device alone
+// (test_backend.h), where there is one.
 std::vector<BackendCase> ContractCases();
 
 // A test of the contract, run on every backend.

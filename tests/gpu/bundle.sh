@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Makes a folder with which gpu-prove runs on another x86-64 Linux machine that has a GPU, Python 3.8 and none of our
+# packages: ./dev gpu-bundle [FOLDER]. Programs and tests of build/release travel stripped, with every library they need, the
+# C library and its loader for machines whose own is older, the embedded model, and the scripts.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$root/build/release
+out=${1:-$root/build/gpu-bundle}
+most_bytes=$((60 * 1000 * 1000))
+
+programs=(sluice sluice-{tokenizer,embedding,shard,sampler,orchestrator} sluice-{kernel-bench,gpu-bench,random-model})
+[ -e "$build/bin/sluice-gpu-ceilings" ] && programs+=(sluice-gpu-ceilings)
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+mkdir -p "$stage/bin/elf" "$stage/tests/elf" "$stage/lib" "$stage/libc" "$stage/models"
+
+# Parts of the C library: used together, and only where the machine's own are older.
+is_of_libc() { case $1 in libc.so.6 | libm.so.6 | libpthread.so.0 | libdl.so.2 | librt.so.1 | libresolv.so.2 | ld-linux-*) true ;; *) false ;; esac }
+
+# put_program FILE FOLDER: the program, and a script that starts it with the loader of the bundle.
+put_program() {
+  local name
+  name=$(basename "$1")
+  strip -o "$stage/$2/elf/$name" "$1"
+  patchelf --force-rpath --set-rpath "\$ORIGIN/../../lib" "$stage/$2/elf/$name"
+  cat >"$stage/$2/$name" <<'WRAPPER'
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+exec "$here/ld-linux-x86-64.so.2" --library-path "$here/../libc:$here/../lib" "$here/elf/$(basename "$0")" "$@"
+WRAPPER
+  chmod +x "$stage/$2/$name"
+}
+
+# put_libraries FILE: what it needs, however far down.
+put_libraries() {
+  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r name path; do
+    local folder=lib
+    is_of_libc "$name" && folder=libc
+    [ -e "$stage/$folder/$name" ] || { strip -o "$stage/$folder/$name" "$path" && [ $folder = libc ] || patchelf --force-rpath --set-rpath "\$ORIGIN" "$stage/$folder/$name"; }
+  done
+}
+
+for program in "${programs[@]}"; do
+  put_program "$build/bin/$program" bin
+  put_libraries "$build/bin/$program"
+done
+while read -r pattern; do
+  for test in "$build"/tests/$pattern; do
+    [ -x "$test" ] && [ -f "$test" ] || continue
+    put_program "$test" tests
+    put_libraries "$test"
+  done
+done < <(cd "$root/tests/gpu" && /usr/bin/python3 -B -c 'import parts; print("\n".join(parts.TESTS))')
+loader=$(readlink -f /lib64/ld-linux-x86-64.so.2)
+for folder in bin tests; do cp "$loader" "$stage/$folder/ld-linux-x86-64.so.2"; done
+cp -r "$root/models/storyteller" "$stage/models/"
+# The oldest C library that the programs run with is the one that they were linked with.
+ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
+
+rm -rf "$out"
+mkdir -p "$out"
+cp "$root"/tests/gpu/{run,parts,prove}.py "$out/"
+tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - bin tests lib libc models | xz -T0 -6 >"$out/payload.tar.xz"
+cp "$root/tests/gpu/bundle_run.py" "$out/run"
+chmod +x "$out/run"
+cat >"$out/README" <<'README'
+./run shows on this machine what only a machine with a GPU can show, within ten minutes, and writes gpu-prove.json here.
+./run --help names its flags, ./run --list its parts. ./run -- PROGRAM ARGUMENTS runs one of Sluice's programs, such as
+./run -- sluice run "Once upon a time" --device cuda --model models/storyteller.
+Needs x86-64 Linux, Python 3.8, and for the GPU's part an NVIDIA driver for CUDA 13. libnccl.so.2 and libcublasLt.so.13 are
+used where they are found.
+README
+
+bytes=$(du -sb "$out" | cut -f1)
+echo "$out: $((bytes / 1000 / 1000)) MB, $(ls "$stage/bin/elf" | wc -l) programs, $(ls "$stage/tests/elf" | wc -l) tests"
+if [ "$bytes" -gt "$most_bytes" ]; then
+  echo "bundle.sh: that is more than $((most_bytes / 1000 / 1000)) MB" >&2
+  exit 1
+fi

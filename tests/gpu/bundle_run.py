@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Runs gpu-prove, or one of the bundle's programs, on a machine that has none of our packages."""
+
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+UNPACKED = os.path.join(HERE, "unpacked")
+
+
+def unpack():
+    done = os.path.join(UNPACKED, "done")
+    if not os.path.exists(done):
+        with tarfile.open(os.path.join(HERE, "payload.tar.xz")) as payload:
+            payload.extractall(UNPACKED)
+        with open(done, "w"):
+            pass
+
+
+def version(text):
+    return tuple(int(part) for part in text.strip().split(".")[:2])
+
+
+def libc_is_new_enough():
+    """Whether the machine's own C library runs what was linked with ours. Its own is used where it can be: the driver's
+    libraries were made for it."""
+    with open(os.path.join(UNPACKED, "libc", "version")) as file:
+        ours = version(file.read())
+    name, theirs = platform.libc_ver()
+    return name == "glibc" and os.environ.get("SLUICE_BUNDLE_LIBC") != "ours" and version(theirs) >= ours
+
+
+def main():
+    unpack()
+    folder = "elf" if libc_is_new_enough() else ""
+    bin_folder, tests = (os.path.join(UNPACKED, kind, folder) for kind in ("bin", "tests"))
+    if sys.argv[1:2] == ["--"]:
+        program = os.path.join(bin_folder, sys.argv[2])
+        os.execv(program, [program, *sys.argv[3:]])
+    command = [sys.executable, "-B", os.path.join(HERE, "prove.py"), "--bin", bin_folder, "--tests", tests, "--model",
+               os.path.join(UNPACKED, "models", "storyteller"), *sys.argv[1:]]
+    sys.exit(subprocess.run(command).returncode)
+
+
+if __name__ == "__main__":
+    main()
