@@ -62,7 +62,7 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 cp "$root"/tests/gpu/{run,parts,prove}.py "$out/"
-tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - bin tests lib libc models | xz -T0 -6 >"$out/payload.tar.xz"
+tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - bin tests lib libc models | gzip -6 >"$out/payload.tar.gz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"
 chmod +x "$out/run"
 cat >"$out/README" <<'README'

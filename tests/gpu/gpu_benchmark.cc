@@ -18,7 +18,6 @@
 namespace sluice::testing {
 namespace {
 
-constexpr double kSampleSeconds = 30e-3;
 constexpr int kSamples = 7;
 
 struct Shape {
@@ -37,7 +36,9 @@ struct Work {
 
 class Bench {
  public:
-  Bench(Backend& backend, double longest) : backend_(backend), longest_(longest) {}
+  // A sample takes `sample_seconds` or more.
+  Bench(Backend& backend, double sample_seconds)
+      : backend_(backend), sample_seconds_(sample_seconds) {}
 
   Backend& backend() { return backend_; }
 
@@ -90,7 +91,7 @@ class Bench {
     Wait();
     int times = 1;
     double seconds = Time(times, enqueue);
-    while (seconds < kSampleSeconds && seconds * 2 < longest_) {
+    while (seconds < sample_seconds_) {
       times *= 2;
       seconds = Time(times, enqueue);
     }
@@ -123,7 +124,7 @@ class Bench {
   }
 
   Backend& backend_;
-  const double longest_;
+  const double sample_seconds_;
   std::mt19937 random_{1};
   std::vector<std::unique_ptr<Buffer>> memory_;
 };
@@ -252,7 +253,7 @@ int Run(const std::string& device_text, const std::string& scale) {
   }
   const bool is_small = scale == "small";
   const Shape& shape = is_small ? kSmall : kLlama8b;
-  Bench bench(**backend, is_small ? 0.1 : 1.0);
+  Bench bench(**backend, is_small ? 1e-3 : 30e-3);
   const std::vector<int64_t> row_counts =
       is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
   for (const int64_t rows : row_counts) MeasureProducts(bench, shape, rows, WeightFormat::kBF16);

@@ -1,6 +1,7 @@
 #include "services/metrics/device_metrics.h"
 
 #include <gtest/gtest.h>
+#include <prometheus/metric_family.h>
 
 namespace sluice {
 namespace {
