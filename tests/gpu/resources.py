@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Holds what every kernel takes of a GPU (registers, spills, shared memory) against the table resources.txt.
 
-Usage: resources.py [--write] LOG...    LOG is what ptxas -v said of a source while it was compiled
+Usage: resources.py [--write] FOLDER    FOLDER has what ptxas -v said of each source while it was compiled: *.ptxas
 
 A kernel may take fewer registers than the table says, or as many; more, a spill or a stack that the table lacks is a failure,
 since it makes a kernel slower without making it wrong. --write makes the table anew.
 """
 
+import glob
 import os
 import re
 import subprocess
@@ -77,9 +78,13 @@ def differences(table, taken):
 
 
 def main():
-    logs = [one for one in sys.argv[1:] if one != "--write"]
+    folder = [one for one in sys.argv[1:] if one != "--write"][0]
+    logs = sorted(glob.glob(os.path.join(folder, "*.ptxas")))
     if not logs:
         print("SKIPPED: a build without CUDA has no kernels to look at")
+        return SKIPPED
+    if "--write" not in sys.argv and not os.path.exists(TABLE):
+        print(f"SKIPPED: there is no {TABLE} yet; resources.py --write makes it")
         return SKIPPED
     taken = {}
     for log in logs:

@@ -1,0 +1,17 @@
+// The rank group of GPUs: chooses with every epoch what moves the bytes (kernels/gpu_ranks), NCCL
+// or, where ranks share a GPU, copies that streams wait for; adds by the backend's tree.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/rank_group.h"
+
+namespace sluice::cuda {
+
+// RESOURCE_EXHAUSTED where the device lacks memory. The backend must outlive it.
+absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
+                                                            CudaBackend& backend);
+
+}  // namespace sluice::cuda

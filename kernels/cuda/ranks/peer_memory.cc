@@ -1,0 +1,157 @@
+#include "kernels/cuda/ranks/peer_memory.h"
+
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/gpu_ranks/agreement.h"
+
+namespace sluice::cuda {
+namespace {
+
+// An allocation of its own: what is smaller shares pages with others, which IPC would show too.
+constexpr size_t kOwnPages = size_t{2} << 20;
+
+absl::Status SystemError(const std::string& doing) {
+  return absl::UnavailableError(absl::StrCat(doing, ": ", std::strerror(errno)));
+}
+
+using Name = std::array<char, 64>;
+
+Name DrawName() {
+  std::random_device random;
+  Name name;
+  PutText(absl::StrCat("/sluice-flags-", absl::Hex(random()), absl::Hex(random())), name);
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PeerSlot>> PeerSlot::Create(size_t bytes, Gpu& gpu) {
+  bytes = (bytes + kOwnPages - 1) / kOwnPages * kOwnPages;
+  const absl::StatusOr<void*> memory = gpu.Allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  std::unique_ptr<PeerSlot> slot(new PeerSlot(*memory, bytes, gpu));
+  cudaIpcMemHandle_t handle;
+  static_assert(sizeof(handle) == sizeof(slot->handle_));
+  SLUICE_RETURN_IF_CUDA_ERROR(cudaIpcGetMemHandle(&handle, *memory));
+  std::memcpy(slot->handle_.data(), &handle, sizeof(handle));
+  return slot;
+}
+
+void PeerSlot::Describe(GpuIntroduction& introduction) const {
+  introduction.slots_address = reinterpret_cast<uint64_t>(memory_);
+  introduction.slots_handle = handle_;
+}
+
+absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
+    absl::Span<const GpuIntroduction> ranks, int own_rank, const PeerSlot& own, Gpu& gpu) {
+  gpu.stream();  // also chooses the device for this thread
+  std::unique_ptr<PeerMappings> mappings(new PeerMappings);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (static_cast<int>(rank) == own_rank) {
+      mappings->slots_.push_back(own.data());
+      continue;
+    }
+    // A process can't open what is its own.
+    if (InOneProcess(ranks[rank], ranks[own_rank])) {
+      mappings->slots_.push_back(reinterpret_cast<std::byte*>(ranks[rank].slots_address));
+      continue;
+    }
+    cudaIpcMemHandle_t handle;
+    std::memcpy(&handle, ranks[rank].slots_handle.data(), sizeof(handle));
+    void* opened = nullptr;
+    SLUICE_RETURN_IF_CUDA_ERROR(
+        cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
+    mappings->opened_.push_back(opened);
+    mappings->slots_.push_back(static_cast<std::byte*>(opened));
+  }
+  return mappings;
+}
+
+PeerMappings::~PeerMappings() {
+  for (void* memory : opened_) cudaIpcCloseMemHandle(memory);
+}
+
+size_t PeerFlagMemory::size_bytes() const { return num_ranks_ * sizeof(PeerFlags); }
+
+absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Map(const std::string& name,
+                                                                    bool create, int num_ranks) {
+  const size_t bytes = num_ranks * sizeof(PeerFlags);
+  const int file = shm_open(name.c_str(), O_RDWR | (create ? O_CREAT | O_EXCL : 0), 0600);
+  if (file < 0) return SystemError(absl::StrCat("shared memory ", name));
+  void* memory = MAP_FAILED;
+  if (!create || ftruncate(file, static_cast<off_t>(bytes)) == 0) {
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  }
+  const absl::Status failure = SystemError(absl::StrCat("shared memory ", name));
+  close(file);
+  if (memory == MAP_FAILED) return failure;
+  return std::unique_ptr<PeerFlagMemory>(new PeerFlagMemory(memory, num_ranks));
+}
+
+absl::Status PeerFlagMemory::Register(Gpu& gpu) {
+  gpu.stream();
+  SLUICE_RETURN_IF_CUDA_ERROR(cudaHostRegister(memory_, size_bytes(), cudaHostRegisterMapped));
+  void* on_gpu = nullptr;
+  SLUICE_RETURN_IF_CUDA_ERROR(cudaHostGetDevicePointer(&on_gpu, memory_, 0));
+  on_gpu_ = static_cast<std::byte*>(on_gpu);
+  return absl::OkStatus();
+}
+
+PeerFlagMemory::~PeerFlagMemory() {
+  if (on_gpu_ != nullptr) cudaHostUnregister(memory_);
+  munmap(memory_, size_bytes());
+}
+
+absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Meet(Communicator& communicator,
+                                                                     Deadline deadline, Gpu& gpu) {
+  const bool is_first = communicator.rank() == 0;
+  Name name = DrawName();
+  absl::StatusOr<std::unique_ptr<PeerFlagMemory>> memory =
+      absl::UnavailableError("rank 0 has made no flags");
+  if (is_first) {
+    memory = Map(TextOf(name), /*create=*/true, communicator.size());
+    if (memory.ok()) {
+      for (PeerFlags* flags : (*memory)->flags()) PeerExchange::Initialise(*flags);
+    } else {
+      name.fill('\0');
+    }
+  }
+  absl::Status status = communicator.Broadcast(
+      {reinterpret_cast<std::byte*>(name.data()), name.size()}, /*root=*/0, deadline);
+  if (status.ok() && !is_first && name[0] != '\0') {
+    memory = Map(TextOf(name), /*create=*/false, communicator.size());
+  }
+  absl::Status own = memory.status();
+  if (own.ok()) own = (*memory)->Register(gpu);
+  if (status.ok()) status = AllSucceeded(communicator, own, deadline);
+  if (is_first && name[0] != '\0') shm_unlink(TextOf(name).c_str());
+  if (!status.ok()) return status;
+  return memory;
+}
+
+std::vector<PeerFlags*> PeerFlagMemory::flags() const {
+  std::vector<PeerFlags*> flags;
+  for (int rank = 0; rank < num_ranks_; ++rank) {
+    flags.push_back(static_cast<PeerFlags*>(memory_) + rank);
+  }
+  return flags;
+}
+
+uint64_t PeerFlagMemory::AddressOf(const PeerFlag& flag) const {
+  const auto offset = reinterpret_cast<const std::byte*>(&flag) - static_cast<std::byte*>(memory_);
+  return reinterpret_cast<uint64_t>(on_gpu_ + offset);
+}
+
+}  // namespace sluice::cuda
