@@ -132,7 +132,6 @@ def run_test(context, path):
     """{"passed", "skipped", "failed": [names]} of one test program on the device."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
-        # Waits between steps would spoil nothing but take time: the slowest tests know how to be short.
         code, out, err = run([path, f"--gtest_output=json:{report}", "--gtest_brief=1"], context.left(),
                              env={"SLUICE_TEST_DEVICE": context.flags.device}, accept=tuple(range(-64, 256)))
         if not os.path.exists(report):
@@ -211,7 +210,7 @@ def ask(context, target, prompt, *further):
 
 def expect_same(what, expected, actual):
     if expected[0] != actual[0]:
-        at = next((i for i, (a, b) in enumerate(zip(*[expected[0], actual[0]])) if a != b), "its end")
+        at = next((i for i, (a, b) in enumerate(zip(expected[0], actual[0])) if a != b), "its end")
         raise Failed(f"{what}: other tokens from number {at} on")
     if expected[1] != actual[1]:
         raise Failed(f"{what}: the tokens are the same, their log-probabilities are not")
