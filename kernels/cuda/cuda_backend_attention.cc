@@ -1,5 +1,6 @@
 // Keys, values and attention of CudaBackend.
 #include <algorithm>
+#include <cstddef>
 
 #include "kernels/check.h"
 #include "kernels/cuda/attention.h"
@@ -46,7 +47,8 @@ void CudaBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool)
     SLUICE_CHECK(0 <= copy.destination && copy.destination < layout.num_blocks);
   }
   for (const absl::Span<const KvBlockCopy> part : IndependentCopies(copies)) {
-    const void* const on_device = Sent(BytesOf(part));
+    const void* const on_device =
+        Sent({reinterpret_cast<const std::byte*>(part.data()), part.size() * sizeof(KvBlockCopy)});
     if (on_device == nullptr) return;
     kernels().copy_blocks(stream(), {.pool = layout,
                                      .copies = static_cast<const BlockCopy*>(on_device),
