@@ -60,6 +60,9 @@ class Planner {
     return process;
   }
 
+  // Where the gateway reaches the orchestrator; empty: where clients do.
+  std::string GatewaySocket() const { return spec_.gateway.empty() ? "" : SocketOf("public"); }
+
   // Of shard `number`, or of a process that computes beside it.
   Arguments Arithmetic(int threads, int number) const {
     Arguments arguments = {"--weights", Name(spec_.flags.weight_type()), "--threads",
@@ -167,7 +170,9 @@ Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner
                          "--max_step_sequences",
                          absl::StrCat(spec.steps.max_step_sequences),
                          "--max_queued_sequences",
-                         absl::StrCat(spec.steps.max_queued_sequences)};
+                         absl::StrCat(spec.steps.max_queued_sequences),
+                         "--draft",
+                         std::string(Name(spec.flags.draft_mode()))};
   arguments.insert(arguments.end(), spec.listener.begin(), spec.listener.end());
   return arguments;
 }

@@ -47,8 +47,9 @@ struct RequestFlags {
 // --prompt, --prompt_file, --token_ids, --n, --best_of, --logprobs, --prompt_logprobs, --json, and the
 // flags of beam_flags.h.
 void AddPromptFlags(FlagSet& flags, RequestFlags* into);
-// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --stop,
-// --stop_token_ids, --ignore_eos, --priority, --decline_drafts, --max_draft_tokens, --timeout.
+// The flags of constraint_flags.h, --max_tokens, a flag for every sampling parameter, --bad_words,
+// --dry_breakers, --stop, --stop_token_ids, --ignore_eos, --priority, --decline_drafts,
+// --max_draft_tokens, --timeout.
 void AddSamplingFlags(FlagSet& flags, RequestFlags* into);
 
 // The request but for its prompt and beams.

@@ -33,15 +33,7 @@ class ShmCommunicator final : public PeerCommunicator {
   // Announces this rank and waits for the others.
   absl::Status Join(Deadline deadline);
 
-  int rank() const override { return rank_; }
-  int size() const override { return segment_->size(); }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
-  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         Deadline deadline) override;
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        Deadline deadline) override;
   absl::Status Check() override;
-  void Abort(absl::Status reason) override;
 
  private:
   absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
@@ -131,18 +123,11 @@ void ShmCommunicator::LeavePeers(const absl::Status& status) {
 absl::Status ShmCommunicator::Check() {
   if (absl::Status failure = Failure(); !failure.ok()) return failure;
   const absl::Status peers = waiter_.CheckAll();
-  return peers.ok() ? peers : Fail(WithContext(peers, Context("between calls")));
+  return peers.ok() ? peers : Fail(WithContext(peers, "between calls"));
 }
 
-void ShmCommunicator::Abort(absl::Status reason) {
-  SLUICE_CHECK(!reason.ok());
-  Fail(reason).IgnoreError();
-}
-
-absl::Status ShmCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
-  SLUICE_CHECK(root >= 0 && root < size());
-  if (absl::Status failure = Failure(); !failure.ok()) return failure;
-  if (size() == 1 || data.empty()) return absl::OkStatus();
+absl::Status ShmCommunicator::BroadcastAmongPeers(absl::Span<std::byte> data, int root,
+                                                  Deadline deadline) {
   const ShmMessageHeader call{kBroadcast, static_cast<std::uint32_t>(root), data.size()};
   if (root == rank()) {
     sender_.Start(call, data, {});

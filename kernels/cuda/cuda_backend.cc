@@ -88,6 +88,11 @@ void* CudaBackend::Sent(absl::Span<const std::byte> bytes) {
   return memory != nullptr && Note(staging_->CopyIn(bytes, memory)) ? memory : nullptr;
 }
 
+std::optional<sluice::DeviceMemory> CudaBackend::memory() const {
+  const Gpu::MemoryUse use = gpu_->memory();
+  return sluice::DeviceMemory{.total_bytes = use.total, .free_bytes = use.free};
+}
+
 absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t size_bytes) {
   return DeviceMemory::AllocateZeroed(size_bytes, *gpu_);
 }

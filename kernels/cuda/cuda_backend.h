@@ -49,6 +49,7 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return gpu_->properties().backend_name; }
   DType operand_dtype() const override { return DType::kBF16; }
+  std::optional<sluice::DeviceMemory> memory() const override;
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override;
   void CopyIn(absl::Span<const std::byte> host, void* device) override;
   absl::Status CopyOut(const void* device, absl::Span<std::byte> host) override;

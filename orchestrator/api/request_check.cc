@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/unknown_field_set.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -131,6 +132,67 @@ absl::Status CheckConstraintOf(const v1::GenerateRequest& request) {
       "whole");
 }
 
+absl::Status CheckTexts(const google::protobuf::RepeatedPtrField<std::string>& texts,
+                        const char* field, int most, size_t most_bytes) {
+  if (texts.size() > most) {
+    return Refuse(absl::StrCat("the number of ", field), texts.size(),
+                  absl::StrCat("up to ", most));
+  }
+  for (const std::string& text : texts) {
+    if (text.empty() || text.size() > most_bytes) {
+      return Refuse(absl::StrCat("the length of a text in ", field), text.size(),
+                    absl::StrCat("1 to ", most_bytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of the request itself, or of one of its inputs.
+absl::Status CheckScoreInput(const auto& input, const std::string& prefix) {
+  if (input.has_text() && input.text().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "the text is empty"));
+  }
+  if (input.has_token_ids() && input.token_ids().token_ids().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "token_ids are empty"));
+  }
+  if (!input.has_text() && !input.has_token_ids()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix, "nothing to score: set text or token_ids"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const v1::GenerateRequest& request) {
+  if (request.has_n() && (request.n() < 1 || request.n() > kMaxSequences)) {
+    return Refuse("n", request.n(), absl::StrCat("1 to ", kMaxSequences));
+  }
+  const int n = NumReturned(request);
+  if (request.has_best_of() && (request.best_of() < n || request.best_of() > kMaxSequences)) {
+    return Refuse("best_of", request.best_of(),
+                  absl::StrCat("n, which is ", n, ", to ", kMaxSequences));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLogprobs(const v1::GenerateRequest& request) {
+  if (!v1::LogprobsMode_IsValid(request.logprobs_mode())) {
+    return Refuse("logprobs_mode", static_cast<int>(request.logprobs_mode()),
+                  "raw (1) or processed (2)");
+  }
+  if (request.logprobs_mode() != v1::LOGPROBS_MODE_UNSPECIFIED && !request.has_logprobs() &&
+      !request.has_best_of()) {
+    return absl::InvalidArgumentError("logprobs_mode needs logprobs: how many alternatives");
+  }
+  if (request.logprobs() < 0 || request.logprobs() > kMaxLogprobs) {
+    return Refuse("logprobs", request.logprobs(), absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  if (request.prompt_logprobs() < 0 || request.prompt_logprobs() > kMaxLogprobs) {
+    return Refuse("prompt_logprobs", request.prompt_logprobs(),
+                  absl::StrCat("0 to ", kMaxLogprobs));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckDrafts(const v1::DraftOptions& drafts, const ModelDescription& model) {
   if (drafts.decline() && (drafts.has_max_tokens() || !drafts.expected_token_ids().empty())) {
     return absl::InvalidArgumentError(
@@ -207,6 +269,8 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
   if (status.ok()) status = CheckCounts(request);
   if (status.ok()) status = CheckLogprobs(request);
   if (status.ok()) status = CheckConstraintOf(request);
+  if (status.ok() && request.has_beams()) status = CheckBeams(request, model);
+  if (status.ok()) status = CheckResume(request, model);
   if (status.ok()) status = CheckDrafts(request.drafts(), model);
   if (!status.ok()) return status;
   if (request.has_max_tokens() &&

@@ -77,7 +77,9 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   spec.tenant = request_.tenant;
   spec.cache_salt = request_.cache_salt;
   spec.use_prefix_cache = request_.use_prefix_cache;
-  spec.score_prompt = request_.score;
+  const bool scores_prompt = request_.prompt_logprobs.has_value() && spec.resumed_tokens.empty();
+  spec.score_prompt = request_.score || (scores_prompt && index == 0);
+  spec.scored_elsewhere = request_.scored_elsewhere;
   spec.max_drafts = request_.score ? 0 : request_.max_drafts;
   spec.expected_tokens = request_.expected_tokens;
   if (index > 0) spec.prompt_of = ids_.front();
@@ -86,12 +88,22 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
     spec.chosen_outside = true;
     spec.stop_tokens.clear();
     spec.resumed_tokens.clear();
+    spec.max_drafts = 0;
   }
   return spec;
 }
 
 void ActiveRequest::StartBeams(SequenceId first, int32_t max_new_tokens) {
   beams_ = std::make_unique<BeamRun>(request_, first, max_new_tokens);
+}
+
+int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
+  const bool can_stop = !request_.stop_tokens.empty() || !request_.stop_strings.empty() ||
+                        request_.constraint != nullptr || !request_.max_new_tokens.has_value();
+  int32_t fewest = can_stop ? std::min(std::max(request_.sampling.min_tokens, 1), max_new_tokens)
+                            : max_new_tokens;
+  if (!request_.resumed.empty()) fewest -= static_cast<int32_t>(request_.resumed[0].size());
+  return std::max(fewest, 0);
 }
 
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
@@ -102,17 +114,15 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   request.position = segment.first_position + row.offset + 1;
   if (row.kind == RowKind::kScore) {
     request.task = ScoreTarget{row.target};
-  } else {
-    request.task = &request_.sampling;
-    request.processed_logprobs = request_.processed_logprobs;
-    request.constraint = request_.constraint.get();
-    if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
-    const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
-    if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
+    request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
+    return request;
   }
   request.task = &request_.sampling;
   request.processed_logprobs = request_.processed_logprobs;
   request.constraint = request_.constraint.get();
+  if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
+  const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
+  if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
   request.num_logprobs = request_.num_logprobs;
   request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
   request.stop_tokens = request_.stop_tokens;

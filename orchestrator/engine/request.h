@@ -92,6 +92,7 @@ struct RequestEnd {
   int32_t num_prompt_tokens = 0;
   int32_t num_shared_prompt_tokens = 0;
   int32_t num_cached_prompt_tokens = 0;
+  int32_t num_discarded_tokens = 0;  // generated for sequences that are not returned
   int64_t num_drafted_tokens = 0;
   int64_t num_accepted_drafts = 0;
 };

@@ -133,6 +133,8 @@ absl::Status RequestTable::Advised(const absl::Status& status, const std::string
 
 absl::Status RequestTable::AddSequences(ActiveRequest& request) {
   const int32_t max_new_tokens = MaxNewTokens(request.request());
+  absl::Status in_time = CheckInTime(request, max_new_tokens);
+  if (!in_time.ok()) return in_time;
   if (request.request().beams.has_value()) return AddBeams(request, max_new_tokens);
   for (size_t i = 0; i < request.ids().size(); ++i) {
     const int index = static_cast<int>(i);

@@ -126,7 +126,7 @@ class RequestTable {
   void ForgetPlaces(const ActiveRequest& request);
   // Hands on what has been scored of prompts, and what searches have settled.
   void TellOfPromptsAndBeams(std::vector<RequestId> moved);
-  absl::Status CheckInTime(const EngineRequest& request) const;
+  absl::Status CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const;
   // With the time after which to try again, where it is for want of room.
   absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
   RequestLedger LedgerOf(const ActiveRequest& request) const;

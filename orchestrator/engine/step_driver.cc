@@ -54,13 +54,14 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   }
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  Measure(step, now);
+  Measure(step, scheduler, now);
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
   for (const RowResult& row : rows) tokens.push_back(row.token);
   absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
   if (!outcome.ok()) return outcome.status();
   ++num_steps_;
+  requests_->AdvanceBeams(*outcome, rows);
   for (const AcceptedRow& accepted : outcome->rows) {
     std::vector<TokenId>& forced = rows[accepted.row].forced;
     if (forced.empty()) continue;
@@ -70,12 +71,16 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   return absl::OkStatus();
 }
 
-void StepDriver::Measure(const StepInFlight& step, SteadyTime now) {
+void StepDriver::Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now) {
   times_.Completed(step.num_positions, now - step.sent);
   // A step that went on its way early waited for the one before.
   const absl::Duration time = now - std::max(step.sent, last_end_);
-  if (observer_ != nullptr) {
-    observer_->OnStep(time, step.num_positions, static_cast<int>(step.sequences.size()));
+  const auto num_sequences = static_cast<int>(step.sequences.size());
+  if (observer_ != nullptr) observer_->OnStep(time, step.num_positions, num_sequences);
+  requests_->OnStep(num_sequences, step.num_positions, time);
+  if (step.num_positions == num_sequences) {
+    costs_.Observe(num_sequences, time);
+    scheduler.SetStepCost(costs_.current());
   }
   const bool only_decodes = static_cast<size_t>(step.num_positions) == step.num_rows;
   if (only_decodes && !step.after_idle) {

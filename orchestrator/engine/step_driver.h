@@ -68,7 +68,7 @@ class StepDriver {
   };
 
   void Send(const Step& step, SteadyTime now);
-  void Measure(const StepInFlight& step, SteadyTime now);
+  void Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now);
   void FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows);
 
   Replica* const replica_;

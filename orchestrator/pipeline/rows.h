@@ -44,6 +44,10 @@ struct RowRequest {
   // The token before `position` is a draft; not set: one that the sequence has.
   std::optional<TokenId> draft;
   int32_t max_forced = 0;  // tokens that the constraint forces behind the chosen one to tell of
+  // The last of `tokens`, where it was not the sampler that chose it.
+  std::optional<TokenId> previous;
+  // The alternatives are those with the largest perturbed log-probability (sampler.proto).
+  bool perturbed = false;
 };
 
 struct RankedToken {

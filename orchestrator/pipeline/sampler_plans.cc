@@ -27,6 +27,17 @@ void SamplerPlans::DropEnded(const Step& step, v1::SamplerExecute& execute) {
   }
 }
 
+const SamplerPlans::KnownOptions& SamplerPlans::OptionsOf(SequenceId sequence,
+                                                          const SamplingOptions& options) {
+  const auto [known, is_new] = options_.try_emplace(sequence);
+  if (is_new) {
+    known->second.per_sequence = HasSequenceParameters(options);
+    known->second.message = ToMessage(options);
+  }
+  known->second.last_message = num_messages_;
+  return known->second;
+}
+
 void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
   absl::erase_if(options_, [this](const auto& entry) {
     return num_messages_ - entry.second.last_message >= kForgottenAfter;
@@ -54,8 +65,10 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   message.set_processed_logprobs(row.processed_logprobs);
   message.set_perturbed(row.perturbed);
   const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
-  if (HasSequenceParameters(options) || row.constraint != nullptr) {
-    AddSequence(row, options, execute);
+  const KnownOptions& known = OptionsOf(row.sequence, options);
+  if (known.per_sequence || row.constraint != nullptr) {
+    const bool was_told = AddSequence(row, options, execute);
+    if (was_told && row.previous.has_value()) message.set_previous_token_id(*row.previous);
     if (row.draft.has_value()) message.set_draft_token_id(*row.draft);
     message.set_max_forced_tokens(row.max_forced);
   } else {

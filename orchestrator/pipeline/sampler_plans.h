@@ -41,6 +41,7 @@ class SamplerPlans {
                    v1::SamplerExecute& execute);
   // Drops those that gave up their blocks, because they are over or have to wait.
   void DropEnded(const Step& step, v1::SamplerExecute& execute);
+  const KnownOptions& OptionsOf(SequenceId sequence, const SamplingOptions& options);
   // Drops what has had no row for long.
   void Sweep(v1::SamplerExecute& execute);
 

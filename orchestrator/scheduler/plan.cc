@@ -130,9 +130,14 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   const auto num_running = static_cast<int32_t>(running_.size());
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
+  const int32_t for_prompts = budget.is_shared && prefilling ? budget.others / 2 : 0;
   const auto turns = std::min(slots, static_cast<int32_t>(decodes.size()));
+  // Of a shared step those of light tenants, which come first: what others may have is counted.
+  const auto drafted = std::find_if(decodes.begin(), decodes.begin() + turns, [&](auto* sequence) {
+    return budget.is_shared && !IsLight(*sequence->tenant);
+  });
   std::vector<Tokens> drafts = AskForDrafts(
-      absl::MakeSpan(decodes).first(turns),
+      absl::MakeSpan(decodes).first(drafted - decodes.begin()),
       {.num_decodes = turns, .tokens = budget.tokens - turns, .beside_prompts = prefilling});
   drafts.resize(decodes.size());
   for (size_t i = 0; i < decodes.size() && slots > 0; ++i) {
@@ -183,7 +188,7 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
       const int32_t most = MostOf(*waiting, budget);
       door_open = most > 0 && Admit(*waiting);
       if (!door_open) continue;
-      AppendSegment(*waiting, std::min(waiting->num_pending(), budget.tokens), {}, step, budget);
+      AppendSegment(*waiting, std::min(waiting->num_pending(), most), {}, step, budget);
     } else {
       break;
     }
@@ -240,9 +245,11 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, co
                                         .drafts = draft});
   budget.rows += static_cast<int32_t>(segment.rows.size());
   budget.tokens -= num_positions + num_drafts;
+  if (!IsLight(*sequence.tenant)) budget.others -= num_positions;
   --budget.segments;
   Bill(sequence, num_positions, num_drafts);
-  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample) {
+  if (!segment.rows.empty() && segment.rows.back().kind == RowKind::kSample &&
+      !sequence.spec.chosen_outside) {
     sequence.num_promised += 1 + num_drafts;
     sequence.num_drafts = num_drafts;
     sequence.last_promise = {.step = step.id, .row = budget.rows - 1};

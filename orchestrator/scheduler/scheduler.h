@@ -6,8 +6,10 @@
 // it is resumed). With steps_ahead it is planned on before the tokens that steps in flight choose are
 // known: a plan names such a token by its step and row, and what turns out not to be wanted is dropped
 // by Commit. With drafts a sequence is computed further than its tokens are known; Commit keeps the
-// positions whose drafts were right, and the others are written again. Whatever throws it back to waiting (preemption, Reset, a length from which on its
-// keys are others) keeps its tokens; its positions are computed again. README.md states the policy
+// positions whose drafts were right, and the others are written again. Whatever throws it back to
+// waiting (preemption, Reset, a length from which on its keys are others) keeps its tokens; its
+// positions are computed again. One whose tokens are chosen outside waits for them between its steps,
+// and meanwhile gives way to whoever needs its blocks. README.md states the policy
 // and why every sequence that Add accepts can finish.
 //
 // What others have computed is not computed again: a sequence begins with the blocks that hold its
@@ -225,12 +227,17 @@ class Scheduler {
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
                      Step& step, Budget& budget);
+  std::vector<SequenceState*> DecodesInTurn(const Budget& budget, bool& prefilling) const;
   std::vector<SequenceState*> PrefillsUnderWay() const;
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;
   void Bill(SequenceState& sequence, int32_t num_positions, int32_t num_drafts);
   void BillDecodes();
 
+  // What others leave to tenants that ask for little (shared_steps.cc).
+  bool IsLight(const Tenant& tenant) const;
+  int32_t RoomForOthers(StepId step);
+  int32_t MostOf(const SequenceState& sequence, const Budget& budget) const;
   // What is computed beside decodes (drafts.cc).
   bool IsPrefilling() const;
   int32_t MostDrafts(const SequenceState& sequence) const;

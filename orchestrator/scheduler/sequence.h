@@ -48,14 +48,13 @@ struct SequenceSpec {
   // Those of so many first positions are another's to score: they may be found in the cache.
   int32_t scored_elsewhere = 0;
 
-  // Its tokens are chosen outside (beams): what a row of it chooses is told and not appended. It then
-  // waits, keeping its blocks as long as nobody needs them, for Scheduler::Append.
-  bool chosen_outside = false;
-
   // The longest draft that may be computed beside its last token; 0: it is not drafted on.
   int32_t max_drafts = 0;
   // What is expected to be generated, for who drafts; the scheduler only carries it.
   std::shared_ptr<const std::vector<TokenId>> expected_tokens;
+  // Its tokens are chosen outside (beams): what a row of it chooses is told and not appended. It then
+  // waits, keeping its blocks as long as nobody needs them, for Scheduler::Append.
+  bool chosen_outside = false;
 
   // A sequence with the same prompt, to be forked off once it is computed (n > 1). This one is held
   // back until that one has computed the prompt. If that one is gone or comes later in line, or if

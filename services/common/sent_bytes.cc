@@ -11,6 +11,8 @@ namespace sluice {
 namespace {
 
 struct Counter {
+  explicit Counter(std::string message) : message(std::move(message)) {}
+
   const std::string message;
   std::atomic<uint64_t> bytes = 0;
 };
@@ -37,7 +39,7 @@ std::atomic<uint64_t>& SentBytesCounter(std::string message) {
   for (Counter& counter : Counters()) {
     if (counter.message == message) return counter.bytes;
   }
-  return Counters().emplace_back(Counter{std::move(message)}).bytes;
+  return Counters().emplace_back(std::move(message)).bytes;
 }
 
 }  // namespace sluice

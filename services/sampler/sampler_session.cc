@@ -154,10 +154,7 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int inde
 absl::Status SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan, int index,
                                                   Prepared& prepared) {
   const v1::SamplerRow& row = plan.rows(index);
-  const auto sequence =
-      row.has_draft_token_id()
-          ? sequences_.Assume(row.sequence_id(), row.position(), row.draft_token_id())
-          : sequences_.Find(row.sequence_id(), row.position());
+  const auto sequence = FindSequence(row);
   if (!sequence.ok()) return sequence.status();
   prepared.sequences.back() = *sequence;
   SamplerTask& task = prepared.tasks.back();
@@ -172,6 +169,22 @@ absl::Status SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan
   sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
   task.token = sample;
   return absl::OkStatus();
+}
+
+// As the tokens before the row's are, whoever chose the last of them.
+absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerRow& row) {
+  if (row.has_draft_token_id()) {
+    return sequences_.Assume(row.sequence_id(), row.position(), row.draft_token_id());
+  }
+  if (!row.has_previous_token_id()) return sequences_.Find(row.sequence_id(), row.position());
+  const int32_t previous = row.previous_token_id();
+  if (previous < 0 || previous >= sampler_.vocab_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("previous_token_id is ", previous,
+                                                   "; accepted: 0 to ", sampler_.vocab_size() - 1));
+  }
+  auto sequence = sequences_.Find(row.sequence_id(), row.position() - 1);
+  if (sequence.ok()) (*sequence)->past().Append(previous);
+  return sequence;
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
@@ -190,7 +203,15 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
   executed.set_step_id(plan.step_id());
-  for (const SampledToken& token : *sampled) ToProto(token, *executed.add_rows());
+  for (int row = 0; row < plan.rows_size(); ++row) {
+    const SampledToken& token = (*sampled)[row];
+    v1::SampledRow& answer = *executed.add_rows();
+    ToProto(token, answer);
+    if (const v1::SamplerRow& asked = plan.rows(row);
+        asked.perturbed() && !asked.has_score_token_id()) {
+      AddPerturbed(token, asked, prepared.SeedOf(row), answer);
+    }
+  }
   for (int row = 0; row < plan.rows_size(); ++row) {
     SamplerSequence* sequence = prepared.sequences[row];
     if (sequence == nullptr || plan.rows(row).has_draft_token_id()) continue;

@@ -60,6 +60,7 @@ class SamplerSession final : public StageSession {
   absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
   absl::Status PrepareRow(const v1::SamplerExecute& plan, int row, Prepared& prepared);
   absl::Status PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
+  absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
                        const v1::Tensor& hidden);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were

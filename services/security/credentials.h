@@ -37,7 +37,8 @@ struct PublicListener {
 };
 
 // FAILED_PRECONDITION where `address` is not local and would be served in plaintext, or to callers
-// who prove nothing, without `insecure`.
+// who prove nothing, without `insecure`; and for an authority of clients without a certificate to
+// serve with.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> PublicServerCredentials(
     absl::string_view address, const PublicListener& options);
 

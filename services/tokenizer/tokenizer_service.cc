@@ -56,7 +56,7 @@ void TokenizerService::DoLater(grpc::CallbackServerContext* context, grpc::Serve
 absl::Status TokenizerService::CheckTokenizer() const {
   if (tokenizer_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("model ", model_name_,
+      absl::StrCat("model ", model_.name,
                    " has no tokenizer: its folder lacks tokenizer.json, or another file that holds "
                    "one, so it takes and gives token ids only"));
 }
@@ -158,7 +158,7 @@ grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
   absl::Status status = CheckTokenizer();
   if (status.ok() && chat_templates_.empty()) {
     status = absl::FailedPreconditionError(
-        absl::StrCat("model ", model_name_, " has no chat template; send the prompt as text"));
+        absl::StrCat("model ", model_.name, " has no chat template; send the prompt as text"));
   }
   if (!status.ok()) return Answer(context, status);
   if (request->ByteSizeLong() < kLongTextBytes) {

@@ -49,7 +49,7 @@ class ExamplesTest(unittest.TestCase):
 
     def build(self, language):
         try:
-            return languages.LANGUAGES[language](self.folder)
+            return languages.LANGUAGES[language](self.folder, BIN)
         except languages.Missing as missing:
             self.skipTest(str(missing))
 

@@ -84,6 +84,52 @@ class FaultsTest(unittest.TestCase):
             rest = tokens_of(client.generate(resumed))
             self.assertEqual([expected[0][:70] + rest[0], expected[1][:3] + rest[1]], expected)
 
+    def test_drafts_survive_kill_9(self):
+        """Tokens computed before they are chosen, some of them wrong: the stream is that without drafts."""
+        def drafted(expected=None):
+            message = request(200, seed=11)
+            message.sampling.repetition_penalty = 1.1
+            message.sampling.no_repeat_ngram_size = 5
+            if expected is None:
+                message.drafts.decline = True
+            else:
+                message.drafts.expected_token_ids.extend(
+                    token if i % 5 else 0 for i, token in enumerate(expected))
+            return message
+
+        def tokens_of(responses, on_chunk=lambda: None):
+            tokens, usage = [], None
+            for response in responses:
+                if response.HasField("chunk"):
+                    tokens.extend(response.chunk.token_ids)
+                    on_chunk()
+                else:
+                    usage = response.finished.usage
+            return tokens, usage
+
+        with Up("--tp", "2") as up:
+            client = Client(up.endpoint)
+            plain, usage = tokens_of(client.generate(drafted()))
+            self.assertEqual((len(plain), usage.num_drafted_tokens), (200, 0))
+            num_wrong = 0
+            for name in ("sluice-sampler", "sluice-shard", "sluice-embedding"):
+                with self.subTest(name=name):
+                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
+                    chunks = []
+
+                    def on_chunk():
+                        chunks.append(0)
+                        if len(chunks) == 15:
+                            os.kill(victim, signal.SIGKILL)
+
+                    tokens, usage = tokens_of(client.generate(drafted(plain)), on_chunk)
+                    self.assertEqual(tokens, plain)
+                    self.assertGreater(usage.num_accepted_draft_tokens, 20)
+                    num_wrong += usage.num_drafted_tokens - usage.num_accepted_draft_tokens
+                    self.assertNotIn(victim, children_of(up.process.pid))
+            # Later streams find the text among what the tenant has written, and are drafted without a fault.
+            self.assertGreater(num_wrong, 0)
+
     def test_the_orchestrator_is_restarted(self):
         with Up() as up:
             victim = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")

@@ -76,6 +76,7 @@ class Good(Client):
         message = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=max_tokens)
         message.stop.ignore_eos = True
         message.sampling.temperature = 0
+        message.drafts.decline = True  # the same text again and again would be known soon
         call = self.channel.unary_stream(
             "/sluice.v1.GenerationService/Generate",
             request_serializer=generation_pb2.GenerateRequest.SerializeToString,

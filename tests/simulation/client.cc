@@ -171,7 +171,7 @@ namespace {
 
 // A request that may be drafted on expects what it will write, but for a token now and then.
 EngineRequest Expecting(EngineRequest request, int num_stages, int num_ranks) {
-  if (request.max_drafts == 0) return request;
+  if (request.max_drafts == 0 || request.beams.has_value()) return request;
   std::vector<TokenId> expected = RunAlone(request, 0, num_stages, num_ranks).tokens;
   for (size_t i = request.sampling.seed % 5; i < expected.size(); i += 5) expected[i] = 0;
   request.expected_tokens = std::make_shared<const std::vector<TokenId>>(std::move(expected));
@@ -183,6 +183,11 @@ EngineRequest Expecting(EngineRequest request, int num_stages, int num_ranks) {
 Client::Client(EngineRequest request, int num_stages, int num_ranks)
     : request_(Expecting(std::move(request), num_stages, num_ranks)),
       outputs_(request_.num_sequences) {
+  if (request_.beams.has_value()) {
+    solo_ = SearchAlone(request_, num_stages, num_ranks);
+    outputs_.resize(solo_.size());
+    return;
+  }
   for (int index = 0; index < request_.num_sequences; ++index) {
     solo_.push_back(RunAlone(request_, index, num_stages, num_ranks));
   }

@@ -93,7 +93,9 @@ class FakeStages::Embedding final : public v1::EmbeddingService::CallbackService
   grpc::ServerUnaryReactor* GetInfo(grpc::CallbackServerContext* context,
                                     const v1::GetEmbeddingInfoRequest*,
                                     v1::GetEmbeddingInfoResponse* response) override {
-    response->set_model_fingerprint(stages_->Probe("embedding").model_fingerprint());
+    const v1::GetShardInfoResponse info = stages_->Probe("embedding");
+    response->set_model_fingerprint(info.model_fingerprint());
+    response->set_weights_digest(info.weights_digest());
     return Done(context);
   }
 
@@ -170,6 +172,7 @@ class FakeStages::Sampler final : public v1::SamplerService::CallbackService {
     const v1::GetShardInfoResponse info = stages_->Probe("sampler");
     response->set_model_fingerprint(info.model_fingerprint());
     response->set_arithmetic(info.arithmetic());
+    response->set_weights_digest(info.weights_digest());
     return Done(context);
   }
 

@@ -5,7 +5,14 @@ const samplingNames = new Set(["temperature", "topK", "topP", "seed", "minP", "t
 const stopNames = new Set(["stopTokenIds", "ignoreEos", "includeStopString"]);
 const chatNames = new Set(["toolsJson", "templateName", "variablesJson", "addGenerationPrompt"]);
 const constraintNames = new Set(["jsonSchema", "anyJson", "regex", "grammar", "choices"]);
-const requestNames = new Set(["maxTokens", "n", "logprobs", "priority", "requestId", "cacheSalt", "declinePrefixCache"]);
+const requestNames = new Set(["maxTokens", "n", "bestOf", "logprobs", "promptLogprobs", "badWords", "dryBreakers", "beams", "priority",
+  "requestId", "cacheSalt", "declinePrefixCache"]);
+
+/** How many sequences a request returns. */
+export function numReturned({n, beams}) {
+  if (!beams) return Math.max(1, n ?? 1);
+  return beams.numReturn ?? (beams.stochastic ? beams.beamWidth : 1);
+}
 
 function promptOf(prompt) {
   if (typeof prompt === "string") return {text: prompt};

@@ -125,7 +125,7 @@ def _set_option(request: pb.GenerateRequest, name: str, value: Any) -> None:
     elif name in pb.Chat.DESCRIPTOR.fields_by_name and request.WhichOneof("prompt") != "chat":
         raise TypeError(f"{name} is for conversations; the prompt is none")
     elif name in Options.__annotations__:
-        for message in (request, request.sampling, request.stop, request.chat, request.constraint):
+        for message in (request, request.sampling, request.stop, request.chat, request.constraint, request.beams):
             if name in message.DESCRIPTOR.fields_by_name:
                 return _set_field(message, name, value)
     else:

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,15 +24,7 @@ class TcpCommunicator final : public PeerCommunicator {
  public:
   TcpCommunicator(const TcpOptions& options, Mesh mesh);
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(links_.size()); }
-  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override;
-  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                         Deadline deadline) override;
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
-                        Deadline deadline) override;
   absl::Status Check() override;
-  void Abort(absl::Status reason) override;
 
  private:
   absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
@@ -88,8 +81,8 @@ absl::Status TcpCommunicator::Check() {
     if (links_[peer] == nullptr) continue;
     pollfd link = {.fd = links_[peer]->fd(), .events = POLLRDHUP, .revents = 0};
     if (poll(&link, 1, /*timeout=*/0) == 0) continue;
-    return Fail(absl::UnavailableError(absl::StrCat(Context("between calls"), ": lost rank ", peer,
-                                                    ": the connection is closed")));
+    const std::string lost = absl::StrCat("lost rank ", peer, ": the connection is closed");
+    return Fail(WithContext(absl::UnavailableError(lost), "between calls"));
   }
   return absl::OkStatus();
 }

@@ -155,10 +155,14 @@ absl::Status CudaGpu::Wait(GpuEvent& event, StreamWatch* watch, Deadline deadlin
       return seen.ok() ? absl::DeadlineExceededError("the GPU has not done its work in time")
                        : seen;
     }
-    if (watch != nullptr && seen.ok() && now >= next_look) {
+    if (watch != nullptr && now >= next_look) {
       next_look = now + kLookEvery;
-      seen = watch->Look();
-      if (!seen.ok()) drained_by = now + kDrain;
+      const absl::Status looked = watch->Look();
+      // What has failed is looked at until the stream is empty: it may have to be released again.
+      if (seen.ok() && !looked.ok()) {
+        seen = looked;
+        drained_by = now + kDrain;
+      }
     }
     if (now - begin < kSpin) {
       SpinPause();

@@ -48,6 +48,7 @@ class ChatCall final : public GenerationCall {
   ChatRequest request_;
   std::vector<Choice> choices_;
   std::optional<ChoiceEvent> choice_event_;  // once the first was sent
+  nlohmann::json prompt_logprobs_;           // null where not asked for
 };
 
 }  // namespace sluice::gateway::openai

@@ -56,7 +56,8 @@ class CompletionCall final : public GenerationCall {
   CompletionRequest request_;
   std::vector<Echo> echoes_;  // by prompt, where asked for
   std::vector<Choice> choices_;
-  std::optional<ChoiceEvent> choice_event_;  // once the first was sent
+  std::optional<ChoiceEvent> choice_event_;      // once the first was sent
+  std::vector<nlohmann::json> prompt_logprobs_;  // by prompt; null where not asked for
 };
 
 }  // namespace sluice::gateway::openai

@@ -36,10 +36,10 @@ const std::map<std::string, Names>& FlagsOfCommands() {
       if (parameter.name != std::string("seed")) parameters.emplace_back(parameter.name);
     }
     const Names sampling =
-        parameters +
-        Names{"max_tokens", "seed",    "stop",           "stop_token_ids",  "ignore_eos",
-              "priority",   "timeout", "json_schema",    "any_json",        "regex",
-              "grammar",    "choice",  "decline_drafts", "max_draft_tokens"};
+        parameters + Names{"bad_words", "dry_breakers",   "max_tokens",     "seed",
+                           "stop",      "stop_token_ids", "ignore_eos",     "priority",
+                           "timeout",   "json_schema",    "any_json",       "regex",
+                           "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
     const Names model = {"model",        "tp",           "pp",           "weights",
                          "kv_dtype",     "device",       "threads",      "cpus",
                          "instructions", "kv_cache_mib", "rope_scaling", "log_level",

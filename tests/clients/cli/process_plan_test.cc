@@ -39,10 +39,11 @@ std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   return lines;
 }
 
-std::vector<std::string> CommandLines(const ModelFlags& flags,
-                                      const std::string& http_listen = "") {
+std::vector<std::string> CommandLines(const ModelFlags& flags, const std::string& http_listen = "",
+                                      const std::vector<std::string>& gateway = {}) {
   PipelineSpec spec = Spec(flags);
   spec.http_listen = http_listen;
+  spec.gateway = gateway;
   return CommandLines(spec);
 }
 

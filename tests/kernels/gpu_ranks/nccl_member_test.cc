@@ -217,7 +217,7 @@ std::vector<float> SumOver(const SumCase& sum_case, int64_t rows, unsigned seed)
     const auto backend = MakeCpuBackend({.num_threads = 1});
     FakeNccl nccl(network);
     NcclMember member(nccl, [] { std::this_thread::yield(); });
-    const Deadline deadline = Deadline::After(absl::Seconds(60));
+    const Deadline deadline = Deadline::After(absl::Seconds(4));
     if (absl::Status met = member.Join(communicator->get(), deadline); !met.ok()) return met;
     auto sum = ExchangedSum::Create({.num_ranks = size,
                                      .max_rows = rows,
@@ -261,11 +261,13 @@ TEST(NcclGroup, MeetsAgainAfterARankWasLost) {
   const absl::Status status = OnEveryRank(kSize, [&](int rank) -> absl::Status {
     FakeNccl nccl(network);
     NcclMember member(nccl, [] { std::this_thread::yield(); });
-    const Deadline deadline = Deadline::After(absl::Seconds(60));
+    const Deadline deadline = Deadline::After(absl::Seconds(4));
     for (int epoch = 0; epoch < 2; ++epoch) {
       auto communicator = Join(groups[epoch], rank, kSize);
       if (!communicator.ok()) return communicator.status();
-      if (absl::Status met = member.Join(communicator->get(), deadline); !met.ok()) return met;
+      const absl::Status met = member.Join(communicator->get(), deadline);
+      // Who is slow to see that all have met may hear of the loss first.
+      if (!met.ok() && epoch == 1) return met;
       member.SetDeadline(deadline);
       const std::byte sent{static_cast<unsigned char>(rank)};
       std::byte received[kSize];

@@ -6,6 +6,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/kernels/testing/emulator.h"
+#include "tests/kernels/testing/gpu_on_host.h"
 #include "tests/kernels/testing/test_backend.h"
 
 namespace sluice::testing {
@@ -30,10 +32,7 @@ std::vector<BackendCase> BackendCases() {
   return cases;
 }
 
-std::vector<BackendCase> ContractCases() {
-  if (TestDevice().has_value()) {
-    return {{.name = "device", .simd_target = hwy::SupportedTargets(), .is_device = true}};
-  }
+std::vector<BackendCase> CpuCases() {
   std::vector<BackendCase> cases = BackendCases();
   if (IsEmulated()) return cases;  // what the other proves does not depend on the processor
   BackendCase async = cases.back();
@@ -44,6 +43,9 @@ std::vector<BackendCase> ContractCases() {
 }
 
 std::vector<BackendCase> ContractCases() {
+  if (TestDevice().has_value()) {
+    return {{.name = "device", .simd_target = hwy::SupportedTargets(), .is_device = true}};
+  }
   std::vector<BackendCase> cases = CpuCases();
   if (HasGpuOnHost()) cases.push_back({.name = "cuda_host", .is_gpu = true});
   return cases;
@@ -63,6 +65,7 @@ void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
   if (GetParam().is_device) return NewTestBackend();
+  if (GetParam().is_gpu) return NewGpuOnHost(num_threads);
   auto backend =
       MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
   return GetParam().is_async ? MakeAsyncBackend(std::move(backend)) : std::move(backend);

@@ -19,6 +19,7 @@ struct BackendCase {
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
   bool is_async = false;   // kernels/reference/async_backend.h around it
+  bool is_gpu = false;     // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
   bool is_device = false;  // the test device (test_backend.h), instead of all these
 };
 
@@ -28,8 +29,11 @@ std::ostream& operator<<(std::ostream& stream, const BackendCase& backend_case);
 // portable products, and once per other instruction set.
 std::vector<BackendCase> BackendCases();
 
-// What the tests of the contract run on: those, and an asynchronous one; or the test device alone
-// (test_backend.h), where there is one.
+// Those, and, but in an emulator, an asynchronous one.
+std::vector<BackendCase> CpuCases();
+
+// What the tests of the contract run on: those, and the kernels of GPUs on the host; or the test device
+// alone (test_backend.h), where there is one.
 std::vector<BackendCase> ContractCases();
 
 // A test of the contract, run on every backend.
@@ -42,7 +46,9 @@ class BackendTest : public ::testing::TestWithParam<BackendCase> {
   std::unique_ptr<Backend> NewBackend(int num_threads = 2) const;
   // How far attention may be from the reference where numbers are of size one: GPUs take queries
   // and weights as two BF16 numbers each.
-  double AttentionTolerance() const { return GetParam().is_gpu ? 2e-4 : 4e-6; }
+  double AttentionTolerance() const {
+    return GetParam().is_gpu || GetParam().is_device ? 2e-4 : 4e-6;
+  }
   // The one that most tests need.
   Backend& backend() { return *backend_; }
   Backend& reference() { return *reference_; }

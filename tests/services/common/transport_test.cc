@@ -95,7 +95,7 @@ TEST(Server, AnswersForItsNames) {
     (*server)->SetServing(serving);
     EXPECT_EQ(Health(*channel, "sluice.v1.GenerationService"), serving ? "SERVING" : "NOT_SERVING");
   }
-  EXPECT_EQ(Health(*channel, "sluice.v1.Other"), "service name unknown");
+  EXPECT_EQ(Health(*channel, "sluice.v1.Other"), "no such service");
 }
 
 TEST(Server, SaysWhichPortItGotAndHowItIs) {

@@ -50,7 +50,7 @@ DOCUMENTED = {
 }
 # Those that no server of texts can honour, with a value that asks for something.
 REFUSED = {
-    "/v1/completions": {"best_of": 3, "suffix": "x"},
+    "/v1/completions": {"suffix": "x"},
     "/v1/chat/completions": {"audio": {}, "function_call": "auto", "functions": [], "modalities": ["audio"], "prediction": {},
                              "store": True, "verbosity": "low", "web_search_options": {}},
     "/v1/responses": {"background": True, "context_management": [], "conversation": "x", "include": ["x"], "max_tool_calls": 1,
@@ -60,9 +60,10 @@ REFUSED = {
 
 class ParametersTest(unittest.TestCase):
     def test_every_field_is_one_of_requests(self):
-        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "drafts"}
+        known = fields("generation.proto", "GenerateRequest") - {"sampling", "stop", "chat", "beams", "drafts"}
         for prefix, file, message in (("sampling", "sampling.proto", "SamplingOptions"), ("stop", "generation.proto", "StopOptions"),
-                                      ("chat", "generation.proto", "Chat"), ("drafts", "generation.proto", "DraftOptions")):
+                                      ("chat", "generation.proto", "Chat"), ("beams", "generation.proto", "BeamSearch"),
+                                      ("drafts", "generation.proto", "DraftOptions")):
             known |= {f"{prefix}.{name}" for name in fields(file, message)}
         self.assertGreater(len(known), 40)
         self.assertEqual(column(2) - known, set())
