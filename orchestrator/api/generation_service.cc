@@ -101,7 +101,8 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
                         .prompts = prompts_,
                         .engine = *engine_,
                         .tenants = *tenants_,
-                        .tenant = tenant.value_or("")},
+                        .tenant = tenant.value_or(""),
+                        .trace_id = TraceIdOf(*context)},
                        ParseAdmitted<v1::ScoreRequest>(tenant.status(), *request), *response,
                        DeadlineOf(*context));
 }

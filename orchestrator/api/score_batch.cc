@@ -135,6 +135,7 @@ void ScoreBatch::Submit(size_t index) {
   request.num_logprobs = options_.top;
   request.priority = options_.priority;
   request.tenant = context_.tenant;
+  request.trace_id = context_.trace_id;
   request.arrived = arrived_;
   if (options_.deadline != absl::InfiniteFuture()) {
     request.deadline = SteadyTime::FromWall(options_.deadline);

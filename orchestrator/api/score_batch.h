@@ -32,6 +32,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
     const PromptResolver& prompts;
     Engine& engine;
     std::string tenant;
+    std::string trace_id;  // empty: none
   };
   struct Options {
     int32_t top = 0;

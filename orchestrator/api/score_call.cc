@@ -73,7 +73,8 @@ ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreReque
       ScoreBatch::Context{.model = context.model,
                           .prompts = context.prompts,
                           .engine = context.engine,
-                          .tenant = context.tenant},
+                          .tenant = context.tenant,
+                          .trace_id = context.trace_id},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},
       InputsOf(*request),

@@ -27,7 +27,8 @@ class ScoreCall final : public grpc::ServerUnaryReactor {
     const PromptResolver& prompts;
     Engine& engine;
     const TenantBook& tenants;
-    std::string tenant;  // that it is served for
+    std::string tenant;    // that it is served for
+    std::string trace_id;  // empty: none
   };
 
   // Serves `request`, or answers why there is none. `response` lives as long as the call.

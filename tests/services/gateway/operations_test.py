@@ -142,6 +142,30 @@ class PipelineWithTlsTest(unittest.TestCase):
             self.assertIn("set --tokens", done.stderr)
 
 
+class TraceTest(unittest.TestCase):
+    def test_is_passed_on_and_logged_with_the_request(self):
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        with tempfile.TemporaryFile("w+") as log:
+            own = Served(BIN, log=log)
+            self.addCleanup(own.stop)
+            connection = http.client.HTTPConnection(own.address, timeout=60)
+            self.addCleanup(connection.close)
+            for path in ("/v1/completions", "/v1/score"):
+                body = {"prompt": "Once upon a time"} if path.endswith("score") else {"prompt": "x", "max_tokens": 2}
+                connection.request("POST", path, json.dumps(body), {
+                    "content-type": "application/json", "traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+                response = connection.getresponse()
+                response.read()
+                self.assertEqual(response.status, 200)
+            for _ in range(100):
+                log.seek(0)
+                ended = [line for line in log if "request-ended" in line and f"trace_id={trace}" in line]
+                if len(ended) == 2:
+                    break
+                time.sleep(0.1)
+            self.assertEqual(len(ended), 2)
+
+
 class DrainTest(unittest.TestCase):
     def stream(self, gateway, max_tokens):
         connection = connect(gateway.address)

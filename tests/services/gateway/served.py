@@ -33,9 +33,9 @@ def children_of(pid):
 
 
 class Served:
-    """The storyteller with a chat template, behind gRPC and, unless told otherwise, HTTP, until stop()."""
+    """The storyteller with a chat template, behind gRPC and, unless told otherwise, HTTP, until stop(). `log`: a file for its log."""
 
-    def __init__(self, bin_folder, *flags, http=True):
+    def __init__(self, bin_folder, *flags, http=True, log=None):
         self.bin = bin_folder
         self.folder = tempfile.mkdtemp()
         self.model = os.path.join(self.folder, "storyteller")
@@ -45,7 +45,7 @@ class Served:
         self.process = subprocess.Popen(
             [os.path.join(bin_folder, "sluice"), "up", "--model", self.model, "--port", "0",
              *(["--http_port", "0"] if http else []), *flags],
-            stdout=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, stderr=log, text=True)
         self.lines = [self.process.stdout.readline().strip() for _ in range(2 if http else 1)]
         self.endpoint, *addresses = (line.split(" ")[-1] for line in self.lines)
         self.address = addresses[0] if http else None

@@ -1,0 +1,116 @@
+// Who may stand in line.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "orchestrator/scheduler/scheduler.h"
+
+namespace sluice {
+
+absl::Status Scheduler::Add(SequenceSpec spec) {
+  RefreshPolicies();
+  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
+  if (absl::Status status = CheckQueue(spec); !status.ok()) return status;
+  std::optional<uint64_t> sibling_serial;
+  if (spec.prompt_of.has_value() && !spec.score_prompt) {
+    if (const SequenceState* sibling = Find(*spec.prompt_of)) {
+      sibling_serial = sibling->place.serial;
+    }
+  }
+  const SequenceId id = spec.id;
+  const PlaceInLine place = {.negated_priority = -static_cast<int64_t>(spec.priority),
+                             .arrival = num_added_,
+                             .serial = num_added_};
+  ++num_added_;
+  const auto [it, added] = sequences_.try_emplace(id, std::move(spec), place);
+  SLUICE_CHECK(added);
+  SequenceState& sequence = it->second;
+  sequence.sibling_serial = sibling_serial;
+  sequence.tenant = &tenants_.Enter(sequence.spec.tenant, waiting_.least_served());
+  waiting_.Insert(sequence);
+  return absl::OkStatus();
+}
+
+void Scheduler::RefreshPolicies() {
+  if (!options_.tenant_policies) return;
+  std::shared_ptr<const TenantPolicies> policies = options_.tenant_policies();
+  if (policies == policies_ || policies == nullptr) return;
+  policies_ = std::move(policies);
+  tenants_.SetPolicies(*policies_);
+}
+
+absl::Status Scheduler::CheckQueue(const SequenceSpec& spec) const {
+  if (waiting_.num_sequences() >= options_.max_queued_sequences) {
+    return absl::ResourceExhaustedError(absl::StrCat(waiting_.num_sequences(),
+                                                     " sequences are waiting; the limit is ",
+                                                     options_.max_queued_sequences));
+  }
+  const auto tokens = std::ssize(spec.prompt) + std::ssize(spec.resumed_tokens);
+  if (!waiting_.empty() && waiting_.num_tokens() + tokens > options_.max_queued_tokens) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the sequences that wait have ", waiting_.num_tokens(), " tokens, this one ",
+                     tokens, "; the limit is ", options_.max_queued_tokens));
+  }
+  const auto tenant = tenants_.all().find(spec.tenant);
+  const int32_t waiting = tenant == tenants_.all().end() ? 0 : tenant->second.num_waiting;
+  const int32_t most = tenants_.policies().Of(spec.tenant).max_waiting_sequences;
+  if (waiting >= most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        waiting, " sequences of tenant \"", spec.tenant, "\" are waiting; its limit is ", most));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSpec(const SequenceSpec& spec) const {
+  if (Find(spec.id) != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("sequence ", spec.id, " is alive"));
+  }
+  if (spec.prompt.empty()) {
+    return absl::InvalidArgumentError("the prompt is empty; it needs at least 1 token");
+  }
+  const int32_t least = spec.score_prompt ? 0 : 1;
+  if (spec.max_new_tokens < least) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_new_tokens is ", spec.max_new_tokens, "; at least ", least, " is accepted",
+        spec.score_prompt ? "" : " (0 only where the prompt is scored)"));
+  }
+  if (const auto reason = AlreadyFinished(spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ", spec.resumed_tokens.size(), " resumed tokens have ended the sequence already (",
+        FinishReasonName(*reason), "; max_new_tokens is ", spec.max_new_tokens, ")"));
+  }
+  if (absl::Status status = CheckSize(spec); !status.ok()) return status;
+  if (!spec.prompt_of.has_value()) return absl::OkStatus();
+  const SequenceState* sibling = Find(*spec.prompt_of);
+  if (sibling != nullptr &&
+      !std::equal(spec.prompt.begin(), spec.prompt.end(), sibling->tokens.begin(),
+                  sibling->tokens.begin() + sibling->num_prompt())) {
+    return absl::InvalidArgumentError(absl::StrCat("prompt_of names sequence ", *spec.prompt_of,
+                                                   ", whose prompt is another one"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
+  const auto num_prompt = static_cast<int64_t>(spec.prompt.size());
+  const std::string sizes = spec.score_prompt
+                                ? absl::StrCat("a text of ", num_prompt, " tokens")
+                                : absl::StrCat("a prompt of ", num_prompt,
+                                               " tokens and max_tokens of ", spec.max_new_tokens);
+  if (num_prompt + spec.max_new_tokens > options_.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sizes, " exceed the context of ", options_.max_positions, " positions"));
+  }
+  // The last token is chosen and never computed.
+  const int64_t computed = num_prompt + std::max(spec.max_new_tokens - 1, 0);
+  const int64_t capacity = int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size();
+  if (computed > capacity) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sluice

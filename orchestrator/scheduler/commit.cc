@@ -1,0 +1,125 @@
+// What the end of a step means for the sequences in it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "orchestrator/scheduler/scheduler.h"
+
+namespace sluice {
+
+absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens) {
+  const auto it = FindInFlight(step);
+  if (it == in_flight_.end()) return NotInFlight(step);
+  if (it != in_flight_.begin()) {
+    return absl::FailedPreconditionError(absl::StrCat("step ", step, " has results before step ",
+                                                      in_flight_.front().id,
+                                                      ", the oldest in flight"));
+  }
+  if (std::ssize(tokens) != it->num_rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", step, " has ", tokens.size(), " result rows; it was planned with ", it->num_rows));
+  }
+  const PlannedStep planned = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  StepOutcome outcome;
+  outcome.rows.reserve(planned.num_rows);
+  int32_t row = 0;
+  for (const PlannedSegment& segment : planned.segments) {
+    SequenceState* sequence = Find(segment.sequence);
+    // Otherwise it ended or was thrown back meanwhile, or its id belongs to a new one.
+    if (sequence != nullptr && sequence->running && sequence->run == segment.run) {
+      CommitSegment(*sequence, segment, tokens, row, outcome);
+    }
+    row += static_cast<int32_t>(segment.rows.size());
+  }
+  return outcome;
+}
+
+// Positions [first, end) have been computed: counts those that had been before.
+void Scheduler::CountAgain(SequenceState& sequence, int32_t first, int32_t end) {
+  const int64_t again = std::max(std::min(end, sequence.num_once_computed) - first, 0);
+  RecomputedPositions recomputed;
+  switch (sequence.thrown_back_by) {
+    case ThrownBackBy::kNobody:
+      break;
+    case ThrownBackBy::kPreemption:
+      recomputed.after_preemption = again;
+      break;
+    case ThrownBackBy::kLoss:
+      recomputed.after_loss = again;
+      break;
+    case ThrownBackBy::kGrowth:
+      recomputed.after_growth = again;
+      break;
+    case ThrownBackBy::kPause:
+      recomputed.after_pause = again;
+      break;
+  }
+  sequence.usage.recomputed += recomputed;
+  recomputed_ += recomputed;
+}
+
+void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
+                              absl::Span<const TokenId> tokens, int32_t first_row,
+                              StepOutcome& outcome) {
+  const auto num_drafts = static_cast<int32_t>(segment.drafts.size());
+  const int32_t num_wrong = num_drafts - NumAccepted(segment, tokens.subspan(first_row));
+  const int32_t num_positions = segment.num_positions - num_wrong;
+  const int32_t end = segment.first_position + num_positions;
+  const int32_t num_tokens_before = sequence.num_tokens();
+  CountAgain(sequence, segment.first_position, end);
+  --sequence.num_in_flight;
+  sequence.num_computed = end;
+  if (num_drafts > 0) sequence.num_planned = end;
+  sequence.num_scored = std::max(sequence.num_scored, end);
+  CountWork(sequence, num_positions, num_drafts, num_wrong);
+  sequence.num_promised -= num_wrong;
+  sequence.num_drafts = 0;
+  int32_t index = first_row;
+  const auto rows = absl::MakeConstSpan(segment.rows).first(segment.rows.size() - num_wrong);
+  for (const Row& row : rows) {
+    const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
+    const int32_t position = segment.first_position + row.offset + 1;
+    outcome.rows.push_back({.sequence = segment.sequence,
+                            .kind = row.kind,
+                            .position = position,
+                            .token = token,
+                            .row = index});
+    if (row.kind == RowKind::kSample) {
+      SLUICE_CHECK(position == sequence.num_tokens());
+      if (sequence.spec.chosen_outside) {
+        AwaitChoice(sequence);
+      } else {
+        sequence.tokens.push_back(token);
+        --sequence.num_promised;
+        ++sequence.usage.generated_tokens;
+      }
+    }
+    ++index;
+  }
+  kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
+  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
+      sequence.num_tokens() > num_tokens_before) {
+    options_.drafts->OnTokens(sequence.spec, sequence.num_prompt(), sequence.tokens);
+  }
+  if (const auto reason = sequence.ReasonToEnd()) {
+    outcome.finished.push_back(End(sequence, *reason));
+  } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {
+    ThrowBack(sequence, ThrownBackBy::kGrowth);
+  } else if (sequence.paused) {
+    ThrowBack(sequence, ThrownBackBy::kPause);
+  }
+}
+
+void Scheduler::CountWork(SequenceState& sequence, int32_t num_positions, int32_t num_drafts,
+                          int32_t num_wrong) {
+  sequence.usage.computed_positions += num_positions;
+  sequence.usage.drafted_tokens += num_drafts;
+  sequence.usage.accepted_drafts += num_drafts - num_wrong;
+  num_computed_ += num_positions;
+  num_drafted_ += num_drafts;
+  num_accepted_ += num_drafts - num_wrong;
+}
+
+}  // namespace sluice
