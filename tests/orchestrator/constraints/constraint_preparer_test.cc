@@ -2,6 +2,8 @@
 #include "orchestrator/constraints/constraint_preparer.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +62,24 @@ class FakeSampler final : public v1::SamplerService::Service {
   int num_asked = 0;
 };
 
+// gRPC 1.51 ends its thread for callbacks with the last channel that has used it, and now and then
+// trips over it. One that is never destroyed keeps it.
+void KeepCallbackThread() {
+  static auto* const stub =
+      v1::SamplerService::NewStub(
+          grpc::CreateChannel("unix:/nobody", grpc::InsecureChannelCredentials()))
+          .release();
+  grpc::ClientContext context;
+  const v1::GetSamplerInfoRequest request;
+  v1::GetSamplerInfoResponse response;
+  absl::Notification done;
+  stub->async()->GetInfo(&context, &request, &response,
+                         [&done](const grpc::Status&) { done.Notify(); });
+  done.WaitForNotification();
+}
+
 struct ConstraintPreparerTest : testing::Test {
+  static void SetUpTestSuite() { KeepCallbackThread(); }
   ~ConstraintPreparerTest() override { preparer->Stop(); }
 
   std::shared_ptr<ConstraintPreparer> Make(std::vector<int32_t> end_token_ids) {
