@@ -13,7 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "end_to_end"))
 
-from processes import PROMPT, PROTOS, Client, children_of, generation_pb2, status_pb2  # noqa: E402
+from processes import PROMPT, PROTOS, SLUICE, Client, children_of, generation_pb2, status_pb2  # noqa: E402
 
 # Everything in its full size: 3,000 calls, 10,000 disconnects, a minute of overload.
 FULL = os.environ.get("SLUICE_FULL", "") not in ("", "0")
@@ -66,6 +66,23 @@ class Attack:
                 break
             lines.append(line.strip())
         return lines
+
+
+class Load:
+    """So many streams at a time, each begun again when it ends. `sluice bench` asks for them: hundreds of streams that
+    Python reads take the server's share of the processor."""
+
+    def __init__(self, endpoint, streams):
+        self.process = subprocess.Popen(
+            ["nice", "-n", "19", SLUICE, "bench", "--endpoint", endpoint, "--concurrency", str(streams), "--requests", "1000000",
+             "--prompt_tokens", "16", "--max_tokens", "200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
 
 
 class Good(Client):

@@ -8,7 +8,7 @@ import statistics
 import time
 import unittest
 
-from beside import FULL, SLACK_S, Attack, Good, show
+from beside import FULL, SLACK_S, Attack, Good, Load, show
 from processes import PROMPT, Up, generation_pb2, main
 
 
@@ -19,7 +19,7 @@ class LoadTest(unittest.TestCase):
             good = Good(up.endpoint)
 
             def rate(streams):
-                with Attack(up.endpoint, "busy_tenant", streams):
+                with Load(up.endpoint, streams):
                     good.wait_for_running(min(streams, 64))
                     time.sleep(1)  # the rate is one of a standing load
                     begin, began = good.status(), time.monotonic()
