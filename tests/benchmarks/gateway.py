@@ -16,16 +16,16 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
 
-import http_load  # noqa: E402
 from served import Served, children_of  # noqa: E402
+from waiting_streams import waiting_streams  # noqa: E402
 
-PROMPT_TOKENS, MAX_TOKENS, IDLE_STREAMS = 16, 128, 1000
+PROMPT_TOKENS, MAX_TOKENS, REQUESTS, IDLE_STREAMS = 16, 128, 4, 1000
 
 
 def over_grpc(bin_folder, endpoint, streams, seed):
     done = subprocess.run([os.path.join(bin_folder, "sluice"), "bench", "--endpoint", endpoint, "--json", "--seed", str(seed),
                            "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--concurrency", str(streams),
-                           "--requests", str(2 * streams)], check=True, capture_output=True, text=True)
+                           "--requests", str(REQUESTS * streams)], check=True, capture_output=True, text=True)
     figures = json.loads(done.stdout)
     return {"rate": figures["generated_tokens"] / figures["wall_seconds"], "first_ms": figures["first_token_ms"]["p50"]}
 
@@ -40,10 +40,13 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def over_http(served, streams, seed):
+def over_http(bin_folder, served, streams, seed):
     before = cpu_seconds(gateway_of(served))
-    figures = http_load.run(served.address, streams, 2 * streams, PROMPT_TOKENS, MAX_TOKENS, seed)
-    tokens = 2 * streams * MAX_TOKENS
+    done = subprocess.run([os.path.join(bin_folder, "sluice-http-load"), "--port", served.address.rsplit(":", 1)[1], "--seed",
+                           str(seed), "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--streams",
+                           str(streams), "--requests", str(REQUESTS * streams)], check=True, capture_output=True, text=True)
+    figures = json.loads(done.stdout)
+    tokens = REQUESTS * streams * MAX_TOKENS
     return {**figures, "cpu_us": 1e6 * (cpu_seconds(gateway_of(served)) - before) / tokens}
 
 
@@ -61,7 +64,7 @@ def memory_kib(process):
 def idle_mib(served):
     """What so many streams that wait take of the gateway's memory."""
     before = memory_kib(gateway_of(served))
-    with http_load.waiting_streams(served.address, IDLE_STREAMS):
+    with waiting_streams(served.address, IDLE_STREAMS):
         return (memory_kib(gateway_of(served)) - before) / 1024
 
 
@@ -77,10 +80,11 @@ def main():
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--node_streams", default="1,8")
     flags = parser.parse_args()
-    served = Served(flags.bin_folder, "--max_queued_sequences", "2048")
+    # Without drafts: what they bring depends on what is asked, and this is about the way that tokens take.
+    served = Served(flags.bin_folder, "--max_queued_sequences", "2048", "--draft", "none")
     try:
-        over_http(served, flags.streams, 0)  # warm
-        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed), over_http(served, flags.streams, seed))
+        over_http(flags.bin_folder, served, flags.streams, 0)  # warm
+        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed), over_http(flags.bin_folder, served, flags.streams, seed))
                  for seed in range(flags.rounds)]
         for name, unit in (("rate", "tokens/s"), ("first_ms", "ms to the first token")):
             direct, through = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
