@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/check.h"
+#include "kernels/cpu/attention_bundle.h"
 #include "kernels/cpu/attention_task.h"
 
 // clang-format off
@@ -11,7 +12,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/attention_bundle-inl.h"
+#include "kernels/cpu/attention_softmax-inl.h"
+#include "kernels/cpu/attention_tile-inl.h"
 // clang-format on
 
 #ifndef SLUICE_KERNELS_CPU_ATTENTION_SIZES_
@@ -20,23 +22,22 @@ namespace sluice {
 
 // Floats that attention works in: multiples of 16, which keeps everything aligned.
 struct AttentionSizes {
-  static constexpr int64_t kBundles = kQueriesPerTask / kBundle;
+  static constexpr int64_t kBundles = Bundles(kMostQueriesOfTask).count;
 
   explicit AttentionSizes(const KvPoolSpec& spec)
-      : positions(Padded(spec.block_size)), values(Padded(spec.head_dim)) {}
+      : chunks(kBlocksPerRun * ((spec.block_size + kChunk - 1) / kChunk)),
+        values((spec.head_dim + 15) / 16 * 16) {}
 
-  static int64_t Padded(int64_t count) { return (count + 15) / 16 * 16; }
-
-  // Queries and weights of a bundle.
-  int64_t BundleWork() const { return kBundle * (values + kBlocksPerRun * positions); }
+  // Queries, weights and what to rescale of a bundle.
+  int64_t BundleWork() const { return kBundle * (values + chunks * kChunk) + kPaddedBundle; }
   // Sums, maxima and totals.
-  int64_t BundleState() const { return kBundle * values + 2 * 16; }
+  int64_t BundleState() const { return kBundle * values + 2 * kPaddedBundle; }
   int64_t TaskState() const { return kBundles * BundleState(); }
   // Of a worker: a split at work, and what is merged already.
   int64_t Scratch() const { return kBundles * BundleWork() + 2 * TaskState(); }
 
-  int64_t positions;  // of a block, padded
-  int64_t values;     // of a head, padded
+  int64_t chunks;  // of a run
+  int64_t values;  // of a head, padded
 };
 
 }  // namespace sluice
@@ -54,6 +55,13 @@ struct SplitOfTask {
 
   int64_t begin() const { return split * kAttentionSplit; }  // position
   int64_t end() const { return begin() + kAttentionSplit; }
+};
+
+// What the queries of a bundle see of a run.
+struct SeenOfRun {
+  Seen query[kBundle];
+  Seen any;  // from the first to the last that any of them sees
+  Seen all;  // that all of them see
 };
 
 template <class T>
@@ -114,7 +122,7 @@ class AttentionWorker {
   BundleState State(float* states, int64_t bundle) const {
     float* const sums = states + bundle * sizes_.BundleState();
     float* const maximum = sums + kBundle * sizes_.values;
-    return {.maximum = maximum, .total = maximum + 16, .sums = sums};
+    return {.maximum = maximum, .total = maximum + kPaddedBundle, .sums = sums};
   }
 
   // ---- Blocks of a split, by their index in the block table ----
@@ -143,26 +151,36 @@ class AttentionWorker {
     }
     return run;
   }
-  // What the query at `position` sees of a block within the split.
-  Seen SeenOf(const SplitOfTask& part, int64_t position, int64_t block) const {
-    const int64_t start = block * block_size_;
-    const int64_t first = std::max(FirstSeen(position), part.begin());
-    const int64_t end =
-        std::clamp<int64_t>(std::min(position + 1, part.end()) - start, 0, block_size_);
-    return {std::clamp<int64_t>(first - start, 0, end), end};
+  // What a bundle sees of the run of `num_blocks` blocks that begins with block `first`.
+  SeenOfRun SeenBy(const SplitOfTask& part, const Bundle& bundle, int64_t first,
+                   int64_t num_blocks) const {
+    const int64_t start = first * block_size_, length = num_blocks * block_size_;
+    SeenOfRun seen{.any = {length, 0}, .all = {0, length}};
+    for (int64_t i = 0; i < bundle.size; ++i) {
+      const int64_t position = bundle.query_position[i];
+      const Seen in_split{std::max(FirstSeen(position), part.begin()),
+                          std::min(position + 1, part.end())};
+      const Seen in_run = in_split.Within(start, length);
+      seen.query[i] = in_run;
+      seen.all = {std::max(seen.all.begin, in_run.begin), std::min(seen.all.end, in_run.end)};
+      if (in_run.empty()) continue;
+      seen.any = {std::min(seen.any.begin, in_run.begin), std::max(seen.any.end, in_run.end)};
+    }
+    return seen;
   }
 
   // ---- Steps of a task ----
 
   void Start(const AttentionTask& task, float* scratch, Bundle* bundles) const {
-    for (int64_t first = 0; first < task.count; first += kBundle, ++bundles) {
-      bundles->size = std::min(kBundle, task.count - first);
+    const Bundles shares(task.count);
+    for (int64_t first = 0; first < task.count; first += shares.size, ++bundles) {
+      bundles->size = std::min(shares.size, task.count - first);
       bundles->head_dim = head_dim_;
       bundles->block_size = block_size_;
-      bundles->positions = sizes_.positions;
       bundles->values = sizes_.values;
-      bundles->weights = scratch;
-      bundles->q = scratch + kBundle * kBlocksPerRun * sizes_.positions;
+      bundles->rescale = scratch;
+      bundles->weights = bundles->rescale + kPaddedBundle;
+      bundles->q = bundles->weights + kBundle * sizes_.chunks * kChunk;
       for (int64_t i = 0; i < bundles->size; ++i) {
         bundles->query_position[i] = Position(task, first + i);
         const float* from = q_.Row(Row(task, first + i)) + Column(task, first + i);
@@ -174,12 +192,12 @@ class AttentionWorker {
 
   void RunSplit(const SplitOfTask& part, const SplitOfTask& then, float* states,
                 Bundle* bundles) const {
-    const int64_t num_bundles = (part.task.count + kBundle - 1) / kBundle;
+    const int64_t num_bundles = Bundles(part.task.count).count;
     for (int64_t b = 0; b < num_bundles; ++b) {
       bundles[b].state = State(states, b);
       std::fill_n(bundles[b].state.sums, bundles[b].size * sizes_.values, 0.0f);
-      std::fill_n(bundles[b].state.maximum, kBundle, -std::numeric_limits<float>::infinity());
-      std::fill_n(bundles[b].state.total, kBundle, 0.0f);
+      std::fill_n(bundles[b].state.maximum, kPaddedBundle, -std::numeric_limits<float>::infinity());
+      std::fill_n(bundles[b].state.total, kPaddedBundle, 0.0f);
     }
     const int64_t last = LastBlock(part);
     int64_t first = FirstRun(part);
@@ -188,27 +206,42 @@ class AttentionWorker {
       runs.now = runs.next;
       runs.next = first + kBlocksPerRun <= last ? RunAt(part, first + kBlocksPerRun)
                                                 : RunAt(then, FirstRun(then));
-      for (int64_t b = 0; b < num_bundles; ++b) AddRun(part, runs, first, bundles[b]);
+      AddRun(part, runs, first, {bundles, static_cast<size_t>(num_bundles)});
     }
   }
 
-  // Adds the run that begins with block `first` of the table.
-  void AddRun(const SplitOfTask& part, const BlockRuns<T>& runs, int64_t first,
-              const Bundle& bundle) const {
-    Seen seen[kBlocksPerRun][kBundle];
-    for (int64_t b = 0; b < runs.now.count; ++b) {
-      for (int64_t i = 0; i < bundle.size; ++i) {
-        seen[b][i] = SeenOf(part, bundle.query_position[i], first + b);
-      }
+  // Adds the run that begins with block `first` of the table: its keys, which are then in the
+  // cache, for all bundles, and then its values.
+  void AddRun(const SplitOfTask& part, BlockRuns<T> runs, int64_t first,
+              absl::Span<const Bundle> bundles) const {
+    SeenOfRun seen[AttentionSizes::kBundles];
+    const BlockRun<T> next = runs.next;
+    for (size_t b = 0; b < bundles.size(); ++b) {
+      seen[b] = SeenBy(part, bundles[b], first, runs.now.count);
+      if (seen[b].any.empty()) continue;
+      WithSize(bundles[b].size, [&](auto size) {
+        Score<decltype(size)::value>(bundles[b], runs, seen[b].any, options_.scale);
+      });
+      UpdateSoftmax(bundles[b], runs.now.count, seen[b].query);
+      runs.next = runs.now;  // the first has asked for it
     }
-    AddRunToBundle<T>(bundle, runs, options_.scale, seen);
+    runs.next = next;
+    for (size_t b = 0; b < bundles.size(); ++b) {
+      if (seen[b].any.empty()) continue;
+      WithSize(bundles[b].size, [&](auto size) {
+        AddValues<decltype(size)::value>(bundles[b], runs, seen[b].query, seen[b].all);
+      });
+      runs.next = runs.now;
+    }
   }
 
   // Merges a split into those before it, for the queries that see something of it.
   void MergeSplit(const SplitOfTask& part, float* later, float* into) const {
-    for (int64_t first = 0; first < part.task.count; first += kBundle) {
-      const int64_t size = std::min(kBundle, part.task.count - first);
-      MergeBundle(part, first, size, State(later, first / kBundle), State(into, first / kBundle));
+    const Bundles shares(part.task.count);
+    for (int64_t b = 0; b < shares.count; ++b) {
+      const int64_t first = b * shares.size;
+      const int64_t size = std::min(shares.size, part.task.count - first);
+      MergeBundle(part, first, size, State(later, b), State(into, b));
     }
   }
 
@@ -231,9 +264,10 @@ class AttentionWorker {
   }
 
   void Finish(const AttentionTask& task, float* states) const {
+    const int64_t of_bundle = Bundles(task.count).size;
     for (int64_t query = 0; query < task.count; ++query) {
-      const BundleState state = State(states, query / kBundle);
-      const int64_t i = query % kBundle;
+      const BundleState state = State(states, query / of_bundle);
+      const int64_t i = query % of_bundle;
       const float* sums = state.sums + i * sizes_.values;
       float* to = out_.Row(Row(task, query)) + Column(task, query);
       for (int64_t e = 0; e < head_dim_; ++e) to[e] = sums[e] / state.total[i];

@@ -18,7 +18,8 @@ namespace sluice {
 void PagedAttention(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
                     const AttentionOptions& options, MatrixView out);
 
-// Allocates what steps of up to `max_rows` rows take, of groups of at most kQueriesPerTask heads.
+// Allocates what steps of up to `max_rows` rows take, of groups of at most kMostQueriesOfTask
+// heads.
 void ReserveAttention(CpuContext& context, const CpuKvPool& pool, int64_t max_rows);
 
 }  // namespace sluice

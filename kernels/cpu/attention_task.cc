@@ -10,11 +10,11 @@ namespace {
 // A task longer than this part of a thread's share of the step is cut.
 constexpr int64_t kTasksPerThread = 4;
 
-// Tasks of about one size, so that threads that have one each finish together: whole bundles.
+// Tasks of about one size, so that threads that have one each finish together.
 int64_t QueriesOfTask(int64_t queries) {
+  if (queries <= kMostQueriesOfTask) return queries;
   const int64_t tasks = (queries + kQueriesPerTask - 1) / kQueriesPerTask;
-  const int64_t bundles = (queries + kBundle - 1) / kBundle;
-  return (bundles + tasks - 1) / tasks * kBundle;
+  return (queries + tasks - 1) / tasks;
 }
 
 // Every task with all its splits.

@@ -10,11 +10,11 @@
 
 namespace sluice {
 
-inline constexpr int64_t kQueriesPerTask = 32;
-// Queries whose sums are kept in registers at a time; a "bundle".
-inline constexpr int64_t kBundle = 8;
-// Blocks that are worked on at a time; a "run".
-inline constexpr int64_t kBlocksPerRun = 4;
+// Queries of a segment that are one task, so that every block is read once for all of them: those of
+// a few drafted tokens are.
+inline constexpr int64_t kMostQueriesOfTask = 96;
+// Queries of each task where a segment has more: enough of them for many threads.
+inline constexpr int64_t kQueriesPerTask = 48;
 
 // Queries [first, first + count) of one segment and KV head over some splits. Query u is row
 // u / group of the segment and head u % group of those that share the KV head. Every block is read

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -30,6 +31,7 @@ constexpr char kHelp[] =
     "  --threads=N         default: one per core\n"
     "  --only=KINDS        of gemv, draft (5 rows), batch (16 rows), gemm (512 rows), attention,\n"
     "                      rows, ceilings; by comma; default: all\n"
+    "  --rows=ROWS         of products, instead of one, 5, 16 and 512; by comma\n"
     "  --formats=FORMATS   of f32, bf16, int8, int4; by comma; default: all\n"
     "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
     "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
@@ -38,6 +40,7 @@ constexpr char kHelp[] =
 struct Flags {
   int threads = 0;
   std::vector<std::string> kinds = {"gemv", "draft", "batch", "gemm", "attention", "rows"};
+  std::vector<int64_t> product_rows;  // instead of those that kinds stand for
   std::vector<WeightFormat> formats = {WeightFormat::kBF16, WeightFormat::kInt8,
                                        WeightFormat::kInt4, WeightFormat::kF32};
   std::vector<std::string> models;  // empty: all
@@ -67,6 +70,17 @@ std::vector<std::string> Among(const std::string& list, const std::vector<std::s
   return names;
 }
 
+std::vector<int64_t> NumbersOf(const std::string& list) {
+  std::vector<int64_t> numbers;
+  for (const absl::string_view text : absl::StrSplit(list, ',')) {
+    if (!absl::SimpleAtoi(text, &numbers.emplace_back()) || numbers.back() < 1) {
+      std::fprintf(stderr, "\"%s\" is no list of numbers of rows\n", list.c_str());
+      Usage(stderr, 2);
+    }
+  }
+  return numbers;
+}
+
 std::vector<WeightFormat> FormatsOf(const std::string& list) {
   static const std::vector<std::string> kNames = {"f32", "bf16", "int8", "int4"};
   std::vector<WeightFormat> formats;
@@ -89,6 +103,8 @@ Flags ParseFlags(int argc, char** argv) {
     } else if (name == "--only") {
       flags.kinds =
           Among(value, {"gemv", "draft", "batch", "gemm", "attention", "rows", "ceilings"});
+    } else if (name == "--rows") {
+      flags.product_rows = NumbersOf(value);
     } else if (name == "--formats") {
       flags.formats = FormatsOf(value);
     } else if (name == "--models") {
@@ -141,6 +157,17 @@ void MeasureRowKernels(Meter& meter, Backend& backend) {
                    [](Backend& by, auto& in, auto& out) { by.LogSoftmax(in.view(), out.view()); });
 }
 
+// How many rows the products have that are measured.
+std::vector<int64_t> ProductRows(const Flags& flags) {
+  constexpr std::pair<const char*, int64_t> kKinds[] = {
+      {"gemv", 1}, {"draft", 5}, {"batch", 16}, {"gemm", 512}};
+  std::vector<int64_t> rows;
+  for (const auto& [kind, number] : kKinds) {
+    if (flags.Wants(kind)) rows.push_back(number);
+  }
+  return rows.empty() || flags.product_rows.empty() ? rows : flags.product_rows;
+}
+
 void MeasureGemms(Meter& meter, Backend& backend, const Flags& flags, int64_t rows) {
   for (const ModelShape& model : kModelShapes) {
     if (!flags.WantsModel(model.name)) continue;
@@ -156,7 +183,9 @@ void MeasureAttentions(Meter& meter, Backend& backend, const Flags& flags) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       for (const AttentionShape& shape :
            {AttentionShape{.sequences = 1, .rows = 1, .context = 16384},
+            AttentionShape{.sequences = 1, .rows = 2, .context = 16384},
             AttentionShape{.sequences = 1, .rows = 5, .context = 16384},
+            AttentionShape{.sequences = 1, .rows = 9, .context = 16384},
             AttentionShape{.sequences = 1, .rows = 1, .context = 32768},
             AttentionShape{.sequences = 16, .rows = 1, .context = 1024},
             AttentionShape{.sequences = 16, .rows = 1, .context = 64, .layers = 32},
@@ -173,10 +202,7 @@ void Run(const Flags& flags) {
   const auto backend =
       MakeCpuBackend({.num_threads = flags.threads, .instructions = flags.instructions});
   if (flags.Wants("ceilings")) meter.PrintCeilings();
-  if (flags.Wants("gemv")) MeasureGemms(meter, *backend, flags, 1);
-  if (flags.Wants("draft")) MeasureGemms(meter, *backend, flags, 5);
-  if (flags.Wants("batch")) MeasureGemms(meter, *backend, flags, 16);
-  if (flags.Wants("gemm")) MeasureGemms(meter, *backend, flags, 512);
+  for (const int64_t rows : ProductRows(flags)) MeasureGemms(meter, *backend, flags, rows);
   if (flags.Wants("attention")) MeasureAttentions(meter, *backend, flags);
   if (flags.Wants("rows")) MeasureRowKernels(meter, *backend);
 }

@@ -232,6 +232,30 @@ TEST_P(AttentionTest, EverySharingOfALongContextGivesTheSameBits) {
   }
 }
 
+// Drafted rows: some of one sequence after a long context, on few threads and on many.
+TEST_P(AttentionTest, RowsTogetherHaveTheBitsOfRowsInTurn) {
+  Random random(15);
+  const int64_t length = LongContext(GetParam());
+  for (const Shape& shape : kLongShapes) {
+    const KvPoolSpec spec = shape.Pool(BlocksOf(length, shape));
+    const Sequence sequence = RandomSequence(random, shape, length, spec.num_blocks);
+    const auto pool = NewKvPool(backend(), spec);
+    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Options());
+    for (const int num_threads : {1, 3}) {
+      const auto other = NewBackend(num_threads);
+      const auto other_pool = NewKvPool(*other, spec);
+      AttendChunk(*other, *other_pool, 0, sequence, 0, length, shape.Options());
+      for (int64_t rows = 2; rows <= 9; rows += GetParam().is_gpu ? 7 : 1) {
+        const int64_t first = length - rows;
+        EXPECT_TRUE(
+            SameBits(AttendChunk(*other, *other_pool, 0, sequence, first, rows, shape.Options()),
+                     whole.Rows(first, rows)))
+            << rows << " rows, " << num_threads << " threads, " << shape;
+      }
+    }
+  }
+}
+
 // A decode row, a prefill chunk and the first chunk of a third sequence in one step, in one pool.
 TEST_P(AttentionTest, OtherSequencesOfTheStepDoNotMatter) {
   Random random(5);

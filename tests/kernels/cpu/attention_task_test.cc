@@ -19,7 +19,7 @@ void ExpectComplete(const std::vector<AttentionSegment>& segments, const Attenti
   std::map<Part, int> parts;
   for (const AttentionTask& task : plan.tasks) {
     ASSERT_GE(task.count, 1);
-    ASSERT_LE(task.count, kQueriesPerTask);
+    ASSERT_LE(task.count, kMostQueriesOfTask);
     for (int64_t query = task.first; query < task.first + task.count; ++query) {
       for (int64_t split = task.splits.begin; split < task.splits.end; ++split) {
         ++parts[{task.segment, task.kv_head, query, split}];
@@ -94,6 +94,15 @@ TEST(PlanAttention, OneLongSequenceIsWorkForAllThreads) {
   PlanAttention(decode, {.num_kv_heads = 1, .group = 3, .window = 0, .num_threads = 8}, &plan);
   EXPECT_EQ(plan.tasks.size(), 64u);
   EXPECT_EQ(plan.merges.size(), 1u);
+}
+
+// However many rows are drafted, keys and values are read once.
+TEST(PlanAttention, DraftsAreOneTaskOfEachSplit) {
+  const std::vector<AttentionSegment> drafts = {{0, 9, 16384 - 9}};
+  AttentionPlan plan;
+  PlanAttention(drafts, {.num_kv_heads = 2, .group = 8, .window = 0, .num_threads = 2}, &plan);
+  EXPECT_EQ(plan.tasks.size(), 2u * 32);
+  for (const AttentionTask& task : plan.tasks) EXPECT_EQ(task.count, 9 * 8);
 }
 
 TEST(PlanAttention, ALongSequenceAmongShortOnesIsCutAlone) {
