@@ -46,17 +46,32 @@ HWY_INLINE void ForEachVector(int64_t n, F f) {
   for (; i < n; ++i) f(OneFloatTag(), i);
 }
 
+// The sum of a vector's elements: its halves are joined, and those of the result, until one is left.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE float SumOfHalves(FloatTag, hn::Vec<FloatTag> vector) { return hn::GetLane(vector); }
+#else
+template <class D>
+HWY_INLINE float SumOfHalves(D d, hn::Vec<D> vector) {
+  if constexpr (hn::MaxLanes(d) > 4) {
+    const hn::Half<D> half;
+    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, vector), hn::UpperHalf(half, vector)));
+  } else {
+    const auto pairs = hn::Add(vector, hn::Shuffle1032(vector));
+    return hn::GetLane(hn::Add(pairs, hn::Shuffle2301(pairs)));
+  }
+}
+#endif
+
 // The sum of sixteen floats in vectors, joined pairwise: element i with element i + 8, and so on.
 // The same on every target.
 HWY_INLINE float SumOfSixteen(const hn::Vec<FloatTag>* HWY_RESTRICT vectors) {
-  const FloatTag d;
-  const int64_t lanes = hn::Lanes(d);
-  HWY_ALIGN float sums[kMaxFloatLanes];
-  for (int64_t i = 0; i < kMaxFloatLanes; i += lanes) hn::Store(vectors[i / lanes], d, sums + i);
-  for (int64_t half = kMaxFloatLanes / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  constexpr int kVectors = kMaxFloatLanes / hn::MaxLanes(FloatTag());
+  hn::Vec<FloatTag> sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = vectors[v];
+  for (int half = kVectors / 2; half > 0; half /= 2) {
+    for (int v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
   }
-  return sums[0];
+  return SumOfHalves(FloatTag(), sums[0]);
 }
 
 // The sum over [0, n) of the elements of vectors f(d, i), in an order that depends on n alone, not
@@ -78,12 +93,12 @@ HWY_INLINE double FixedOrderSum(int64_t n, F f) {
     for (; i + kMaxFloatLanes <= end; i += kMaxFloatLanes) {
       for (int v = 0; v < kVectors; ++v) running[v] = hn::Add(running[v], f(d, i + v * lanes));
     }
-    for (int v = 0; v < kVectors; ++v) hn::Store(running[v], d, sums + v * lanes);
-    for (int lane = 0; i < end; ++i, ++lane) sums[lane] += hn::GetLane(f(OneFloatTag(), i));
-    for (int half = kMaxFloatLanes / 2; half > 0; half /= 2) {
-      for (int lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    if (i < end) {
+      for (int v = 0; v < kVectors; ++v) hn::Store(running[v], d, sums + v * lanes);
+      for (int lane = 0; i < end; ++i, ++lane) sums[lane] += hn::GetLane(f(OneFloatTag(), i));
+      for (int v = 0; v < kVectors; ++v) running[v] = hn::Load(d, sums + v * lanes);
     }
-    total += sums[0];
+    total += SumOfSixteen(running);
   }
   return total;
 }
@@ -100,12 +115,36 @@ HWY_INLINE float Maximum(const float* HWY_RESTRICT x, int64_t n) {
   return result;
 }
 
+// x * 2^n for x about 1 and whole n in [-150, 128]: rounded once, where the result is subnormal.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+HWY_INLINE hn::Vec512<float> TimesPowerOfTwo(hn::Vec512<float> x, hn::Vec512<float> n) {
+  return hn::Vec512<float>{_mm512_scalef_ps(x.raw, n.raw)};
+}
+template <size_t kLanes>
+HWY_INLINE hn::Vec128<float, kLanes> TimesPowerOfTwo(hn::Vec128<float, kLanes> x,
+                                                     hn::Vec128<float, kLanes> n) {
+  return hn::Vec128<float, kLanes>{_mm_scalef_ps(x.raw, n.raw)};
+}
+#else
+template <class V>
+HWY_INLINE V TimesPowerOfTwo(V x, V n) {
+  const hn::DFromV<V> d;
+  const hn::RebindToSigned<hn::DFromV<V> > di;
+  // In two factors, because 2^n by itself may be too large or too small.
+  const auto exponent = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto power = [&](auto e) HWY_ATTR {
+    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(di, 127))));
+  };
+  return hn::Mul(hn::Mul(x, power(half)), power(hn::Sub(exponent, half)));
+}
+#endif
+
 // exp(x) to about one unit in the last place: 0 below -104, infinity above 88.73, NaN of NaN.
 // x = n ln 2 + r with |r| <= (ln 2) / 2, where seven terms of the series leave an error of 5e-9.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   using V = hn::Vec<D>;
-  const hn::RebindToSigned<D> di;
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
   const V n = hn::Round(hn::Mul(bounded, hn::Set(d, 1.44269504f)));
   // ln 2 in two parts; the product with the first is exact.
@@ -119,13 +158,7 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   series = hn::MulAdd(series, r, hn::Set(d, 0.5f));
   series = hn::MulAdd(series, r, hn::Set(d, 1.0f));
   series = hn::MulAdd(series, r, hn::Set(d, 1.0f));
-  // 2^n in two factors, because n reaches 128 and, for subnormal results, -150.
-  const auto exponent = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto power = [&](auto e) HWY_ATTR {
-    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(di, 127))));
-  };
-  const V result = hn::Mul(hn::Mul(series, power(half)), power(hn::Sub(exponent, half)));
+  const V result = TimesPowerOfTwo(series, n);
   return hn::IfThenElse(hn::Eq(x, x), result, x);
 }
 
