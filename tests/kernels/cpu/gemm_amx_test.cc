@@ -2,7 +2,6 @@
 // tested on machines without one. Where there is one, the tests of the backend run on it, too.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -11,53 +10,10 @@
 #include "kernels/cpu/gemm_amx_quantized-inl.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/dtype.h"
+#include "tests/kernels/cpu/plain_tiles.h"
 
 namespace sluice {
 namespace {
-
-struct PlainTiles {
-  static inline bool begun = false;
-  static inline std::byte tiles[8][16][64];
-
-  static void Begin() {
-    begun = true;
-    std::memset(tiles, 0xff, sizeof(tiles));  // NaN: what is not set is noticed
-  }
-  static void End() { begun = false; }
-
-  template <int kTile>
-  static void Zero() {
-    std::memset(tiles[kTile], 0, sizeof(tiles[kTile]));
-  }
-  template <int kTile>
-  static void Load(const void* from, int64_t bytes) {
-    EXPECT_TRUE(begun);
-    for (int row = 0; row < 16; ++row) {
-      std::memcpy(tiles[kTile][row], static_cast<const std::byte*>(from) + row * bytes, 64);
-    }
-  }
-  template <int kTile>
-  static void Store(void* to, int64_t bytes) {
-    for (int row = 0; row < 16; ++row) {
-      std::memcpy(static_cast<std::byte*>(to) + row * bytes, tiles[kTile][row], 64);
-    }
-  }
-  template <int kSums, int kLeft, int kRight>
-  static void Dot() {
-    for (int m = 0; m < 16; ++m) {
-      auto* sums = reinterpret_cast<float*>(tiles[kSums][m]);
-      const auto* left = reinterpret_cast<const uint16_t*>(tiles[kLeft][m]);
-      for (int p = 0; p < 16; ++p) {
-        const auto* right = reinterpret_cast<const uint16_t*>(tiles[kRight][p]);
-        for (int n = 0; n < 16; ++n) {
-          for (int i = 0; i < 2; ++i) {
-            sums[n] += FloatFromBFloat16(left[2 * p + i]) * FloatFromBFloat16(right[2 * n + i]);
-          }
-        }
-      }
-    }
-  }
-};
 
 float Element(std::mt19937& random) {
   return FloatFromBFloat16(BFloat16FromFloat(std::normal_distribution<float>()(random)));

@@ -1,0 +1,74 @@
+// The whole CPU backend on tiles, on machines without them: this file's unit takes the place of the
+// processor's, for which the linker finds no need. So the layouts of weights and activations for
+// tiles pass the self-check, and a unit that does something wrong does not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/gemm_amx-inl.h"
+#include "kernels/cpu/gemm_amx_quantized-inl.h"
+#include "kernels/cpu/instruction_set.h"
+#include "kernels/device.h"
+#include "kernels/self_check.h"
+#include "tests/kernels/cpu/plain_tiles.h"
+
+namespace sluice {
+
+void MultiplyWithAmx(const SliceRun& run) { AmxGemm<PlainTiles>::Multiply(run); }
+void MultiplyInt8WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt8>::Multiply(run);
+}
+void MultiplyInt4WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt4>::Multiply(run);
+}
+
+namespace {
+
+class AmxSelfCheckTest : public ::testing::TestWithParam<TileFault> {
+ protected:
+  void SetUp() override {
+    const auto& supported = SupportedInstructionSets();
+    if (std::find(supported.begin(), supported.end(), InstructionSet::kAvx512Bf16) ==
+        supported.end()) {
+      GTEST_SKIP() << "weights are unpacked with AVX-512, which this processor lacks";
+    }
+    PlainTiles::fault = GetParam();
+  }
+  void TearDown() override { PlainTiles::fault = TileFault::kNone; }
+
+  static absl::Status Check(InstructionSet set) {
+    return SelfCheck(*MakeCpuBackend({.num_threads = 1, .instructions = set}));
+  }
+};
+
+using AmxSelfCheckPassesTest = AmxSelfCheckTest;
+INSTANTIATE_TEST_SUITE_P(Unit, AmxSelfCheckPassesTest, ::testing::Values(TileFault::kNone));
+
+TEST_P(AmxSelfCheckPassesTest, WithAUnitThatDoesAsTheManualSays) {
+  const absl::Status status = Check(InstructionSet::kAmxBf16);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+using AmxSelfCheckFailsTest = AmxSelfCheckTest;
+INSTANTIATE_TEST_SUITE_P(Faults, AmxSelfCheckFailsTest,
+                         ::testing::Values(TileFault::kSumsAreKept, TileFault::kLastRowIsLost,
+                                           TileFault::kPairsAreCrossed, TileFault::kSumsAreShared,
+                                           TileFault::kLastPairIsLost));
+
+TEST_P(AmxSelfCheckFailsTest, AndTheNextInstructionsAreTaken) {
+  std::vector<std::string> warnings;
+  const auto chosen = ChooseInstructions(
+      {InstructionSet::kPortable, InstructionSet::kAvx512Bf16, InstructionSet::kAmxBf16}, Check,
+      [&](const std::string& reason) { warnings.push_back(reason); });
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(*chosen, InstructionSet::kAvx512Bf16);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("amx_bf16"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("a product of "), std::string::npos) << warnings[0];
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,79 @@
+// The tile unit of AMX in plain loops, as the manual words it: kernels on tiles are tested on
+// machines without one. A unit by type (Tiles of gemm_amx-inl.h): one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/check.h"
+#include "kernels/dtype.h"
+
+namespace sluice {
+
+// What a unit may do wrong.
+enum class TileFault {
+  kNone,
+  kSumsAreKept,      // a tile is zeroed once only
+  kLastRowIsLost,    // of a load
+  kPairsAreCrossed,  // the two elements of a pair change places on one side
+  kSumsAreShared,    // tile 2 is tile 0
+  kLastPairIsLost,   // of a product
+};
+
+struct PlainTiles {
+  static inline TileFault fault = TileFault::kNone;
+  static inline bool begun = false;
+  static inline std::byte tiles[8][16][64];
+
+  static void Begin() {
+    begun = true;
+    std::memset(tiles, 0xff, sizeof(tiles));  // NaN: what is not set is noticed
+  }
+  static void End() { begun = false; }
+
+  template <int kTile>
+  static void Zero() {
+    if (fault == TileFault::kSumsAreKept && !WasNeverSet(kTile)) return;
+    std::memset(tiles[Place(kTile)], 0, sizeof(tiles[kTile]));
+  }
+  template <int kTile>
+  static void Load(const void* from, int64_t bytes) {
+    SLUICE_CHECK(begun);
+    const int rows = fault == TileFault::kLastRowIsLost ? 15 : 16;
+    for (int row = 0; row < rows; ++row) {
+      std::memcpy(tiles[kTile][row], static_cast<const std::byte*>(from) + row * bytes, 64);
+    }
+    if (rows < 16) std::memset(tiles[kTile][rows], 0, 64);
+  }
+  template <int kTile>
+  static void Store(void* to, int64_t bytes) {
+    for (int row = 0; row < 16; ++row) {
+      std::memcpy(static_cast<std::byte*>(to) + row * bytes, tiles[Place(kTile)][row], 64);
+    }
+  }
+  template <int kSums, int kLeft, int kRight>
+  static void Dot() {
+    const int crossed = fault == TileFault::kPairsAreCrossed ? 1 : 0;
+    const int pairs = fault == TileFault::kLastPairIsLost ? 15 : 16;
+    for (int m = 0; m < 16; ++m) {
+      auto* sums = reinterpret_cast<float*>(tiles[Place(kSums)][m]);
+      const auto* left = reinterpret_cast<const uint16_t*>(tiles[kLeft][m]);
+      for (int p = 0; p < pairs; ++p) {
+        const auto* right = reinterpret_cast<const uint16_t*>(tiles[kRight][p]);
+        for (int n = 0; n < 16; ++n) {
+          for (int i = 0; i < 2; ++i) {
+            sums[n] += FloatFromBFloat16(left[2 * p + (i ^ crossed)]) *
+                       FloatFromBFloat16(right[2 * n + i]);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  static int Place(int tile) { return fault == TileFault::kSumsAreShared && tile == 2 ? 0 : tile; }
+  static bool WasNeverSet(int tile) { return tiles[tile][0][3] == std::byte{0xff}; }
+};
+
+}  // namespace sluice
