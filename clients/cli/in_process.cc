@@ -13,6 +13,7 @@
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
+#include "services/common/steady_time.h"
 #include "services/embedding/embedding_server.h"
 #include "services/sampler/sampler_server.h"
 #include "services/shard/shard_server.h"
@@ -177,9 +178,9 @@ absl::Status Pipeline::StartEmbedding(const InProcessOptions& options,
 }
 
 absl::Status Pipeline::WaitUntilServing() {
-  const absl::Time deadline = absl::Now() + kStartTimeout;
+  const SteadyTime deadline = SteadyTime::Now() + kStartTimeout;
   while (!orchestrator_->engine().status().serving) {
-    if (absl::Now() > deadline) {
+    if (SteadyTime::Now() > deadline) {
       std::string details;
       for (const ReplicaProcess& process : orchestrator_->engine().processes()) {
         if (!process.ready) absl::StrAppend(&details, "; ", process.address, ": ", process.detail);

@@ -1,8 +1,8 @@
 #include "clients/cli/refresh.h"
 
 #include "absl/strings/str_replace.h"
-#include "absl/synchronization/notification.h"
 #include "clients/cli/outcome.h"
+#include "services/common/stop_signal.h"
 
 namespace sluice {
 namespace {
@@ -17,8 +17,8 @@ constexpr char kClearBelow[] = "\x1b[J";
 
 int ShowUntilInterrupted(Environment& environment, absl::Duration interval,
                          const std::function<absl::StatusOr<std::string>()>& look) {
-  absl::Notification interrupted;
-  const Interrupt::Handler handler(environment.interrupt, [&] { interrupted.Notify(); });
+  StopSignal interrupted;
+  const Interrupt::Handler handler(environment.interrupt, [&] { interrupted.Set(); });
   bool first = true;
   while (true) {
     const absl::StatusOr<std::string> text = look();
@@ -32,7 +32,7 @@ int ShowUntilInterrupted(Environment& environment, absl::Duration interval,
     }
     first = false;
     if (!environment.out.flush()) return Succeed(environment);
-    if (interrupted.WaitForNotificationWithTimeout(interval)) {
+    if (interrupted.WaitFor(interval)) {
       return environment.interrupt.exit_code();
     }
   }

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
-
 namespace sluice {
 
 WaitNotice::WaitNotice(std::function<std::optional<std::string>()> cause,
@@ -14,44 +12,44 @@ WaitNotice::WaitNotice(std::function<std::optional<std::string>()> cause,
 
 WaitNotice::~WaitNotice() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  changed_.notify_all();
   thread_.join();
 }
 
 WaitNotice::Call::Call(WaitNotice* notice) : notice_(notice) {
   if (notice_ == nullptr) return;
-  const absl::MutexLock lock(&notice_->mutex_);
-  begun_ = notice_->begun_.insert(absl::Now());
+  const std::lock_guard lock(notice_->mutex_);
+  begun_ = notice_->begun_.insert(SteadyTime::Now());
+  notice_->changed_.notify_all();
 }
 
 void WaitNotice::Call::Answered() {
   if (notice_ == nullptr) return;
-  const absl::MutexLock lock(&notice_->mutex_);
+  const std::lock_guard lock(notice_->mutex_);
   notice_->begun_.erase(begun_);
   notice_ = nullptr;
 }
 
 void WaitNotice::Loop() {
   std::string said;
+  const auto stopping = [this] { return stopping_; };
   while (true) {
     {
-      absl::MutexLock lock(&mutex_);
-      const auto overdue = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || !begun_.empty();
-      };
-      mutex_.Await(absl::Condition(&overdue));
-      const absl::Time due = begun_.empty() ? absl::Now() : *begun_.begin() + patience_;
-      if (mutex_.AwaitWithDeadline(absl::Condition(&stopping_), due)) return;
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !begun_.empty(); });
+      const SteadyTime due = begun_.empty() ? SteadyTime::Now() : *begun_.begin() + patience_;
+      if (changed_.wait_until(lock, due.ToChrono(), stopping)) return;
       // The call that was waited for may have been answered meanwhile.
-      if (begun_.empty() || *begun_.begin() + patience_ > absl::Now()) continue;
+      if (begun_.empty() || *begun_.begin() + patience_ > SteadyTime::Now()) continue;
     }
     const std::optional<std::string> cause = cause_();
     if (cause.has_value() && *cause != said) say_(*cause);
     said = cause.value_or("");
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), patience_)) return;
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_until(lock, (SteadyTime::Now() + patience_).ToChrono(), stopping)) return;
   }
 }
 

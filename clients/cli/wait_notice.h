@@ -1,15 +1,17 @@
-// Says what calls wait for, once one has waited for a while without an answer. Thread-safe.
+// Says what calls wait for, once one has waited for a while without an answer. Time is the steady
+// clock's. Thread-safe.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/common/steady_time.h"
 
 namespace sluice {
 
@@ -34,7 +36,7 @@ class WaitNotice {
 
    private:
     WaitNotice* notice_;
-    std::multiset<absl::Time>::iterator begun_;
+    std::multiset<SteadyTime>::iterator begun_;
   };
 
  private:
@@ -44,9 +46,10 @@ class WaitNotice {
   const std::function<void(const std::string&)> say_;
   const absl::Duration patience_;
 
-  absl::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::multiset<absl::Time> begun_ ABSL_GUARDED_BY(mutex_);  // of the calls without an answer
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;            // guarded by mutex_
+  std::multiset<SteadyTime> begun_;  // of the calls without an answer; guarded by mutex_
   std::thread thread_;
 };
 

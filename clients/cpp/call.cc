@@ -82,7 +82,7 @@ grpc::ClientContext* Call::Attempt() {
         std::chrono::duration_cast<std::chrono::system_clock::duration>(deadline_ - Clock::now()));
   }
   if (cancellation_ == nullptr) return context_.get();
-  const absl::MutexLock lock(&cancellation_->mutex_);
+  const std::lock_guard lock(cancellation_->mutex_);
   cancellation_->contexts_.push_back(context_.get());
   if (cancellation_->cancelled_) context_->TryCancel();
   return context_.get();
@@ -90,7 +90,7 @@ grpc::ClientContext* Call::Attempt() {
 
 void Call::Detach() {
   if (context_ == nullptr || cancellation_ == nullptr) return;
-  const absl::MutexLock lock(&cancellation_->mutex_);
+  const std::lock_guard lock(cancellation_->mutex_);
   std::erase(cancellation_->contexts_, context_.get());
 }
 
@@ -137,8 +137,9 @@ bool Call::Pause(absl::Duration time) {
     absl::SleepFor(time);
     return true;
   }
-  const absl::MutexLock lock(&cancellation_->mutex_);
-  if (!cancellation_->mutex_.AwaitWithTimeout(absl::Condition(&cancellation_->cancelled_), time)) {
+  std::unique_lock lock(cancellation_->mutex_);
+  if (!cancellation_->changed_.wait_until(lock, Clock::now() + absl::ToChronoNanoseconds(time),
+                                          [this] { return cancellation_->cancelled_; })) {
     return true;
   }
   status_ = grpc::Status::CANCELLED;
@@ -146,13 +147,14 @@ bool Call::Pause(absl::Duration time) {
 }
 
 void Cancellation::Cancel() {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   cancelled_ = true;
+  changed_.notify_all();
   for (grpc::ClientContext* context : contexts_) context->TryCancel();
 }
 
 bool Cancellation::cancelled() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return cancelled_;
 }
 

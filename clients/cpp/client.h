@@ -14,15 +14,15 @@
 // the server says (google.rpc.RetryInfo).
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -55,9 +55,10 @@ class Cancellation {
 
  private:
   friend class Call;
-  mutable absl::Mutex mutex_;
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);  // of the calls under way
+  mutable std::mutex mutex_;  // guards all
+  std::condition_variable changed_;
+  bool cancelled_ = false;
+  std::vector<grpc::ClientContext*> contexts_;  // of the calls under way
 };
 
 struct CallOptions {

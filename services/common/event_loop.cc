@@ -1,6 +1,5 @@
 #include "services/common/event_loop.h"
 
-#include <chrono>
 #include <utility>
 
 namespace sluice {
@@ -37,9 +36,7 @@ bool EventLoop::Mailbox::TakeAll(SteadyTime wake, std::vector<Message>& taken) {
   if (wake == SteadyTime::InfiniteFuture()) {
     changed.wait(lock, decided);
   } else {
-    const std::chrono::steady_clock::time_point until(
-        absl::ToChronoNanoseconds(wake.since_start()));
-    changed.wait_until(lock, until, decided);
+    changed.wait_until(lock, wake.ToChrono(), decided);
   }
   taken.swap(messages);
   return !stopping;

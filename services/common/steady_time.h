@@ -28,6 +28,10 @@ class SteadyTime {
   }
 
   absl::Duration since_start() const { return since_start_; }
+  // For waits of the standard library. REQUIRES: it is of the steady clock, and finite.
+  std::chrono::steady_clock::time_point ToChrono() const {
+    return std::chrono::steady_clock::time_point(absl::ToChronoNanoseconds(since_start_));
+  }
 
   friend SteadyTime operator+(SteadyTime time, absl::Duration duration) {
     return SteadyTime(time.since_start_ + duration);

@@ -75,7 +75,7 @@ struct Backend::UnaryCall {
   const Request request;
   const Method method;
   const Callback<Response> done;
-  const absl::Time give_up;
+  const SteadyTime give_up;
   Response response = {};
 
   static void Try(const std::shared_ptr<UnaryCall>& self) {
@@ -94,7 +94,7 @@ struct Backend::UnaryCall {
   }
 
   static void End(const std::shared_ptr<UnaryCall>& self, const absl::Status& status) {
-    if (absl::IsUnavailable(status) && absl::Now() < self->give_up) {
+    if (absl::IsUnavailable(status) && SteadyTime::Now() < self->give_up) {
       return self->caller.loop->After(kRetryPause, [self] { Try(self); });
     }
     if (!status.ok()) return self->done(status);
@@ -111,7 +111,7 @@ void Backend::Start(const Caller& caller, Request request,
   using Call = UnaryCall<Request, Response>;
   Call::Try(
       std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done),
-                                     absl::Now() + options_.connect_timeout}));
+                                     SteadyTime::Now() + options_.connect_timeout}));
 }
 
 struct Backend::HealthCall {
@@ -185,7 +185,7 @@ void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done
   std::optional<v1::GetModelResponse> known;
   {
     absl::MutexLock lock(&mutex_);
-    if (absl::Now() - model_since_ < kModelAge) known = model_;
+    if (SteadyTime::Now() - model_since_ < kModelAge) known = model_;
   }
   if (known.has_value()) return done(*std::move(known));
   Start<v1::GetModelRequest, v1::GetModelResponse>(
@@ -194,7 +194,7 @@ void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done
         if (model.ok()) {
           absl::MutexLock lock(&mutex_);
           model_ = *model;
-          model_since_ = absl::Now();
+          model_since_ = SteadyTime::Now();
         }
         done(std::move(model));
       });

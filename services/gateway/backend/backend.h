@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/common/steady_time.h"
 #include "services/common/trace_context.h"
 #include "services/gateway/backend/meter.h"
 #include "services/gateway/http/loop.h"
@@ -110,7 +111,7 @@ class Backend {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::GetModelResponse> model_ ABSL_GUARDED_BY(mutex_);
-  absl::Time model_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  SteadyTime model_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Asks for the tokens of the prompt that a conversation becomes.

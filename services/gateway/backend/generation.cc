@@ -6,7 +6,6 @@
 #include <atomic>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "services/common/num_returned.h"
 #include "services/common/status.h"
 #include "services/gateway/backend/random.h"
@@ -105,9 +104,9 @@ Generation::Generation(Backend& backend, Caller caller, v1::GenerateRequest requ
       caller_(std::move(caller)),
       request_(std::move(request)),
       handler_(std::move(handler)),
-      give_up_(absl::Now() + backend.options().connect_timeout),
-      started_(absl::Now()),
-      last_token_(NumReturned(request_), absl::InfinitePast()) {
+      give_up_(SteadyTime::Now() + backend.options().connect_timeout),
+      started_(SteadyTime::Now()),
+      last_token_(NumReturned(request_), SteadyTime()) {
   ++backend_.meter().num_open;
 }
 
@@ -124,7 +123,7 @@ void Generation::Try() {
 
 void Generation::OnEvent(const v1::GenerateResponse& event) {
   if (over_) return;
-  give_up_ = absl::InfiniteFuture();
+  give_up_ = SteadyTime::InfiniteFuture();
   if (event.has_finished()) {
     over_ = true;
     attempt_->ReadNext();  // nothing but the call's end
@@ -152,10 +151,10 @@ void Generation::NoteTimes(const v1::Chunk& chunk) {
   const auto sequence = static_cast<size_t>(chunk.sequence());
   if (count == 0 || sequence >= last_token_.size()) return;
   Meter& meter = backend_.meter();
-  const absl::Time now = absl::Now();
-  const absl::Time last = std::exchange(last_token_[sequence], now);
+  const SteadyTime now = SteadyTime::Now();
+  const SteadyTime last = std::exchange(last_token_[sequence], now);
   meter.num_tokens += count;
-  if (last == absl::InfinitePast()) {
+  if (last == SteadyTime()) {
     meter.time_to_first_token.Add(now - started_);
   } else {
     meter.time_between_tokens.Add((now - last) / count, count);
@@ -166,8 +165,8 @@ void Generation::OnEnd(const absl::Status& status) {
   if (over_) return;
   wants_read_ = false;
   if (absl::IsUnavailable(status)) {
-    const absl::Time now = absl::Now();
-    if (give_up_ == absl::InfiniteFuture()) {
+    const SteadyTime now = SteadyTime::Now();
+    if (give_up_ == SteadyTime::InfiniteFuture()) {
       give_up_ = now + backend_.options().resume_timeout;
       ++backend_.meter().num_resumed;
     }

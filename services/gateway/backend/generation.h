@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "services/common/steady_time.h"
 #include "services/gateway/backend/backend.h"
 
 namespace sluice::gateway {
@@ -52,9 +53,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   v1::GenerateRequest request_;  // `resume` grows with what comes
   Handler handler_;
   std::shared_ptr<Attempt> attempt_;
-  absl::Time give_up_;  // when a lost call is not made again any more
-  const absl::Time started_;
-  std::vector<absl::Time> last_token_;  // by sequence
+  SteadyTime give_up_;  // when a lost call is not made again any more
+  const SteadyTime started_;
+  std::vector<SteadyTime> last_token_;  // by sequence
   bool paused_ = false;
   bool wants_read_ = false;  // an event was handled while paused
   bool over_ = false;

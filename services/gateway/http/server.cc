@@ -6,6 +6,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <chrono>
 #include <set>
 #include <thread>
 #include <utility>
@@ -259,8 +260,9 @@ void Server::Shutdown(absl::Duration grace) {
       for (const auto& connection : connections) connection->Drain();
     });
   }
-  const absl::Time end = absl::Now() + grace;
-  while (impl_->num_connections > 0 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(5));
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(grace);
+  while (impl_->num_connections > 0 && Clock::now() < end) absl::SleepFor(absl::Milliseconds(5));
   for (const auto& loop : impl_->loops) {
     absl::Notification done;
     loop->Post([&loop, &done] {
