@@ -53,6 +53,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
 }
 
 TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const {
+  // A token that stops has no text, and completes no stop string.
+  if (!generated.empty() && stop_tokens_.contains(generated.back())) generated.pop_back();
   TextOptions options;
   options.stop_strings = request_.stop_strings;
   options.include_stop_string = request_.include_stop_string;

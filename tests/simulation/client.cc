@@ -254,8 +254,10 @@ std::string Client::FaultOf(int index) const {
                         " tokens");
   }
   if (request_.wants_text && output.text != solo.text) return "finished without all its text";
-  if (end_->sequences.at(index).reason != solo.reason) return "finished for another reason";
-  return "";
+  const EndReason reason = end_->sequences.at(index).reason;
+  if (reason == solo.reason) return "";
+  return absl::StrCat("finished for reason ", static_cast<int>(reason), " instead of ",
+                      static_cast<int>(solo.reason));
 }
 
 std::string Client::Fault() const {

@@ -107,6 +107,13 @@ TEST(ActiveRequest, FinishesOnceAllItsSequencesHave) {
   EXPECT_EQ(end.num_shared_prompt_tokens, 2);
 }
 
+TEST(ActiveRequest, KeepsTheTokenThatStoppedItFromItsText) {
+  const Made made = Make(Request(), {70});
+  EXPECT_EQ(made.request->TextOptionsFor({8, 9}).resumed_tokens, (std::vector<TokenId>{8, 9}));
+  EXPECT_EQ(made.request->TextOptionsFor({8, 2}).resumed_tokens, std::vector<TokenId>{8});
+  EXPECT_TRUE(made.request->TextOptionsFor({}).resumed_tokens.empty());
+}
+
 TEST(ActiveRequest, CountsResumedTokensWithoutDeliveringThem) {
   EngineRequest asked = Request();
   asked.resumed = {{8, 9}};
