@@ -126,9 +126,9 @@ int End(Environment& environment) {
 }
 
 // What is lacking is left out: the figures stand without it.
-std::optional<double> GapShareSince(const v1::GetStatusResponse& before, Client& client) {
+std::optional<GapShares> GapSharesSince(const v1::GetStatusResponse& before, Client& client) {
   const absl::StatusOr<v1::GetStatusResponse> after = client.GetStatus();
-  return after.ok() ? GapShareBetween(before, *after) : std::nullopt;
+  return after.ok() ? GapSharesBetween(before, *after) : std::nullopt;
 }
 
 int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& environment) {
@@ -146,7 +146,7 @@ int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& enviro
   }
   if (!trace.ok()) return Fail(trace.status(), environment);
   BenchFigures figures = FiguresOf(*trace);
-  figures.gap_share = GapShareSince(*before, client);
+  figures.gaps = GapSharesSince(*before, client);
   SayIfInterrupted(
       absl::StrCat("the ", figures.num_requests, " of ", load.requests, " requests that had ended"),
       environment);
@@ -182,7 +182,7 @@ int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> s
   }
   if (!phases.ok()) return Fail(phases.status(), environment);
   report.phases = *std::move(phases);
-  report.gap_share = GapShareSince(*status, client);
+  report.gaps = GapSharesSince(*status, client);
   SayIfInterrupted("the rounds that had ended", environment);
   environment.out << (json ? PhasesJson(report) : PhasesTable(report));
   return End(environment);

@@ -58,10 +58,17 @@ Json MillisecondsJson(const Percentiles& seconds) {
 }
 
 // "" where it is not known.
-std::string GapLine(const std::optional<double>& share) {
-  if (!share.has_value()) return "";
-  return absl::StrFormat("%-22s %10.1f %% of a shard's time at work\n", "gaps between steps",
-                         100 * *share);
+std::string GapLine(const std::optional<GapShares>& shares) {
+  if (!shares.has_value()) return "";
+  return absl::StrFormat(
+      "%-22s %10.1f %% of a shard's time at work; %.1f %% while nobody computes\n",
+      "gaps between steps", 100 * shares->all, 100 * shares->system);
+}
+
+void AddGaps(const std::optional<GapShares>& shares, Json& json) {
+  if (!shares.has_value()) return;
+  json["gap_share"] = shares->all;
+  json["system_gap_share"] = shares->system;
 }
 
 // "" where nothing was replayed.
@@ -100,7 +107,8 @@ const char kFigureDefinitions[] =
     "request was between its first and its last arrival.\n"
     "gaps between steps: of the shard that waits most, the part of its time at work in which it "
     "had "
-    "no step to compute though requests were under way.\n"
+    "no step to compute though requests were under way; and the part in which no other stage "
+    "computed what it waited for either, the sampler's head included: transport and waiting.\n"
     "Prefill and decode share the machine while both go on, so with a concurrency above 1 each "
     "rate is what was had beside the other. Percentiles by nearest rank.";
 
@@ -113,9 +121,9 @@ Percentiles PercentilesOf(std::vector<double> values) {
   return {.p50 = at(0.5), .p90 = at(0.9), .p99 = at(0.99)};
 }
 
-std::optional<double> GapShareBetween(const v1::GetStatusResponse& before,
-                                      const v1::GetStatusResponse& after) {
-  std::optional<double> largest;
+std::optional<GapShares> GapSharesBetween(const v1::GetStatusResponse& before,
+                                          const v1::GetStatusResponse& after) {
+  std::optional<GapShares> largest;
   if (before.processes_size() != after.processes_size()) return largest;
   for (int i = 0; i < after.processes_size(); ++i) {
     const v1::ProcessStatus& then = before.processes(i);
@@ -124,7 +132,9 @@ std::optional<double> GapShareBetween(const v1::GetStatusResponse& before,
     if (now.busy_us() <= then.busy_us() || now.gap_us() < then.gap_us()) continue;
     const auto busy = static_cast<double>(now.busy_us() - then.busy_us());
     const auto gap = static_cast<double>(now.gap_us() - then.gap_us());
-    largest = std::max(largest.value_or(0), gap / (busy + gap));
+    const auto computed = static_cast<double>(now.gap_computed_us() - then.gap_computed_us());
+    const GapShares shares = {.all = gap / (busy + gap), .system = (gap - computed) / (busy + gap)};
+    if (!largest.has_value() || shares.all > largest->all) largest = shares;
   }
   return largest;
 }
@@ -173,7 +183,7 @@ std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
       absl::StrFormat("%-22s %10.1f tokens/s\n%-22s %10.1f tokens/s\n", "prefill",
                       figures.prefill_tokens_per_second, "decode",
                       figures.decode_tokens_per_second),
-      GapLine(figures.gap_share),
+      GapLine(figures.gaps),
       absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n\n", "wall time",
                       figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens),
       kFigureDefinitions, "\n");
@@ -194,7 +204,7 @@ std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
   json["prefill_tokens_per_second"] = figures.prefill_tokens_per_second;
   json["decode_tokens_per_second"] = figures.decode_tokens_per_second;
   json["wall_seconds"] = figures.wall_seconds;
-  if (figures.gap_share.has_value()) json["gap_share"] = *figures.gap_share;
+  AddGaps(figures.gaps, json);
   json["prompt_tokens"] = figures.prompt_tokens;
   json["generated_tokens"] = figures.generated_tokens;
   return DumpLine(json) + "\n";
@@ -216,7 +226,7 @@ std::string PhasesTable(const PhasesReport& report) {
                           Median(rates), *least, *most);
     absl::StrAppend(&table, ReplayLine(figures));
   }
-  return absl::StrCat(table, GapLine(report.gap_share));
+  return absl::StrCat(table, GapLine(report.gaps));
 }
 
 std::string PhasesJson(const PhasesReport& report) {
@@ -224,7 +234,7 @@ std::string PhasesJson(const PhasesReport& report) {
   if (report.start_seconds.has_value()) json["start_seconds"] = *report.start_seconds;
   json["step_weight_bytes"] = report.step_weight_bytes;
   json["kv_bytes"] = report.kv_bytes;
-  if (report.gap_share.has_value()) json["gap_share"] = *report.gap_share;
+  AddGaps(report.gaps, json);
   json["phases"] = Json::array();
   for (const PhaseFigures& figures : report.phases) {
     json["phases"].push_back({{"phase", NameOf(figures.phase)},

@@ -19,6 +19,12 @@ struct Percentiles {
   double p99 = 0;
 };
 
+// Parts of a shard's time at work.
+struct GapShares {
+  double all = 0;     // in which it waited between two steps
+  double system = 0;  // of it, without what other stages computed meanwhile
+};
+
 struct BenchFigures {
   Percentiles first_token_seconds;
   Percentiles between_tokens_seconds;  // 0 where no request wrote a second token
@@ -29,14 +35,12 @@ struct BenchFigures {
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int num_requests = 0;
-  // As GapShareBetween.
-  std::optional<double> gap_share;
+  std::optional<GapShares> gaps;  // as GapSharesBetween
 };
 
-// Of the shard for which it is largest: the part of its time at work, between two states of a
-// pipeline, in which it waited between two steps. Nothing where no shard has said so.
-std::optional<double> GapShareBetween(const v1::GetStatusResponse& before,
-                                      const v1::GetStatusResponse& after);
+// Of the shard that waits most, between two states of a pipeline. Nothing where no shard has said so.
+std::optional<GapShares> GapSharesBetween(const v1::GetStatusResponse& before,
+                                          const v1::GetStatusResponse& after);
 
 // How each figure is computed, for the help and the foot of the table.
 extern const char kFigureDefinitions[];
@@ -62,7 +66,7 @@ struct PhasesReport {
   uint64_t step_weight_bytes = 0;
   uint64_t kv_bytes = 0;  // of all shards
   std::vector<PhaseFigures> phases;
-  std::optional<double> gap_share;  // over all phases, as GapShareBetween
+  std::optional<GapShares> gaps;  // over all phases, as GapSharesBetween
 };
 
 std::string PhasesTable(const PhasesReport& report);

@@ -33,12 +33,21 @@ std::string Mebibytes(uint64_t bytes) {
   return bytes == 0 ? "-" : absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// The part of a shard's time at work in which it had nothing to do; "-" where it has not worked.
-std::string GapShare(const v1::ProcessStatus& process) {
+// The part of a shard's time at work; "-" where it has not worked.
+std::string ShareOf(uint64_t time_us, const v1::ProcessStatus& process) {
   const uint64_t all = process.busy_us() + process.gap_us();
   if (all == 0) return "-";
-  return absl::StrFormat("%.1f%%",
-                         100 * static_cast<double>(process.gap_us()) / static_cast<double>(all));
+  return absl::StrFormat("%.1f%%", 100 * static_cast<double>(time_us) / static_cast<double>(all));
+}
+
+// In which it had nothing to do though requests were under way.
+std::string GapShare(const v1::ProcessStatus& process) {
+  return ShareOf(process.gap_us(), process);
+}
+
+// And nobody else computed what it waited for.
+std::string SystemGapShare(const v1::ProcessStatus& process) {
+  return ShareOf(process.gap_us() - process.gap_computed_us(), process);
 }
 
 bool IsShard(const v1::ProcessStatus& process) { return process.service() == "shard"; }
@@ -55,6 +64,7 @@ Json ProcessJson(const v1::ProcessStatus& process) {
     json["rank"] = process.rank();
     json["busy_us"] = process.busy_us();
     json["gap_us"] = process.gap_us();
+    json["gap_computed_us"] = process.gap_computed_us();
   }
   if (!process.arithmetic().empty()) json["arithmetic"] = process.arithmetic();
   return json;
@@ -109,18 +119,18 @@ std::string ProcessTable(const v1::GetStatusResponse& status) {
     width = std::max(width, process.address().size());
   }
   const int address_width = static_cast<int>(width);
-  std::string table = absl::StrFormat("%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n",
+  std::string table = absl::StrFormat("%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n",
                                       "SERVICE", "STAGE", "RANK", "STATE", "WEIGHTS", "KV CACHE",
-                                      "GAPS", address_width, "ADDRESS", "DETAIL");
+                                      "GAPS", "SYSTEM", address_width, "ADDRESS", "DETAIL");
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
     // What is wrong with it or, where nothing is, what it computes with.
     const std::string& detail = process.detail().empty() ? process.arithmetic() : process.detail();
-    absl::StrAppendFormat(&table, "%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n",
-                          process.service(), shard ? absl::StrCat(process.stage()) : "-",
-                          shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
-                          Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
-                          GapShare(process), address_width, process.address(), detail);
+    absl::StrAppendFormat(
+        &table, "%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", process.service(),
+        shard ? absl::StrCat(process.stage()) : "-", shard ? absl::StrCat(process.rank()) : "-",
+        NameOf(process.state()), Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
+        GapShare(process), SystemGapShare(process), address_width, process.address(), detail);
   }
   return table;
 }
@@ -186,7 +196,9 @@ int StatusCommand(absl::Span<const std::string> arguments, Environment& environm
   FlagSet flags("status", "[flags]",
                 "Prints the processes of a pipeline and their state, KV blocks used and free, and "
                 "what waits and runs.\nGAPS: the part of a shard's time at work that it waited "
-                "between two steps.\nExit status 0 while it serves, 1 where it does not or "
+                "between two steps. "
+                "SYSTEM: of it, the part in which no other stage computed either.\nExit status 0 "
+                "while it serves, 1 where it does not or "
                 "cannot be reached.");
   flags.AddSwitch("requests", "A line for each request being served: its blocks and tokens.",
                   &asked.requests);

@@ -91,6 +91,8 @@ void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& p
     message.set_arithmetic(process.arithmetic);
     message.set_busy_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.busy)));
     message.set_gap_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap)));
+    message.set_gap_computed_us(
+        static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap_computed)));
   }
   const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
   v1::KvCacheStatus& blocks = *response.mutable_kv_cache();

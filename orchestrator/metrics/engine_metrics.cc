@@ -108,16 +108,19 @@ void AddProcesses(const std::vector<ReplicaProcess>& processes, Families& famili
   families.push_back(GaugeFamily("sluice_kv_bytes", "Its part of the KV cache.", keys_and_values));
 }
 
-// What part of its time at work a shard waits is rate(gap) / (rate(busy) + rate(gap)).
+// What part of its time at work a shard waits is rate(gap) / (rate(busy) + rate(gap)); gap_computed in
+// place of the upper gap: for other stages to compute, the sampler's head above all.
 void AddShardTimes(const std::vector<ReplicaProcess>& processes, Families& families) {
   std::vector<MetricSample> busy;
   std::vector<MetricSample> gap;
+  std::vector<MetricSample> gap_computed;
   for (const ReplicaProcess& process : processes) {
     if (process.service != "shard") continue;
     const MetricLabels labels = {{"stage", absl::StrCat(process.stage)},
                                  {"rank", absl::StrCat(process.rank)}};
     busy.push_back({absl::ToDoubleSeconds(process.busy), labels});
     gap.push_back({absl::ToDoubleSeconds(process.gap), labels});
+    gap_computed.push_back({absl::ToDoubleSeconds(process.gap_computed), labels});
   }
   families.push_back(CounterFamily("sluice_shard_busy_seconds_total",
                                    "Time that the shard has computed steps.", busy));
@@ -125,6 +128,10 @@ void AddShardTimes(const std::vector<ReplicaProcess>& processes, Families& famil
                                    "Time between two steps in which the shard had nothing to "
                                    "compute though sequences were under way.",
                                    gap));
+  families.push_back(CounterFamily("sluice_shard_gap_computed_seconds_total",
+                                   "Of sluice_shard_gap_seconds_total, the time in which other "
+                                   "stages computed what the shard waited for.",
+                                   gap_computed));
 }
 
 void AddVllmNames(const EngineStatus& status, Families& families) {

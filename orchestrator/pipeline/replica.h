@@ -39,8 +39,8 @@ struct ReplicaProcess {
   std::string arithmetic;  // what its bits depend on besides the model; shards and sampler
   std::string weights_digest;
   // Since it started, of shards: computing steps, and between steps with nothing to compute though
-  // sequences were under way.
-  absl::Duration busy, gap;
+  // sequences were under way; of that, while other stages computed what it waited for.
+  absl::Duration busy, gap, gap_computed;
 };
 
 // The replica is wired: steps may be sent.

@@ -75,7 +75,7 @@ absl::Status ActivationsReceiver::Deliver(v1::PushStep step) {
     }
     sink = sink_;
   }
-  sink(step.step_id(), std::move(*step.mutable_hidden()));
+  sink(std::move(step));
   return absl::OkStatus();
 }
 
@@ -84,55 +84,56 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
     : epoch_(epoch),
       stub_(v1::ActivationsService::NewStub(std::move(channel))),
       shared_(std::make_shared<Shared>()) {
-  {
-    absl::MutexLock lock(&shared_->mutex);
-    shared_->on_lost = std::move(on_lost);
-  }
-  stream_ = Stream::Start([this](grpc::ClientContext* context,
-                                 Stream* stream) { stub_->async()->Push(context, stream); },
-                          {.on_response =
-                               [shared = shared_](const v1::PushResponse&) {
-                                 absl::MutexLock lock(&shared->mutex);
-                                 shared->opened = absl::OkStatus();
-                               },
-                           .on_done =
-                               [shared = shared_](absl::Status status) {
-                                 if (status.ok())
-                                   status =
-                                       absl::UnavailableError("the next stage ended the stream");
-                                 // Held during the call, so that the sender's destructor waits for
-                                 // it.
-                                 absl::MutexLock lock(&shared->mutex);
-                                 shared->opened = status;
-                                 if (shared->on_lost != nullptr) shared->on_lost(status);
-                               }});
+  shared_->on_lost = std::move(on_lost);
+  stream_ = Stream::Start(
+      [this](grpc::ClientContext* context, Stream* stream) {
+        stub_->async()->Push(context, stream);
+      },
+      {.on_response = [shared =
+                           shared_](const v1::PushResponse&) { shared->Decide(absl::OkStatus()); },
+       .on_done =
+           [shared = shared_](const absl::Status& status) {
+             shared->Decide(status.ok() ? absl::UnavailableError("the next stage ended the stream")
+                                        : status);
+           }});
   v1::PushRequest request;
   request.mutable_open()->set_epoch(epoch_);
   stream_->Send(std::move(request));
 }
 
+// The lock is held during the call, so that the sender's destructor waits for it.
+void ActivationsSender::Shared::Decide(const absl::Status& status) {
+  const std::lock_guard lock(mutex);
+  opened = status;
+  changed.notify_all();
+  if (!status.ok() && on_lost != nullptr) on_lost(status);
+}
+
 ActivationsSender::~ActivationsSender() {
   {
-    absl::MutexLock lock(&shared_->mutex);
+    const std::lock_guard lock(shared_->mutex);
     shared_->on_lost = nullptr;
   }
   stream_->Cancel();
 }
 
-absl::Status ActivationsSender::WaitUntilOpen(absl::Time deadline) {
-  absl::MutexLock lock(&shared_->mutex);
-  const auto decided = +[](std::optional<absl::Status>* opened) { return opened->has_value(); };
-  if (!shared_->mutex.AwaitWithDeadline(absl::Condition(decided, &shared_->opened), deadline)) {
+absl::Status ActivationsSender::WaitUntilOpen(SteadyTime deadline) {
+  std::unique_lock lock(shared_->mutex);
+  if (!shared_->changed.wait_until(lock, deadline.ToChrono(),
+                                   [this] { return shared_->opened.has_value(); })) {
     return absl::DeadlineExceededError("the next stage did not accept the epoch in time");
   }
   return *shared_->opened;
 }
 
-void ActivationsSender::Send(uint64_t step_id, v1::Tensor hidden) {
+void ActivationsSender::Send(uint64_t step_id, v1::Tensor hidden,
+                             absl::Span<const uint64_t> computed_ns) {
   v1::PushRequest request;
-  request.mutable_step()->set_epoch(epoch_);
-  request.mutable_step()->set_step_id(step_id);
-  *request.mutable_step()->mutable_hidden() = std::move(hidden);
+  v1::PushStep& step = *request.mutable_step();
+  step.set_epoch(epoch_);
+  step.set_step_id(step_id);
+  *step.mutable_hidden() = std::move(hidden);
+  step.mutable_computed_ns()->Add(computed_ns.begin(), computed_ns.end());
   stream_->Send(std::move(request));
 }
 

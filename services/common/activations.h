@@ -1,18 +1,21 @@
 // The two ends of the stage-to-stage stream (protos/sluice/v1/activations.proto).
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
-#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "services/common/client_stream.h"
 #include "services/common/server_stream.h"
+#include "services/common/steady_time.h"
 #include "services/common/transport.h"
 #include "sluice/v1/activations.grpc.pb.h"
 
@@ -22,7 +25,7 @@ namespace sluice {
 class ActivationsReceiver final : public v1::ActivationsService::CallbackService {
  public:
   // Gets the rows of each step. Must not block.
-  using Sink = std::function<void(uint64_t step_id, v1::Tensor hidden)>;
+  using Sink = std::function<void(v1::PushStep step)>;
 
   // Accepts streams of `epoch` from now on, and no others.
   void Open(uint64_t epoch, Sink sink);
@@ -58,9 +61,10 @@ class ActivationsSender {
 
   // Waits until the next stage has accepted the epoch. UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED
   // otherwise.
-  absl::Status WaitUntilOpen(absl::Time deadline);
+  absl::Status WaitUntilOpen(SteadyTime deadline);
 
-  void Send(uint64_t step_id, v1::Tensor hidden);
+  // `computed_ns`: PushStep.computed_ns.
+  void Send(uint64_t step_id, v1::Tensor hidden, absl::Span<const uint64_t> computed_ns);
 
   // Ends the stream; WaitUntilOpen() and on_lost tell.
   void Cancel() { stream_->Cancel(); }
@@ -70,9 +74,12 @@ class ActivationsSender {
 
   // Outlives the sender while its stream ends.
   struct Shared {
-    absl::Mutex mutex;
-    std::optional<absl::Status> opened ABSL_GUARDED_BY(mutex);
-    std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<absl::Status> opened;         // guarded by mutex
+    std::function<void(absl::Status)> on_lost;  // guarded by mutex
+
+    void Decide(const absl::Status& status);
   };
 
   const uint64_t epoch_;

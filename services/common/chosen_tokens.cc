@@ -1,5 +1,6 @@
 #include "services/common/chosen_tokens.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,10 +74,7 @@ ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sample
                                            std::function<void(absl::Status)> on_lost)
     : stub_(v1::ChosenTokensService::NewStub(std::move(sampler))),
       shared_(std::make_shared<Shared>()) {
-  {
-    absl::MutexLock lock(&shared_->mutex);
-    shared_->on_lost = std::move(on_lost);
-  }
+  shared_->on_lost = std::move(on_lost);
   stream_ = Stream::Start(
       [this](grpc::ClientContext* context, Stream* stream) {
         stub_->async()->Follow(context, stream);
@@ -91,50 +89,63 @@ ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sample
 
 ChosenTokensFollower::~ChosenTokensFollower() {
   {
-    absl::MutexLock lock(&shared_->mutex);
+    const std::lock_guard lock(shared_->mutex);
     shared_->on_lost = nullptr;
   }
   stream_->Cancel();
 }
 
 void ChosenTokensFollower::Shared::OnResponse(v1::FollowResponse response) {
-  absl::MutexLock lock(&mutex);
-  if (response.has_following()) following = true;
-  if (!response.has_chosen()) return;
-  const v1::Chosen& chosen = response.chosen();
-  newest = chosen.step_id();
-  tokens[newest].assign(chosen.token_ids().begin(), chosen.token_ids().end());
-  while (tokens.begin()->first + kRemembered < newest) tokens.erase(tokens.begin());
+  const std::lock_guard lock(mutex);
+  following = following || response.has_following();
+  if (response.has_chosen()) {
+    newest = response.chosen().step_id();
+    chosen[newest] = std::move(*response.mutable_chosen());
+    while (chosen.begin()->first + kRemembered < newest) chosen.erase(chosen.begin());
+  }
+  changed.notify_all();
 }
 
 void ChosenTokensFollower::Shared::OnDone(const absl::Status& status) {
   // Held during the call, so that the follower's destructor waits for it.
-  absl::MutexLock lock(&mutex);
+  const std::lock_guard lock(mutex);
   ended = status.ok() ? absl::UnavailableError("the sampler ended the stream") : status;
+  changed.notify_all();
   if (on_lost != nullptr) on_lost(*ended);
 }
 
-absl::Status ChosenTokensFollower::WaitUntilOpen(absl::Time deadline) {
-  absl::MutexLock lock(&shared_->mutex);
-  if (!shared_->mutex.AwaitWithDeadline(absl::Condition(shared_.get(), &Shared::DecidedOrEnded),
-                                        deadline)) {
+absl::Status ChosenTokensFollower::WaitUntilOpen(SteadyTime deadline) {
+  std::unique_lock lock(shared_->mutex);
+  if (!shared_->changed.wait_until(lock, deadline.ToChrono(), [this] {
+        return shared_->following || shared_->ended.has_value();
+      })) {
     return absl::DeadlineExceededError("the sampler did not accept the epoch in time");
   }
   return shared_->ended.value_or(absl::OkStatus());
 }
 
-absl::StatusOr<int32_t> ChosenTokensFollower::TokenOf(uint64_t step_id, int32_t row) {
-  absl::MutexLock lock(&shared_->mutex);
-  shared_->wanted = step_id;
-  shared_->mutex.Await(absl::Condition(shared_.get(), &Shared::HasWantedOrEnded));
+absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
+                                            absl::Span<int32_t> tokens) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait(lock,
+                        [&] { return shared_->newest >= step_id || shared_->ended.has_value(); });
   if (shared_->ended.has_value()) return *shared_->ended;
-  const auto found = shared_->tokens.find(step_id);
-  if (found == shared_->tokens.end() || row < 0 ||
-      row >= static_cast<int32_t>(found->second.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the sampler has chosen nothing in row ", row, " of step ", step_id));
+  const auto found = shared_->chosen.find(step_id);
+  const auto num_rows = static_cast<int64_t>(tokens.size());
+  if (found == shared_->chosen.end() || first_row < 0 ||
+      first_row + num_rows > found->second.token_ids_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the sampler has chosen nothing in row ",
+                                                   first_row + num_rows - 1, " of step ", step_id));
   }
-  return found->second[row];
+  std::copy_n(found->second.token_ids().begin() + first_row, num_rows, tokens.begin());
+  return absl::OkStatus();
+}
+
+std::vector<uint64_t> ChosenTokensFollower::ComputedFor(uint64_t step_id) {
+  const std::lock_guard lock(shared_->mutex);
+  const auto found = shared_->chosen.find(step_id);
+  if (found == shared_->chosen.end()) return {};
+  return {found->second.computed_ns().begin(), found->second.computed_ns().end()};
 }
 
 }  // namespace sluice

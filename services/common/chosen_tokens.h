@@ -4,19 +4,22 @@
 
 #include <grpcpp/channel.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "services/common/client_stream.h"
 #include "services/common/server_stream.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/chosen_tokens.grpc.pb.h"
 
 namespace sluice {
@@ -62,11 +65,13 @@ class ChosenTokensFollower {
 
   // Waits until the sampler has accepted the epoch. UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED
   // otherwise.
-  absl::Status WaitUntilOpen(absl::Time deadline);
+  absl::Status WaitUntilOpen(SteadyTime deadline);
 
-  // Waits for the token of a row. INVALID_ARGUMENT where a later step has been told, or the step
-  // has no such row; why the stream ended, once it has.
-  absl::StatusOr<int32_t> TokenOf(uint64_t step_id, int32_t row);
+  // Waits for the tokens of rows from `first_row` on, one for each of `tokens`. INVALID_ARGUMENT
+  // where a later step has been told, or the step has no such rows; why the stream ended, once it has.
+  absl::Status TokensOf(uint64_t step_id, int32_t first_row, absl::Span<int32_t> tokens);
+  // Chosen.computed_ns of a step whose tokens have come; empty where it is forgotten.
+  std::vector<uint64_t> ComputedFor(uint64_t step_id);
 
   // Ends the stream; those who wait and on_lost are told.
   void Cancel() { stream_->Cancel(); }
@@ -76,22 +81,16 @@ class ChosenTokensFollower {
 
   // Outlives the follower while its stream ends.
   struct Shared {
-    absl::Mutex mutex;
-    bool following ABSL_GUARDED_BY(mutex) = false;
-    std::optional<absl::Status> ended ABSL_GUARDED_BY(mutex);
-    std::function<void(absl::Status)> on_lost ABSL_GUARDED_BY(mutex);
-    std::map<uint64_t, std::vector<int32_t>> tokens ABSL_GUARDED_BY(mutex);  // by step
-    uint64_t newest ABSL_GUARDED_BY(mutex) = 0;
-    uint64_t wanted ABSL_GUARDED_BY(mutex) = 0;
+    std::mutex mutex;  // guards all
+    std::condition_variable changed;
+    bool following = false;
+    std::optional<absl::Status> ended;
+    std::function<void(absl::Status)> on_lost;
+    std::map<uint64_t, v1::Chosen> chosen;  // by step
+    uint64_t newest = 0;
 
     void OnResponse(v1::FollowResponse response);
     void OnDone(const absl::Status& status);
-    bool DecidedOrEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-      return following || ended.has_value();
-    }
-    bool HasWantedOrEnded() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-      return newest >= wanted || ended.has_value();
-    }
   };
 
   const std::unique_ptr<v1::ChosenTokensService::Stub> stub_;

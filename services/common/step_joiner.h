@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "sluice/v1/tensor.pb.h"
+#include "sluice/v1/activations.pb.h"
 
 namespace sluice {
 
@@ -20,7 +20,7 @@ class StepJoiner {
  public:
   struct Step {
     Plan plan;
-    v1::Tensor hidden;
+    v1::PushStep rows;
   };
 
   void AddPlan(Plan plan) {
@@ -28,18 +28,19 @@ class StepJoiner {
     if (!closed_) plans_.push_back(std::move(plan));
   }
 
-  void AddHidden(uint64_t step_id, v1::Tensor hidden) {
+  void AddRows(v1::PushStep rows) {
     absl::MutexLock lock(&mutex_);
-    if (!closed_) hidden_.insert_or_assign(step_id, std::move(hidden));
+    const uint64_t step_id = rows.step_id();
+    if (!closed_) rows_.insert_or_assign(step_id, std::move(rows));
   }
 
   // The next step in the order of plans, once it is complete; nothing once closed.
   std::optional<Step> Next() {
     std::optional<Plan> plan = NextPlan();
     if (!plan.has_value()) return std::nullopt;
-    std::optional<v1::Tensor> hidden = HiddenOf(plan->step_id());
-    if (!hidden.has_value()) return std::nullopt;
-    return Step{*std::move(plan), *std::move(hidden)};
+    std::optional<v1::PushStep> rows = RowsOf(plan->step_id());
+    if (!rows.has_value()) return std::nullopt;
+    return Step{*std::move(plan), *std::move(rows)};
   }
 
   // The same in two parts, for who can prepare something before the rows come.
@@ -51,12 +52,12 @@ class StepJoiner {
     plans_.pop_front();
     return plan;
   }
-  std::optional<v1::Tensor> HiddenOf(uint64_t step_id) {
+  std::optional<v1::PushStep> RowsOf(uint64_t step_id) {
     absl::MutexLock lock(&mutex_);
     wanted_ = step_id;
     mutex_.Await(absl::Condition(this, &StepJoiner::HasWantedOrClosed));
     if (closed_) return std::nullopt;
-    return std::move(hidden_.extract(step_id).mapped());
+    return std::move(rows_.extract(step_id).mapped());
   }
 
   // Wakes who waits.
@@ -70,14 +71,14 @@ class StepJoiner {
     return closed_ || !plans_.empty();
   }
   bool HasWantedOrClosed() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return closed_ || hidden_.contains(wanted_);
+    return closed_ || rows_.contains(wanted_);
   }
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<Plan> plans_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, v1::Tensor> hidden_ ABSL_GUARDED_BY(mutex_);
-  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // the step whose rows HiddenOf waits for
+  std::map<uint64_t, v1::PushStep> rows_ ABSL_GUARDED_BY(mutex_);
+  uint64_t wanted_ ABSL_GUARDED_BY(mutex_) = 0;  // the step whose rows RowsOf waits for
 };
 
 }  // namespace sluice

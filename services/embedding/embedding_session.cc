@@ -1,9 +1,9 @@
 #include "services/embedding/embedding_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -46,7 +46,7 @@ void EmbeddingSession::Stop(const absl::Status& reason) {
 }
 
 absl::Status EmbeddingSession::Open() {
-  const absl::Time deadline = absl::Now() + kOpenTimeout;
+  const SteadyTime deadline = SteadyTime::Now() + kOpenTimeout;
   absl::Status status = Annotate(sender_.WaitUntilOpen(deadline), "next stage");
   if (status.ok()) status = Annotate(chosen_.WaitUntilOpen(deadline), "sampler");
   if (!status.ok()) return status;
@@ -68,19 +68,31 @@ absl::Status EmbeddingSession::Serve() {
 
 absl::Status EmbeddingSession::FillIn(v1::EmbeddingExecute& plan) {
   for (const v1::ChosenToken& named : plan.chosen_tokens()) {
-    if (named.index() < 0 || named.index() >= plan.token_ids_size()) {
-      return absl::InvalidArgumentError(absl::StrCat("a chosen token has index ", named.index(),
+    const int32_t count = std::max(named.count(), 1);
+    if (named.index() < 0 || named.index() > plan.token_ids_size() - count) {
+      return absl::InvalidArgumentError(absl::StrCat("a chosen token has index ",
+                                                     int64_t{named.index()} + count - 1,
                                                      "; the plan has ", plan.token_ids_size()));
     }
     if (named.step_id() >= plan.step_id()) {
       return absl::InvalidArgumentError(absl::StrCat("a token is to be chosen by step ",
                                                      named.step_id(), ", which is no earlier"));
     }
-    const absl::StatusOr<int32_t> token = chosen_.TokenOf(named.step_id(), named.row());
-    if (!token.ok()) return token.status();
-    plan.set_token_ids(named.index(), *token);
+    const absl::Status status = chosen_.TokensOf(
+        named.step_id(), named.row(),
+        absl::MakeSpan(plan.mutable_token_ids()->mutable_data() + named.index(), count));
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// By the latest of the steps whose tokens it goes on with.
+std::vector<uint64_t> EmbeddingSession::ComputedFor(const v1::EmbeddingExecute& plan) {
+  uint64_t latest = 0;
+  for (const v1::ChosenToken& named : plan.chosen_tokens()) {
+    latest = std::max(latest, named.step_id());
+  }
+  return latest == 0 ? std::vector<uint64_t>() : chosen_.ComputedFor(latest);
 }
 
 absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
@@ -90,6 +102,7 @@ absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
   }
   absl::Status status = FillIn(plan);
   if (!status.ok()) return status;
+  const SteadyTime begin = SteadyTime::Now();
   const ProgressWatch::Work work(progress(), "step", plan.token_ids_size());
   status = rows_.Resize(plan.token_ids_size());
   if (!status.ok()) return status;
@@ -97,7 +110,9 @@ absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
   if (!status.ok()) return status;
   absl::StatusOr<v1::Tensor> hidden = rows_.Store();
   if (!hidden.ok()) return hidden.status();
-  sender_.Send(plan.step_id(), *std::move(hidden));
+  std::vector<uint64_t> computed = ComputedFor(plan);
+  computed.push_back(static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyTime::Now() - begin)));
+  sender_.Send(plan.step_id(), *std::move(hidden), computed);
   on_step_();
   return absl::OkStatus();
 }

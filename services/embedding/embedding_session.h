@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
@@ -41,6 +42,8 @@ class EmbeddingSession final : public StageSession {
   absl::Status Execute(v1::EmbeddingExecute& plan);
   // Waits for the tokens that the plan names by step and row.
   absl::Status FillIn(v1::EmbeddingExecute& plan);
+  // How long stages have computed that its rows waited for (PushStep.computed_ns), without this one.
+  std::vector<uint64_t> ComputedFor(const v1::EmbeddingExecute& plan);
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;

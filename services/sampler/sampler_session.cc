@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/sampling_options/sampling_check.h"
-#include "services/common/sampling_message.h"
 #include "services/common/status.h"
 #include "services/sampler/perturbation.h"
 
@@ -67,7 +65,8 @@ SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, S
       publisher_(publisher),
       on_step_(std::move(on_step)),
       rows_(backend, sampler.hidden_size()),
-      sequences_(sampler.vocab_size(), &constraints) {}
+      sequences_(sampler.vocab_size(), &constraints),
+      told_options_(sampler.vocab_size()) {}
 
 // What is not compiled yet begins to be, before the steps ahead of this one are done.
 void SamplerSession::AddPlan(v1::SamplerExecute plan) {
@@ -91,9 +90,7 @@ void SamplerSession::Close(const absl::Status& reason) {
 }
 
 absl::Status SamplerSession::Serve() {
-  receiver_.Open(epoch_, [steps = steps_](uint64_t step_id, v1::Tensor hidden) {
-    steps->AddHidden(step_id, std::move(hidden));
-  });
+  receiver_.Open(epoch_, [steps = steps_](v1::PushStep rows) { steps->AddRows(std::move(rows)); });
   publisher_.Open(epoch_);
   v1::SamplerRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
@@ -105,9 +102,9 @@ absl::Status SamplerSession::Serve() {
     const absl::StatusOr<Prepared> prepared = Prepare(*plan);
     status = prepared.status();
     if (status.ok()) {
-      const std::optional<v1::Tensor> hidden = steps_->HiddenOf(plan->step_id());
-      if (!hidden.has_value()) break;
-      status = Execute(*plan, *prepared, *hidden);
+      const std::optional<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
+      if (!rows.has_value()) break;
+      status = Execute(*plan, *prepared, *rows);
     }
     status = Annotate(status, absl::StrCat("step ", plan->step_id()));
   }
@@ -116,8 +113,9 @@ absl::Status SamplerSession::Serve() {
 
 absl::StatusOr<SamplerSession::Prepared> SamplerSession::Prepare(const v1::SamplerExecute& plan) {
   if (absl::Status status = sequences_.Update(plan); !status.ok()) return status;
+  told_options_.Drop(plan);
   Prepared prepared;
-  prepared.options.reserve(plan.rows_size());  // tasks point into it
+  prepared.tasks.reserve(plan.rows_size());
   for (int row = 0; row < plan.rows_size(); ++row) {
     if (absl::Status status = PrepareRow(plan, row, prepared); !status.ok()) return status;
   }
@@ -137,14 +135,10 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int inde
   prepared.sequences.push_back(nullptr);
   if (row.has_score_token_id()) {
     task.token = TokenToScore{row.score_token_id()};
-  } else if (row.has_sample()) {
-    const SamplingOptions& options = prepared.options.emplace_back(Merged({}, row.sample()));
-    task.refusal = CheckSamplingOptions(options, sampler_.vocab_size());
-    if (HasSequenceParameters(options)) {
-      task.refusal.Update(absl::InvalidArgumentError(
-          "options that look at more than a row need a sequence that has been told"));
-    }
-    task.token = SampleRowFor(options, row.sequence_index(), row.position());
+  } else if (std::shared_ptr<const ToldOptions::Told> told = told_options_.Of(row)) {
+    task.refusal = told->refusal;
+    task.token = SampleRowFor(told->options, row.sequence_index(), row.position());
+    prepared.options.push_back(std::move(told));
   } else {
     return PrepareRowOfSequence(plan, index, prepared);
   }
@@ -188,8 +182,9 @@ absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerR
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                                     const v1::Tensor& hidden) {
-  absl::Status status = rows_.Load(hidden);
+                                     const v1::PushStep& rows) {
+  const SteadyTime begin = SteadyTime::Now();
+  absl::Status status = rows_.Load(rows.hidden());
   if (!status.ok()) return status;
   if (rows_.rows() != plan.rows_size()) {
     return absl::InvalidArgumentError(
@@ -198,7 +193,8 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   const ProgressWatch::Work work(progress(), "step", plan.rows_size());
   absl::StatusOr<std::vector<SampledToken>> sampled = sampler_.Run(rows_.view(), prepared.tasks);
   if (!sampled.ok()) return sampled.status();
-  Publish(plan.step_id(), *sampled);  // first: the next step waits for it
+  // First: the next step waits for it.
+  Publish(rows, *sampled, SteadyTime::Now() - begin);
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
@@ -239,9 +235,12 @@ int SamplerSession::Settle(const v1::SamplerExecute& plan, const Prepared& prepa
   return last;
 }
 
-void SamplerSession::Publish(uint64_t step_id, const std::vector<SampledToken>& sampled) {
+void SamplerSession::Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
+                             absl::Duration time) {
   v1::Chosen chosen;
-  chosen.set_step_id(step_id);
+  chosen.set_step_id(rows.step_id());
+  *chosen.mutable_computed_ns() = rows.computed_ns();
+  chosen.add_computed_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
   for (const SampledToken& token : sampled) chosen.add_token_ids(IdOf(token));
   publisher_.Publish(epoch_, std::move(chosen));
 }

@@ -19,6 +19,7 @@
 #include "services/common/step_rows.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sequence_table.h"
+#include "services/sampler/told_options.h"
 #include "sluice/v1/sampler.pb.h"
 
 namespace sluice {
@@ -43,10 +44,10 @@ class SamplerSession final : public StageSession {
 
   // What a plan asks of every row. The tasks borrow from the rest and from the sequences.
   struct Prepared {
-    std::vector<SamplingOptions> options;       // of rows that say theirs
-    std::vector<std::vector<LogitEdit>> edits;  // of rows of sequences
-    std::vector<std::vector<uint32_t>> masks;   // of rows of those with drafts
-    std::vector<SamplerSequence*> sequences;    // of each row; null: it needs none
+    std::vector<std::shared_ptr<const ToldOptions::Told>> options;  // of rows that need no more
+    std::vector<std::vector<LogitEdit>> edits;                      // of rows of sequences
+    std::vector<std::vector<uint32_t>> masks;                       // of rows of those with drafts
+    std::vector<SamplerSequence*> sequences;  // of each row; null: it needs none
     std::vector<SamplerTask> tasks;
 
     // Of the random numbers of a row that is not scored.
@@ -62,12 +63,14 @@ class SamplerSession final : public StageSession {
   absl::Status PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
   absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                       const v1::Tensor& hidden);
+                       const v1::PushStep& rows);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
   // right. Returns the last row that counts.
   static int Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
                     const std::vector<SampledToken>& sampled, int first);
-  void Publish(uint64_t step_id, const std::vector<SampledToken>& sampled);
+  // `time`: that choosing them took.
+  void Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
+               absl::Duration time);
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
@@ -78,6 +81,7 @@ class SamplerSession final : public StageSession {
   const std::function<void()> on_step_;
   StepRows rows_;
   SequenceTable sequences_;
+  ToldOptions told_options_;
   const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
 };
 

@@ -92,6 +92,7 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
                             .hidden_size = options_.hidden_size,
                             .step_timeout = options_.step_timeout,
                             .is_last_stage = placement.stage == placement.num_stages - 1,
+                            .num_stages = placement.num_stages,
                             .on_step = [this] {
                               ++num_steps_;
                               worker_.NoteStep();

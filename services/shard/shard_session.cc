@@ -1,9 +1,10 @@
 #include "services/shard/shard_session.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "services/common/status.h"
 #include "services/shard/step_broadcast.h"
 
@@ -55,8 +56,17 @@ absl::Status ShardSession::JoinAndServe() {
   return Serve(*joined);
 }
 
-void ShardSession::StepBegins(const v1::ShardExecute& plan) {
-  parts_.clock.StepBegins(SteadyTime::Now(), plan.after_idle());
+absl::Span<const uint64_t> ShardSession::ComputedByOthers(const v1::PushStep& rows) const {
+  const auto all = absl::MakeConstSpan(rows.computed_ns());
+  const auto num_others = static_cast<size_t>(parts_.num_stages) + 1;  // embedding and sampler
+  return all.last(std::min(all.size(), num_others));
+}
+
+void ShardSession::StepBegins(const v1::ShardExecute& plan, const v1::PushStep& rows) {
+  step_began_ = SteadyTime::Now();
+  const absl::Span<const uint64_t> computed = ComputedByOthers(rows);
+  const uint64_t sum = std::accumulate(computed.begin(), computed.end(), uint64_t{0});
+  parts_.clock.StepBegins(step_began_, plan.after_idle(), absl::Nanoseconds(sum));
 }
 
 void ShardSession::StepEnds() {
@@ -68,6 +78,7 @@ void ShardSession::StepEnds() {
   v1::ShardRunResponse response;
   response.mutable_times()->set_busy_ns(times.busy_ns);
   response.mutable_times()->set_gap_ns(times.gap_ns);
+  response.mutable_times()->set_gap_computed_ns(times.gap_computed_ns);
   stream_->Send(std::move(response));
 }
 
@@ -115,17 +126,16 @@ void LeadSession::Stop(const absl::Status& reason) {
 }
 
 absl::Status LeadSession::Serve(Communicator& communicator) {
-  absl::Status status = sender_.WaitUntilOpen(absl::Now() + kOpenTimeout);
+  absl::Status status = sender_.WaitUntilOpen(SteadyTime::Now() + kOpenTimeout);
   if (!status.ok()) return Annotate(status, "next stage");
-  parts().receiver.Open(epoch(), [steps = steps_](uint64_t step_id, v1::Tensor hidden) {
-    steps->AddHidden(step_id, std::move(hidden));
-  });
+  parts().receiver.Open(epoch(),
+                        [steps = steps_](v1::PushStep rows) { steps->AddRows(std::move(rows)); });
   SendOpened();
   while (status.ok()) {
     std::optional<Joiner::Step> step = steps_->Next();
     if (!step.has_value()) break;
-    StepBegins(step->plan);
-    status = Annotate(Execute(communicator, step->plan, std::move(step->hidden)),
+    StepBegins(step->plan, step->rows);
+    status = Annotate(Execute(communicator, step->plan, step->rows),
                       absl::StrCat("step ", step->plan.step_id()));
     StepEnds();
   }
@@ -133,11 +143,11 @@ absl::Status LeadSession::Serve(Communicator& communicator) {
 }
 
 absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExecute& plan,
-                                  v1::Tensor hidden) {
-  absl::Status status = rows().Load(hidden);
+                                  v1::PushStep& step) {
+  absl::Status status = rows().Load(step.hidden());
   if (!status.ok()) return status;
   if (communicator.size() > 1) {
-    status = SendStep(communicator, plan, hidden, Deadline::After(parts().step_timeout));
+    status = SendStep(communicator, plan, step, Deadline::After(parts().step_timeout));
     if (!status.ok()) return status;
   }
   status = Forward(plan);
@@ -145,7 +155,11 @@ absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExe
   absl::StatusOr<v1::Tensor> result =
       parts().is_last_stage ? rows().Store(plan.output_rows()) : rows().Store();
   if (!result.ok()) return result.status();
-  sender_.Send(plan.step_id(), *std::move(result));
+  const absl::Span<const uint64_t> others = ComputedByOthers(step);
+  std::vector<uint64_t> computed(others.begin(), others.end());
+  computed.push_back(
+      static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyTime::Now() - step_began())));
+  sender_.Send(plan.step_id(), *std::move(result), computed);
   return absl::OkStatus();
 }
 
@@ -157,11 +171,11 @@ absl::Status FollowSession::Serve(Communicator& communicator) {
   SendOpened();
   while (true) {
     v1::ShardExecute plan;
-    v1::Tensor hidden;
-    absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, hidden);
+    v1::PushStep step;
+    absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, step);
     if (!status.ok()) return status;
-    StepBegins(plan);
-    status = rows().Load(hidden);
+    StepBegins(plan, step);
+    status = rows().Load(step.hidden());
     if (status.ok()) status = Forward(plan);
     if (!status.ok()) return status;
     StepEnds();

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/communicator/communicator.h"
 #include "services/common/activations.h"
@@ -39,6 +40,7 @@ struct ShardParts {
   int64_t hidden_size;
   absl::Duration step_timeout;
   bool is_last_stage;
+  int num_stages;
   std::function<void()> on_step;
 };
 
@@ -62,12 +64,15 @@ class ShardSession : public StageSession {
   absl::Status Forward(const v1::ShardExecute& plan);
   void SendOpened();
   // Marks the step's beginning and end; the end is told to the orchestrator now and then.
-  void StepBegins(const v1::ShardExecute& plan);
+  void StepBegins(const v1::ShardExecute& plan, const v1::PushStep& rows);
   void StepEnds();
+  // Of how long stages computed for the rows, what others have since this one did.
+  absl::Span<const uint64_t> ComputedByOthers(const v1::PushStep& rows) const;
 
   uint64_t epoch() const { return epoch_; }
   const ShardParts& parts() const { return parts_; }
   StepRows& rows() { return rows_; }
+  SteadyTime step_began() const { return step_began_; }
 
  private:
   absl::Status JoinAndServe();
@@ -80,6 +85,7 @@ class ShardSession : public StageSession {
   BlockTables tables_;
   std::vector<ShardSegment> segments_;
   std::vector<KvBlockCopy> copies_;
+  SteadyTime step_began_;
   SteadyTime last_told_;  // of the times
 
   absl::Mutex mutex_;
@@ -101,7 +107,8 @@ class LeadSession final : public ShardSession {
   // Close(), but for the sender, which may be the one that calls.
   void Stop(const absl::Status& reason);
   absl::Status Serve(Communicator& communicator) override;
-  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor hidden);
+  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan,
+                       v1::PushStep& step);
 
   using Joiner = StepJoiner<v1::ShardExecute>;
   const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver

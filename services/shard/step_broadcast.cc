@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Sent first, because every rank must know a broadcast's size: bytes of the plan, of the tensor
-// without its data, and of that data.
+// Sent first, because every rank must know a broadcast's size: bytes of the plan, of the rows without
+// their data, and of that data.
 using Header = std::array<uint64_t, 3>;
 
 // Of each part. What rank 0 hands on has come to it in one message.
@@ -29,11 +29,13 @@ absl::Span<std::byte> Bytes(Header& header) {
 
 }  // namespace
 
-absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::Tensor& hidden,
+absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& rows,
                       Deadline deadline) {
-  v1::Tensor description;
-  description.set_dtype(hidden.dtype());
-  *description.mutable_shape() = hidden.shape();
+  v1::Tensor& hidden = *rows.mutable_hidden();
+  v1::PushStep description;
+  *description.mutable_computed_ns() = rows.computed_ns();
+  description.mutable_hidden()->set_dtype(hidden.dtype());
+  *description.mutable_hidden()->mutable_shape() = hidden.shape();
   std::string plan_bytes = plan.SerializeAsString();
   std::string description_bytes = description.SerializeAsString();
   Header header = {plan_bytes.size(), description_bytes.size(), hidden.data().size()};
@@ -45,7 +47,7 @@ absl::Status SendStep(Communicator& communicator, const v1::ShardExecute& plan, 
 }
 
 absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1::ShardExecute& plan,
-                         v1::Tensor& hidden) {
+                         v1::PushStep& rows) {
   Header header = {};
   absl::Status status = communicator.Broadcast(Bytes(header), 0, Deadline::Never());
   if (!status.ok()) return status;
@@ -61,10 +63,10 @@ absl::Status ReceiveStep(Communicator& communicator, absl::Duration timeout, v1:
     status = communicator.Broadcast(Bytes(parts[i]), 0, deadline);
     if (!status.ok()) return status;
   }
-  if (!plan.ParseFromString(parts[0]) || !hidden.ParseFromString(parts[1])) {
+  if (!plan.ParseFromString(parts[0]) || !rows.ParseFromString(parts[1])) {
     return absl::InternalError("rank 0 sent a step that can't be read");
   }
-  *hidden.mutable_data() = std::move(parts[2]);
+  *rows.mutable_hidden()->mutable_data() = std::move(parts[2]);
   return absl::OkStatus();
 }
 

@@ -1,9 +1,11 @@
 // How a shard spends its time: computing steps, and waiting for the next one though there is
-// something to compute. Adds up over the sessions of a process.
+// something to compute; of that, while others compute what it waits for. Adds up over the sessions of
+// a process.
 //
 // One thread marks; any may read the sums.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -17,14 +19,20 @@ class StepClock {
   struct Times {
     uint64_t busy_ns = 0;
     uint64_t gap_ns = 0;
+    uint64_t gap_computed_ns = 0;  // of gap_ns
   };
 
   // A session begins: what came before it is no gap.
   void Begin() { last_end_.reset(); }
 
-  // All of a step is there. `after_idle`: nobody wanted anything meanwhile.
-  void StepBegins(SteadyTime now, bool after_idle) {
-    if (last_end_.has_value() && !after_idle) Add(gap_ns_, now - *last_end_);
+  // All of a step is there, for which others have computed so long since this shard had its rows, or
+  // since their beginning. `after_idle`: nobody wanted anything meanwhile.
+  void StepBegins(SteadyTime now, bool after_idle, absl::Duration computed) {
+    if (last_end_.has_value() && !after_idle) {
+      const absl::Duration gap = now - *last_end_;
+      Add(gap_ns_, gap);
+      Add(gap_computed_ns_, std::min(gap, computed));
+    }
     begin_ = now;
   }
   // Its result is on its way.
@@ -33,7 +41,9 @@ class StepClock {
     last_end_ = now;
   }
 
-  Times times() const { return {.busy_ns = busy_ns_, .gap_ns = gap_ns_}; }
+  Times times() const {
+    return {.busy_ns = busy_ns_, .gap_ns = gap_ns_, .gap_computed_ns = gap_computed_ns_};
+  }
 
  private:
   static void Add(std::atomic<uint64_t>& sum, absl::Duration time) {
@@ -44,6 +54,7 @@ class StepClock {
   std::optional<SteadyTime> last_end_;
   std::atomic<uint64_t> busy_ns_ = 0;
   std::atomic<uint64_t> gap_ns_ = 0;
+  std::atomic<uint64_t> gap_computed_ns_ = 0;
 };
 
 }  // namespace sluice

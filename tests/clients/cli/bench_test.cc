@@ -365,22 +365,30 @@ TEST(ProgressLineTest, WritesALineNowAndThenElsewhere) {
   EXPECT_EQ(err.str(), "0 of 4 requests, 1 tokens\n2 of 4 requests, 20 tokens\n");
 }
 
-v1::GetStatusResponse StatusOf(const std::vector<std::pair<uint64_t, uint64_t>>& busy_and_gap) {
+struct ShardTime {
+  uint64_t busy = 0, gap = 0, gap_computed = 0;
+};
+
+v1::GetStatusResponse StatusOf(const std::vector<ShardTime>& times) {
   v1::GetStatusResponse status;
-  for (const auto& [busy, gap] : busy_and_gap) {
+  for (const ShardTime& time : times) {
     v1::ProcessStatus& process = *status.add_processes();
-    process.set_busy_us(busy);
-    process.set_gap_us(gap);
+    process.set_busy_us(time.busy);
+    process.set_gap_us(time.gap);
+    process.set_gap_computed_us(time.gap_computed);
   }
   return status;
 }
 
-TEST(GapShareBetween, IsThatOfTheShardThatWaitsMost) {
-  const v1::GetStatusResponse before = StatusOf({{0, 0}, {100, 50}, {1000, 7}});
-  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}, {190, 60}, {1099, 8}})), 0.1);
+TEST(GapSharesBetween, AreThoseOfTheShardThatWaitsMost) {
+  const v1::GetStatusResponse before = StatusOf({{}, {100, 50, 20}, {1000, 7, 0}});
+  const auto shares = GapSharesBetween(before, StatusOf({{}, {190, 60, 28}, {1099, 8, 0}}));
+  ASSERT_TRUE(shares.has_value());
+  EXPECT_EQ(shares->all, 0.1);
+  EXPECT_EQ(shares->system, 0.02);
   // One that began anew, and one that has not worked since.
-  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}, {90, 60}, {1000, 7}})), std::nullopt);
-  EXPECT_EQ(GapShareBetween(before, StatusOf({{0, 0}})), std::nullopt);
+  EXPECT_FALSE(GapSharesBetween(before, StatusOf({{}, {90, 60}, {1000, 7}})).has_value());
+  EXPECT_FALSE(GapSharesBetween(before, StatusOf({{}})).has_value());
 }
 
 }  // namespace

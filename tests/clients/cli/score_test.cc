@@ -240,7 +240,7 @@ TEST(StatusTest, PrintsOneJsonObject) {
   EXPECT_THAT(out, HasSubstr("{\"serving\":true,\"model\":\"storyteller\",\"epoch\":3,"));
   EXPECT_THAT(out, HasSubstr("\"state\":\"ready\",\"detail\":\"\",\"weight_bytes\":3145728,"
                              "\"kv_bytes\":524288,\"stage\":0,\"rank\":1,"
-                             "\"busy_us\":0,\"gap_us\":0,"
+                             "\"busy_us\":0,\"gap_us\":0,\"gap_computed_us\":0,"
                              "\"arithmetic\":\"cpu/portable, weights BF16\"}"));
   EXPECT_THAT(out, HasSubstr("\"kv_cache\":{\"block_size\":16,\"num_blocks\":100,"
                              "\"num_used_blocks\":25,\"num_shared_blocks\":5,"

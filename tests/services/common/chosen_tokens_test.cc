@@ -9,15 +9,23 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "services/common/server.h"
 
 namespace sluice {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-absl::Time SoonEnough() { return absl::Now() + absl::Minutes(1); }
+SteadyTime SoonEnough() { return SteadyTime::Now() + absl::Minutes(1); }
+
+absl::StatusOr<int32_t> TokenOf(ChosenTokensFollower& follower, uint64_t step_id, int32_t row) {
+  int32_t token = -1;
+  const absl::Status status = follower.TokensOf(step_id, row, {&token, 1});
+  if (!status.ok()) return status;
+  return token;
+}
 
 v1::Chosen ChosenIn(uint64_t step_id, const std::vector<int32_t>& tokens) {
   v1::Chosen chosen;
@@ -49,12 +57,35 @@ TEST_F(ChosenTokensTest, TellTokensByStepAndRow) {
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   publisher_.Publish(4, ChosenIn(1, {7, 8}));
   publisher_.Publish(4, ChosenIn(2, {}));
-  EXPECT_EQ(follower->TokenOf(1, 0).value_or(-1), 7);
-  EXPECT_EQ(follower->TokenOf(1, 1).value_or(-1), 8);
+  EXPECT_EQ(TokenOf(*follower, 1, 0).value_or(-1), 7);
+  EXPECT_EQ(TokenOf(*follower, 1, 1).value_or(-1), 8);
   publisher_.Publish(3, ChosenIn(3, {9}));  // of an epoch that is over
   std::thread later([&] { publisher_.Publish(4, ChosenIn(3, {6})); });
-  EXPECT_EQ(follower->TokenOf(3, 0).value_or(-1), 6);
+  EXPECT_EQ(TokenOf(*follower, 3, 0).value_or(-1), 6);
   later.join();
+}
+
+TEST_F(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  v1::Chosen chosen = ChosenIn(2, {7, 8, 9});
+  chosen.add_computed_ns(30);
+  publisher_.Publish(4, std::move(chosen));
+  std::vector<int32_t> tokens(2);
+  ASSERT_TRUE(follower->TokensOf(2, 1, absl::MakeSpan(tokens)).ok());
+  EXPECT_THAT(tokens, ElementsAre(8, 9));
+  EXPECT_THAT(follower->ComputedFor(2), ElementsAre(30));
+  EXPECT_TRUE(follower->ComputedFor(1).empty());
+  EXPECT_EQ(follower->TokensOf(2, 2, absl::MakeSpan(tokens)).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ChosenTokensTest, GiveUpByTheSteadyClock) {
+  publisher_.Open(4);
+  publisher_.Close(4, absl::OkStatus());
+  const auto follower = Follow(4);
+  EXPECT_FALSE(follower->WaitUntilOpen(SteadyTime::Now()).ok());
 }
 
 TEST_F(ChosenTokensTest, SayWhereARowHasChosenNothing) {
@@ -63,7 +94,7 @@ TEST_F(ChosenTokensTest, SayWhereARowHasChosenNothing) {
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   publisher_.Publish(4, ChosenIn(2, {7}));
   for (const auto& [step, row] : {std::pair(1, 0), {2, 1}, {2, -1}}) {
-    const auto token = follower->TokenOf(step, row);
+    const auto token = TokenOf(*follower, step, row);
     EXPECT_EQ(token.status().code(), absl::StatusCode::kInvalidArgument) << step << " " << row;
     EXPECT_THAT(std::string(token.status().message()), HasSubstr("chosen nothing in row"));
   }
@@ -75,9 +106,9 @@ TEST_F(ChosenTokensTest, ForgetWhatLiesFarBack) {
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   constexpr uint64_t kLast = 2 * ChosenTokensFollower::kRemembered;
   for (uint64_t step = 1; step <= kLast; ++step) publisher_.Publish(4, ChosenIn(step, {7}));
-  EXPECT_TRUE(follower->TokenOf(kLast, 0).ok());
-  EXPECT_TRUE(follower->TokenOf(kLast - ChosenTokensFollower::kRemembered, 0).ok());
-  EXPECT_FALSE(follower->TokenOf(kLast - ChosenTokensFollower::kRemembered - 1, 0).ok());
+  EXPECT_TRUE(TokenOf(*follower, kLast, 0).ok());
+  EXPECT_TRUE(TokenOf(*follower, kLast - ChosenTokensFollower::kRemembered, 0).ok());
+  EXPECT_FALSE(TokenOf(*follower, kLast - ChosenTokensFollower::kRemembered - 1, 0).ok());
 }
 
 TEST_F(ChosenTokensTest, AcceptTheEpochThatIsWiredIn) {
@@ -93,7 +124,7 @@ TEST_F(ChosenTokensTest, TellWhoWaitsThatTheSamplerIsLost) {
   const auto follower = Follow(4, [&](const absl::Status&) { lost.Notify(); });
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   std::thread closing([&] { publisher_.Close(4, absl::UnavailableError("gone")); });
-  const auto token = follower->TokenOf(1, 0);
+  const auto token = TokenOf(*follower, 1, 0);
   EXPECT_EQ(token.status().code(), absl::StatusCode::kUnavailable) << token.status();
   lost.WaitForNotification();
   closing.join();

@@ -113,10 +113,11 @@ struct Plan {
   uint64_t step_id() const { return id; }
 };
 
-v1::Tensor Rows(uint64_t step) {
-  v1::Tensor tensor;
-  tensor.add_shape(static_cast<int64_t>(step));
-  return tensor;
+v1::PushStep Rows(uint64_t step) {
+  v1::PushStep rows;
+  rows.set_step_id(step);
+  rows.mutable_hidden()->add_shape(static_cast<int64_t>(step));
+  return rows;
 }
 
 TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
@@ -131,13 +132,13 @@ TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
       std::vector<uint64_t> order(kSteps);
       for (uint64_t i = 0; i < kSteps; ++i) order[i] = i + 1;
       std::shuffle(order.begin(), order.end(), std::mt19937(seed));
-      for (const uint64_t step : order) joiner.AddHidden(step, Rows(step));
+      for (const uint64_t step : order) joiner.AddRows(Rows(step));
     });
     for (uint64_t step = 1; step <= kSteps; ++step) {
       const auto next = joiner.Next();
       ASSERT_TRUE(next.has_value());
       EXPECT_EQ(next->plan.id, step);
-      EXPECT_EQ(next->hidden.shape(0), static_cast<int64_t>(step));
+      EXPECT_EQ(next->rows.hidden().shape(0), static_cast<int64_t>(step));
     }
     plans.join();
     rows.join();
@@ -151,7 +152,7 @@ TEST(StepJoiner, GivesNothingOnceClosed) {
   joiner.Close();
   waiting.join();
   joiner.AddPlan({1});
-  joiner.AddHidden(1, Rows(1));
+  joiner.AddRows(Rows(1));
   EXPECT_FALSE(joiner.Next().has_value());
 }
 

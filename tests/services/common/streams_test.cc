@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "services/common/activations.h"
 #include "services/common/client_stream.h"
 #include "services/common/run_stream.h"
@@ -22,11 +22,12 @@
 namespace sluice {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ServerEnd = ServerStream<v1::PushRequest, v1::PushResponse>;
 using ClientEnd = ClientStream<v1::PushRequest, v1::PushResponse>;
 
-absl::Time SoonEnough() { return absl::Now() + absl::Minutes(1); }
+SteadyTime SoonEnough() { return SteadyTime::Now() + absl::Minutes(1); }
 
 // An in-process server of `service`.
 class Served {
@@ -90,13 +91,13 @@ class Client {
   bool WaitForEpochs(size_t count) {
     std::pair<Client*, size_t> asked = {this, count};
     absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithDeadline(
+    return mutex_.AwaitWithTimeout(
         absl::Condition(
             +[](std::pair<Client*, size_t>* asked) ABSL_NO_THREAD_SAFETY_ANALYSIS {
               return asked->first->epochs_.size() >= asked->second;
             },
             &asked),
-        SoonEnough());
+        absl::Minutes(1));
   }
 
   std::shared_ptr<ClientEnd> stream;
@@ -197,14 +198,17 @@ TEST(Activations, CarryRowsInOrder) {
   Served served(&receiver);
   std::vector<uint64_t> steps;  // touched by the stream's requests, one at a time
   absl::Notification all;
-  receiver.Open(3, [&](uint64_t step, const v1::Tensor& hidden) {
-    EXPECT_EQ(hidden.shape(0), static_cast<int64_t>(step) * 10);
-    steps.push_back(step);
-    if (step == 100) all.Notify();
+  receiver.Open(3, [&](const v1::PushStep& rows) {
+    EXPECT_EQ(rows.hidden().shape(0), static_cast<int64_t>(rows.step_id()) * 10);
+    EXPECT_THAT(rows.computed_ns(), ElementsAre(rows.step_id(), 5));
+    steps.push_back(rows.step_id());
+    if (rows.step_id() == 100) all.Notify();
   });
   ActivationsSender sender(served.channel(), 3, [](const absl::Status&) {});
   ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
-  for (int64_t step = 1; step <= 100; ++step) sender.Send(step, Row(step * 10));
+  for (uint64_t step = 1; step <= 100; ++step) {
+    sender.Send(step, Row(static_cast<int64_t>(step) * 10), {step, 5});
+  }
   ASSERT_TRUE(all.WaitForNotificationWithTimeout(absl::Minutes(1)));
   ASSERT_EQ(steps.size(), 100u);
   for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], i + 1);
@@ -213,7 +217,7 @@ TEST(Activations, CarryRowsInOrder) {
 TEST(Activations, AreRefusedForAnEpochThatIsNotOpen) {
   ActivationsReceiver receiver;
   Served served(&receiver);
-  const auto never = [](uint64_t, const v1::Tensor&) { FAIL(); };
+  const auto never = [](const v1::PushStep&) { FAIL(); };
   for (const uint64_t opened : {0, 4, 2}) {
     if (opened != 0) receiver.Open(opened, never);
     absl::Status lost;
@@ -232,7 +236,7 @@ TEST(Activations, AreRefusedForAnEpochThatIsNotOpen) {
 TEST(Activations, OfAnOldEpochEndWithTheNewOne) {
   ActivationsReceiver receiver;
   Served served(&receiver);
-  const auto ignore = [](uint64_t, const v1::Tensor&) {};
+  const auto ignore = [](const v1::PushStep&) {};
   receiver.Open(3, ignore);
   absl::Notification lost;
   ActivationsSender old(served.channel(), 3, [&](const absl::Status& status) {
