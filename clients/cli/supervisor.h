@@ -43,7 +43,7 @@ struct SupervisorOptions {
 
   // A process that ended is started again after `first_pause`, which doubles up to `longest_pause`
   // each time that it lived for less than `stable_after`.
-  absl::Duration first_pause = absl::Milliseconds(50);
+  absl::Duration first_pause = absl::Milliseconds(10);
   absl::Duration longest_pause = absl::Seconds(2);
   absl::Duration stable_after = absl::Seconds(10);
   // Before `ready_fd` is readable, a process that ends this often is given up.

@@ -18,6 +18,9 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
 // Processes that are starting can't be reached yet: news only when it goes on for longer.
 constexpr absl::Duration kStartTime = absl::Seconds(10);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(20);
+// A process that was lost is started again at once: as long as that takes, it is looked for often.
+constexpr absl::Duration kRestartTime = absl::Seconds(2);
+constexpr absl::Duration kLongestPauseAtFirst = absl::Milliseconds(40);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 // Between attempts to open stages that belong to another orchestrator.
 constexpr absl::Duration kStandbyPause = absl::Milliseconds(400);
@@ -209,7 +212,10 @@ void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
     Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure_}});
   }
   wiring_.reset();
-  pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 1.6, kLongestPause);
+  const bool at_first = now - unready_since_ < kRestartTime;
+  pause_ = pause_ == absl::ZeroDuration()
+               ? kFirstPause
+               : std::min(pause_ * 1.6, at_first ? kLongestPauseAtFirst : kLongestPause);
   phase_ = Phase::kPausing;
   wake_ = now + pause_;
 }
@@ -336,6 +342,7 @@ void ConnectedReplica::TakeTimes() {
       }
       process.busy = absl::Nanoseconds(of_one.times.busy_ns());
       process.gap = absl::Nanoseconds(of_one.times.gap_ns());
+      process.gap_computed = absl::Nanoseconds(of_one.times.gap_computed_ns());
     }
   }
   processes_ = std::move(processes);
