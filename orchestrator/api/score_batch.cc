@@ -144,7 +144,7 @@ void ScoreBatch::Submit(size_t index) {
                                           std::make_shared<TextSink>(shared_from_this(), index));
 }
 
-void ScoreBatch::OnScores(size_t index, std::vector<TokenEvent> scores) {
+void ScoreBatch::OnScores(size_t index, TokenEvents scores) {
   absl::MutexLock lock(&mutex_);
   std::move(scores.begin(), scores.end(), std::back_inserter(texts_[index].scores));
 }

@@ -67,7 +67,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
   // Has the engine score what waits for nothing.
   void SubmitReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Submit(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnScores(size_t index, std::vector<TokenEvent> scores);
+  void OnScores(size_t index, TokenEvents scores);
   // A text is scored; or, with none, all have their tokens.
   void OnDone(std::optional<size_t> index);
   void End(absl::StatusOr<std::vector<v1::ScoredText>> result);

@@ -207,12 +207,15 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
   if (over_ || output.end.has_value()) return;  // a stop string was found meanwhile
   const TokenId id = token.token;
   output.tokens.push_back(id);
-  output.pending.push_back(std::move(token));
   if (text_ == nullptr) {
-    Deliver(index, "", output.pending.size());
-  } else if (!stop_tokens_.contains(id)) {
-    text_->Append(ids_[index], {id});
+    ++output.num_delivered;
+    ChunkEvent chunk;
+    chunk.sequence_index = index;
+    chunk.tokens.push_back(std::move(token));
+    return sink_->OnChunk(std::move(chunk));
   }
+  output.pending.push_back(std::move(token));
+  if (!stop_tokens_.contains(id)) text_->Append(ids_[index], {id});
 }
 
 void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finished) {

@@ -99,7 +99,9 @@ bool EngineCore::AgreeOnWhoRuns() {
 }
 
 void EngineCore::TellRequests() {
-  for (const RequestId id : steps_.TellRequests()) suspects_.Clear(id);
+  const std::vector<RequestId> moved = steps_.TellRequests();
+  if (suspects_.empty()) return;
+  for (const RequestId id : moved) suspects_.Clear(id);
 }
 
 void EngineCore::SetServing(bool serving) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "orchestrator/beams/beam_search.h"
 #include "orchestrator/pipeline/rows.h"
@@ -68,10 +69,13 @@ struct TokenEvent {
   std::vector<RankedToken> top;  // falling
 };
 
+// Most events have one: they are made without allocating.
+using TokenEvents = absl::InlinedVector<TokenEvent, 1>;
+
 struct ChunkEvent {
   int32_t sequence_index = 0;
   std::string text;
-  std::vector<TokenEvent> tokens;
+  TokenEvents tokens;
   std::vector<TokenEvent> prompt_tokens;  // of sequence 0: the prompt's next ones, scored
 };
 

@@ -13,6 +13,7 @@ absl::Status RequestTable::AddBeams(ActiveRequest& request, int32_t max_new_toke
   const absl::Status status = scheduler_->Add(std::move(spec));
   if (!status.ok()) return Advised(status, request.request().tenant);
   request.StartBeams(first, max_new_tokens);
+  ++num_searches_;
   places_[first] = {.request = &request, .scheduled = true, .kind = Kind::kBeam};
   return absl::OkStatus();
 }
@@ -25,6 +26,7 @@ bool RequestTable::IsDeadEnd(const AcceptedRow& accepted, const RowResult& row) 
 }
 
 void RequestTable::AdvanceBeams(const StepOutcome& outcome, const std::vector<RowResult>& rows) {
+  if (num_searches_ == 0) return;
   for (const AcceptedRow& accepted : outcome.rows) {
     const auto found = places_.find(accepted.sequence);
     if (found == places_.end() || found->second.kind != Kind::kBeam ||
@@ -107,10 +109,13 @@ void RequestTable::ForgetPlaces(const ActiveRequest& request) {
   }
 }
 
-void RequestTable::TellOfPromptsAndBeams(std::vector<RequestId> moved) {
-  std::sort(moved.begin(), moved.end());
-  moved.erase(std::unique(moved.begin(), moved.end()), moved.end());
-  for (const RequestId id : moved) {
+void RequestTable::TellOfPromptsAndBeams() {
+  std::vector<RequestId> changed = std::exchange(searching_, {});
+  changed.insert(changed.end(), scored_.begin(), scored_.end());
+  scored_.clear();
+  std::sort(changed.begin(), changed.end());
+  changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
+  for (const RequestId id : changed) {
     ActiveRequest* request = Find(id);
     if (request == nullptr) continue;
     request->FlushPrompt();

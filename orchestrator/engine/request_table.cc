@@ -54,11 +54,6 @@ ActiveRequest* RequestTable::OwnerOf(SequenceId sequence) {
   return found == places_.end() || !found->second.scheduled ? nullptr : found->second.request;
 }
 
-RowRequest RequestTable::RowFor(const Segment& segment, const Row& row) const {
-  const Place& place = places_.at(segment.sequence);
-  return place.request->RowFor(place.index, segment, row);
-}
-
 // ---- Coming ----
 
 void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
@@ -178,9 +173,15 @@ void RequestTable::UseScheduler(Scheduler* scheduler) {
 
 // ---- Going on ----
 
-void RequestTable::OnSent(SequenceId sequence) {
-  RequestTimes& times = places_.at(sequence).request->times();
-  if (!times.started.has_value()) times.started = now_;
+void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
+  for (const Segment& segment : step.segments) {
+    const Place& place = places_.find(segment.sequence)->second;
+    RequestTimes& times = place.request->times();
+    if (!times.started.has_value()) times.started = now_;
+    for (const Row& row : segment.rows) {
+      rows.push_back(place.request->RowFor(place.index, segment, row));
+    }
+  }
 }
 
 void RequestTable::SetReading(RequestId id, bool reading) {
@@ -203,17 +204,19 @@ void RequestTable::SetReading(RequestId id, bool reading) {
 std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
                                            std::vector<RowResult>& rows) {
   std::vector<RequestId> moved;
+  moved.reserve(outcome.rows.size());
   for (const AcceptedRow& accepted : outcome.rows) {
     const auto found = places_.find(accepted.sequence);
     if (found == places_.end() || !found->second.scheduled) continue;
     if (accepted.kind == RowKind::kSample) ++num_generated_tokens_;
     RowResult& row = rows[accepted.row];
     ActiveRequest& request = *found->second.request;
-    moved.push_back(request.id());
+    if (moved.empty() || moved.back() != request.id()) moved.push_back(request.id());
     if (!request.times().first_token.has_value()) request.times().first_token = now_;
     TokenEvent token = {accepted.token, row.logprob, std::move(row.top)};
     if (accepted.kind == RowKind::kScore && !request.request().score) {
       request.OnPromptToken(std::move(token));
+      if (scored_.empty() || scored_.back() != request.id()) scored_.push_back(request.id());
     } else if (found->second.kind == Kind::kReturned) {
       request.FlushPrompt();
       request.OnToken(found->second.index, std::move(token));
@@ -221,8 +224,7 @@ std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
   }
   // Their sequences may have ended meanwhile.
   moved.insert(moved.end(), searching_.begin(), searching_.end());
-  searching_.clear();
-  TellOfPromptsAndBeams(moved);
+  TellOfPromptsAndBeams();
   for (const FinishedSequence& finished : outcome.finished) {
     const auto found = places_.find(finished.sequence);
     if (found == places_.end() || !std::exchange(found->second.scheduled, false)) continue;
@@ -267,6 +269,7 @@ void RequestTable::Remove(RequestId id, FinishReason reason) {
     EndSequence(places_.at(sequence), sequence, reason);
   }
   ForgetPlaces(request);
+  if (request.beams() != nullptr) --num_searches_;
   ForgetDeadline(id, request.request());
   ForgetUnread(id);
   RequestLedger ledger = request.Ledger();

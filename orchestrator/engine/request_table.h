@@ -49,8 +49,9 @@ class RequestTable {
   // Whether a request's client reads what is sent to it. While it does not, its sequences are
   // paused.
   void SetReading(RequestId id, bool reading);
-  // Some of a sequence is on its way to be computed.
-  void OnSent(SequenceId sequence);
+  // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
+  // segments, whose sequences are alive. The rows borrow from requests until one of them ends.
+  void OnSent(const Step& step, std::vector<RowRequest>& rows);
 
   // A step of so many sequences and positions took the replica so long.
   void OnStep(int num_sequences, int num_positions, absl::Duration time) {
@@ -86,8 +87,6 @@ class RequestTable {
   // Tells a request what its text end said of one of its sequences.
   void OnText(TextStreams::Answer answer);
 
-  // What is asked of the sampler for a row of a sequence that is alive.
-  RowRequest RowFor(const Segment& segment, const Row& row) const;
   // The request that a sequence of the scheduler belongs to; null where it has ended.
   ActiveRequest* OwnerOf(SequenceId sequence);
   ActiveRequest* Find(RequestId id);
@@ -125,7 +124,7 @@ class RequestTable {
   std::vector<SequenceId> ScheduledOf(const ActiveRequest& request) const;
   void ForgetPlaces(const ActiveRequest& request);
   // Hands on what has been scored of prompts, and what searches have settled.
-  void TellOfPromptsAndBeams(std::vector<RequestId> moved);
+  void TellOfPromptsAndBeams();
   absl::Status CheckInTime(const ActiveRequest& request, int32_t max_new_tokens) const;
   // With the time after which to try again, where it is for want of room.
   absl::Status Advised(const absl::Status& status, const std::string& tenant) const;
@@ -156,7 +155,9 @@ class RequestTable {
   ServiceRate rate_;
   WorkRate work_;
   std::vector<RequestLedger> ended_;
-  std::vector<RequestId> searching_;  // with rows that have come and were not told of yet
+  // With rows that have come and were not told of yet: of searches, and of prompts that are scored.
+  std::vector<RequestId> searching_, scored_;
+  int num_searches_ = 0;  // requests that have begun to search
   uint64_t num_generated_tokens_ = 0;
 };
 

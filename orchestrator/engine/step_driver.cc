@@ -31,18 +31,12 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   int num_ahead = 0;
   for (const StepInFlight& other : in_flight_) num_ahead += other.num_positions;
   sent.bound = times_.Bound(num_ahead);
-  std::vector<RowRequest> rows;
-  rows.reserve(step.num_rows());
   sent.sequences.reserve(step.segments.size());
-  for (const Segment& segment : step.segments) {
-    sent.sequences.push_back(segment.sequence);
-    requests_->OnSent(segment.sequence);
-    for (const Row& row : segment.rows) {
-      rows.push_back(requests_->RowFor(segment, row));
-    }
-  }
-  sent.num_rows = rows.size();
-  replica_->Execute(step, rows);
+  for (const Segment& segment : step.segments) sent.sequences.push_back(segment.sequence);
+  rows_.clear();
+  requests_->OnSent(step, rows_);
+  sent.num_rows = rows_.size();
+  replica_->Execute(step, rows_);
 }
 
 absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {
@@ -105,8 +99,12 @@ std::vector<RequestId> StepDriver::TellRequests() {
   std::vector<RequestId> moved;
   for (Committed& step : std::exchange(committed_, {})) {
     FailBrokenRows(step.outcome, step.rows);  // not before what came earlier is told
-    const std::vector<RequestId> by_this = requests_->Apply(step.outcome, step.rows);
-    moved.insert(moved.end(), by_this.begin(), by_this.end());
+    std::vector<RequestId> by_this = requests_->Apply(step.outcome, step.rows);
+    if (moved.empty()) {
+      moved = std::move(by_this);
+    } else {
+      moved.insert(moved.end(), by_this.begin(), by_this.end());
+    }
   }
   return moved;
 }

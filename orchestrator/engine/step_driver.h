@@ -81,6 +81,7 @@ class StepDriver {
   std::deque<StepInFlight> in_flight_;  // oldest first
   SteadyTime last_end_;                 // when the last step that completed did
   std::vector<Committed> committed_;    // in order
+  std::vector<RowRequest> rows_;        // of the step being sent
   uint64_t num_steps_ = 0;
   uint64_t num_hangs_ = 0;  // steps given up
 };

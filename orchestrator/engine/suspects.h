@@ -27,6 +27,8 @@ class Suspects {
   // the one that this convicts.
   std::optional<RequestId> OnLoss(absl::Span<const RequestId> under_way);
 
+  bool empty() const { return losses_.empty(); }
+
   // It has a new token, or has ended: it is no suspect any more.
   void Clear(RequestId request) { losses_.erase(request); }
 

@@ -25,6 +25,11 @@ absl::Status KvCache::CheckTable(SequenceId sequence, const Table& table) const 
   if (table.num_told > num_blocks || (table.num_told > 0 && !table.told)) {
     return broken("has ", num_blocks, " blocks and has told ", table.num_told);
   }
+  if (table.own >= num_blocks ||
+      (table.own >= 0 && (index_.Contains(table.blocks[table.own]) ||
+                          pool_.references(table.blocks[table.own]) != 1))) {
+    return broken("takes its block at ", table.own, " for its own");
+  }
   PrefixIndex::Place parent = table.root;
   for (int32_t i = 0; i < table.num_known; ++i) {
     const BlockId block = table.blocks[i];

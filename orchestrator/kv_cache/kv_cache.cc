@@ -106,12 +106,13 @@ int32_t KvCache::CountKnown(const PrefixDomain& domain, absl::Span<const TokenId
 int32_t KvCache::BeginWithTail(Table& table, absl::Span<const TokenId> rest, int32_t most) {
   const auto owner = tails_.find(EndOfKnown(table));
   if (owner == tails_.end()) return 0;
-  const Table& other = tables_.at(owner->second);
+  Table& other = tables_.at(owner->second);
   const auto limit = std::min<ptrdiff_t>(most, std::ssize(other.tail));
   const auto end = std::mismatch(rest.begin(), rest.begin() + limit, other.tail.begin()).first;
   const auto found = static_cast<int32_t>(end - rest.begin());
   if (found == 0) return 0;
   const BlockId block = other.blocks[other.num_known];
+  other.own = -1;
   Hold(block);
   table.blocks.push_back(block);
   table.tail.assign(rest.begin(), end);
@@ -122,7 +123,8 @@ void KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
   SLUICE_CHECK(!tables_.contains(to) && num_positions >= 0);
   const auto it = tables_.find(from);
   if (it == tables_.end()) return SLUICE_CHECK(num_positions == 0);
-  const Table& parent = it->second;
+  Table& parent = it->second;
+  parent.own = -1;
   const int32_t num_blocks = BlocksFor(num_positions);
   SLUICE_CHECK(num_blocks <= std::ssize(parent.blocks));
   Table table;
@@ -143,10 +145,16 @@ std::optional<size_t> KvCache::BlockToCopy(const Table& table, int32_t first,
   return others ? std::optional<size_t>(index) : std::nullopt;
 }
 
-bool KvCache::IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) const {
+bool KvCache::IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) {
   const auto it = tables_.find(sequence);
-  return it != tables_.end() && BlocksFor(num_positions) <= std::ssize(it->second.blocks) &&
-         !BlockToCopy(it->second, first, false).has_value();
+  if (it == tables_.end()) return false;
+  Table& table = it->second;
+  if (BlocksFor(num_positions) > std::ssize(table.blocks)) return false;
+  const int32_t index = first / options_.block_size;
+  if (table.own == index) return true;
+  if (BlockToCopy(table, first, false).has_value()) return false;
+  table.own = index;
+  return true;
 }
 
 int32_t KvCache::BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const {
@@ -196,22 +204,25 @@ void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens
   Table& table = it->second;
   if (table.root == 0) return;
   const auto num_full = static_cast<int32_t>(std::ssize(tokens) / options_.block_size);
-  const bool advances = table.num_known < num_full;
-  const bool had_tail = !table.tail.empty();
-  if (advances) WithdrawTail(sequence, table);
+  if (table.num_known < num_full) {
+    WithdrawTail(sequence, table);
+    table.tail.clear();
+  }
   while (table.num_known < num_full) {
     const auto first = static_cast<size_t>(table.num_known) * options_.block_size;
     LearnNextBlock(table, tokens.subspan(first, options_.block_size));
   }
-  const auto known = static_cast<size_t>(table.num_known) * options_.block_size;
-  table.tail.assign(tokens.begin() + static_cast<ptrdiff_t>(known), tokens.end());
-  if (!table.tail.empty() && (advances || !had_tail))
-    tails_.try_emplace(EndOfKnown(table), sequence);
+  const bool had_tail = !table.tail.empty();
+  const auto told = static_cast<size_t>(table.num_known) * options_.block_size + table.tail.size();
+  if (told >= tokens.size()) return;
+  table.tail.insert(table.tail.end(), tokens.begin() + static_cast<ptrdiff_t>(told), tokens.end());
+  if (!had_tail) tails_.try_emplace(EndOfKnown(table), sequence);
 }
 
 void KvCache::LearnNextBlock(Table& table, absl::Span<const TokenId> tokens) {
   BlockId& block = table.blocks[table.num_known];
   const PrefixIndex::Place parent = EndOfKnown(table);
+  if (table.own == table.num_known) table.own = -1;
   const bool was_known = index_.Contains(block);
   const BlockId known = index_.FindOrInsert(block, parent, tokens);
   if (known != block) {

@@ -103,7 +103,7 @@ class KvCache {
   absl::StatusOr<Reservation> Reserve(SequenceId sequence, int32_t first, int32_t num_positions);
 
   // Reserve would change nothing: the common case of a token in a block that its sequence has begun.
-  bool IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) const;
+  bool IsReserved(SequenceId sequence, int32_t first, int32_t num_positions);
 
   // The blocks that Reserve takes from those available.
   int32_t BlocksMissing(SequenceId sequence, int32_t first, int32_t num_positions) const;
@@ -170,6 +170,9 @@ class KvCache {
     std::vector<TokenId> tail;
     int32_t num_told = 0;  // leading blocks that the shards' copy has as they are
     bool told = false;     // the shards have a copy
+    // The index of a block that is known to be neither another's nor in the index; -1: none is. Spares
+    // looking at it for every token.
+    int32_t own = -1;
   };
 
   // Where the block after the known ones of a table stands.

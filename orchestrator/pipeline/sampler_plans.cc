@@ -7,43 +7,28 @@
 
 namespace sluice {
 
-v1::SamplerRunRequest SamplerPlans::Message(uint64_t epoch, const Step& step,
-                                            absl::Span<const RowRequest> rows) {
-  v1::SamplerRunRequest request;
+void SamplerPlans::SetMessage(uint64_t epoch, const Step& step, absl::Span<const RowRequest> rows,
+                              v1::SamplerRunRequest& request) {
   v1::SamplerExecute& execute = *request.mutable_execute();
+  execute.Clear();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
   DropEnded(step, execute);
   if (++num_messages_ % kForgottenAfter == 0) Sweep(execute);
+  execute.mutable_rows()->Reserve(static_cast<int>(rows.size()));
   for (const RowRequest& row : rows) AddRow(row, execute);
-  return request;
 }
 
 // Beams come and go with every step: none is to be kept for long.
 void SamplerPlans::DropEnded(const Step& step, v1::SamplerExecute& execute) {
-  if (told_.empty()) return;
   for (const SequenceId sequence : step.ended) {
     if (told_.erase(sequence) > 0) execute.add_ended_sequence_ids(sequence);
   }
 }
 
-const SamplerPlans::KnownOptions& SamplerPlans::OptionsOf(SequenceId sequence,
-                                                          const SamplingOptions& options) {
-  const auto [known, is_new] = options_.try_emplace(sequence);
-  if (is_new) {
-    known->second.per_sequence = HasSequenceParameters(options);
-    known->second.message = ToMessage(options);
-  }
-  known->second.last_message = num_messages_;
-  return known->second;
-}
-
 void SamplerPlans::Sweep(v1::SamplerExecute& execute) {
-  absl::erase_if(options_, [this](const auto& entry) {
-    return num_messages_ - entry.second.last_message >= kForgottenAfter;
-  });
   for (auto it = told_.begin(); it != told_.end();) {
-    if (num_messages_ - it->second < kForgottenAfter) {
+    if (num_messages_ - it->second.last_message < kForgottenAfter) {
       ++it;
       continue;
     }
@@ -64,23 +49,26 @@ void SamplerPlans::AddRow(const RowRequest& row, v1::SamplerExecute& execute) {
   }
   message.set_processed_logprobs(row.processed_logprobs);
   message.set_perturbed(row.perturbed);
-  const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
-  const KnownOptions& known = OptionsOf(row.sequence, options);
-  if (known.per_sequence || row.constraint != nullptr) {
-    const bool was_told = AddSequence(row, options, execute);
-    if (was_told && row.previous.has_value()) message.set_previous_token_id(*row.previous);
-    if (row.draft.has_value()) message.set_draft_token_id(*row.draft);
-    message.set_max_forced_tokens(row.max_forced);
-  } else {
-    *message.mutable_sample() = known.message;
+  const auto [found, is_new] = told_.try_emplace(row.sequence);
+  Told& told = found->second;
+  told.last_message = num_messages_;
+  if (is_new) {
+    const SamplingOptions& options = *std::get<const SamplingOptions*>(row.task);
+    told.per_sequence = row.constraint != nullptr || HasSequenceParameters(options);
+    if (told.per_sequence) {
+      AddSequence(row, options, execute);
+    } else {
+      *message.mutable_sample() = ToMessage(options);
+    }
   }
+  if (!told.per_sequence) return;
+  if (!is_new && row.previous.has_value()) message.set_previous_token_id(*row.previous);
+  if (row.draft.has_value()) message.set_draft_token_id(*row.draft);
+  message.set_max_forced_tokens(row.max_forced);
 }
 
-bool SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& options,
+void SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& options,
                                v1::SamplerExecute& execute) {
-  const auto [last_message, is_new] = told_.try_emplace(row.sequence);
-  last_message->second = num_messages_;
-  if (!is_new) return true;
   SLUICE_CHECK(static_cast<int32_t>(row.tokens.size()) >= row.position);
   v1::SamplerSequence& told = *execute.add_sequences();
   told.set_sequence_id(row.sequence);
@@ -89,11 +77,10 @@ bool SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& opt
   told.set_num_prompt_tokens(row.num_prompt_tokens);
   const absl::Span<const TokenId> tokens = row.tokens.first(row.position);
   told.mutable_token_ids()->Add(tokens.begin(), tokens.end());
-  if (row.constraint == nullptr) return false;
+  if (row.constraint == nullptr) return;
   SLUICE_CHECK(told.mutable_constraint()->ParseFromString(row.constraint->constraint));
-  if (std::exchange(vocabulary_told_, true)) return false;
+  if (std::exchange(vocabulary_told_, true)) return;
   SLUICE_CHECK(execute.mutable_vocabulary()->ParseFromString(*row.constraint->vocabulary));
-  return false;
 }
 
 }  // namespace sluice

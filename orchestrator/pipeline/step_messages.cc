@@ -3,30 +3,48 @@
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
+namespace {
 
-v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step) {
-  v1::EmbeddingRunRequest request;
-  v1::EmbeddingExecute& execute = *request.mutable_execute();
-  execute.set_epoch(epoch);
-  execute.set_step_id(step.id);
-  for (const Segment& segment : step.segments) {
-    if (segment.chosen_by.has_value()) {
-      v1::ChosenToken& chosen = *execute.add_chosen_tokens();
-      chosen.set_index(execute.token_ids_size());
-      chosen.set_step_id(segment.chosen_by->step);
-      chosen.set_row(segment.chosen_by->row);
-    }
-    execute.mutable_token_ids()->Add(segment.tokens.begin(), segment.tokens.end());
-    for (size_t i = 0; i < segment.tokens.size(); ++i) {
-      execute.add_positions(segment.first_position + static_cast<int32_t>(i));
+// Tokens that rows chose one after another are named together.
+void AddChosen(const ChosenBy& chosen, v1::EmbeddingExecute& execute) {
+  const int32_t index = execute.token_ids_size();
+  if (const int size = execute.chosen_tokens_size(); size > 0) {
+    v1::ChosenToken& last = *execute.mutable_chosen_tokens(size - 1);
+    if (last.step_id() == chosen.step && last.row() + last.count() == chosen.row &&
+        last.index() + last.count() == index) {
+      last.set_count(last.count() + 1);
+      return;
     }
   }
-  return request;
+  v1::ChosenToken& run = *execute.add_chosen_tokens();
+  run.set_index(index);
+  run.set_step_id(chosen.step);
+  run.set_row(chosen.row);
+  run.set_count(1);
 }
 
-v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
-  v1::ShardRunRequest request;
+}  // namespace
+
+void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& request) {
+  v1::EmbeddingExecute& execute = *request.mutable_execute();
+  execute.Clear();
+  execute.set_epoch(epoch);
+  execute.set_step_id(step.id);
+  execute.mutable_token_ids()->Reserve(step.num_tokens());
+  execute.mutable_positions()->Reserve(step.num_tokens());
+  for (const Segment& segment : step.segments) {
+    if (segment.chosen_by.has_value()) AddChosen(*segment.chosen_by, execute);
+    int32_t position = segment.first_position;
+    for (const TokenId token : segment.tokens) {
+      execute.mutable_token_ids()->AddAlreadyReserved(token);
+      execute.mutable_positions()->AddAlreadyReserved(position++);
+    }
+  }
+}
+
+void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request) {
   v1::ShardExecute& execute = *request.mutable_execute();
+  execute.Clear();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
   execute.set_after_idle(step.after_idle);
@@ -48,7 +66,6 @@ v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step) {
     for (const Row& row : segment.rows) execute.add_output_rows(first_row + row.offset);
     first_row += static_cast<int32_t>(segment.tokens.size());
   }
-  return request;
 }
 
 absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed) {

@@ -13,9 +13,10 @@
 
 namespace sluice {
 
-v1::EmbeddingRunRequest EmbeddingMessage(uint64_t epoch, const Step& step);
-v1::ShardRunRequest ShardMessage(uint64_t epoch, const Step& step);
-// For the sampler's see sampler_plans.h.
+// Make `request` the message of a step. What it was is dropped, and its memory is used again: a step
+// is much like the one before. For the sampler's see sampler_plans.h.
+void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& request);
+void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request);
 
 // INTERNAL where the sampler's answer contradicts itself.
 absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& executed);

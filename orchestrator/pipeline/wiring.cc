@@ -110,7 +110,7 @@ absl::Status Wiring::OpenRank(int stage, int rank, const v1::ShardRunRequest& re
                     },
                 .on_done = [this, who](const absl::Status& status) { Lose(who, status); }});
   if (!stream.ok()) return stream.status();
-  (*stream)->Send(request);
+  (*stream)->Send(v1::ShardRunRequest(request));
   (rank == 0 ? rank_zero_ : other_ranks_).push_back(*std::move(stream));
   return absl::OkStatus();
 }
@@ -132,10 +132,15 @@ absl::Status Wiring::OpenEmbedding() {
 
 void Wiring::Execute(const Step& step, absl::Span<const RowRequest> rows) {
   // The embedding has the least to prepare and the longest way to go: first.
-  embedding_->Send(EmbeddingMessage(options_.epoch, step));
-  const v1::ShardRunRequest shard_message = ShardMessage(options_.epoch, step);
-  for (const auto& shard : rank_zero_) shard->Send(shard_message);
-  sampler_->Send(sampler_plans_.Message(options_.epoch, step, rows));
+  SetMessage(options_.epoch, step, embedding_message_);
+  embedding_->Send(std::move(embedding_message_));
+  SetMessage(options_.epoch, step, shard_message_);
+  for (size_t i = 1; i < rank_zero_.size(); ++i) {
+    rank_zero_[i]->Send(v1::ShardRunRequest(shard_message_));
+  }
+  rank_zero_.front()->Send(std::move(shard_message_));
+  sampler_plans_.SetMessage(options_.epoch, step, rows, sampler_message_);
+  sampler_->Send(std::move(sampler_message_));
 }
 
 std::vector<StepExecuted> Wiring::TakeExecuted() { return std::exchange(executed_, {}); }

@@ -96,6 +96,10 @@ class Wiring {
   std::unique_ptr<StageNetwork::SamplerStream> sampler_;
 
   SamplerPlans sampler_plans_;
+  // Made for every step out of what streams have left of earlier ones.
+  v1::EmbeddingRunRequest embedding_message_;
+  v1::ShardRunRequest shard_message_;
+  v1::SamplerRunRequest sampler_message_;
 };
 
 }  // namespace sluice

@@ -38,7 +38,8 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
 
 // Positions [first, end) have been computed: counts those that had been before.
 void Scheduler::CountAgain(SequenceState& sequence, int32_t first, int32_t end) {
-  const int64_t again = std::max(std::min(end, sequence.num_once_computed) - first, 0);
+  if (sequence.num_once_computed <= first) return;
+  const int64_t again = std::min(end, sequence.num_once_computed) - first;
   RecomputedPositions recomputed;
   switch (sequence.thrown_back_by) {
     case ThrownBackBy::kNobody:

@@ -19,10 +19,12 @@ bool GoesBefore(const SequenceState& a, const SequenceState& b) {
 }  // namespace
 
 std::optional<Step> Scheduler::Plan() {
+  const auto has_room = [this](int32_t steps_ahead) {
+    return std::ssize(in_flight_) < options_.max_inflight_steps + steps_ahead;
+  };
+  if (!has_room(options_.steps_ahead)) return std::nullopt;
   AgreeOnStepsAhead();
-  if (std::ssize(in_flight_) >= options_.max_inflight_steps + steps_ahead_) {
-    return std::nullopt;
-  }
+  if (!has_room(steps_ahead_)) return std::nullopt;
   contended_ = false;
   GiveUpPlacesOfAwaiting();
   PlannedStep& planned = in_flight_.emplace_back();
@@ -36,6 +38,7 @@ std::optional<Step> Scheduler::Plan() {
       .tokens = options_.max_tokens_per_step,
       .segments = std::min(options_.max_sequences_per_step, options_.max_tokens_per_step)};
   AdmitUrgent();
+  FindReady();
   budget.others = RoomForOthers(step.id);
   budget.is_shared = budget.others < budget.tokens;
   PlanDecodes(step, budget);
@@ -57,8 +60,9 @@ std::optional<Step> Scheduler::Plan() {
 // win more, no step goes ahead: it would be a turn that those drafted on miss.
 void Scheduler::AgreeOnStepsAhead() {
   steps_ahead_ = options_.steps_ahead;
-  if (options_.drafts == nullptr || steps_ahead_ == 0 || IsPrefilling()) return;
-  if (options_.drafts->AllWait(static_cast<int32_t>(running_.size()))) steps_ahead_ = 0;
+  if (options_.drafts == nullptr || steps_ahead_ == 0) return;
+  if (!options_.drafts->AllWait(static_cast<int32_t>(running_.size()))) return;
+  if (!IsPrefilling()) steps_ahead_ = 0;
 }
 
 // Something of it can be computed now. A prompt's chunks follow each other in as many steps as
@@ -96,28 +100,27 @@ void Scheduler::AdmitUrgent() {
   }
 }
 
-// Running sequences that lack one position each, those longest without a step first, those of light
-// tenants before all others where the step is shared. Says whether one lacks more than that.
-std::vector<SequenceState*> Scheduler::DecodesInTurn(const Budget& budget, bool& prefilling) const {
-  std::vector<SequenceState*> decodes;
-  decodes.reserve(running_.size());
+// Running sequences of which something can be computed, in line order: decodes, which lack one
+// position each, and prompts, which lack more.
+void Scheduler::FindReady() {
+  decodes_.clear();
+  prefills_.clear();
   for (const auto& [place, sequence] : running_) {
     if (!IsReady(*sequence)) continue;
-    if (sequence->num_pending() == 1) {
-      decodes.push_back(sequence);
-    } else {
-      prefilling = true;
-    }
+    (sequence->num_pending() == 1 ? decodes_ : prefills_).push_back(sequence);
   }
+}
+
+// Those longest without a step first, those of light tenants before all others where the step is
+// shared.
+void Scheduler::PutDecodesInTurn(const Budget& budget) {
   const auto waited_longer = [](auto* a, auto* b) { return a->last_step < b->last_step; };
-  if (!std::is_sorted(decodes.begin(), decodes.end(), waited_longer)) {
-    std::stable_sort(decodes.begin(), decodes.end(), waited_longer);
+  if (!std::is_sorted(decodes_.begin(), decodes_.end(), waited_longer)) {
+    std::stable_sort(decodes_.begin(), decodes_.end(), waited_longer);
   }
-  if (budget.is_shared) {
-    std::stable_partition(decodes.begin(), decodes.end(),
-                          [this](auto* sequence) { return IsLight(*sequence->tenant); });
-  }
-  return decodes;
+  if (!budget.is_shared) return;
+  std::stable_partition(decodes_.begin(), decodes_.end(),
+                        [this](auto* sequence) { return IsLight(*sequence->tenant); });
 }
 
 // Decodes are spread evenly over the steps in flight, because otherwise the first step would take all
@@ -125,8 +128,10 @@ std::vector<SequenceState*> Scheduler::DecodesInTurn(const Budget& budget, bool&
 // segment of the step stays free for it, and with it a token; of a shared step half of what others
 // may have.
 void Scheduler::PlanDecodes(Step& step, Budget& budget) {
-  bool prefilling = !waiting_.empty() && std::ssize(running_) < MaxRunning();
-  const std::vector<SequenceState*> decodes = DecodesInTurn(budget, prefilling);
+  PutDecodesInTurn(budget);
+  const absl::Span<SequenceState* const> decodes = decodes_;
+  const bool prefilling =
+      !prefills_.empty() || (!waiting_.empty() && std::ssize(running_) < MaxRunning());
   const auto num_running = static_cast<int32_t>(running_.size());
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
@@ -137,13 +142,13 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
     return budget.is_shared && !IsLight(*sequence->tenant);
   });
   std::vector<Tokens> drafts = AskForDrafts(
-      absl::MakeSpan(decodes).first(drafted - decodes.begin()),
+      decodes.first(drafted - decodes.begin()),
       {.num_decodes = turns, .tokens = budget.tokens - turns, .beside_prompts = prefilling});
   drafts.resize(decodes.size());
   for (size_t i = 0; i < decodes.size() && slots > 0; ++i) {
     SequenceState* const sequence = decodes[i];
-    if (!sequence->running) continue;   // gave its blocks to one before it
-    if (!IsReady(*sequence)) continue;  // one before it needs what others have
+    if (!sequence->running) continue;                 // gave its blocks to one before it
+    if (contended_ && !IsReady(*sequence)) continue;  // one before it needs what others have
     if (MostOf(*sequence, budget) <= for_prompts) break;
     if (!Equip(*sequence, sequence->length())) continue;
     EquipDraft(*sequence, drafts[i]);
@@ -167,13 +172,13 @@ void Scheduler::BillDecodes() {
 // Sequences held back for a sibling's prompt, and tenants that run as many as they may, don't close
 // it.
 void Scheduler::PlanPrefills(Step& step, Budget& budget) {
-  const std::vector<SequenceState*> under_way = PrefillsUnderWay();
-  auto running = under_way.begin();
+  PutPrefillsInTurn();
+  auto running = prefills_.begin();
   bool door_open = true;
   waiting_.BeginRound();
   while (budget.segments > 0 && budget.tokens > 0) {
     SequenceState* waiting = door_open ? waiting_.Next() : nullptr;
-    if (running != under_way.end() && (waiting == nullptr || GoesBefore(**running, *waiting))) {
+    if (running != prefills_.end() && (waiting == nullptr || GoesBefore(**running, *waiting))) {
       SequenceState& sequence = **running++;
       const int32_t count = std::min(sequence.num_pending(), MostOf(sequence, budget));
       // Unless it gave its blocks to one before it, or has even come back since.
@@ -195,14 +200,13 @@ void Scheduler::PlanPrefills(Step& step, Budget& budget) {
   }
 }
 
-std::vector<SequenceState*> Scheduler::PrefillsUnderWay() const {
-  std::vector<SequenceState*> result;
-  for (const auto& [place, sequence] : running_) {
-    if (sequence->num_pending() > 1 && IsReady(*sequence)) result.push_back(sequence);
-  }
-  std::stable_sort(result.begin(), result.end(),
+// Without those that have given up their blocks meanwhile.
+void Scheduler::PutPrefillsInTurn() {
+  std::erase_if(prefills_, [this](const SequenceState* sequence) {
+    return !sequence->running || !IsReady(*sequence);
+  });
+  std::stable_sort(prefills_.begin(), prefills_.end(),
                    [](auto* a, auto* b) { return GoesBefore(*a, *b); });
-  return result;
 }
 
 // One position is a token chosen; more are a prompt, or what is computed again at its price, as
@@ -227,14 +231,14 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, co
   if (end <= sequence.num_tokens()) {
     segment.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
   } else {
-    segment.tokens.assign(1, 0);
+    segment.tokens.push_back(0);
     segment.chosen_by = sequence.last_promise;
   }
-  segment.tokens.insert(segment.tokens.end(), draft.begin(), draft.end());
+  if (num_drafts > 0) segment.tokens.insert(segment.tokens.end(), draft.begin(), draft.end());
   segment.num_drafts = num_drafts;
   segment.sequence_length = sequence.length() + num_drafts;
   segment.first_block = table.first_block;
-  segment.blocks.assign(table.blocks.begin(), table.blocks.end());
+  if (!table.blocks.empty()) segment.blocks.assign(table.blocks.begin(), table.blocks.end());
   segment.rows = sequence.RowsFor(first, num_positions);
   for (int32_t i = 0; i < num_drafts; ++i) segment.rows.push_back({.offset = num_positions + i});
   in_flight_.back().segments.push_back({.sequence = segment.sequence,

@@ -205,7 +205,8 @@ std::vector<SequenceState*> Scheduler::Victims(const Need& need, const PlaceInLi
     SequenceState& sequence = *it->second;
     const bool is_behind = below < it->first;
     if (!is_behind && need.displacing == nullptr && num_awaiting_ == 0) break;
-    if (sequence.place.negated_priority < below.negated_priority) break;
+    if (it->first.negated_priority < below.negated_priority) break;
+    if (sequence.num_in_flight > 0 && others_in_flight) continue;  // one such is enough to know
     if (!is_behind && !sequence.awaits_choice &&
         !MayBeDisplaced(sequence, need, displaced[sequence.tenant])) {
       continue;

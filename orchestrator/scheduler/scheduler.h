@@ -227,8 +227,9 @@ class Scheduler {
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
                      Step& step, Budget& budget);
-  std::vector<SequenceState*> DecodesInTurn(const Budget& budget, bool& prefilling) const;
-  std::vector<SequenceState*> PrefillsUnderWay() const;
+  void FindReady();
+  void PutDecodesInTurn(const Budget& budget);
+  void PutPrefillsInTurn();
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;
   void Bill(SequenceState& sequence, int32_t num_positions, int32_t num_drafts);
@@ -303,8 +304,10 @@ class Scheduler {
   Tenants tenants_;
   WaitingLine waiting_;
   Line running_;
-  std::vector<Tenant*> unbilled_;      // with decodes in the step being planned
-  std::deque<PlannedStep> in_flight_;  // oldest first
+  // Of the step being planned.
+  std::vector<SequenceState*> decodes_, prefills_;  // that can be computed (FindReady)
+  std::vector<Tenant*> unbilled_;                   // with decodes in it
+  std::deque<PlannedStep> in_flight_;               // oldest first
   // Somebody lacks blocks or a place that sequences in flight could give up: none of them goes
   // ahead in this step, so that they come to be free to.
   bool contended_ = false;

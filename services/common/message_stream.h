@@ -25,8 +25,8 @@ class MessageStream {
   // Ends the stream; no call of the handler follows.
   virtual ~MessageStream() = default;
 
-  // Does nothing on a stream that is over.
-  virtual void Send(Request request) = 0;
+  // Does nothing on a stream that is over. What is left in `request` is good for its memory alone.
+  virtual void Send(Request&& request) = 0;
 };
 
 // A gRPC stream whose events are posted to a loop.
@@ -61,7 +61,7 @@ class PostedStream final : public MessageStream<Request, Response> {
     stream_->Cancel();
   }
 
-  void Send(Request request) override { stream_->Send(std::move(request)); }
+  void Send(Request&& request) override { stream_->Send(std::move(request)); }
 
  private:
   // Of the loop's thread, but for its end.

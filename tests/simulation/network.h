@@ -149,7 +149,7 @@ class SimulatedStream final : public MessageStream<Request, Response> {
     duplex_->client_open = false;
     duplex_->connection->Close(Connection::kClient, absl::CancelledError("the caller left"));
   }
-  void Send(Request request) override {
+  void Send(Request&& request) override {
     Duplex<Request, Response>::SendRequest(duplex_, std::move(request));
   }
 

@@ -336,7 +336,9 @@ bool StageProcess::FillIn(const Session& session, v1::EmbeddingExecute& plan) {
   for (const v1::ChosenToken& token : plan.chosen_tokens()) {
     const auto found = session.chosen.find(token.step_id());
     if (found == session.chosen.end()) return false;
-    plan.set_token_ids(token.index(), found->second.at(token.row()));
+    for (int i = 0; i < token.count(); ++i) {
+      plan.set_token_ids(token.index() + i, found->second.at(token.row() + i));
+    }
   }
   return true;
 }
@@ -404,15 +406,19 @@ std::optional<Rows> StageProcess::Forward(Session& session, const v1::ShardExecu
 void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
                           const Rows& rows) {
   SLUICE_CHECK(plan.rows_size() == static_cast<int>(rows.size()));
+  for (const uint64_t sequence : plan.ended_sequence_ids()) session->seeds.erase(sequence);
+  for (const v1::SamplerSequence& told : plan.sequences()) session->seeds[told.sequence_id()] = 0;
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(session->epoch);
   executed.set_step_id(plan.step_id());
   for (int i = 0; i < plan.rows_size(); ++i) {
     const v1::SamplerRow& asked = plan.rows(i);
-    const TokenId token = asked.has_score_token_id()
-                              ? asked.score_token_id()
-                              : ChosenToken(rows[i], asked.sample().seed(), asked.sequence_index());
+    if (asked.has_sample()) session->seeds[asked.sequence_id()] = asked.sample().seed();
+    const TokenId token =
+        asked.has_score_token_id()
+            ? asked.score_token_id()
+            : ChosenToken(rows[i], session->seeds.at(asked.sequence_id()), asked.sequence_index());
     v1::SampledRow& row = *executed.add_rows();
     row.set_token_id(token);
     row.set_logprob(LogprobOf(rows[i], token));

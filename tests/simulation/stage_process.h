@@ -113,6 +113,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     std::shared_ptr<PushStream> to_next;
     std::shared_ptr<FollowStream> to_sampler;         // of an embedding
     std::map<uint64_t, std::vector<int32_t>> chosen;  // by step, what came over it
+    std::map<uint64_t, uint64_t> seeds;               // of sequences that the sampler was told of
     std::weak_ptr<FollowStream> follower;             // of a sampler
     int num_accepted = 0;                             // of the streams above that it dials
     bool receiving = false;

@@ -94,7 +94,14 @@ class FakeStages {
   class Shard;
   class Sampler;
   struct Fake;
-  struct Pending;
+  struct Pending {
+    bool has_embedding = false;
+    v1::EmbeddingExecute embedding;
+    int num_shards = 0;
+    v1::ShardExecute shard;
+    std::function<void(v1::SamplerRunResponse)> answer;  // with the sampler's plan
+    v1::SamplerExecute sampler;
+  };
 
   // Takes up an Open; true where it is to be answered.
   bool Open(const std::string& name, uint64_t epoch,
@@ -105,6 +112,8 @@ class FakeStages {
   void AddSampler(const v1::SamplerExecute& execute,
                   std::function<void(v1::SamplerRunResponse)> answer);
   v1::GetShardInfoResponse Probe(const std::string& name);
+  // Ends the stream of the first shard.
+  void GiveUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsCurrent(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunIfComplete(uint64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts in the tokens that earlier steps have chosen; false where one of them never did.
@@ -123,6 +132,8 @@ class FakeStages {
   std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);                      // token by slot
   std::map<uint64_t, std::vector<int32_t>> tables_ ABSL_GUARDED_BY(mutex_);  // by sequence
   std::map<uint64_t, std::vector<int32_t>> chosen_ ABSL_GUARDED_BY(mutex_);  // by step and row
+  // Of sequences that the sampler was told of.
+  std::map<uint64_t, uint64_t> seeds_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Fake> fakes_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::unique_ptr<grpc::Service>> services_;

@@ -5,6 +5,8 @@
 // on the machine shows less.
 //
 //   sluice-step-bench [--svg=FILE]
+//   sluice-step-bench --running=256 [--waiting=4096] [--prompt=200] [--answer=128] [--drafts=0]
+//                     [--steps=4000]
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 #include <cstdio>
 #include <deque>
 #include <fstream>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,17 +31,25 @@
 #include "services/common/log.h"
 
 ABSL_FLAG(std::string, svg, "", "also draws the first table into this file");
+ABSL_FLAG(int, running, 0, "measures a load of so many running sequences alone");
+ABSL_FLAG(int, waiting, 4096, "with --running: sequences that wait");
+ABSL_FLAG(int, prompt, 200, "with --running: tokens of each prompt");
+ABSL_FLAG(int, answer, 128, "with --running: tokens of each answer, on average");
+ABSL_FLAG(int, drafts, 0, "with --running: the longest draft; 0: nothing is drafted");
+ABSL_FLAG(int, steps, 4000, "with --running: steps that are measured");
 
 namespace sluice {
 namespace {
 
-// Nothing here takes time.
-const SteadyTime kNow = SteadyTime::FromStart(absl::Seconds(1));
+// What a step takes the stages.
+constexpr absl::Duration kStepTime = absl::Milliseconds(20);
 
 struct Load {
   int running = 256;
   int waiting = 4096;
   int prompt = 200;  // tokens
+  int answer = 128;  // tokens, on average
+  int drafts = 0;    // the longest
 };
 
 struct Cost {
@@ -80,10 +91,15 @@ class InstantReplica final : public Replica {
   }
 
   void Execute(const Step& step, absl::Span<const RowRequest> rows) override {
-    num_bytes_ += EmbeddingMessage(1, step).SerializeAsString().size() +
-                  ShardMessage(1, step).SerializeAsString().size() +
-                  sampler_plans_.Message(1, step, rows).SerializeAsString().size();
-    under_way_.push_back({.step = step.id, .rows = std::vector<RowResult>(rows.size())});
+    SetMessage(1, step, embedding_);
+    SetMessage(1, step, shard_);
+    sampler_plans_.SetMessage(1, step, rows, sampler_);
+    for (const google::protobuf::MessageLite* message :
+         std::initializer_list<const google::protobuf::MessageLite*>{&embedding_, &shard_,
+                                                                     &sampler_}) {
+      num_bytes_ += message->SerializeAsString().size();
+    }
+    under_way_.push_back({.id = step.id, .num_rows = rows.size()});
     if (step.num_tokens() > static_cast<int>(step.segments.size())) last_prompt_ = step.id;
   }
 
@@ -93,21 +109,28 @@ class InstantReplica final : public Replica {
   // How many rows the step had.
   size_t AnswerOldest() {
     SLUICE_CHECK(!under_way_.empty());
-    answered_ = under_way_.front().step;
-    StepExecuted executed = std::move(under_way_.front());
+    const Sent sent = under_way_.front();
     under_way_.pop_front();
-    for (RowResult& row : executed.rows) row.token = 1;
-    const size_t num_rows = executed.rows.size();
-    events_.emplace_back(std::move(executed));
-    return num_rows;
+    answered_ = sent.id;
+    events_.emplace_back(
+        StepExecuted{.step = sent.id, .rows = std::vector<RowResult>(sent.num_rows, {.token = 1})});
+    return sent.num_rows;
   }
 
  private:
+  struct Sent {
+    StepId id = 0;
+    size_t num_rows = 0;
+  };
+
   Topology topology_;
   std::shared_ptr<const std::vector<ReplicaProcess>> processes_ =
       std::make_shared<std::vector<ReplicaProcess>>();
   SamplerPlans sampler_plans_;
-  std::deque<StepExecuted> under_way_;
+  v1::EmbeddingRunRequest embedding_;
+  v1::ShardRunRequest shard_;
+  v1::SamplerRunRequest sampler_;
+  std::deque<Sent> under_way_;
   std::vector<ReplicaEvent> events_;
   size_t num_bytes_ = 0;
   StepId answered_ = 0;
@@ -140,11 +163,12 @@ class Bench {
  public:
   explicit Bench(const Load& load)
       : load_(load),
-        replica_({.block_size = 16, .num_blocks = load.running * (load.prompt / 16 + 20)}),
+        replica_({.block_size = 16,
+                  .num_blocks = load.running * (load.prompt / 16 + 3 * load.answer / 32 + 8)}),
         core_(OptionsFor(load), &replica_, nullptr) {
-    core_.Advance(kNow);
+    core_.Advance(now_);
     for (int i = 0; i < load.running + load.waiting; ++i) Submit();
-    core_.Advance(kNow);
+    core_.Advance(now_);
     for (int i = 0; i < 300; ++i) Step();  // everybody is somewhere else in his answer
   }
 
@@ -169,7 +193,8 @@ class Bench {
     for (int i = 0; i < load_.prompt; ++i) {
       request.prompt[i] = static_cast<TokenId>((id * 7919 + i) % 50'000);
     }
-    request.max_new_tokens = 64 + static_cast<int>(id * 37 % 128);
+    request.max_new_tokens = (load_.answer + 1) / 2 + static_cast<int>(id * 37 % load_.answer);
+    request.max_drafts = load_.drafts;
     core_.Submit(id, std::move(request), std::make_shared<CountingSink>(&num_ended_));
   }
 
@@ -177,21 +202,23 @@ class Bench {
   double Step() {
     const size_t num_rows = replica_.AnswerOldest();
     SLUICE_CHECK(num_rows + 64 > static_cast<size_t>(load_.running));
+    now_ = now_ + kStepTime;
     const double begin = ThreadMicroseconds();
-    core_.Advance(kNow);
+    core_.Advance(now_);
     const double time = ThreadMicroseconds() - begin;
     for (; num_ended_ > 0; --num_ended_) Submit();
     return time;
   }
 
   const Load load_;
+  SteadyTime now_ = SteadyTime::FromStart(absl::Seconds(1));
   int num_ended_ = 0;
   InstantReplica replica_;
   EngineCore core_;
   RequestId last_id_ = 0;
 };
 
-Cost CostOf(const Load& load) { return Bench(load).Measure(4000); }
+Cost CostOf(const Load& load) { return Bench(load).Measure(absl::GetFlag(FLAGS_steps)); }
 
 void PrintRow(const Load& load, const Cost& cost) {
   std::printf("| %7d | %7d | %6d | %8.1f | %8.1f | %15.2f | %17.1f |\n", load.running, load.waiting,
@@ -245,6 +272,16 @@ std::string Picture(const std::vector<std::pair<int, Cost>>& costs) {
          "<text x=\"370\" y=\"406\" text-anchor=\"middle\">running sequences</text>\n</svg>\n";
 }
 
+void RunOne() {
+  const Load load = {.running = absl::GetFlag(FLAGS_running),
+                     .waiting = absl::GetFlag(FLAGS_waiting),
+                     .prompt = absl::GetFlag(FLAGS_prompt),
+                     .answer = absl::GetFlag(FLAGS_answer),
+                     .drafts = absl::GetFlag(FLAGS_drafts)};
+  std::printf("%s", kHead);
+  PrintRow(load, CostOf(load));
+}
+
 void Run() {
   std::printf("Running sequences, prompts of 200 tokens:\n%s", kHead);
   std::vector<std::pair<int, Cost>> costs;
@@ -258,9 +295,10 @@ void Run() {
     const Load load = {.waiting = waiting};
     PrintRow(load, CostOf(load));
   }
-  std::printf("\nBlocks of each sequence:\n%s", kHead);
+  // Making a prompt known takes time by its length; steps that go on after it should take none.
+  std::printf("\nBlocks of each sequence, answers of 4,096 tokens:\n%s", kHead);
   for (const int prompt : {16, 200, 2'000, 20'000}) {
-    const Load load = {.waiting = 64, .prompt = prompt};
+    const Load load = {.waiting = 64, .prompt = prompt, .answer = 4096};
     PrintRow(load, CostOf(load));
   }
   if (const std::string file = absl::GetFlag(FLAGS_svg); !file.empty()) {
@@ -274,5 +312,9 @@ void Run() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   sluice::SetMinimumLogLevel(sluice::LogLevel::kWarning);  // not a line for every request
-  sluice::Run();
+  if (absl::GetFlag(FLAGS_running) > 0) {
+    sluice::RunOne();
+  } else {
+    sluice::Run();
+  }
 }

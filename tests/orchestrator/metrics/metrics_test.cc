@@ -32,7 +32,7 @@ class RequestMetricsTest : public ::testing::Test {
 
   void Advance(double seconds) { now_ += absl::Seconds(seconds); }
   static ChunkEvent Tokens(int count) {
-    return {.tokens = std::vector<TokenEvent>(static_cast<size_t>(count))};
+    return {.tokens = TokenEvents(static_cast<size_t>(count))};
   }
 
   absl::Time now_ = absl::UnixEpoch();
@@ -123,6 +123,7 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   shard.kv_bytes = 4096;
   shard.busy = absl::Milliseconds(1500);
   shard.gap = absl::Milliseconds(250);
+  shard.gap_computed = absl::Milliseconds(125);
   shard.ready = true;
   snapshot.processes = {shard};
   const EngineMetrics plain([&] { return snapshot; }, false);
@@ -136,7 +137,8 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
         "sluice_process_ready{service=\"shard\",stage=\"1\",rank=\"0\"} 1\n",
         "sluice_kv_bytes{service=\"shard\",stage=\"1\",rank=\"0\"} 4096\n",
         "sluice_shard_busy_seconds_total{stage=\"1\",rank=\"0\"} 1.5\n",
-        "sluice_shard_gap_seconds_total{stage=\"1\",rank=\"0\"} 0.25\n"}) {
+        "sluice_shard_gap_seconds_total{stage=\"1\",rank=\"0\"} 0.25\n",
+        "sluice_shard_gap_computed_seconds_total{stage=\"1\",rank=\"0\"} 0.125\n"}) {
     EXPECT_THAT(Text(plain), HasSubstr(line));
   }
   EXPECT_THAT(Text(plain), Not(HasSubstr("vllm:")));

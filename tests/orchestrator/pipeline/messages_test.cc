@@ -61,8 +61,22 @@ Step TwoSegments() {
   return step;
 }
 
+template <class Request>
+Request MessageOf(const Step& step) {
+  Request request;
+  SetMessage(6, step, request);
+  return request;
+}
+
+v1::SamplerRunRequest MessageOf(SamplerPlans& plans, const std::vector<RowRequest>& rows,
+                                const Step& step = TwoSegments()) {
+  v1::SamplerRunRequest request;
+  plans.SetMessage(6, step, rows, request);
+  return request;
+}
+
 TEST(StepMessages, GiveTheEmbeddingTokensWithTheirPositions) {
-  const v1::EmbeddingExecute execute = EmbeddingMessage(6, TwoSegments()).execute();
+  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(TwoSegments()).execute();
   EXPECT_EQ(execute.epoch(), 6u);
   EXPECT_EQ(execute.step_id(), 9u);
   EXPECT_THAT(execute.token_ids(), ElementsAre(100, 101, 102, 103));
@@ -73,18 +87,56 @@ TEST(StepMessages, NameTokensThatAreNotKnownByTheirStepAndRow) {
   Step step = TwoSegments();
   std::swap(step.segments[0], step.segments[1]);
   step.segments[1].chosen_by = ChosenBy{.step = 8, .row = 5};
-  const v1::EmbeddingExecute execute = EmbeddingMessage(6, step).execute();
+  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(step).execute();
   EXPECT_EQ(execute.token_ids_size(), 4);
   ASSERT_EQ(execute.chosen_tokens_size(), 1);
   EXPECT_EQ(execute.chosen_tokens(0).index(), 3);
   EXPECT_EQ(execute.chosen_tokens(0).step_id(), 8u);
   EXPECT_EQ(execute.chosen_tokens(0).row(), 5);
+  EXPECT_EQ(execute.chosen_tokens(0).count(), 1);
+}
+
+TEST(StepMessages, NameTokensOfNeighbouringRowsTogether) {
+  Step step;
+  step.id = 9;
+  const std::vector<ChosenBy> chosen = {{8, 0}, {8, 1}, {8, 3}, {7, 4}, {7, 5}};
+  for (const ChosenBy& by : chosen) step.segments.push_back({.tokens = {0}, .chosen_by = by});
+  step.segments.insert(step.segments.begin() + 4, {.tokens = {100}});  // {7, 5} comes behind it
+  const v1::EmbeddingExecute execute = MessageOf<v1::EmbeddingRunRequest>(step).execute();
+  std::vector<std::vector<int64_t>> runs;
+  for (const v1::ChosenToken& run : execute.chosen_tokens()) {
+    runs.push_back({run.index(), static_cast<int64_t>(run.step_id()), run.row(), run.count()});
+  }
+  EXPECT_THAT(runs, ElementsAre(ElementsAre(0, 8, 0, 2), ElementsAre(2, 8, 3, 1),
+                                ElementsAre(3, 7, 4, 1), ElementsAre(5, 7, 5, 1)));
+}
+
+// What a message was before is gone, whatever the step before was.
+TEST(StepMessages, AreTheSameInTheMemoryOfOthers) {
+  Step other = TwoSegments();
+  other.copies = {{.source = 4, .destination = 2}};
+  other.segments[1].chosen_by = ChosenBy{.step = 8, .row = 5};
+  auto embedding = MessageOf<v1::EmbeddingRunRequest>(other);
+  auto shard = MessageOf<v1::ShardRunRequest>(other);
+  v1::SamplerRunRequest sampler;
+  sampler.mutable_open()->set_epoch(5);
+  const SamplingOptions options{.temperature = 0.5f};
+  const std::vector<RowRequest> rows = {{.sequence = 7, .position = 21, .task = &options}};
+  SamplerPlans plans, again;
+  SetMessage(6, TwoSegments(), embedding);
+  SetMessage(6, TwoSegments(), shard);
+  plans.SetMessage(6, TwoSegments(), rows, sampler);
+  EXPECT_EQ(embedding.SerializeAsString(),
+            MessageOf<v1::EmbeddingRunRequest>(TwoSegments()).SerializeAsString());
+  EXPECT_EQ(shard.SerializeAsString(),
+            MessageOf<v1::ShardRunRequest>(TwoSegments()).SerializeAsString());
+  EXPECT_EQ(sampler.SerializeAsString(), MessageOf(again, rows).SerializeAsString());
 }
 
 TEST(StepMessages, GiveShardsBlockCopiesInOrder) {
   Step step = TwoSegments();
   step.copies = {{.source = 4, .destination = 2}, {.source = 2, .destination = 6}};
-  const v1::ShardExecute execute = ShardMessage(6, step).execute();
+  const v1::ShardExecute execute = MessageOf<v1::ShardRunRequest>(step).execute();
   ASSERT_EQ(execute.block_copies_size(), 2);
   EXPECT_EQ(execute.block_copies(0).source(), 4);
   EXPECT_EQ(execute.block_copies(0).destination(), 2);
@@ -93,7 +145,7 @@ TEST(StepMessages, GiveShardsBlockCopiesInOrder) {
 }
 
 TEST(StepMessages, GiveShardsSegmentsAndRowsOfTheWholeStep) {
-  const v1::ShardExecute execute = ShardMessage(6, TwoSegments()).execute();
+  const v1::ShardExecute execute = MessageOf<v1::ShardRunRequest>(TwoSegments()).execute();
   EXPECT_EQ(execute.epoch(), 6u);
   EXPECT_EQ(execute.step_id(), 9u);
   ASSERT_EQ(execute.segments_size(), 2);
@@ -117,7 +169,8 @@ TEST(StepMessages, GiveTheSamplerARowForEachThatIsAsked) {
   const std::vector<RowRequest> rows = {
       {.sequence = 7, .sequence_index = 2, .position = 21, .task = &options, .num_logprobs = 3},
       {.sequence = 8, .position = 5, .task = ScoreTarget{102}}};
-  const v1::SamplerExecute execute = SamplerPlans().Message(6, TwoSegments(), rows).execute();
+  SamplerPlans plans;
+  const v1::SamplerExecute execute = MessageOf(plans, rows).execute();
   EXPECT_EQ(execute.epoch(), 6u);
   EXPECT_EQ(execute.step_id(), 9u);
   ASSERT_EQ(execute.rows_size(), 2);
@@ -144,12 +197,13 @@ std::vector<size_t> BytesOfDecodes(int num_prompt, int count) {
   EXPECT_TRUE(scheduler.Add(spec).ok());
   const SamplingOptions options;
   std::vector<size_t> bytes;
+  SamplerPlans plans;
   while (const std::optional<Step> step = scheduler.Plan()) {
     const std::vector<RowRequest> rows = {
         {.sequence = 1, .position = step->segments[0].sequence_length, .task = &options}};
-    bytes.push_back(EmbeddingMessage(6, *step).ByteSizeLong() +
-                    ShardMessage(6, *step).ByteSizeLong() +
-                    SamplerPlans().Message(6, *step, rows).ByteSizeLong());
+    bytes.push_back(MessageOf<v1::EmbeddingRunRequest>(*step).ByteSizeLong() +
+                    MessageOf<v1::ShardRunRequest>(*step).ByteSizeLong() +
+                    MessageOf(plans, rows, *step).ByteSizeLong());
     EXPECT_TRUE(scheduler.Commit(step->id, {5}).ok());
   }
   bytes.erase(bytes.begin());  // the prompt
@@ -172,6 +226,23 @@ TEST(StepMessages, DoNotGrowWithTheContext) {
   EXPECT_LE(largest_far, largest_near + 16);
 }
 
+// Options that look at a row alone go with a sequence's first one, and again once it has ended.
+TEST(SamplerPlans, TellsOptionsOfRowsOnce) {
+  const SamplingOptions options{.temperature = 0.5f, .seed = 11};
+  const std::vector<RowRequest> rows = {{.sequence = 5, .position = 21, .task = &options}};
+  Step step = TwoSegments();
+  step.ended.clear();
+  SamplerPlans plans;
+  EXPECT_EQ(MessageOf(plans, rows, step).execute().rows(0).sample().seed(), 11u);
+  const v1::SamplerExecute next = MessageOf(plans, rows, step).execute();
+  EXPECT_FALSE(next.rows(0).has_sample());
+  EXPECT_EQ(next.rows(0).sequence_id(), 5u);
+  EXPECT_EQ(next.rows(0).position(), 21);
+  const v1::SamplerExecute ended = MessageOf(plans, rows).execute();  // gave up its blocks
+  EXPECT_THAT(ended.ended_sequence_ids(), ElementsAre(5));
+  EXPECT_EQ(ended.rows(0).sample().seed(), 11u);
+}
+
 // A sequence whose options look back is told once, with all before its row; then its rows alone go.
 TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
   const SamplingOptions options{.frequency_penalty = 0.5f, .temperature = 0.5f};
@@ -184,7 +255,7 @@ TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
                  .num_prompt_tokens = 3,
                  .stop_tokens = stops};
   SamplerPlans plans;
-  const v1::SamplerExecute first = plans.Message(6, TwoSegments(), {row}).execute();
+  const v1::SamplerExecute first = MessageOf(plans, {row}).execute();
   ASSERT_EQ(first.sequences_size(), 1);
   EXPECT_EQ(first.sequences(0).sequence_id(), 7u);
   EXPECT_EQ(first.sequences(0).sampling().frequency_penalty(), 0.5f);
@@ -198,22 +269,22 @@ TEST(SamplerPlans, TellsOfASequenceOnceUntilItHasHadNoRowForLong) {
 
   row.position = 5;
   row.tokens = {};  // what the sampler chose it knows
-  EXPECT_EQ(plans.Message(6, TwoSegments(), {row}).execute().sequences_size(), 0);
+  EXPECT_EQ(MessageOf(plans, {row}).execute().sequences_size(), 0);
 
   // Without a row of its own it is dropped once, and told again when it comes back.
   const SamplingOptions plain;
   const std::vector<RowRequest> other = {{.sequence = 9, .position = 2, .task = &plain}};
   std::vector<uint64_t> ended;
   for (uint64_t i = 0; i < 3 * SamplerPlans::kForgottenAfter; ++i) {
-    const v1::SamplerExecute execute = plans.Message(6, TwoSegments(), other).execute();
-    EXPECT_TRUE(execute.rows(0).has_sample());
+    const v1::SamplerExecute execute = MessageOf(plans, other).execute();
+    EXPECT_EQ(execute.rows(0).has_sample(), i == 0);
     ended.insert(ended.end(), execute.ended_sequence_ids().begin(),
                  execute.ended_sequence_ids().end());
   }
   EXPECT_THAT(ended, ElementsAre(7));
   row.position = 4;
   row.tokens = tokens;
-  EXPECT_EQ(plans.Message(6, TwoSegments(), {row}).execute().sequences_size(), 1);
+  EXPECT_EQ(MessageOf(plans, {row}).execute().sequences_size(), 1);
 }
 
 TEST(StepMessages, ReadTheSamplersRows) {
