@@ -34,18 +34,28 @@ class LoadTest(unittest.TestCase):
             self.assertGreaterEqual(overloaded, (0.9 if FULL else 0.7) * peak)
 
     def test_a_tenant_beside_one_with_a_hundred_times_its_load(self):
-        """In turns with quiet: medians of the medians of each turn."""
+        """In turns with quiet: medians of the medians of each turn. Shows what the other one pays for it, too."""
         turns, requests = (5, 15) if FULL else (2, 9)
         quiet, beside, texts = [], [], set()
+        undisturbed, sharing = [], []  # tokens per second of the busy tenant
         with Up() as up:
             good = Good(up.endpoint)
+
+            def rate_while(work, own_tokens=0):
+                begin, began = good.status().num_generated_tokens, time.monotonic()
+                work()
+                seconds = time.monotonic() - began
+                return (good.status().num_generated_tokens - begin - own_tokens) / seconds
+
             good.several(10, 64)
             for _ in range(turns):
                 quiet.append(good.several(requests, 64))
                 with Attack(up.endpoint, "busy_tenant", 100):
                     good.wait_for_running(64)
+                    undisturbed.append(rate_while(lambda: time.sleep(2)))
                     good.one(64)  # it was not there when they came: steps are long
-                    beside.append(good.several(requests, 64))
+                    sharing.append(
+                        rate_while(lambda: beside.append(good.several(requests, 64)), own_tokens=64 * requests))
             quiet.append(good.several(requests, 64))
         for turn in quiet + beside:
             texts |= turn[2]
@@ -53,6 +63,8 @@ class LoadTest(unittest.TestCase):
         quiet_first, quiet_token = (statistics.median(turn[i] for turn in quiet) for i in (0, 1))
         show(f"first token {1000 * first:.1f} ms beside, {1000 * quiet_first:.1f} ms alone: {first / quiet_first:.2f}; "
              f"a token {1000 * token:.2f} ms beside, {1000 * quiet_token:.2f} ms alone: {token / quiet_token:.2f}")
+        alone, shared = statistics.median(undisturbed), statistics.median(sharing)
+        show(f"the busy tenant: {alone:.0f} tok/s alone, {shared:.0f} beside it: {100 * shared / alone:.0f}%")
         self.assertEqual(len(texts), 1)
         self.assertLessEqual(first, 2 * quiet_first + SLACK_S)
         self.assertLessEqual(token, (1.5 if FULL else 3) * quiet_token)
