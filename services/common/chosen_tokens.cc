@@ -143,7 +143,7 @@ absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
 
 std::vector<uint64_t> ChosenTokensFollower::ComputedFor(uint64_t step_id) {
   const std::lock_guard lock(shared_->mutex);
-  const auto found = shared_->chosen.find(step_id);
+  const auto found = shared_->chosen.find(step_id == 0 ? shared_->newest : step_id);
   if (found == shared_->chosen.end()) return {};
   return {found->second.computed_ns().begin(), found->second.computed_ns().end()};
 }

@@ -70,7 +70,8 @@ class ChosenTokensFollower {
   // Waits for the tokens of rows from `first_row` on, one for each of `tokens`. INVALID_ARGUMENT
   // where a later step has been told, or the step has no such rows; why the stream ended, once it has.
   absl::Status TokensOf(uint64_t step_id, int32_t first_row, absl::Span<int32_t> tokens);
-  // Chosen.computed_ns of a step whose tokens have come; empty where it is forgotten.
+  // Chosen.computed_ns of a step whose tokens have come, 0 for the newest; empty where it is
+  // forgotten, or there is none.
   std::vector<uint64_t> ComputedFor(uint64_t step_id);
 
   // Ends the stream; those who wait and on_lost are told.

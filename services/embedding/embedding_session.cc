@@ -86,13 +86,14 @@ absl::Status EmbeddingSession::FillIn(v1::EmbeddingExecute& plan) {
   return absl::OkStatus();
 }
 
-// By the latest of the steps whose tokens it goes on with.
+// By the latest of the steps whose tokens it names. A plan that names none goes on with what the
+// orchestrator knew by the newest one, or begins something.
 std::vector<uint64_t> EmbeddingSession::ComputedFor(const v1::EmbeddingExecute& plan) {
   uint64_t latest = 0;
   for (const v1::ChosenToken& named : plan.chosen_tokens()) {
     latest = std::max(latest, named.step_id());
   }
-  return latest == 0 ? std::vector<uint64_t>() : chosen_.ComputedFor(latest);
+  return chosen_.ComputedFor(latest);
 }
 
 absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {

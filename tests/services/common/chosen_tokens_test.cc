@@ -76,6 +76,7 @@ TEST_F(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
   ASSERT_TRUE(follower->TokensOf(2, 1, absl::MakeSpan(tokens)).ok());
   EXPECT_THAT(tokens, ElementsAre(8, 9));
   EXPECT_THAT(follower->ComputedFor(2), ElementsAre(30));
+  EXPECT_THAT(follower->ComputedFor(0), ElementsAre(30));
   EXPECT_TRUE(follower->ComputedFor(1).empty());
   EXPECT_EQ(follower->TokensOf(2, 2, absl::MakeSpan(tokens)).code(),
             absl::StatusCode::kInvalidArgument);
