@@ -88,6 +88,10 @@ class ExprSpace {
   size_t memory() const { return memory_; }
 
  private:
+  // Recursion deeper than this passes for exhaustion: expressions are nested no deeper than patterns
+  // may be (pattern_parser.h), but derivatives nest them anew.
+  static constexpr int kMaxRecursion = 2000;
+
   enum class Kind : uint8_t { kNothing, kEmpty, kSet, kConcat, kOr, kAnd, kNot, kRepeat, kNumber };
   struct Key {
     Kind kind;

@@ -8,6 +8,9 @@
 namespace sluice {
 namespace {
 
+constexpr uint32_t kMostBeforePoint = 18;  // digits of a whole number that is spelled with .0
+constexpr int kMostExponent = 308;         // 1e308 is a double, 2e308 is none
+
 constexpr uint64_t kNever = UINT64_MAX;  // the remainder of what is no multiple whatever follows
 
 // Digits that a bound has before the point and behind it.
@@ -40,7 +43,8 @@ std::string NumberRules::Key() const {
 }
 
 NumberMachine::NumberMachine(const NumberRules& rules) : rules_(rules) {
-  int64_t integer = 0, fraction = 0;
+  int64_t integer = rules_.integer && rules_.point_zero ? kMostBeforePoint + 1 : 0;
+  int64_t fraction = 0;
   for (const auto& bound : rules_.bounds) {
     integer = std::max(integer, IntegerDigits(bound.bound) + 1);
     fraction = std::max(fraction, FractionDigits(bound.bound));
@@ -127,15 +131,31 @@ void NumberMachine::EndInteger(State& state) const {
   state.num_integer = 0;
 }
 
+bool NumberMachine::ExponentDigit(State& state, int digit) const {
+  state.phase = kExponent;
+  if (state.exponent_digits == 3) return false;
+  if (looks_at_value()) {
+    const int exponent = state.exponent_start * 10 + digit;
+    const bool may_be_infinite = rules_.integer || rules_.not_integer;
+    const int most = may_be_infinite && !state.is_one ? kMostExponent - 1 : kMostExponent;
+    if (exponent > most && state.exponent_digits == 2) return false;
+    state.exponent_start = static_cast<uint8_t>(std::min(exponent, 31));
+  }
+  ++state.exponent_digits;
+  state.exponent = std::min(state.exponent * 10 + digit, max_exponent_);
+  return true;
+}
+
 bool NumberMachine::Digit(State& state, int digit) const {
   switch (state.phase) {
     case kStart:
     case kSign:
       state.phase = digit == 0 ? kZero : kInteger;
       state.one_digit = digit != 0;
+      state.is_one = digit == 1 && (rules_.integer || rules_.not_integer);
       break;
     case kInteger:
-      state.one_digit = false;
+      state.one_digit = state.is_one = false;
       break;
     case kPoint:
       state.phase = kFraction;
@@ -146,11 +166,7 @@ bool NumberMachine::Digit(State& state, int digit) const {
     case kE:
     case kESign:
     case kExponent:
-      state.phase = kExponent;
-      if (state.exponent_digits == 3) return false;
-      ++state.exponent_digits;
-      state.exponent = std::min(state.exponent * 10 + digit, max_exponent_);
-      return true;
+      return ExponentDigit(state, digit);
     case kZero:
       return false;
   }
@@ -179,7 +195,7 @@ bool NumberMachine::Digit(State& state, int digit) const {
 
 bool NumberMachine::Point(State& state) const {
   if (state.phase != kZero && state.phase != kInteger) return false;
-  if (rules_.integer && !rules_.point_zero) return false;
+  if (rules_.integer && (!rules_.point_zero || state.num_integer > kMostBeforePoint)) return false;
   EndInteger(state);
   state.phase = kPoint;
   return true;
@@ -187,7 +203,7 @@ bool NumberMachine::Point(State& state) const {
 
 bool NumberMachine::Exponent(State& state) const {
   if (state.phase != kZero && state.phase != kInteger && state.phase != kFraction) return false;
-  if (rules_.bounds.empty() && !looks_at_fraction()) {
+  if (!looks_at_value()) {
     state.phase = kE;
     return true;
   }

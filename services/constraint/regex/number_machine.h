@@ -44,6 +44,9 @@ struct NumberRules {
 // Texts have an exponent only where the value's place is clear without its digits: with one digit
 // from 1 to 9 before the point, and a value that is larger than all bounds or nearer to 0 than
 // these, as the numbers are that Python and JavaScript write so.
+//
+// Whoever reads a point or an exponent reads a double. So that what is whole stays so, and what is not 0
+// does, .0 comes behind 18 digits at most, and an exponent is at most 308 where rules look at the value.
 class NumberMachine {
  public:
   static constexpr uint32_t kDead = 0;
@@ -69,19 +72,22 @@ class NumberMachine {
     uint32_t num_fraction = 0;        // digits behind it, up to what bounds and multiples look at
     int32_t exponent = 0;             // up to max_exponent_: more makes no difference
     uint8_t exponent_digits = 0;      // up to 3
+    uint8_t exponent_start = 0;       // the first two of them, up to 31, where rules look at them
+    bool is_one = false;              // one digit before the point, a 1, where values must be whole
     std::vector<int8_t> compare;      // by bound: the digits so far, against as many of its digits
     std::vector<uint64_t> remainder;  // by multiple
     auto Fields() const {
       return std::tie(phase, negative, nonzero, fraction_nonzero, one_digit, whole_spelling,
                       exponent_negative, num_integer, num_fraction, exponent, exponent_digits,
-                      compare, remainder);
+                      exponent_start, is_one, compare, remainder);
     }
     bool operator==(const State& other) const { return Fields() == other.Fields(); }
     template <typename H>
     friend H AbslHashValue(H h, const State& s) {
       return H::combine(std::move(h), s.phase, s.negative, s.nonzero, s.fraction_nonzero,
                         s.one_digit, s.whole_spelling, s.exponent_negative, s.num_integer,
-                        s.num_fraction, s.exponent, s.exponent_digits, s.compare, s.remainder);
+                        s.num_fraction, s.exponent, s.exponent_digits, s.exponent_start, s.is_one,
+                        s.compare, s.remainder);
     }
   };
 
@@ -89,6 +95,7 @@ class NumberMachine {
   // False where `c` can't follow.
   bool Next(State& state, char c) const;
   bool Digit(State& state, int digit) const;
+  bool ExponentDigit(State& state, int digit) const;
   bool Point(State& state) const;
   bool Exponent(State& state) const;
   void EndInteger(State& state) const;
@@ -100,6 +107,7 @@ class NumberMachine {
   bool InBounds(const State& state) const;
   bool IsMultiple(const State& state, size_t index) const;
   bool IsWhole(const State& state) const;
+  bool looks_at_value() const { return !rules_.bounds.empty() || looks_at_fraction(); }
   bool looks_at_fraction() const {
     return rules_.integer || rules_.not_integer || !rules_.multiples.empty();
   }

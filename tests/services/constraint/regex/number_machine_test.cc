@@ -71,6 +71,13 @@ TEST(NumberMachine, KnowsWholeNumbers) {
   for (const char* text : {"0", "-7", "5.0", "1e+16"}) EXPECT_TRUE(Accepts(integer, text)) << text;
   for (const char* text : {"0.5", "5.00", "5e-3", "1.5"})
     EXPECT_FALSE(Accepts(integer, text)) << text;
+  // What is whole is no infinite double, nor is what is not 0 a double that is.
+  const std::string digits(400, '7');
+  EXPECT_TRUE(Accepts(integer, digits));
+  EXPECT_FALSE(Accepts(integer, digits + ".0"));
+  EXPECT_TRUE(Accepts(integer, digits.substr(0, 18) + ".0"));
+  for (const char* text : {"9e307", "1e+308", "9e+07"}) EXPECT_TRUE(Accepts(integer, text)) << text;
+  for (const char* text : {"2e308", "1e309", "1e+999"}) EXPECT_FALSE(Accepts(integer, text)) << text;
   NumberMachine plain({.integer = true, .point_zero = false});
   EXPECT_FALSE(Accepts(plain, "5.0"));
   NumberMachine broken({.not_integer = true});
@@ -85,6 +92,9 @@ TEST(NumberMachine, PlacesExponentsWithoutTheirDigits) {
   EXPECT_TRUE(Accepts(machine, "1e2"));
   EXPECT_TRUE(Accepts(machine, "-9.5e+300"));
   EXPECT_FALSE(Accepts(machine, "1e4"));
+  NumberMachine positive({.bounds = {{.bound = Decimal::Parse("0"), .greater = true}}});
+  EXPECT_TRUE(Accepts(positive, "1e-308"));
+  EXPECT_FALSE(Accepts(positive, "1e-400"));
   EXPECT_FALSE(Accepts(machine, "12e1"));  // a spelling that it does not need
 }
 
