@@ -8,6 +8,8 @@ Chances::Chances() {
   };
   set(DraftKind::kForced, 1);
   set(DraftKind::kExpected, 0.8);
+  set(DraftKind::kSpelled, 0.8);
+  set(DraftKind::kSpelledEnd, 0.5);
   set(DraftKind::kAfter2, 0.3);
   set(DraftKind::kAfter3, 0.5);
   set(DraftKind::kAfter4, 0.6);

@@ -18,6 +18,10 @@ namespace sluice {
 enum class DraftKind : uint8_t {
   kForced,    // no other is allowed
   kExpected,  // the caller expects it
+  // No other text is allowed, and this is how it is usually written in tokens; of these the last, which
+  // may in truth go on beyond that text.
+  kSpelled,
+  kSpelledEnd,
   // It followed when the same tokens came before, in this sequence; by how many those are.
   kAfter2,
   kAfter3,
@@ -30,7 +34,7 @@ enum class DraftKind : uint8_t {
   kSharedAfter6,  // to 9
   kSharedAfter10,
 };
-inline constexpr int kNumDraftKinds = 11;
+inline constexpr int kNumDraftKinds = 13;
 
 struct DraftToken {
   TokenId token = 0;

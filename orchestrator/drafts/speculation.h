@@ -48,6 +48,9 @@ class Speculation final : public DraftSource {
 
   // `tokens` must follow the first `position` tokens of the sequence: no others are allowed.
   void OnForced(SequenceId sequence, int32_t position, std::vector<TokenId> tokens);
+  // The text behind the first `position` tokens of the sequence, which are all that it has, must be
+  // that of `tokens`, or begin with it: they are a guess at how it is written.
+  void OnLikely(SequenceId sequence, int32_t position, absl::Span<const TokenId> tokens);
   void OnStep(const MeasuredStep& step);
 
  private:
@@ -65,6 +68,7 @@ class Speculation final : public DraftSource {
     int32_t num_tokens = 0;
     // Of the proposals behind its first num_tokens tokens, that from which most is expected.
     std::vector<DraftToken> proposal;
+    std::vector<DraftToken> likely;  // as last told; empty: nothing behind its last token
     // What must follow its first forced_at tokens.
     int32_t forced_at = 0;
     std::vector<TokenId> forced;
@@ -74,6 +78,7 @@ class Speculation final : public DraftSource {
   State& StateOf(const SequenceSpec& spec, int32_t num_prompt);
   // Holds what was proposed against what came.
   void Judge(State& state, absl::Span<const TokenId> came);
+  void Judge(State& state, absl::Span<const DraftToken> proposal, absl::Span<const TokenId> came);
   void Propose(State& state, absl::Span<const TokenId> tokens);
   // Of its forced tokens, those behind the ones that it has.
   static absl::Span<const TokenId> ForcedOf(const State& state, int32_t num_tokens);

@@ -1,12 +1,43 @@
 #include "orchestrator/engine/step_driver.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_options.h"
 
 namespace sluice {
+namespace {
+
+// The tokens of the row's sequence: those that its request has been told of, and those of the steps that
+// were committed since.
+template <class Steps>
+std::vector<TokenId> TokensWith(const Steps& committed, const RowRequest& row) {
+  std::vector<TokenId> tokens(row.tokens.begin(), row.tokens.end());
+  for (const auto& step : committed) {
+    for (const AcceptedRow& accepted : step.outcome.rows) {
+      const bool follows = accepted.sequence == row.sequence && accepted.kind == RowKind::kSample &&
+                           accepted.position == std::ssize(tokens);
+      if (follows) tokens.push_back(accepted.token);
+    }
+  }
+  return tokens;
+}
+
+// A sequence that gives up its blocks and comes back to them before its request is told of its last
+// token: the sampler forgets it in between, and then has to hear of all tokens.
+bool LacksTokens(const Segment& segment, const RowRequest& row) {
+  const auto* options = std::get_if<const SamplingOptions*>(&row.task);
+  if (options == nullptr || segment.chosen_by.has_value() || row.draft.has_value()) return false;
+  const bool is_told = row.constraint != nullptr || HasSequenceParameters(**options);
+  return is_told && std::ssize(row.tokens) < row.position;
+}
+
+}  // namespace
 
 StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
                        Speculation* speculation, EngineObserver* observer)
@@ -31,12 +62,21 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   int num_ahead = 0;
   for (const StepInFlight& other : in_flight_) num_ahead += other.num_positions;
   sent.bound = times_.Bound(num_ahead);
+  std::vector<RowRequest> rows;
+  std::deque<std::vector<TokenId>> completed;  // borrowed by rows
+  rows.reserve(step.num_rows());
   sent.sequences.reserve(step.segments.size());
-  for (const Segment& segment : step.segments) sent.sequences.push_back(segment.sequence);
-  rows_.clear();
-  requests_->OnSent(step, rows_);
-  sent.num_rows = rows_.size();
-  replica_->Execute(step, rows_);
+  for (const Segment& segment : step.segments) {
+    sent.sequences.push_back(segment.sequence);
+    requests_->OnSent(segment.sequence);
+    for (const Row& row : segment.rows) {
+      rows.push_back(requests_->RowFor(segment, row));
+      if (committed_.empty() || !LacksTokens(segment, rows.back())) continue;
+      rows.back().tokens = completed.emplace_back(TokensWith(committed_, rows.back()));
+    }
+  }
+  sent.num_rows = rows.size();
+  replica_->Execute(step, rows);
 }
 
 absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {
@@ -57,9 +97,13 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   ++num_steps_;
   requests_->AdvanceBeams(*outcome, rows);
   for (const AcceptedRow& accepted : outcome->rows) {
-    std::vector<TokenId>& forced = rows[accepted.row].forced;
-    if (forced.empty()) continue;
-    speculation_->OnForced(accepted.sequence, accepted.position + 1, std::move(forced));
+    RowResult& row = rows[accepted.row];
+    const int32_t position = accepted.position + 1;
+    if (!row.forced.empty()) {
+      speculation_->OnForced(accepted.sequence, position, std::move(row.forced));
+    } else if (!row.likely.empty()) {
+      speculation_->OnLikely(accepted.sequence, position, row.likely);
+    }
   }
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();

@@ -65,6 +65,7 @@ struct RowResult {
   std::string error;
   absl::StatusCode error_code = absl::StatusCode::kInternal;
   std::vector<TokenId> forced;  // tokens that must follow
+  std::vector<TokenId> likely;  // tokens that usually write the text that must follow
 };
 
 }  // namespace sluice

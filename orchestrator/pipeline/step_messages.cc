@@ -84,6 +84,7 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     result.error = row.error_message();
     if (row.error_code() != 0) result.error_code = static_cast<absl::StatusCode>(row.error_code());
     result.forced.assign(row.forced_token_ids().begin(), row.forced_token_ids().end());
+    result.likely.assign(row.likely_token_ids().begin(), row.likely_token_ids().end());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {
       result.top.push_back({.token = row.top_token_ids(i),
                             .logprob = row.top_logprobs(i),

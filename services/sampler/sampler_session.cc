@@ -19,6 +19,9 @@ void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
   }
   row.set_token_id(sampled.token.id);
   row.set_logprob(sampled.token.logprob);
+}
+
+void AddTop(const SampledToken& sampled, v1::SampledRow& row) {
   for (const auto& [id, logprob] : sampled.top) {
     row.add_top_token_ids(id);
     row.add_top_logprobs(logprob);
@@ -29,8 +32,6 @@ void ToProto(const SampledToken& sampled, v1::SampledRow& row) {
 void AddPerturbed(const SampledToken& sampled, const v1::SamplerRow& asked, uint64_t seed,
                   v1::SampledRow& row) {
   if (!sampled.status.ok()) return;
-  row.clear_top_token_ids();
-  row.clear_top_logprobs();
   const NoisePlace place = {
       .seed = seed, .sequence_index = asked.sequence_index(), .position = asked.position()};
   for (const auto& [token, perturbed] : MostPerturbed(sampled.top, place, asked.num_logprobs())) {
@@ -46,6 +47,15 @@ int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled
 
 // Tokens told of that a constraint forces, at most.
 constexpr int32_t kMostForced = 64;
+
+// Of up to `most` tokens: those that must follow, or that are likely to because the text must.
+void AddWhatFollows(SamplerSequence& sequence, int32_t most, v1::SampledRow& row) {
+  const std::vector<int32_t> forced = sequence.Forced(most);
+  row.mutable_forced_token_ids()->Add(forced.begin(), forced.end());
+  if (!forced.empty()) return;
+  const std::vector<int32_t> likely = sequence.Likely(most);
+  row.mutable_likely_token_ids()->Add(likely.begin(), likely.end());
+}
 
 bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
   return row + 1 < plan.rows_size() && plan.rows(row + 1).has_draft_token_id();
@@ -203,9 +213,11 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     const SampledToken& token = (*sampled)[row];
     v1::SampledRow& answer = *executed.add_rows();
     ToProto(token, answer);
-    if (const v1::SamplerRow& asked = plan.rows(row);
-        asked.perturbed() && !asked.has_score_token_id()) {
+    const v1::SamplerRow& asked = plan.rows(row);
+    if (asked.perturbed() && !asked.has_score_token_id()) {
       AddPerturbed(token, asked, prepared.SeedOf(row), answer);
+    } else {
+      AddTop(token, answer);
     }
   }
   for (int row = 0; row < plan.rows_size(); ++row) {
@@ -214,8 +226,7 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     const int last = Settle(plan, prepared, *sampled, row);
     const int32_t max_forced = std::min(plan.rows(last).max_forced_tokens(), kMostForced);
     if (max_forced == 0 || !(*sampled)[last].status.ok()) continue;
-    const std::vector<int32_t> forced = sequence->Forced(max_forced);
-    executed.mutable_rows(last)->mutable_forced_token_ids()->Add(forced.begin(), forced.end());
+    AddWhatFollows(*sequence, max_forced, *executed.mutable_rows(last));
   }
   stream_->Send(std::move(response));
   on_step_();

@@ -114,6 +114,11 @@ std::vector<int32_t> SamplerSequence::Forced(int32_t max) {
   return text_->Forced(past_.generated(), max);
 }
 
+std::vector<int32_t> SamplerSequence::Likely(int32_t max) {
+  if (!text_.has_value()) return {};
+  return text_->Likely(past_.generated(), max);
+}
+
 std::vector<LogitEdit> SamplerSequence::Edits() const {
   EditList edits;
   for (const TokenBias& bias : options_.logit_bias) edits.Of(bias.id).bias = bias.bias;

@@ -35,6 +35,8 @@ class SamplerSequence {
   // The tokens that must come after past(), up to `max`: the constraint allows no others. Of what
   // other options say nothing is known here.
   std::vector<int32_t> Forced(int32_t max);
+  // Those that must follow by their text, but may be others of the same text: as ConstrainedText::Likely.
+  std::vector<int32_t> Likely(int32_t max);
 
   // Which tokens may come after past(), as SampleRow::allowed; valid until the next call. Statuses
   // as ConstrainedText::Allowed.

@@ -143,6 +143,23 @@ absl::StatusOr<bool> Matcher::MayEnd() {
   return constraint_->made_->automaton.IsAccepting(*state);
 }
 
+absl::StatusOr<std::string> Matcher::ForcedText(size_t max) {
+  std::string text;
+  if (ended_) return text;
+  absl::MutexLock lock(&constraint_->mutex_);
+  absl::StatusOr<Automaton::State> state = State();
+  if (!state.ok()) return state.status();
+  Automaton& automaton = constraint_->made_->automaton;
+  while (text.size() < max && !automaton.IsAccepting(*state) &&
+         automaton.LiveBytes(*state).count() == 1) {
+    const auto byte = static_cast<uint8_t>(automaton.LiveBytes(*state)._Find_first());
+    *state = automaton.Step(*state, byte);
+    if (automaton.exhausted()) return TooMuchWork();
+    text.push_back(static_cast<char>(byte));
+  }
+  return text;
+}
+
 absl::StatusOr<std::vector<int32_t>> Matcher::ForcedTokens(size_t max) {
   Matcher ahead = *this;
   std::vector<int32_t> forced;

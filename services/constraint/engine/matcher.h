@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -89,6 +90,9 @@ class Matcher {
   // The tokens that must come next, up to `max` of them: while one alone is allowed. What follows
   // here is what sampling would choose one by one.
   absl::StatusOr<std::vector<int32_t>> ForcedTokens(size_t max);
+  // The bytes that must come next, up to `max` of them: while one alone is allowed. Several tokens may
+  // begin them, and the last token may go beyond.
+  absl::StatusOr<std::string> ForcedText(size_t max);
 
   // What the text is so far.
   absl::Span<const int32_t> tokens() const { return tokens_; }

@@ -73,6 +73,7 @@ absl::StatusOr<std::shared_ptr<const TokenVocabulary>> TokenVocabulary::Create(
   std::shared_ptr<TokenVocabulary> vocabulary(new TokenVocabulary());
   vocabulary->bytes_ = std::move(options.bytes);
   vocabulary->end_ids_ = std::move(options.end_ids);
+  vocabulary->speller_ = TokenSpeller(vocabulary->bytes_);
   vocabulary->BuildTries();
   return vocabulary;
 }
@@ -123,7 +124,7 @@ void TokenVocabulary::TokensInString(uint32_t room, TokenMask& mask) const {
 }
 
 size_t TokenVocabulary::memory() const {
-  size_t bytes = in_string_.size() * mask_words() * sizeof(uint64_t);
+  size_t bytes = in_string_.size() * mask_words() * sizeof(uint64_t) + speller_.memory();
   for (const TokenTrie* trie : {&plain_, &other_, &behind_quote_}) bytes += trie->memory();
   for (const std::string& token : bytes_) bytes += sizeof(token) + token.capacity();
   return bytes;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "services/constraint/engine/token_speller.h"
 #include "services/constraint/engine/token_trie.h"
 
 namespace sluice {
@@ -42,6 +43,8 @@ class TokenVocabulary {
   bool IsEnd(int32_t token) const;
   size_t max_token_bytes() const { return max_token_bytes_; }
 
+  const TokenSpeller& speller() const { return speller_; }
+
   // Tokens that are whole characters, each of which may stand in a JSON string as it is.
   const TokenTrie& plain() const { return plain_; }
   // All others.
@@ -72,6 +75,7 @@ class TokenVocabulary {
   std::vector<std::string> bytes_;
   std::vector<int32_t> end_ids_;
   size_t max_token_bytes_ = 0;
+  TokenSpeller speller_;
   TokenTrie plain_;
   TokenTrie other_;
   static constexpr uint32_t kMaxRoom = 24;

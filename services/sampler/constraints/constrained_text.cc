@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+// Of a forced text, as many are looked at: more tokens than are drafted at a time.
+constexpr size_t kMostForcedBytes = 96;
+
 // So that a mask in words of 64 bits is the same bytes as one in words of 32.
 static_assert(std::endian::native == std::endian::little);
 
@@ -37,6 +40,17 @@ std::vector<int32_t> ConstrainedText::Forced(absl::Span<const int32_t> tokens, s
   SLUICE_CHECK(tokens.size() >= num_accepted_);
   if (!Accept(tokens.subspan(num_accepted_)).ok()) return {};
   return matcher_->ForcedTokens(max).value_or(std::vector<int32_t>());
+}
+
+std::vector<int32_t> ConstrainedText::Likely(absl::Span<const int32_t> tokens, size_t max) {
+  if (!status_.ok() || max == 0) return {};
+  SLUICE_CHECK(tokens.size() >= num_accepted_);
+  if (!Accept(tokens.subspan(num_accepted_)).ok()) return {};
+  const absl::StatusOr<std::string> text = matcher_->ForcedText(kMostForcedBytes);
+  if (!text.ok()) return {};
+  std::vector<int32_t> likely = matcher_->constraint().vocabulary().speller().Spell(*text);
+  if (likely.size() > max) likely.resize(max);
+  return likely;
 }
 
 absl::Status ConstrainedText::Accept(absl::Span<const int32_t> tokens) {

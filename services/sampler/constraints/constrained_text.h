@@ -30,6 +30,11 @@ class ConstrainedText {
   // allowed. None where that can't be told.
   std::vector<int32_t> Forced(absl::Span<const int32_t> tokens, size_t max);
 
+  // The tokens in which what must follow `tokens`, which are as in Allowed, is usually written, up to
+  // `max`: others may write it as well, and the last may in truth be longer. None where no text must
+  // follow, or that can't be told.
+  std::vector<int32_t> Likely(absl::Span<const int32_t> tokens, size_t max);
+
   // Takes back all but the first tokens.
   void Truncate(size_t num_tokens);
 

@@ -130,6 +130,37 @@ TEST_F(SpeculationTest, WhatIsForcedNeedsNoLuckAndNoMeasurement) {
   EXPECT_THAT(DraftOf(1), IsEmpty()) << "nothing is guessed";
 }
 
+TEST_F(SpeculationTest, DraftsHowAForcedTextIsUsuallyWritten) {
+  SequenceSpec spec;
+  spec.id = 1;
+  spec.max_drafts = 32;
+  for (int i = 0; i < 10; ++i) Step(1, 10);
+  Choose(spec, {0});
+  speculation_->OnLikely(1, 1, {7, 8, 9});
+  EXPECT_THAT(DraftOf(1), IsEmpty()) << "told of what is behind other tokens";
+  speculation_->OnLikely(1, 2, {7, 8, 9});
+  EXPECT_TRUE(speculation_->AllWait(1));
+  EXPECT_THAT(DraftOf(1), ElementsAre(7, 8, 9));
+  Choose(spec, {7});
+  EXPECT_THAT(DraftOf(1), IsEmpty()) << "it is told again with every token";
+  // Where it is seldom right, and rows have a price, it is not worth it.
+  for (int rows = 2; rows <= 9; ++rows) Step(rows, 10 + 2 * rows);
+  for (int i = 0; i < 60; ++i) {
+    speculation_->OnLikely(1, static_cast<int32_t>(tokens_.size()), {7, 8, 9});
+    Choose(spec, {600 + (i * i) % 97});
+  }
+  speculation_->OnLikely(1, static_cast<int32_t>(tokens_.size()), {7, 8, 9});
+  EXPECT_THAT(DraftOf(1), IsEmpty());
+}
+
+TEST_F(SpeculationTest, WithoutGuessesNothingLikelyIsDrafted) {
+  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.mode = DraftMode::kNone});
+  Choose(SpecOf(1), {0});
+  for (int i = 0; i < 10; ++i) Step(1, 10);
+  speculation_->OnLikely(1, 2, {7, 8, 9});
+  EXPECT_THAT(DraftOf(1), IsEmpty());
+}
+
 TEST_F(SpeculationTest, ASequenceIsForgottenWithItsEnd) {
   Choose(SpecOf(1), {0});
   for (int i = 0; i < 10; ++i) Step(1, 10);

@@ -165,6 +165,28 @@ TEST(Matcher, SaysWhichTokensMustCome) {
   EXPECT_EQ(text(*matcher.ForcedTokens(100)), "\"}.");
 }
 
+TEST(Matcher, SaysWhichTextMustCome) {
+  const auto vocabulary = TestVocabulary();
+  const auto constraint = Constraint::Create(
+      *CompileJsonSchema(
+          R"({"x-whitespace":"none","properties":{"name":{"enum":["abc","abd"]}},"required":["name"],
+             "type":"object","additionalProperties":false})"),
+      vocabulary);
+  Matcher matcher(constraint);
+  EXPECT_EQ(*matcher.ForcedText(4), "{\"na");
+  EXPECT_EQ(*matcher.ForcedText(100), "{\"name\":\"ab");
+  EXPECT_TRUE(matcher.ForcedTokens(100)->empty()) << "several tokens begin it";
+  for (const char c : std::string_view("{\"name\":\"ab"))
+    ASSERT_TRUE(matcher.Accept(2 + static_cast<unsigned char>(c)).ok());
+  EXPECT_EQ(*matcher.ForcedText(100), "") << "c or d";
+  ASSERT_TRUE(matcher.Accept(2 + 'd').ok());
+  EXPECT_EQ(*matcher.ForcedText(100), "\"}");
+  for (const char c : std::string_view("\"}")) ASSERT_TRUE(matcher.Accept(2 + c).ok());
+  EXPECT_EQ(*matcher.ForcedText(100), "") << "the text may end";
+  ASSERT_TRUE(matcher.Accept(kEnd).ok());
+  EXPECT_EQ(*matcher.ForcedText(100), "");
+}
+
 TEST(Matcher, TooMuchWorkIsAStatusAndHarmsNobodyElse) {
   const auto constraint =
       Constraint::Create(*CompileJsonSchema(R"({"type":"string","pattern":"a.{300}$"})"),

@@ -145,6 +145,19 @@ TEST_F(ConstraintStoreTest, TextIsAFunctionOfItsTokens) {
   EXPECT_THAT(Allowed(rebuilt, {2, 3}), ElementsAre(2, 4, 5));
 }
 
+TEST_F(ConstraintStoreTest, TextKnowsHowWhatMustComeIsUsuallyWritten) {
+  ConstrainedText text(store.Get(Regex("abcab(a|b)")));
+  EXPECT_THAT(text.Forced({}, 9), ElementsAre()) << "a or ab";
+  EXPECT_THAT(text.Likely({}, 9), ElementsAre(5, 4, 5));
+  EXPECT_THAT(text.Likely({}, 2), ElementsAre(5, 4));
+  const std::vector<int32_t> otherwise = {2, 3};
+  EXPECT_THAT(text.Likely(otherwise, 9), ElementsAre(4, 5)) << "however it was begun";
+  const std::vector<int32_t> open = {2, 3, 4, 5};
+  EXPECT_THAT(text.Likely(open, 9), ElementsAre());
+  ConstrainedText broken(store.Get(Regex("a[")));
+  EXPECT_THAT(broken.Likely({}, 9), ElementsAre());
+}
+
 TEST_F(ConstraintStoreTest, TextKeepsToTheTokensAllowedOtherwise) {
   ConstrainedText text(store.Get(Regex("a|ab|b")));
   EXPECT_THAT(Allowed(text, {}), ElementsAre(2, 3, 5));
