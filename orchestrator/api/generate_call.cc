@@ -121,8 +121,12 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   if (context_.metrics != nullptr)
     sink = context_.metrics->Measure(std::move(sink), context_.tenant_class);
   if (request.num_sequences > NumReturned(request_)) {
-    sink =
-        std::make_shared<BestOfSink>(request.num_sequences, NumReturned(request_), std::move(sink));
+    std::vector<std::vector<TokenId>> resumed;
+    for (const v1::ResumedSequence& sequence : request_.resume()) {
+      resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
+    }
+    sink = std::make_shared<BestOfSink>(request.num_sequences, NumReturned(request_),
+                                        std::move(resumed), std::move(sink));
   }
   submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
 }

@@ -79,10 +79,6 @@ absl::Status CheckResume(const v1::GenerateRequest& request, const ModelDescript
         "resume needs sampling.seed: that of the call that is resumed");
   }
   for (const v1::ResumedSequence& sequence : request.resume()) {
-    if (request.best_of() > n && !sequence.token_ids().empty()) {
-      return absl::InvalidArgumentError(
-          "resume and best_of contradict each other: what comes is complete, ask again for it");
-    }
     const absl::Status status = CheckTokenList(sequence.token_ids(), model, "resume.token_ids");
     if (!status.ok()) return status;
   }
@@ -359,6 +355,8 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   for (const v1::ResumedSequence& sequence : request.resume()) {
     result.resumed.emplace_back(sequence.token_ids().begin(), sequence.token_ids().end());
   }
+  // Which of them are returned is known once all are drawn, again where the call is resumed.
+  if (request.best_of() > NumReturned(request)) result.resumed.clear();
   if (!result.resumed.empty()) result.resumed.resize(result.num_sequences);
   if (request.has_beams()) SetBeams(request, model, result);
   return result;

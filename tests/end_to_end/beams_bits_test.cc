@@ -166,6 +166,16 @@ TEST(BestOf, ReturnsTheBestOfWhatIsDrawn) {
   EXPECT_EQ(best.sequences.at(0), expected[0]);
   EXPECT_EQ(best.sequences.at(1), expected[1]);
   EXPECT_EQ(best.finished.usage().num_generated_tokens(), 72);
+  // A client that has the first is sent the second.
+  const std::vector<int32_t>& first = best.sequences.at(0).tokens;
+  request.add_resume()->mutable_token_ids()->Add(first.begin(), first.end());
+  const Generated rest = SharedClient().Generate(request);
+  ASSERT_TRUE(rest.status.ok()) << rest.status;
+  EXPECT_EQ(rest.sequences.count(0), 0u);
+  EXPECT_EQ(rest.sequences.at(1), expected[1]);
+  EXPECT_EQ(rest.finished.sequences_size(), 2);
+  request.mutable_resume(0)->mutable_token_ids()->RemoveLast();
+  EXPECT_EQ(SharedClient().Generate(request).status.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(PromptLogprobs, AreThoseOfScoreAndComeFirst) {

@@ -18,7 +18,7 @@ ChunkEvent Chunk(int sequence, const std::string& text, std::vector<float> logpr
 // The second has the largest mean, the first the largest sum.
 TEST(BestOfSink, PassesTheBestOnWhenAllAreFinished) {
   auto next = std::make_shared<testing::RecordingSink>();
-  BestOfSink sink(3, 2, next);
+  BestOfSink sink(3, 2, {}, next);
   sink.OnChunk(Chunk(0, "a", {-1}));
   sink.OnChunk(Chunk(1, "b", {-0.5F, -0.5F}));
   sink.OnChunk(Chunk(2, "c", {-3}));
@@ -43,7 +43,7 @@ TEST(BestOfSink, PassesTheBestOnWhenAllAreFinished) {
 
 TEST(BestOfSink, EqualOnesStayInTheOrderInWhichTheyWereDrawn) {
   auto next = std::make_shared<testing::RecordingSink>();
-  BestOfSink sink(2, 2, next);
+  BestOfSink sink(2, 2, {}, next);
   sink.OnChunk(Chunk(1, "b", {-1}));
   sink.OnChunk(Chunk(0, "a", {-1}));
   RequestEnd end;
@@ -51,6 +51,34 @@ TEST(BestOfSink, EqualOnesStayInTheOrderInWhichTheyWereDrawn) {
   sink.OnFinished(end);
   EXPECT_EQ(next->text(0), "a");
   EXPECT_EQ(next->text(1), "b");
+}
+
+// Resumed with what is `resumed`: of the sequences 20 20 and 10, in this order.
+std::shared_ptr<testing::RecordingSink> Resumed(std::vector<std::vector<TokenId>> resumed) {
+  auto next = std::make_shared<testing::RecordingSink>();
+  BestOfSink sink(3, 2, std::move(resumed), next);
+  sink.OnChunk(Chunk(0, "z", {-9}));
+  sink.OnChunk(Chunk(2, "b", {-0.5F}));
+  sink.OnChunk(Chunk(1, "a", {-1}));
+  sink.OnChunk(Chunk(2, "B", {-0.5F}));
+  RequestEnd end;
+  end.sequences.resize(3);
+  sink.OnFinished(end);
+  return next;
+}
+
+TEST(BestOfSink, LeavesOutWhatAResumedClientHas) {
+  EXPECT_EQ(Resumed({})->text(0), "bB");
+  for (const auto& next : {Resumed({{20, 20}}), Resumed({{20, 20}, {}})}) {
+    EXPECT_EQ(next->text(0), "");
+    EXPECT_EQ(next->text(1), "a");
+    ASSERT_TRUE(next->end().has_value());
+    EXPECT_EQ(next->end()->sequences.size(), 2u);
+  }
+  for (const auto& next : {Resumed({{20}}), Resumed({{20, 20}, {11}})}) {
+    EXPECT_FALSE(next->end().has_value());
+    EXPECT_EQ(next->Wait().code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace
