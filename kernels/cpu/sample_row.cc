@@ -1,6 +1,7 @@
 #include "kernels/cpu/sample_row.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -20,25 +21,35 @@ float LogitOfWeight(double weight, const WeightOf& of) {
   return std::nextafter(bound, -HUGE_VALF);
 }
 
+// Smaller for larger logits; 0 and -0 are alike.
+uint32_t FallingKey(float logit) {
+  const auto bits = std::bit_cast<uint32_t>(logit == 0 ? 0.0F : logit);
+  const uint32_t rising = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  return ~rising;
+}
+
 SampledRow Failed(SampleError error, int64_t id = 0) {
   return {.error = error, .token = {.id = static_cast<int32_t>(id)}, .top = {}};
 }
 
-// The `count` most probable tokens that are not forbidden, by falling logit, then ascending id.
-template <class IdOf>
-std::vector<TokenProbability> Top(absl::Span<const float> logits, size_t count, IdOf id_of,
-                                  const std::function<double(size_t)>& probability_of) {
-  std::vector<size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  count = std::min(count, order.size());
-  std::partial_sort(
-      order.begin(), order.begin() + static_cast<ptrdiff_t>(count), order.end(),
-      [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
-  std::vector<TokenProbability> top;
-  for (size_t i = 0; i < count && logits[order[i]] > -HUGE_VALF; ++i) {
-    top.push_back({id_of(order[i]), probability_of(order[i])});
+// Indices of the `count` most probable tokens that are not forbidden, by falling logit, then ascending.
+// Packed into integers, which sort several times as fast as indices by what they point at.
+std::vector<uint32_t> TopOf(absl::Span<const float> logits, size_t count) {
+  constexpr size_t kFewPart = 16;
+  std::vector<uint64_t> keys;
+  keys.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] > -HUGE_VALF) keys.push_back(uint64_t{FallingKey(logits[i])} << 32 | i);
   }
-  return top;
+  count = std::min(count, keys.size());
+  const auto end = keys.begin() + static_cast<ptrdiff_t>(count);
+  if (count < keys.size() / kFewPart) {
+    std::partial_sort(keys.begin(), end, keys.end());
+  } else {
+    std::nth_element(keys.begin(), end, keys.end());
+    std::sort(keys.begin(), end);
+  }
+  return {keys.begin(), end};  // the lower halves
 }
 
 }  // namespace
@@ -133,16 +144,23 @@ SampledRow RowSampler::DrawFromAll(const SampleRow& row) {
   }
   SampledRow result;
   result.token = {static_cast<int32_t>(begin + chosen), weights[chosen] / total};
-  if (row.num_top > 0) {
-    result.top = Top(
-        logits(), row.num_top, [](size_t index) { return static_cast<int32_t>(index); },
-        [&](size_t index) {
-          double weight = 0;
-          Weights(&logits_[index], 1, weight_, &weight);
-          return weight / total;
-        });
-  }
+  if (row.num_top > 0) TellTop(row, total, result.top);
   return result;
+}
+
+// Weighs them in runs: one by one takes as long as sorting them all.
+void RowSampler::TellTop(const SampleRow& row, double total,
+                         std::vector<TokenProbability>& told) const {
+  const std::vector<uint32_t> top = TopOf(logits(), row.num_top);
+  std::vector<float> logits;
+  std::vector<double> weights(top.size());
+  logits.reserve(top.size());
+  told.reserve(top.size());
+  for (const uint32_t id : top) logits.push_back(logits_[id]);
+  Weights(logits.data(), static_cast<int64_t>(logits.size()), weight_, weights.data());
+  for (size_t i = 0; i < top.size(); ++i) {
+    told.push_back({static_cast<int32_t>(top[i]), weights[i] / total});
+  }
 }
 
 void RowSampler::Gather(float threshold) {
@@ -301,10 +319,9 @@ SampledRow RowSampler::DrawFromCandidates(const SampleRow& row) {
   SampledRow result;
   result.token = {left.ids[chosen], left.weights[chosen] / total};
   if (row.num_top > 0) {
-    result.top = Top(
-        absl::MakeSpan(left.logits).first(left.count), row.num_top,
-        [&](size_t index) { return left.ids[index]; },
-        [&](size_t index) { return left.weights[index] / total; });
+    for (const uint32_t index : TopOf(absl::MakeSpan(left.logits).first(left.count), row.num_top)) {
+      result.top.push_back({left.ids[index], left.weights[index] / total});
+    }
   }
   return result;
 }

@@ -32,6 +32,8 @@ class alignas(64) RowSampler {
   SampledRow Largest(int num_top) const;
   // Draws from all of the row.
   SampledRow DrawFromAll(const SampleRow& row);
+  // The tokens of all of the row that `row` asks for, whose weights add up to `total`.
+  void TellTop(const SampleRow& row, double total, std::vector<TokenProbability>& told) const;
   // Fills candidates_ with what top-k, top-p and min-p keep.
   void KeepMostProbable(const SamplingOptions& options);
   // Lets through logits of at least `threshold`.
