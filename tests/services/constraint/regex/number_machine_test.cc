@@ -77,7 +77,8 @@ TEST(NumberMachine, KnowsWholeNumbers) {
   EXPECT_FALSE(Accepts(integer, digits + ".0"));
   EXPECT_TRUE(Accepts(integer, digits.substr(0, 18) + ".0"));
   for (const char* text : {"9e307", "1e+308", "9e+07"}) EXPECT_TRUE(Accepts(integer, text)) << text;
-  for (const char* text : {"2e308", "1e309", "1e+999"}) EXPECT_FALSE(Accepts(integer, text)) << text;
+  for (const char* text : {"2e308", "1e309", "1e+999"})
+    EXPECT_FALSE(Accepts(integer, text)) << text;
   NumberMachine plain({.integer = true, .point_zero = false});
   EXPECT_FALSE(Accepts(plain, "5.0"));
   NumberMachine broken({.not_integer = true});
