@@ -37,6 +37,12 @@ ABSL_FLAG(
     std::string, draft, "ngram",
     "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
     "where that wins) or none; no token depends on it");
+ABSL_FLAG(std::string, draft_model, "",
+          "folder of a smaller model with the same tokens that drafts as well, of which the "
+          "configuration is read; its processes are those of the three flags after it");
+ABSL_FLAG(std::string, draft_embedding, "", "address of the draft model's embedding");
+ABSL_FLAG(std::string, draft_shard, "", "address of its shard, which holds all its layers");
+ABSL_FLAG(std::string, draft_sampler, "", "address of its sampler");
 ABSL_FLAG(
     std::string, tenants, "",
     "JSON file of what tenants are granted: weights, priorities, limits; read again on SIGHUP");
@@ -56,6 +62,27 @@ sluice::PublicListener ListenerFromFlags(const sluice::TlsFiles& pipeline) {
     listener.clients_by_role = true;
   }
   return listener;
+}
+
+// All of its flags or none.
+absl::StatusOr<std::optional<sluice::DraftModelPlace>> DraftModelFromFlags() {
+  const std::pair<const char*, std::string> flags[] = {
+      {"draft_model", absl::GetFlag(FLAGS_draft_model)},
+      {"draft_embedding", absl::GetFlag(FLAGS_draft_embedding)},
+      {"draft_shard", absl::GetFlag(FLAGS_draft_shard)},
+      {"draft_sampler", absl::GetFlag(FLAGS_draft_sampler)}};
+  const char* given = nullptr;
+  const char* missing = nullptr;
+  for (const auto& [name, value] : flags) (value.empty() ? missing : given) = name;
+  if (given == nullptr) return std::optional<sluice::DraftModelPlace>();
+  if (missing != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", given, " was given, and --", missing, " is required with it"));
+  }
+  return sluice::DraftModelPlace{.model = flags[0].second,
+                                 .embedding = flags[1].second,
+                                 .shard = flags[2].second,
+                                 .sampler = flags[3].second};
 }
 
 absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
@@ -97,6 +124,9 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   const auto draft = sluice::ParseDraftMode(absl::GetFlag(FLAGS_draft));
   if (!draft.ok()) return sluice::Annotate(draft.status(), "--draft");
   options.draft = *draft;
+  auto draft_model = DraftModelFromFlags();
+  if (!draft_model.ok()) return draft_model.status();
+  options.draft_model = *std::move(draft_model);
   options.hang_timeout = process.hang_timeout;
   options.tenants = absl::GetFlag(FLAGS_tenants);
   return options;

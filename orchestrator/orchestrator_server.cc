@@ -11,6 +11,7 @@
 #include "orchestrator/pipeline/process_check.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
+#include "services/model/digest/vocabulary_check.h"
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/sampling_defaults.h"
@@ -79,6 +80,35 @@ std::string NameOf(const std::string& address) {
   std::string name = absl::StrCat(host.data(), "/", address);
   const bool shared = absl::EndsWith(address, ":0") || absl::StartsWith(address, "inproc:");
   return shared ? absl::StrCat(name, "/", getpid()) : name;
+}
+
+std::function<int32_t(int32_t)> LongestLikeOf(const ModelConfig& config) {
+  if (!config.rotary() || !config.rope.depends_on_length()) return nullptr;
+  return [rope = config.rope](int32_t length) { return rope.LongestLike(length); };
+}
+
+// Puts the draft model's context into `engine`. INVALID_ARGUMENT where it has other tokens; errors of
+// reading its configuration.
+absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
+    const OrchestratorServerOptions& options, int vocabulary_size, EngineOptions& engine) {
+  if (!options.draft_model.has_value()) return std::optional<ReplicaOptions>();
+  const DraftModelPlace& place = *options.draft_model;
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(place.model);
+  if (!identity.ok()) return identity.status();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(place.model);
+  if (!config.ok()) return config.status();
+  const absl::Status same =
+      CheckSameVocabulary({.folder = options.model, .size = vocabulary_size},
+                          {.folder = place.model, .size = config->vocab_size});
+  if (!same.ok()) return same;
+  engine.draft_max_positions = config->max_positions;
+  engine.draft_longest_like = LongestLikeOf(*config);
+  return ReplicaOptions{.orchestrator = NameOf(options.address),
+                        .topology = {.embedding = place.embedding,
+                                     .shards = {{place.shard}},
+                                     .sampler = place.sampler},
+                        .model_fingerprint = identity->fingerprint,
+                        .max_step_tokens = options.max_step_tokens};
 }
 
 PublicListener ListenerOf(const OrchestratorServerOptions& options) {
@@ -166,16 +196,16 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   scheduler.max_sequences_per_step = options.max_step_sequences;
   scheduler.max_queued_sequences = options.max_queued_sequences;
   scheduler.max_positions = config->max_positions;
-  if (config->rotary() && config->rope.depends_on_length()) {
-    scheduler.longest_like = [rope = config->rope](int32_t length) {
-      return rope.LongestLike(length);
-    };
-  }
+  scheduler.longest_like = LongestLikeOf(*config);
   const auto tenants = std::make_shared<TenantBook>(options.tenants);
   if (const absl::Status loaded = tenants->Load(); !loaded.ok()) return loaded;
   scheduler.tenant_policies = [tenants] { return tenants->policies(); };
   const absl::Status valid = Validate(scheduler);
   if (!valid.ok()) return valid;
+  EngineOptions engine;
+  const absl::StatusOr<std::optional<ReplicaOptions>> draft_model =
+      ReplicaOfDraftModel(options, config->vocab_size, engine);
+  if (!draft_model.ok()) return draft_model.status();
 
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->vllm_metric_names_ = options.vllm_metric_names;
@@ -196,7 +226,6 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       {.vocabulary_size = static_cast<int32_t>(config->vocab_size),
        .end_token_ids = {config->eos_token_ids.begin(), config->eos_token_ids.end()}},
       result->tokenizer_.get(), *sampler);
-  EngineOptions engine;
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
   engine.speculation.mode = options.draft;
@@ -211,7 +240,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport,
                                               .max_step_tokens = options.max_step_tokens},
-                               dialer, *tokenizer, result->progress_.get());
+                               dialer, *tokenizer, result->progress_.get(), *draft_model);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, *sampling, identity->name,

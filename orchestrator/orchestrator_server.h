@@ -5,6 +5,7 @@
 #include <prometheus/registry.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,12 @@
 
 namespace sluice {
 
+// A smaller model that drafts for the served one. One shard, which holds all its layers.
+struct DraftModelPlace {
+  std::string model;                      // folder, as OrchestratorServerOptions'
+  std::string embedding, shard, sampler;  // addresses
+};
+
 struct OrchestratorServerOptions {
   std::string model;  // folder; of its files only the configuration is read
   ModelOverrides overrides;
@@ -44,6 +51,7 @@ struct OrchestratorServerOptions {
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
   DraftMode draft = DraftMode::kNgram;
+  std::optional<DraftModelPlace> draft_model;
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none

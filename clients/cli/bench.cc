@@ -159,7 +159,7 @@ void AddSizes(const v1::GetStatusResponse& status, PhasesReport* report) {
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool per_step = process.service() == "shard" || process.service() == "sampler";
     if (per_step) report->step_weight_bytes += process.weight_bytes();
-    report->kv_bytes += process.kv_bytes();
+    if (per_step) report->kv_bytes += process.kv_bytes();
   }
 }
 

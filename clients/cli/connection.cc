@@ -10,6 +10,7 @@
 #include "services/common/address.h"
 #include "services/common/cpu_list.h"
 #include "services/common/transport.h"
+#include "services/model/digest/vocabulary_check.h"
 
 namespace sluice {
 
@@ -94,10 +95,32 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
   return client;
 }
 
+namespace {
+
+absl::StatusOr<std::optional<InProcessDraftModel>> DraftModelOf(const ModelFlags& flags,
+                                                                const std::string& folder) {
+  if (!flags.draft_model.has_value()) return std::optional<InProcessDraftModel>();
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder, flags.overrides());
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<ModelConfig> draft_config = LoadModelConfig(*flags.draft_model);
+  if (!draft_config.ok()) return draft_config.status();
+  const absl::Status same =
+      CheckSameVocabulary({.folder = folder, .size = config->vocab_size},
+                          {.folder = *flags.draft_model, .size = draft_config->vocab_size});
+  if (!same.ok()) return same;
+  return InProcessDraftModel{.model = *flags.draft_model,
+                             .weights = FlagsOfDraftModel(flags).weight_type(),
+                             .kv_cache_bytes = DraftKvMib(flags, *config, *draft_config) << 20};
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                                       Environment& environment) {
   absl::StatusOr<std::string> folder = ModelFolder(model, environment.executable);
   if (!folder.ok()) return folder.status();
+  absl::StatusOr<std::optional<InProcessDraftModel>> draft_model = DraftModelOf(model, *folder);
+  if (!draft_model.ok()) return draft_model.status();
   if (const absl::Status kept = KeepToCpus(model.cpus); !kept.ok()) return kept;
   absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
       environment.start_in_process({.model = *std::move(folder),
@@ -113,7 +136,8 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20,
                                     .log_level = model.log_level.value_or(LogLevel::kWarning),
                                     .hang_timeout = model.hang_bound(),
-                                    .draft = model.draft_mode()});
+                                    .draft = model.draft_mode(),
+                                    .draft_model = *std::move(draft_model)});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
 }
@@ -134,11 +158,13 @@ absl::StatusOr<std::string> PoolText(Client& client) {
 }
 
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model) {
-  if (!endpoint.endpoint.has_value() || !model.any()) return absl::OkStatus();
+  if (!endpoint.endpoint.has_value()) return CheckDraftFlags(model);
+  if (!model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
       "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
-      "--rope_scaling, --log_level, --hang_timeout and --draft");
+      "--rope_scaling, --log_level, --hang_timeout, --draft, --draft_model, --draft_weights and "
+      "--draft_kv_cache_mib");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -24,11 +24,20 @@ namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 
-class Pipeline final : public InProcessPipeline {
- public:
-  absl::Status Start(const InProcessOptions& options);
+// Registers a server under a name by which the others dial it.
+std::string Reachable(Dialer& dialer, const std::string& name, RunningService& service) {
+  dialer.RegisterInProcess(name, service.server().grpc_server());
+  return "inproc:" + name;
+}
 
-  std::shared_ptr<grpc::Channel> channel() override { return channel_; }
+// Embedding, shards and sampler of one model.
+class Stages {
+ public:
+  // Borrows the dialer. The servers' names begin with `prefix`.
+  Stages(Dialer* dialer, std::string prefix) : dialer_(*dialer), prefix_(std::move(prefix)) {}
+
+  // Where they are reached. Errors of loading.
+  absl::StatusOr<Topology> Start(const InProcessOptions& options);
 
  private:
   // What the stages share.
@@ -42,26 +51,42 @@ class Pipeline final : public InProcessPipeline {
     }
   };
 
-  absl::Status StartStages(const InProcessOptions& options, Topology& topology);
   absl::Status StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
                             Topology& topology);
   absl::Status StartShard(const InProcessOptions& options, const Arrangement& arrangement,
                           ShardPlacement placement, Topology& topology);
   absl::Status StartEmbedding(const InProcessOptions& options, const Arrangement& arrangement,
                               Topology& topology);
-  absl::Status WaitUntilServing();
 
-  // Registers a server under a name by which the others dial it.
-  std::string Reachable(const std::string& name, RunningService& service) {
-    dialer_.RegisterInProcess(name, service.server().grpc_server());
-    return "inproc:" + name;
+  std::string AddressOf(const std::string& name) const {
+    return absl::StrCat("inproc:", prefix_, name);
+  }
+  std::string Reach(const std::string& name, RunningService& service) {
+    return Reachable(dialer_, prefix_ + name, service);
   }
 
-  Dialer dialer_;
-  std::unique_ptr<TokenizerServer> tokenizer_;
+  Dialer& dialer_;
+  const std::string prefix_;
   std::unique_ptr<SamplerServer> sampler_;
   std::vector<std::unique_ptr<ShardServer>> shards_;
   std::unique_ptr<EmbeddingServer> embedding_;
+};
+
+class Pipeline final : public InProcessPipeline {
+ public:
+  absl::Status Start(const InProcessOptions& options);
+
+  std::shared_ptr<grpc::Channel> channel() override { return channel_; }
+
+ private:
+  // Nothing where no model drafts.
+  absl::StatusOr<std::optional<DraftModelPlace>> StartDraftModel(const InProcessOptions& options);
+  absl::Status WaitUntilServing();
+
+  Dialer dialer_;
+  std::unique_ptr<TokenizerServer> tokenizer_;
+  Stages stages_{&dialer_, ""};
+  Stages draft_stages_{&dialer_, "draft-"};
   std::unique_ptr<OrchestratorServer> orchestrator_;  // ends before what it is wired to
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -73,36 +98,55 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
                               .hang_timeout = options.hang_timeout});
   if (!tokenizer.ok()) return tokenizer.status();
   tokenizer_ = *std::move(tokenizer);
-  Topology topology;
-  absl::Status status = StartStages(options, topology);
-  if (!status.ok()) return status;
+  absl::StatusOr<Topology> topology = stages_.Start(options);
+  if (!topology.ok()) return topology.status();
+  absl::StatusOr<std::optional<DraftModelPlace>> draft_model = StartDraftModel(options);
+  if (!draft_model.ok()) return draft_model.status();
   absl::StatusOr<std::unique_ptr<OrchestratorServer>> orchestrator =
       OrchestratorServer::Start({.model = options.model,
                                  .overrides = options.overrides,
                                  .address = "inproc:orchestrator",
-                                 .tokenizer = Reachable("tokenizer", *tokenizer_),
-                                 .topology = topology,
+                                 .tokenizer = Reachable(dialer_, "tokenizer", *tokenizer_),
+                                 .topology = *std::move(topology),
                                  .weights = options.weights,
                                  .draft = options.draft,
+                                 .draft_model = *std::move(draft_model),
                                  .hang_timeout = options.hang_timeout},
                                 &dialer_);
   if (!orchestrator.ok()) return orchestrator.status();
   orchestrator_ = *std::move(orchestrator);
-  status = WaitUntilServing();
-  if (!status.ok()) return status;
+  if (const absl::Status status = WaitUntilServing(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-      dialer_.Dial(Reachable("orchestrator", *orchestrator_));
+      dialer_.Dial(Reachable(dialer_, "orchestrator", *orchestrator_));
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
   return absl::OkStatus();
 }
 
-absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& topology) {
+absl::StatusOr<std::optional<DraftModelPlace>> Pipeline::StartDraftModel(
+    const InProcessOptions& options) {
+  if (!options.draft_model.has_value()) return std::optional<DraftModelPlace>();
+  InProcessOptions stages = options;
+  stages.model = options.draft_model->model;
+  stages.overrides = {};
+  stages.num_ranks = stages.num_stages = 1;
+  stages.weights = options.draft_model->weights;
+  stages.kv_cache_bytes = options.draft_model->kv_cache_bytes;
+  const absl::StatusOr<Topology> topology = draft_stages_.Start(stages);
+  if (!topology.ok()) return topology.status();
+  return DraftModelPlace{.model = stages.model,
+                         .embedding = topology->embedding,
+                         .shard = topology->shards.front().front(),
+                         .sampler = topology->sampler};
+}
+
+absl::StatusOr<Topology> Stages::Start(const InProcessOptions& options) {
   const int cores = UsableCpus();
   const Arrangement arrangement{
       .num_threads = options.num_threads > 0 ? options.num_threads : cores,
       .num_shards = std::max(1, options.num_stages * options.num_ranks),
       .num_gpus = options.device.kind == DeviceKind::kCuda ? NumGpus() : 0};
+  Topology topology;
   absl::Status status = StartSampler(options, arrangement, topology);
   topology.shards.resize(std::max(options.num_stages, 0));
   for (int stage = 0; stage < options.num_stages; ++stage) {
@@ -111,15 +155,17 @@ absl::Status Pipeline::StartStages(const InProcessOptions& options, Topology& to
         status = StartShard(options, arrangement, {.stage = stage, .rank = rank}, topology);
     }
   }
-  return status.ok() ? StartEmbedding(options, arrangement, topology) : status;
+  if (status.ok()) status = StartEmbedding(options, arrangement, topology);
+  if (!status.ok()) return status;
+  return topology;
 }
 
-absl::Status Pipeline::StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
-                                    Topology& topology) {
+absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
+                                  Topology& topology) {
   absl::StatusOr<std::unique_ptr<SamplerServer>> sampler = SamplerServer::Start(
       {.model = options.model,
        .overrides = options.overrides,
-       .address = "inproc:sampler",
+       .address = AddressOf("sampler"),
        .hang_timeout = options.hang_timeout,
        .weights = options.weights,
        .device = {.device = arrangement.DeviceOf(options, arrangement.num_shards - 1),
@@ -128,12 +174,12 @@ absl::Status Pipeline::StartSampler(const InProcessOptions& options, const Arran
                           .cpus = options.cpus}}});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
-  topology.sampler = Reachable("sampler", *sampler_);
+  topology.sampler = Reach("sampler", *sampler_);
   return absl::OkStatus();
 }
 
-absl::Status Pipeline::StartShard(const InProcessOptions& options, const Arrangement& arrangement,
-                                  ShardPlacement placement, Topology& topology) {
+absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangement& arrangement,
+                                ShardPlacement placement, Topology& topology) {
   placement.num_stages = options.num_stages;
   placement.num_ranks = options.num_ranks;
   const int number = placement.stage * options.num_ranks + placement.rank;
@@ -142,7 +188,7 @@ absl::Status Pipeline::StartShard(const InProcessOptions& options, const Arrange
   ShardServerOptions shard;
   shard.model = options.model;
   shard.overrides = options.overrides;
-  shard.address = "inproc:" + name;
+  shard.address = AddressOf(name);
   shard.hang_timeout = options.hang_timeout;
   shard.placement = placement;
   shard.shard.weights = options.weights;
@@ -157,23 +203,23 @@ absl::Status Pipeline::StartShard(const InProcessOptions& options, const Arrange
   absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
   if (!server.ok()) return server.status();
   shards_.push_back(*std::move(server));
-  topology.shards[placement.stage].push_back(Reachable(name, *shards_.back()));
+  topology.shards[placement.stage].push_back(Reach(name, *shards_.back()));
   return absl::OkStatus();
 }
 
-absl::Status Pipeline::StartEmbedding(const InProcessOptions& options,
-                                      const Arrangement& arrangement, Topology& topology) {
+absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arrangement& arrangement,
+                                    Topology& topology) {
   absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding = EmbeddingServer::Start(
       {.model = options.model,
        .overrides = options.overrides,
-       .address = "inproc:embedding",
+       .address = AddressOf("embedding"),
        .hang_timeout = options.hang_timeout,
        .weights = options.weights,
        .device = {.device = arrangement.DeviceOf(options, 0), .cpu = {.num_threads = 1}}},
       &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);
-  topology.embedding = Reachable("embedding", *embedding_);
+  topology.embedding = Reach("embedding", *embedding_);
   return absl::OkStatus();
 }
 

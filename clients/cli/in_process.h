@@ -21,6 +21,13 @@
 
 namespace sluice {
 
+// A model that drafts for the served one, by the same arithmetic.
+struct InProcessDraftModel {
+  std::string model;  // folder
+  WeightType weights = WeightType::kAuto;
+  uint64_t kv_cache_bytes = 0;
+};
+
 struct InProcessOptions {
   std::string model;  // folder
   ModelOverrides overrides;
@@ -38,6 +45,7 @@ struct InProcessOptions {
   // Of every service's work; what does not come back ends this process.
   absl::Duration hang_timeout = absl::Seconds(2);
   DraftMode draft = DraftMode::kNgram;
+  std::optional<InProcessDraftModel> draft_model;
 };
 
 class InProcessPipeline {

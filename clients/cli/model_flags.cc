@@ -1,13 +1,16 @@
 #include "clients/cli/model_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "kernels/usable_cpus.h"
 #include "services/common/cpu_list.h"
+#include "services/model/memory_plan.h"
 
 namespace sluice {
 namespace {
@@ -100,6 +103,46 @@ void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
             "How rotary positions are stretched, instead of what config.json says: a type and its "
             "fields, such as yarn,factor=4.",
             &into->rope_scaling);
+  flags.Add("draft_model", "DIR",
+            "A smaller model with the same tokens that guesses what comes; several guesses are "
+            "computed at once, where that wins. No token depends on it. Default: none.",
+            &into->draft_model);
+  flags.AddParsed(
+      "draft_weights", "TYPE", "What --weights is, of the draft model. Default auto.",
+      [into](const std::string& text) { return SetWeights(text, &into->draft_weights); });
+}
+
+absl::Status CheckDraftFlags(const ModelFlags& flags) {
+  if (flags.draft_model.has_value()) return absl::OkStatus();
+  for (const auto& [name, given] :
+       {std::pair("draft_weights", flags.draft_weights.has_value()),
+        std::pair("draft_kv_cache_mib", flags.draft_kv_mib.has_value())}) {
+    if (!given) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is about the draft model: name one with --draft_model DIR"));
+  }
+  return absl::OkStatus();
+}
+
+ModelFlags FlagsOfDraftModel(const ModelFlags& flags) {
+  ModelFlags draft = flags;
+  draft.model = flags.draft_model;
+  draft.weights = flags.draft_weights;
+  draft.tp = draft.pp = 1;
+  draft.rope_scaling.reset();
+  draft.draft_model.reset();
+  return draft;
+}
+
+uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
+                    const ModelConfig& draft_config) {
+  constexpr uint64_t kOnGpus = 512;
+  if (flags.draft_kv_mib.has_value()) return *flags.draft_kv_mib;
+  const uint64_t mib = flags.kv_cache_size_mib();
+  if (mib == 0) return kOnGpus;
+  const auto part = static_cast<double>(KvBytesPerPosition(draft_config, flags.kv_dtype())) /
+                    static_cast<double>(KvBytesPerPosition(config, flags.kv_dtype()));
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(static_cast<double>(mib) * part)));
 }
 
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) {
@@ -143,6 +186,11 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "Tokens computed before the model has chosen: ngram, what followed the same tokens "
       "before, where that wins; or none. No token depends on it. Default ngram.",
       [into](const std::string& text) { return SetDraft(text, &into->draft); });
+  flags.AddParsed(
+      "draft_kv_cache_mib", "M",
+      "Memory for the keys and values of --draft_model, in MiB. Default: as many positions as "
+      "--kv_cache_mib has room for; on GPUs 512.",
+      [into](const std::string& text) { return SetKvCache(text, &into->draft_kv_mib); });
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {

@@ -40,6 +40,9 @@ struct ModelFlags {
   std::optional<LogLevel> log_level;
   std::optional<absl::Duration> hang_timeout;
   std::optional<DraftMode> draft;
+  std::optional<std::string> draft_model;  // folder; none: no model drafts
+  std::optional<WeightType> draft_weights;
+  std::optional<uint64_t> draft_kv_mib;
 
   int num_ranks() const { return tp.value_or(1); }
   int num_stages() const { return pp.value_or(1); }
@@ -54,18 +57,32 @@ struct ModelFlags {
   // Whether any of the flags was given.
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
-           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft;
+           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft ||
+           draft_model || draft_weights || draft_kv_mib;
   }
   absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
   DraftMode draft_mode() const { return draft.value_or(DraftMode::kNgram); }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// --model, --tp, --pp, --weights, --kv_dtype, --rope_scaling: what is kept where.
+// INVALID_ARGUMENT where flags of the draft model are given and it is not.
+absl::Status CheckDraftFlags(const ModelFlags& flags);
+
+// The draft model, arranged as it is started: one shard, the arithmetic of the served one.
+// REQUIRES: flags.draft_model.has_value().
+ModelFlags FlagsOfDraftModel(const ModelFlags& flags);
+
+// Memory for the draft model's keys and values, in MiB: what was asked for, else as many positions as
+// the served model's have room for. Of GPUs, whose room is not known before, 512.
+uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
+                    const ModelConfig& draft_config);
+
+// --model, --tp, --pp, --weights, --kv_dtype, --rope_scaling, --draft_model, --draft_weights: what is
+// kept where.
 void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
 
 // Those, and --device, --threads, --cpus, --instructions, --kv_cache_mib, --log_level,
-// --hang_timeout, --draft. `default_level` is what the help says of the level.
+// --hang_timeout, --draft, --draft_kv_cache_mib. `default_level` is what the help says of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

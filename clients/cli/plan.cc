@@ -45,6 +45,8 @@ struct MemoryPlan {
   uint64_t kv_bytes_per_position = 0;
   uint64_t kv_cache_mib = 0;
   std::vector<ProcessMemory> processes;
+  std::string draft_model;  // its name; empty: no model drafts
+  uint64_t draft_kv_cache_mib = 0;
 
   uint64_t bytes() const {
     uint64_t sum = 0;
@@ -77,6 +79,49 @@ absl::StatusOr<WeightFormat> ChooseFormat(const std::string& folder, const Model
   return source->Resolve(type);
 }
 
+// What a model keeps, and in what.
+struct KeptModel {
+  const ModelConfig& config;
+  const std::vector<ShardPlan>& shards;
+  WeightFormat format;
+  DType kv_dtype;
+};
+
+void AddProcesses(const KeptModel& kept, uint64_t positions, const std::string& prefix,
+                  MemoryPlan& plan) {
+  plan.processes.push_back(
+      {.name = prefix + "embedding", .weight_bytes = EmbeddingBytes(kept.config, kept.format)});
+  for (const ShardPlan& shard : kept.shards) {
+    plan.processes.push_back(
+        {.name = prefix.empty() ? ShardName(shard.placement) : prefix + "shard",
+         .shard = shard,
+         .weight_bytes = ShardBytes(kept.config, shard, kept.format),
+         .kv_bytes = positions * KvBytesPerPosition(kept.config, shard, kept.kv_dtype)});
+  }
+  plan.processes.push_back(
+      {.name = prefix + "sampler", .weight_bytes = HeadBytes(kept.config, kept.format)});
+}
+
+uint64_t Mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+
+// Its sequences are those of the served model, as long as they.
+absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPlan& plan) {
+  const ModelFlags draft = FlagsOfDraftModel(flags.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(*draft.model);
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<std::vector<ShardPlan>> shards = PlanShards(*config, draft);
+  if (!shards.ok()) return shards.status();
+  const absl::StatusOr<WeightFormat> format =
+      ChooseFormat(*draft.model, *config, draft.weight_type());
+  if (!format.ok()) return format.status();
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(*draft.model);
+  if (!identity.ok()) return identity.status();
+  plan.draft_model = identity->name;
+  plan.draft_kv_cache_mib = Mebibytes(positions * KvBytesPerPosition(*config, plan.kv_dtype));
+  AddProcesses({*config, *shards, *format, plan.kv_dtype}, positions, "draft-", plan);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::string& folder) {
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder, flags.model.overrides());
   if (!config.ok()) return config.status();
@@ -102,16 +147,11 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
                   .context = *context,
                   .sequences = flags.sequences,
                   .kv_bytes_per_position = per_position};
-  plan.kv_cache_mib = ((positions * per_position) + (1 << 20) - 1) >> 20;
-  plan.processes.push_back({.name = "embedding", .weight_bytes = EmbeddingBytes(*config, *format)});
-  for (const ShardPlan& shard : *shards) {
-    plan.processes.push_back(
-        {.name = ShardName(shard.placement),
-         .shard = shard,
-         .weight_bytes = ShardBytes(*config, shard, *format),
-         .kv_bytes = positions * KvBytesPerPosition(*config, shard, kv_dtype)});
-  }
-  plan.processes.push_back({.name = "sampler", .weight_bytes = HeadBytes(*config, *format)});
+  plan.kv_cache_mib = Mebibytes(positions * per_position);
+  AddProcesses({*config, *shards, *format, kv_dtype}, positions, "", plan);
+  if (!flags.model.draft_model.has_value()) return plan;
+  const absl::Status added = AddDraftModel(flags, positions, plan);
+  if (!added.ok()) return added;
   return plan;
 }
 
@@ -125,25 +165,29 @@ std::string RangeText(const std::optional<ShardPlan>& shard, IndexRange ShardPla
 }
 
 std::string TextOf(const MemoryPlan& plan) {
+  const int width = plan.draft_model.empty() ? 12 : 15;
   std::string text = absl::StrFormat(
       "%s: %.2f billion parameters, weights %s%s, keys and values %s\n\n"
-      "%-12s %-9s %-9s %13s %13s %13s\n",
+      "%-*s %-9s %-9s %13s %13s %13s\n",
       plan.model, static_cast<double>(plan.num_parameters) / 1e9, TypeName(plan.format),
-      plan.has_weights ? "" : " (the folder has none yet)", KvDTypeName(plan.kv_dtype), "PROCESS",
-      "LAYERS", "KV HEADS", "WEIGHTS", "KV CACHE", "TOGETHER");
+      plan.has_weights ? "" : " (the folder has none yet)", KvDTypeName(plan.kv_dtype), width,
+      "PROCESS", "LAYERS", "KV HEADS", "WEIGHTS", "KV CACHE", "TOGETHER");
   for (const ProcessMemory& process : plan.processes) {
-    absl::StrAppendFormat(&text, "%-12s %-9s %-9s %13s %13s %13s\n", process.name,
+    absl::StrAppendFormat(&text, "%-*s %-9s %-9s %13s %13s %13s\n", width, process.name,
                           RangeText(process.shard, &ShardPlan::layers),
                           RangeText(process.shard, &ShardPlan::kv_heads),
                           SizeText(process.weight_bytes), SizeText(process.kv_bytes),
                           SizeText(process.bytes()));
   }
-  absl::StrAppendFormat(&text, "%-60s %13s\n\n", "in all", SizeText(plan.bytes()));
+  absl::StrAppendFormat(&text, "%-*s %13s\n\n", width + 48, "in all", SizeText(plan.bytes()));
   absl::StrAppendFormat(&text,
                         "%d sequence%s of %d positions of %d bytes: --kv_cache_mib %d.\n"
                         "Programs, and what a step computes with, come on top.\n",
                         plan.sequences, plan.sequences == 1 ? "" : "s", plan.context,
                         plan.kv_bytes_per_position, plan.kv_cache_mib);
+  if (plan.draft_model.empty()) return text;
+  absl::StrAppendFormat(&text, "%s drafts; as many positions of it: --draft_kv_cache_mib %d.\n",
+                        plan.draft_model, plan.draft_kv_cache_mib);
   return text;
 }
 
@@ -157,6 +201,10 @@ std::string JsonText(const MemoryPlan& plan) {
                {"kv_bytes_per_position", plan.kv_bytes_per_position},
                {"kv_cache_mib", plan.kv_cache_mib},
                {"bytes", plan.bytes()}};
+  if (!plan.draft_model.empty()) {
+    json["draft_model"] = plan.draft_model;
+    json["draft_kv_cache_mib"] = plan.draft_kv_cache_mib;
+  }
   json["processes"] = Json::array();
   for (const ProcessMemory& process : plan.processes) {
     json["processes"].push_back({{"process", process.name},
@@ -182,6 +230,9 @@ int PlanCommand(absl::Span<const std::string> arguments, Environment& environmen
   flags.Section("Model");
   AddArrangementFlags(flags, &plan_flags.model);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
+  if (const absl::Status usage = CheckDraftFlags(plan_flags.model); !usage.ok()) {
+    return FailUsage(flags.command(), usage, environment);
+  }
   const absl::StatusOr<std::string> folder = ModelFolder(plan_flags.model, environment.executable);
   if (!folder.ok()) return Fail(folder.status(), environment);
   const absl::StatusOr<MemoryPlan> plan = MakeMemoryPlan(plan_flags, *folder);

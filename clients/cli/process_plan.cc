@@ -173,8 +173,36 @@ Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner
                          absl::StrCat(spec.steps.max_queued_sequences),
                          "--draft",
                          std::string(Name(spec.flags.draft_mode()))};
+  if (spec.draft_config.has_value()) {
+    const Arguments draft = {"--draft_model",     *spec.flags.draft_model,
+                             "--draft_embedding", planner.SocketOf("draft-embedding"),
+                             "--draft_shard",     planner.SocketOf("draft-shard"),
+                             "--draft_sampler",   planner.SocketOf("draft-sampler")};
+    arguments.insert(arguments.end(), draft.begin(), draft.end());
+  }
   arguments.insert(arguments.end(), spec.listener.begin(), spec.listener.end());
   return arguments;
+}
+
+// The draft model takes turns with the served one, so that each of its processes has every core.
+void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
+                   std::vector<ProcessSpec>& processes) {
+  if (!spec.draft_config.has_value()) return;
+  PipelineSpec draft = spec;
+  draft.model_folder = *spec.flags.draft_model;
+  draft.flags = FlagsOfDraftModel(spec.flags);
+  const Planner planner(draft);
+  Arguments head = planner.Arithmetic(spec.flags.num_threads(), /*number=*/0);
+  const Arguments table = head;
+  const Arguments products = planner.Products();
+  head.insert(head.end(), products.begin(), products.end());
+  Arguments shard = head;
+  const Arguments placement =
+      ShardArguments({}, draft, DraftKvMib(spec.flags, config, *spec.draft_config));
+  shard.insert(shard.end(), placement.begin(), placement.end());
+  processes.push_back(planner.Internal("embedding", "draft-embedding", table));
+  processes.push_back(planner.Internal("shard", "draft-shard", shard));
+  processes.push_back(planner.Internal("sampler", "draft-sampler", head));
 }
 
 // The orchestrator, which is the last, on `port`; the others on those after it.
@@ -235,6 +263,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   const Arguments products = planner.Products();
   head.insert(head.end(), products.begin(), products.end());
   processes.push_back(planner.Internal("sampler", "sampler", head));
+  AddDraftModel(spec, config, processes);
   processes.push_back(planner.Orchestrator(OrchestratorArguments(spec, planner, shards)));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
   if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());

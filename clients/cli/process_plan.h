@@ -1,6 +1,7 @@
 // Which processes make a pipeline on one host, and with which arguments. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct PipelineSpec {
   int num_gpus = 0;  // of this host, for --device cuda
   ModelFlags flags;
   StepFlags steps;
+  // The model that drafts for it, where flags.draft_model names one.
+  std::optional<ModelConfig> draft_config;
 };
 
 // "shard-1-0": rank 0 of stage 1.
@@ -45,7 +48,8 @@ std::string ShardName(const ShardPlacement& placement);
 absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
                                                   const ModelFlags& flags);
 
-// Tokenizer, embedding, shards, sampler, orchestrator and gateway, in this order. Every shard gets
+// Tokenizer, embedding, shards, sampler, the draft model's embedding, shard and sampler, orchestrator
+// and gateway, in this order. Every shard gets
 // its part of the memory for keys and values, in proportion to the layers and KV heads it holds, at
 // least 1 MiB.
 std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,

@@ -70,6 +70,28 @@ Json ProcessJson(const v1::ProcessStatus& process) {
   return json;
 }
 
+Json KvCacheJson(const v1::KvCacheStatus& kv_cache) {
+  return {{"block_size", kv_cache.block_size()},
+          {"num_blocks", kv_cache.num_blocks()},
+          {"num_used_blocks", kv_cache.num_used_blocks()},
+          {"num_shared_blocks", kv_cache.num_shared_blocks()},
+          {"num_cached_blocks", kv_cache.num_cached_blocks()},
+          {"num_free_blocks", kv_cache.num_free_blocks()},
+          {"num_hit_positions", kv_cache.num_hit_positions()},
+          {"num_copied_blocks", kv_cache.num_copied_blocks()},
+          {"num_evicted_blocks", kv_cache.num_evicted_blocks()}};
+}
+
+Json DraftModelJson(const v1::DraftModelStatus& model) {
+  return {{"ready", model.ready()},
+          {"epoch", model.epoch()},
+          {"kv_cache", KvCacheJson(model.kv_cache())},
+          {"num_sequences", model.num_sequences()},
+          {"num_steps", model.num_steps()},
+          {"num_proposed_tokens", model.num_proposed_tokens()},
+          {"num_recoveries", model.num_recoveries()}};
+}
+
 std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   Json json = {{"serving", status.serving()},
                {"model", status.model_name()},
@@ -80,16 +102,7 @@ std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   for (const v1::ProcessStatus& process : status.processes()) {
     json["processes"].push_back(ProcessJson(process));
   }
-  const v1::KvCacheStatus& kv_cache = status.kv_cache();
-  json["kv_cache"] = {{"block_size", kv_cache.block_size()},
-                      {"num_blocks", kv_cache.num_blocks()},
-                      {"num_used_blocks", kv_cache.num_used_blocks()},
-                      {"num_shared_blocks", kv_cache.num_shared_blocks()},
-                      {"num_cached_blocks", kv_cache.num_cached_blocks()},
-                      {"num_free_blocks", kv_cache.num_free_blocks()},
-                      {"num_hit_positions", kv_cache.num_hit_positions()},
-                      {"num_copied_blocks", kv_cache.num_copied_blocks()},
-                      {"num_evicted_blocks", kv_cache.num_evicted_blocks()}};
+  json["kv_cache"] = KvCacheJson(status.kv_cache());
   json["num_waiting_sequences"] = status.num_waiting_sequences();
   json["num_running_sequences"] = status.num_running_sequences();
   json["num_steps"] = status.num_steps();
@@ -101,6 +114,7 @@ std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   json["num_computed_positions"] = status.num_computed_positions();
   json["num_drafted_tokens"] = status.num_drafted_tokens();
   json["num_accepted_draft_tokens"] = status.num_accepted_draft_tokens();
+  if (status.has_draft_model()) json["draft_model"] = DraftModelJson(status.draft_model());
   json["num_integrity_checks"] = status.num_integrity_checks();
   json["num_integrity_faults"] = status.num_integrity_faults();
   if (status.has_estimated_wait_ms()) json["estimated_wait_ms"] = status.estimated_wait_ms();
@@ -119,20 +133,33 @@ std::string ProcessTable(const v1::GetStatusResponse& status) {
     width = std::max(width, process.address().size());
   }
   const int address_width = static_cast<int>(width);
-  std::string table = absl::StrFormat("%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n",
-                                      "SERVICE", "STAGE", "RANK", "STATE", "WEIGHTS", "KV CACHE",
-                                      "GAPS", "SYSTEM", address_width, "ADDRESS", "DETAIL");
+  const int service_width = status.has_draft_model() ? 15 : 10;
+  std::string table = absl::StrFormat("%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n",
+                                      service_width, "SERVICE", "STAGE", "RANK", "STATE", "WEIGHTS",
+                                      "KV CACHE", "GAPS", address_width, "ADDRESS", "DETAIL");
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
     // What is wrong with it or, where nothing is, what it computes with.
     const std::string& detail = process.detail().empty() ? process.arithmetic() : process.detail();
-    absl::StrAppendFormat(
-        &table, "%-10s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", process.service(),
-        shard ? absl::StrCat(process.stage()) : "-", shard ? absl::StrCat(process.rank()) : "-",
-        NameOf(process.state()), Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
-        GapShare(process), SystemGapShare(process), address_width, process.address(), detail);
+    absl::StrAppendFormat(&table, "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n", service_width,
+                          process.service(), shard ? absl::StrCat(process.stage()) : "-",
+                          shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
+                          Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
+                          GapShare(process), address_width, process.address(), detail);
   }
   return table;
+}
+
+std::string DraftModelText(const v1::GetStatusResponse& status) {
+  if (!status.has_draft_model()) return "";
+  const v1::DraftModelStatus& model = status.draft_model();
+  return absl::StrFormat(
+      "Draft model %s, %d sequences, %d tokens proposed in %d steps, %d recoveries\n"
+      "  its blocks %d used, %d cached, %d free, %d in all, of %d positions each\n",
+      model.ready() ? "ready" : "not ready", model.num_sequences(), model.num_proposed_tokens(),
+      model.num_steps(), model.num_recoveries(), model.kv_cache().num_used_blocks(),
+      model.kv_cache().num_cached_blocks(), model.kv_cache().num_free_blocks(),
+      model.kv_cache().num_blocks(), model.kv_cache().block_size());
 }
 
 std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpoint) {
@@ -144,6 +171,7 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       "Sequences   %d running, %d waiting, %d paused; %d preemptions so far\n"
       "Steps       %d, %d tokens generated\n"
       "Drafts      %d tokens, %d of them right\n"
+      "%s"
       "Recoveries  %d, epoch %d\n"
       "Books       checked %d times while idle, wrong %d times\n",
       endpoint, status.serving() ? "serving" : "not serving", status.model_name(),
@@ -154,8 +182,8 @@ std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpo
       kv_cache.num_copied_blocks(), kv_cache.num_evicted_blocks(), status.num_running_sequences(),
       status.num_waiting_sequences(), status.num_paused_sequences(), status.num_preemptions(),
       status.num_steps(), status.num_generated_tokens(), status.num_drafted_tokens(),
-      status.num_accepted_draft_tokens(), status.num_recoveries(), status.epoch(),
-      status.num_integrity_checks(), status.num_integrity_faults());
+      status.num_accepted_draft_tokens(), DraftModelText(status), status.num_recoveries(),
+      status.epoch(), status.num_integrity_checks(), status.num_integrity_faults());
 }
 
 // What is asked for, and how it is shown.

@@ -19,6 +19,7 @@
 #include "services/common/log.h"
 #include "services/common/log_format.h"
 #include "services/common/transport.h"
+#include "services/model/digest/vocabulary_check.h"
 #include "services/model/model_check.h"
 #include "services/model/weights.h"
 #include "services/security/credentials.h"
@@ -100,6 +101,7 @@ absl::Status CheckFlags(const UpFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics_port: ", flags.metrics_port, " is not from 0 to 65000"));
   }
+  if (absl::Status status = CheckDraftFlags(flags.model); !status.ok()) return status;
   if (absl::Status status = CheckGateway(flags); !status.ok()) return status;
   return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();
 }
@@ -203,6 +205,25 @@ absl::Status CheckTokenizer(const std::string& folder) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+// Nothing where no model drafts. What its processes would end with, said before they start.
+absl::StatusOr<std::optional<ModelConfig>> LoadDraftModel(const ModelFlags& flags,
+                                                          const std::string& served_folder,
+                                                          const ModelConfig& served) {
+  if (!flags.draft_model.has_value()) return std::optional<ModelConfig>();
+  const std::string& folder = *flags.draft_model;
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder);
+  if (!config.ok()) return config.status();
+  const absl::Status same =
+      CheckSameVocabulary({.folder = served_folder, .size = served.vocab_size},
+                          {.folder = folder, .size = config->vocab_size});
+  if (!same.ok()) return same;
+  const absl::StatusOr<WeightSource> weights = WeightSource::Open(folder, *config);
+  if (!weights.ok()) return weights.status();
+  const absl::Status files = CheckModelFiles(folder, *config).status();
+  if (!files.ok()) return files;
+  return *config;
+}
+
 // Everything that can be known to fail before a process is started.
 absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environment) {
   absl::StatusOr<std::string> folder = ModelFolder(flags.model, environment.executable);
@@ -216,6 +237,9 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
   const absl::Status files = CheckModelFiles(*folder, *config).status();
   if (!files.ok()) return files;
   if (absl::Status loads = CheckTokenizer(*folder); !loads.ok()) return loads;
+  const absl::StatusOr<std::optional<ModelConfig>> draft_config =
+      LoadDraftModel(flags.model, *folder, *config);
+  if (!draft_config.ok()) return draft_config.status();
   const absl::Status device = CheckDevice(flags.model.device.value_or(DeviceId{}));
   if (!device.ok()) return device;
   const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
@@ -250,7 +274,8 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .log_format = flags.log_format,
                      .num_gpus = flags.model.on_gpu() ? NumGpus() : 0,
                      .flags = flags.model,
-                     .steps = flags.steps},
+                     .steps = flags.steps,
+                     .draft_config = *draft_config},
                     *config, *shards);
   return plan;
 }

@@ -72,6 +72,30 @@ void Fill(const RequestLedger& request, SteadyTime now, v1::RequestStatus& messa
   }
 }
 
+void Fill(const KvCacheStatistics& kv_cache, v1::KvCacheStatus& blocks) {
+  blocks.set_block_size(kv_cache.block_size);
+  blocks.set_num_blocks(kv_cache.total_blocks);
+  blocks.set_num_used_blocks(kv_cache.used_blocks);
+  blocks.set_num_free_blocks(kv_cache.free_blocks);
+  blocks.set_num_cached_blocks(kv_cache.cached_blocks);
+  blocks.set_num_shared_blocks(kv_cache.shared_blocks);
+  blocks.set_num_hit_positions(kv_cache.hit_positions);
+  blocks.set_num_copied_blocks(kv_cache.copied_blocks);
+  blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
+}
+
+void Fill(const DraftModelStatus& status, v1::DraftModelStatus& message) {
+  const SchedulerStatistics& scheduler = status.scheduler;
+  message.set_ready(status.ready);
+  message.set_epoch(status.epoch);
+  Fill(scheduler.kv_cache, *message.mutable_kv_cache());
+  message.set_num_sequences(scheduler.waiting_sequences + scheduler.running_sequences +
+                            scheduler.paused_sequences);
+  message.set_num_steps(status.num_steps);
+  message.set_num_proposed_tokens(status.num_proposed_tokens);
+  message.set_num_recoveries(status.num_recoveries);
+}
+
 }  // namespace
 
 void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& processes,
@@ -94,17 +118,8 @@ void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& p
     message.set_gap_computed_us(
         static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap_computed)));
   }
-  const KvCacheStatistics& kv_cache = status.scheduler.kv_cache;
-  v1::KvCacheStatus& blocks = *response.mutable_kv_cache();
-  blocks.set_block_size(kv_cache.block_size);
-  blocks.set_num_blocks(kv_cache.total_blocks);
-  blocks.set_num_used_blocks(kv_cache.used_blocks);
-  blocks.set_num_free_blocks(kv_cache.free_blocks);
-  blocks.set_num_cached_blocks(kv_cache.cached_blocks);
-  blocks.set_num_shared_blocks(kv_cache.shared_blocks);
-  blocks.set_num_hit_positions(kv_cache.hit_positions);
-  blocks.set_num_copied_blocks(kv_cache.copied_blocks);
-  blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
+  Fill(status.scheduler.kv_cache, *response.mutable_kv_cache());
+  if (status.draft_model.has_value()) Fill(*status.draft_model, *response.mutable_draft_model());
   response.set_num_waiting_sequences(status.scheduler.waiting_sequences +
                                      status.num_unadmitted_requests);
   response.set_num_running_sequences(status.scheduler.running_sequences);

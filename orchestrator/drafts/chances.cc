@@ -19,6 +19,11 @@ Chances::Chances() {
   set(DraftKind::kSharedAfter4, 0.4);
   set(DraftKind::kSharedAfter6, 0.5);
   set(DraftKind::kSharedAfter10, 0.7);
+  set(DraftKind::kModelSure, 0.9);
+  set(DraftKind::kModelLikely, 0.7);
+  set(DraftKind::kModelUnsure, 0.5);
+  set(DraftKind::kModelGuess, 0.3);
+  set(DraftKind::kModelAny, 0.7);
 }
 
 void Chances::Count(DraftKind kind, bool right, double weight) {

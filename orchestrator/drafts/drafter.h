@@ -2,8 +2,8 @@
 // likely, and says which; how often tokens of a kind are right is counted elsewhere.
 //
 // One drafter per sequence and kind, on the scheduler's thread. Proposing is a matter of
-// microseconds: what takes longer (a model of its own, a head that reads hidden rows) computes when
-// its inputs come, and proposes what it has by the time it is asked.
+// microseconds. What takes longer computes elsewhere and is waited for where that wins: a model of
+// its own does (model_drafter.h), heads that read hidden rows would.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,14 @@ enum class DraftKind : uint8_t {
   kSharedAfter4,  // or 5
   kSharedAfter6,  // to 9
   kSharedAfter10,
+  // A draft model chose it; by how probable it held it.
+  kModelSure,    // from 0.9 on
+  kModelLikely,  // from 0.6
+  kModelUnsure,  // from 0.3
+  kModelGuess,   // less
+  kModelAny,     // of all four: what is known before it is asked
 };
-inline constexpr int kNumDraftKinds = 13;
+inline constexpr int kNumDraftKinds = 16;
 
 struct DraftToken {
   TokenId token = 0;

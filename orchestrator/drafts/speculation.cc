@@ -57,7 +57,12 @@ Speculation::State& Speculation::StateOf(const SequenceSpec& spec, int32_t num_p
 void Speculation::OnTokens(const SequenceSpec& spec, int32_t num_prompt,
                            absl::Span<const TokenId> tokens) {
   State& state = StateOf(spec, num_prompt);
-  Judge(state, tokens.subspan(state.num_tokens));
+  const absl::Span<const TokenId> came = tokens.subspan(state.num_tokens);
+  Judge(state, came);
+  if (ModelDrafter* const model = rounds_.model(); model != nullptr) {
+    JudgeModel(state, model->ProposalOf(spec.id), came);
+    model->OnTokens(spec, num_prompt, tokens);
+  }
   state.num_tokens = static_cast<int32_t>(tokens.size());
   state.latest = num_steps_;
   if (ForcedOf(state, state.num_tokens).empty()) Forget(state);
@@ -72,19 +77,34 @@ void Speculation::Forget(State& state) {
 }
 
 void Speculation::Judge(State& state, absl::Span<const TokenId> came) {
-  for (const Source& source : state.sources) Judge(state, source.proposal, came);
-  Judge(state, state.likely, came);
-  state.likely.clear();
+  for (const Source& source : state.sources) {
+    for (size_t i = 0; i < came.size() && i < source.proposal.size(); ++i) {
+      const DraftToken& proposed = source.proposal[i];
+      const bool right = proposed.token == came[i];
+      JudgeOne(state, proposed, right);
+      if (!right) break;
+    }
+  }
 }
 
-void Speculation::Judge(State& state, absl::Span<const DraftToken> proposal,
-                        absl::Span<const TokenId> came) {
+void Speculation::JudgeOne(State& state, const DraftToken& proposed, bool right) {
+  state.chances.Count(proposed.kind, right, kOwnWeight);
+  chances_.Count(proposed.kind, right, kCommonWeight);
+}
+
+void Speculation::JudgeModel(State& state, absl::Span<const DraftToken> proposal,
+                             absl::Span<const TokenId> came) {
   for (size_t i = 0; i < came.size() && i < proposal.size(); ++i) {
     const bool right = proposal[i].token == came[i];
-    state.chances.Count(proposal[i].kind, right, kOwnWeight);
-    chances_.Count(proposal[i].kind, right, kCommonWeight);
+    JudgeOne(state, proposal[i], right);
+    JudgeOne(state, {.kind = DraftKind::kModelAny}, right);
     if (!right) break;
   }
+}
+
+bool Speculation::GoesOn(SequenceId sequence, absl::Span<const DraftToken> proposal) const {
+  const auto found = states_.find(sequence);
+  return found != states_.end() && rounds_.GoesOn(proposal, found->second.chances);
 }
 
 double Speculation::ExpectedOf(const State& state, absl::Span<const DraftToken> proposal) {
@@ -112,12 +132,19 @@ void Speculation::Propose(State& state, absl::Span<const TokenId> tokens) {
   }
 }
 
+void Speculation::Consider(State& state, absl::Span<const DraftToken> proposal) {
+  if (ExpectedOf(state, proposal) <= ExpectedOf(state, state.proposal)) return;
+  state.proposal.assign(proposal.begin(), proposal.end());
+}
+
 void Speculation::OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) {
   const auto found = states_.find(sequence);
   if (found == states_.end()) return;
   Forget(found->second);
   if (found->second.shared != nullptr && !hopeless_) found->second.shared->Add(tokens);
   states_.erase(found);
+  rounds_.OnEnd(sequence);
+  if (rounds_.model() != nullptr) rounds_.model()->OnEnd(sequence);
 }
 
 void Speculation::OnForced(SequenceId sequence, int32_t position, std::vector<TokenId> tokens) {
@@ -156,6 +183,7 @@ absl::Span<const TokenId> Speculation::ForcedOf(const State& state, int32_t num_
 
 void Speculation::OnStep(const MeasuredStep& step) {
   ++num_steps_;
+  rounds_.OnStep();
   (step.ahead ? ahead_ : alone_).Add(step.rows, step.time);
   if (!step.ahead || !alone_.Knows(step.rows)) costs_.Add(step.rows, step.time);
   waits_.reset();
@@ -189,20 +217,50 @@ bool Speculation::AllWait(int32_t num_running) {
   return *waits_;
 }
 
-bool Speculation::DecideToWait(int32_t num_running) const {
-  if (states_.empty() || num_running < 1 || num_steps_ % kProbePeriod < kProbeSteps) return false;
-  if (hopeless_ || costs_.empty()) return false;
+bool Speculation::IsAtWork(const State& state) const {
+  return num_steps_ - state.latest <= kAtWork;
+}
+
+double Speculation::RateOfProposals(int32_t num_running) const {
   const int32_t most_each = std::max(1, kMostPieces / num_running);
   std::vector<std::vector<double>> chances;
   for (const auto& [id, state] : states_) {
-    if (num_steps_ - state.latest > kAtWork || state.proposal.empty()) continue;
+    if (!IsAtWork(state) || state.proposal.empty()) continue;
     chances.push_back(ChancesOf(state, most_each));
   }
-  if (chances.empty()) return false;
-  const DraftLengths lengths = ChooseLengths(num_running, chances, kMostPieces, kMargin,
-                                             [this](int32_t rows) { return costs_.Of(rows); });
+  if (chances.empty()) return 0;
+  return ChooseLengths(num_running, chances, kMostPieces, kMargin,
+                       [this](int32_t rows) { return costs_.Of(rows); })
+      .rate;
+}
+
+std::vector<RoundCandidate> Speculation::CandidatesOfRound() const {
+  std::vector<RoundCandidate> candidates;
+  if (rounds_.model() == nullptr) return candidates;
+  for (const auto& [id, state] : states_) {
+    if (!IsAtWork(state)) continue;
+    candidates.push_back({.sequence = id,
+                          .chance = state.chances.Of(DraftKind::kModelAny),
+                          .most = std::min(state.max_drafts, ModelRounds::kMostTokens)});
+  }
+  // Not in the order of the table, which differs from run to run.
+  std::sort(candidates.begin(), candidates.end(),
+            [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  return candidates;
+}
+
+bool Speculation::DecideToWait(int32_t num_running) {
+  const bool is_probing_ahead = num_steps_ % kProbePeriod < kProbeSteps;
+  if (states_.empty() || num_running < 1 || is_probing_ahead || hopeless_ || costs_.empty()) {
+    return rounds_.DecideAgainst();
+  }
   const StepCosts& without = ahead_.empty() ? costs_ : ahead_;
-  return lengths.rate > num_running / without.Of(num_running) * (1 + kMarginOverAhead);
+  const double rate_ahead = num_running / without.Of(num_running);
+  const double rate = RateOfProposals(num_running);
+  const bool round = rounds_.Decide(
+      num_running, CandidatesOfRound(), [this](int32_t rows) { return costs_.Of(rows); },
+      std::max(rate, rate_ahead));
+  return round || rate > rate_ahead * (1 + kMarginOverAhead);
 }
 
 bool Speculation::Waits(SequenceId sequence) {
@@ -216,10 +274,12 @@ void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candid
   int32_t left = room.tokens;
   std::vector<DraftCandidate*> open;
   std::vector<const State*> states;
+  ModelDrafter* const model = rounds_.model();
   for (DraftCandidate& candidate : candidates) {
     const auto found = states_.find(candidate.sequence);
     if (found == states_.end()) continue;
-    const State& state = found->second;
+    State& state = found->second;
+    if (model != nullptr) Consider(state, model->ProposalOf(candidate.sequence));
     const auto forced = ForcedOf(state, static_cast<int32_t>(candidate.tokens.size()));
     if (!forced.empty()) {
       const auto count =

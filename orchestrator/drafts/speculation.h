@@ -17,6 +17,7 @@
 #include "orchestrator/drafts/chances.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/drafter.h"
+#include "orchestrator/drafts/model_rounds.h"
 #include "orchestrator/drafts/shared_ngrams.h"
 #include "orchestrator/drafts/step_costs.h"
 #include "orchestrator/scheduler/draft_source.h"
@@ -44,6 +45,9 @@ class Speculation final : public DraftSource {
   void OnEnd(SequenceId sequence, absl::Span<const TokenId> tokens) override;
   bool AllWait(int32_t num_running) override;
   bool Waits(SequenceId sequence) override;
+  bool Holds(SequenceId sequence, int32_t num_tokens) override {
+    return rounds_.Holds(sequence, num_tokens);
+  }
   void Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) override;
 
   // `tokens` must follow the first `position` tokens of the sequence: no others are allowed.
@@ -52,6 +56,18 @@ class Speculation final : public DraftSource {
   // that of `tokens`, or begin with it: they are a guess at how it is written.
   void OnLikely(SequenceId sequence, int32_t position, absl::Span<const TokenId> tokens);
   void OnStep(const MeasuredStep& step);
+
+  // Of a draft model, where there is one. Borrows it.
+  void UseModel(ModelDrafter* model) { rounds_.UseModel(model); }
+  // The time, as what a steady clock has run; and when somebody has waited long enough for a draft.
+  void SetTime(absl::Duration now) { rounds_.SetTime(now); }
+  absl::Duration NextTimeout() const { return rounds_.NextTimeout(); }
+  // Steps were held back at that time or later.
+  bool WaitedSince(absl::Duration time) const { return rounds_.WaitedSince(time); }
+  // A step of the model, of so many rows, has ended.
+  void OnModelStep(int32_t rows, absl::Duration time) { rounds_.OnModelStep(rows, time); }
+  // One more token behind those that the model has proposed for the sequence is worth a step of it.
+  bool GoesOn(SequenceId sequence, absl::Span<const DraftToken> proposal) const;
 
  private:
   // One reason for tokens, and what may follow for it.
@@ -78,8 +94,12 @@ class Speculation final : public DraftSource {
   State& StateOf(const SequenceSpec& spec, int32_t num_prompt);
   // Holds what was proposed against what came.
   void Judge(State& state, absl::Span<const TokenId> came);
-  void Judge(State& state, absl::Span<const DraftToken> proposal, absl::Span<const TokenId> came);
+  void JudgeOne(State& state, const DraftToken& proposed, bool right);
+  void JudgeModel(State& state, absl::Span<const DraftToken> proposal,
+                  absl::Span<const TokenId> came);
   void Propose(State& state, absl::Span<const TokenId> tokens);
+  // Takes what the model proposes where more is expected of it.
+  static void Consider(State& state, absl::Span<const DraftToken> proposal);
   // Of its forced tokens, those behind the ones that it has.
   static absl::Span<const TokenId> ForcedOf(const State& state, int32_t num_tokens);
   // That the first tokens of its proposal are all right, up to `most`.
@@ -89,11 +109,16 @@ class Speculation final : public DraftSource {
   void Forget(State& state);  // what was forced
   // Even if every draft were right it would not pay.
   bool IsHopeless(int32_t num_decodes) const;
-  bool DecideToWait(int32_t num_running) const;
+  bool DecideToWait(int32_t num_running);
+  // Tokens per second with what is proposed; 0 where that is nothing.
+  double RateOfProposals(int32_t num_running) const;
+  std::vector<RoundCandidate> CandidatesOfRound() const;
+  bool IsAtWork(const State& state) const;
 
   const SpeculationOptions options_;
   absl::node_hash_map<SequenceId, State> states_;
   SharedNgrams shared_;
+  ModelRounds rounds_;
   Chances chances_;  // of all sequences; new ones begin with them
   StepCosts ahead_;  // of steps sent before the last one's results had come
   StepCosts alone_;  // of steps sent after them

@@ -135,6 +135,16 @@ RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& r
   return request;
 }
 
+RowRequest ActiveRequest::DraftRowFor(int index) const {
+  RowRequest request;
+  request.sequence_index = index;
+  request.task = &request_.sampling;
+  request.constraint = request_.constraint.get();
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.stop_tokens = request_.stop_tokens;
+  return request;
+}
+
 void ActiveRequest::OnPromptToken(TokenEvent token) { prompt_tokens_.push_back(std::move(token)); }
 
 void ActiveRequest::FlushPrompt() {

@@ -50,6 +50,8 @@ class ActiveRequest {
   int32_t FewestTokens(int32_t max_new_tokens) const;
   // What is asked of the sampler for a row of sequence `index`. Borrows from this request.
   RowRequest RowFor(int index, const Segment& segment, const Row& row) const;
+  // As RequestTable's.
+  RowRequest DraftRowFor(int index) const;
 
   // A token of the prompt was scored, which the request asks for beside what follows it.
   void OnPromptToken(TokenEvent token);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "orchestrator/text/grpc_detokenize.h"
 
 namespace sluice {
@@ -15,15 +16,23 @@ std::optional<TextStreams> TextOver(std::shared_ptr<grpc::Channel> tokenizer, co
 }  // namespace
 
 Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
-               std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress)
+               std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress,
+               std::optional<ReplicaOptions> draft_model)
     : progress_(progress),
       post_(loop_.post()),
       network_(dialer, post_, replica.orchestrator),
       replica_(std::move(replica), &network_),
       text_(TextOver(std::move(tokenizer), post_)),
-      core_(std::move(options), &replica_, text_.has_value() ? &*text_ : nullptr),
+      core_(std::move(options), &replica_, text_.has_value() ? &*text_ : nullptr,
+            ConnectDraftModel(std::move(draft_model))),
       processes_(replica_.processes()) {
   loop_.Start(this);
+}
+
+Replica* Engine::ConnectDraftModel(std::optional<ReplicaOptions> options) {
+  if (!options.has_value()) return nullptr;
+  draft_replica_.emplace(*std::move(options), &network_);
+  return &*draft_replica_;
 }
 
 Engine::~Engine() {
@@ -60,6 +69,7 @@ SteadyTime Engine::Advance(SteadyTime now) {
   absl::MutexLock lock(&mutex_);
   status_ = std::move(status);
   processes_ = replica_.processes();
+  if (draft_replica_.has_value()) draft_processes_ = draft_replica_->processes();
   return wake;
 }
 
@@ -70,7 +80,13 @@ EngineStatus Engine::status() const {
 
 std::vector<ReplicaProcess> Engine::processes() const {
   absl::MutexLock lock(&mutex_);
-  return *processes_;
+  std::vector<ReplicaProcess> processes = *processes_;
+  if (draft_processes_ == nullptr) return processes;
+  for (const ReplicaProcess& process : *draft_processes_) {
+    processes.push_back(process);
+    processes.back().service = absl::StrCat("draft-", process.service);
+  }
+  return processes;
 }
 
 }  // namespace sluice

@@ -28,9 +28,10 @@ namespace sluice {
 class Engine final : private EventLoop::Task {
  public:
   // `dialer` and `progress` are borrowed; `tokenizer` is null for a model without one, `progress`
-  // where nobody watches the loop.
+  // where nobody watches the loop. `draft_model` has the processes of one that drafts.
   Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
-         std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress = nullptr);
+         std::shared_ptr<grpc::Channel> tokenizer, ProgressWatch* progress = nullptr,
+         std::optional<ReplicaOptions> draft_model = std::nullopt);
   // Ends every request with UNAVAILABLE.
   ~Engine() override;
 
@@ -50,11 +51,16 @@ class Engine final : private EventLoop::Task {
   void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);
 
   EngineStatus status() const;
+  // Those of the draft model behind the others, as "draft-embedding" and so on.
   std::vector<ReplicaProcess> processes() const;
   const Topology& topology() const { return replica_.topology(); }
 
  private:
+  using Processes = std::shared_ptr<const std::vector<ReplicaProcess>>;
+
   SteadyTime Advance(SteadyTime now) override;
+  // Null where there is none.
+  Replica* ConnectDraftModel(std::optional<ReplicaOptions> options);
 
   ProgressWatch* const progress_;
   EventLoop loop_;
@@ -64,12 +70,14 @@ class Engine final : private EventLoop::Task {
   // Of the loop's thread.
   GrpcStageNetwork network_;
   ConnectedReplica replica_;
+  std::optional<ConnectedReplica> draft_replica_;
   std::optional<TextStreams> text_;
   EngineCore core_;
 
   mutable absl::Mutex mutex_;
   EngineStatus status_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const std::vector<ReplicaProcess>> processes_ ABSL_GUARDED_BY(mutex_);
+  Processes processes_ ABSL_GUARDED_BY(mutex_);
+  Processes draft_processes_ ABSL_GUARDED_BY(mutex_);  // null: there are none
 };
 
 }  // namespace sluice

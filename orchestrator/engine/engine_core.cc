@@ -37,14 +37,46 @@ constexpr int32_t kStepsAhead = 1;
 
 }  // namespace
 
-EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* text)
+EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* text,
+                       Replica* draft_replica)
     : options_(std::move(options)),
       replica_(replica),
       text_(text),
       requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text),
       speculation_(options_.speculation),
+      draft_model_(draft_replica == nullptr ? nullptr : MakeDraftModel(draft_replica)),
       steps_(options_.hang_timeout, replica, &requests_, &speculation_, options_.observer),
-      suspects_(options_.max_losses) {}
+      suspects_(options_.max_losses) {
+  speculation_.UseModel(draft_model_.get());
+}
+
+// It has a place for every sequence that may run, and one for a fork. Its steps are short, so that
+// nobody waits long for a draft because of another's prompt.
+std::unique_ptr<DraftModel> EngineCore::MakeDraftModel(Replica* replica) {
+  constexpr int32_t kMostTokens = 64;
+  DraftModelOptions options;
+  options.scheduler = options_.scheduler;
+  options.scheduler.tenant_policies = nullptr;
+  options.scheduler.max_positions = options_.draft_max_positions;
+  options.scheduler.longest_like = options_.draft_longest_like;
+  options.scheduler.max_sequences_per_step =
+      options_.scheduler.max_sequences_per_step * replica_->topology().num_stages() + 2;
+  options.scheduler.max_tokens_per_step =
+      std::min(options_.scheduler.max_tokens_per_step,
+               std::max(kMostTokens, options.scheduler.max_sequences_per_step));
+  options.hang_timeout = options_.hang_timeout;
+  options.max_losses = options_.max_losses;
+  return std::make_unique<DraftModel>(
+      options, replica,
+      DraftModelOwner{
+          .describe_row = [this](SequenceId sequence) { return requests_.DraftRowFor(sequence); },
+          .goes_on =
+              [this](SequenceId sequence, absl::Span<const DraftToken> proposal) {
+                return speculation_.GoesOn(sequence, proposal);
+              },
+          .on_step = [this](int32_t rows,
+                            absl::Duration time) { speculation_.OnModelStep(rows, time); }});
+}
 
 void EngineCore::Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
   if (!standby_.ok()) return sink->OnFailed(standby_);
@@ -58,6 +90,8 @@ void EngineCore::Cancel(RequestId id) {
 
 SteadyTime EngineCore::Advance(SteadyTime now) {
   requests_.SetTime(now);
+  speculation_.SetTime(now.since_start());
+  if (draft_model_ != nullptr) draft_model_->Advance(now);
   replica_->Advance(now);
   for (ReplicaEvent& event : replica_->TakeEvents()) OnEvent(event, now);
   // The stages first: they compute the next step while clients are told of the last.
@@ -77,11 +111,21 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   SteadyTime wake =
       std::min({replica_->NextWake(), steps_.NextTimeout(), requests_.NextUnreadTimeout(),
                 requests_.NextDeadline() + -NoticeBeforeDeadline()});
+  if (draft_model_ != nullptr) {
+    const SteadyTime waited = SteadyTime::FromStart(speculation_.NextTimeout());
+    wake = std::min({wake, draft_model_->NextWake(), waited});
+  }
   if (IntegrityIsDue()) wake = std::min(wake, next_integrity_check_);
   return text_ == nullptr ? wake : std::min(wake, text_->NextWake());
 }
 
+// Those of the draft model last: who waits for a draft has asked for it by then.
 void EngineCore::SendSteps(SteadyTime now) {
+  SendTargetSteps(now);
+  if (draft_model_ != nullptr) draft_model_->SendSteps(now);
+}
+
+void EngineCore::SendTargetSteps(SteadyTime now) {
   while (serving_ && !given_up_ && AgreeOnWhoRuns()) {
     steps_.SendSteps(*scheduler_, now);
     if (!running_alone_.has_value() || !steps_.idle()) return;
@@ -153,7 +197,8 @@ void EngineCore::CheckIntegrity(SteadyTime now) {
   next_integrity_check_ = now + options_.integrity_interval;
   num_steps_checked_ = steps_.num_steps();
   ++num_integrity_checks_;
-  const absl::Status found = scheduler_->CheckIntegrity();
+  absl::Status found = scheduler_->CheckIntegrity();
+  if (found.ok() && draft_model_ != nullptr) found = draft_model_->CheckIntegrity();
   if (found.ok()) return;
   ++num_integrity_faults_;
   Log(LogLevel::kError, "orchestrator", "books-are-wrong", {{"status", found.ToString()}});
@@ -180,6 +225,7 @@ EngineStatus EngineCore::status() const {
   status.num_integrity_checks = num_integrity_checks_;
   status.num_integrity_faults = num_integrity_faults_;
   status.estimated_wait = requests_.EstimateWait("");
+  if (draft_model_ != nullptr) status.draft_model = draft_model_->status();
   return status;
 }
 

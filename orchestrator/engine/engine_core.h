@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "orchestrator/draft_model/draft_model.h"
 #include "orchestrator/drafts/speculation.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/engine/observer.h"
@@ -46,6 +47,10 @@ struct EngineOptions {
   // How often the books are checked, at times when nothing is computed.
   absl::Duration integrity_interval = absl::Seconds(10);
   SpeculationOptions speculation;
+  // Of a draft model, where there is one: the context that it has, and its longest_like. The rest of
+  // its options follow from those above.
+  int32_t draft_max_positions = 0;
+  std::function<int32_t(int32_t length)> draft_longest_like;
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
@@ -65,12 +70,15 @@ struct EngineStatus {
   uint64_t num_integrity_faults = 0;  // checks that found something wrong
   // A new tenant's, for its turn; nothing while that is not known.
   std::optional<absl::Duration> estimated_wait;
+  std::optional<DraftModelStatus> draft_model;  // nothing: there is none
 };
 
 class EngineCore {
  public:
-  // `replica` and `text` (null for a model without a tokenizer) are borrowed.
-  EngineCore(EngineOptions options, Replica* replica, TextStreams* text);
+  // `replica`, `text` (null for a model without a tokenizer) and `draft_replica` (null where no model
+  // drafts) are borrowed.
+  EngineCore(EngineOptions options, Replica* replica, TextStreams* text,
+             Replica* draft_replica = nullptr);
 
   // As Engine's; `id` is new.
   void Submit(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
@@ -87,6 +95,8 @@ class EngineCore {
   EngineStatus status() const;
   // Null before the first incarnation of the replica says how many blocks there are.
   const Scheduler* scheduler() const { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
+  // Null where no model drafts.
+  const DraftModel* draft_model() const { return draft_model_.get(); }
 
  private:
   void OnEvent(ReplicaEvent& event, SteadyTime now);
@@ -96,7 +106,9 @@ class EngineCore {
   void On(const ReplicaTaken& taken);
   void BeginAnew(const std::string& changed);
   void GiveUp(const absl::Status& status);
+  std::unique_ptr<DraftModel> MakeDraftModel(Replica* replica);
   void SendSteps(SteadyTime now);
+  void SendTargetSteps(SteadyTime now);
   // Lets the scheduler plan what suspicions allow. False: what is under way must end first.
   bool AgreeOnWhoRuns();
   void TellRequests();
@@ -116,6 +128,7 @@ class EngineCore {
   TextStreams* const text_;
   RequestTable requests_;
   Speculation speculation_;
+  const std::unique_ptr<DraftModel> draft_model_;
   StepDriver steps_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;

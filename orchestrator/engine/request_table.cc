@@ -54,6 +54,17 @@ ActiveRequest* RequestTable::OwnerOf(SequenceId sequence) {
   return found == places_.end() || !found->second.scheduled ? nullptr : found->second.request;
 }
 
+RowRequest RequestTable::RowFor(const Segment& segment, const Row& row) const {
+  const Place& place = places_.at(segment.sequence);
+  return place.request->RowFor(place.index, segment, row);
+}
+
+std::optional<RowRequest> RequestTable::DraftRowFor(SequenceId sequence) const {
+  const auto place = places_.find(sequence);
+  if (place == places_.end()) return std::nullopt;
+  return place->second.request->DraftRowFor(place->second.index);
+}
+
 // ---- Coming ----
 
 void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {

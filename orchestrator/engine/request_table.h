@@ -87,6 +87,11 @@ class RequestTable {
   // Tells a request what its text end said of one of its sequences.
   void OnText(TextStreams::Answer answer);
 
+  // What is asked of the sampler for a row of a sequence that is alive.
+  RowRequest RowFor(const Segment& segment, const Row& row) const;
+  // By what another model that drafts for the sequence chooses: all of a row but its sequence, position
+  // and tokens. Nothing where the sequence is over.
+  std::optional<RowRequest> DraftRowFor(SequenceId sequence) const;
   // The request that a sequence of the scheduler belongs to; null where it has ended.
   ActiveRequest* OwnerOf(SequenceId sequence);
   ActiveRequest* Find(RequestId id);

@@ -122,8 +122,10 @@ void StepDriver::Measure(const StepInFlight& step, Scheduler& scheduler, SteadyT
   }
   const bool only_decodes = static_cast<size_t>(step.num_positions) == step.num_rows;
   if (only_decodes && !step.after_idle) {
-    // One that was not sent early costs the time before it was sent as well.
-    const absl::Duration whole = step.ahead ? time : std::min(now - last_end_, 2 * time);
+    // One that was not sent early costs the time before it was sent as well, unless that went to
+    // drafts, whose time is counted for itself.
+    const bool drafted = speculation_->WaitedSince(last_end_.since_start());
+    const absl::Duration whole = step.ahead || drafted ? time : std::min(now - last_end_, 2 * time);
     speculation_->OnStep({.rows = step.num_positions, .time = whole, .ahead = step.ahead});
   }
   last_end_ = now;

@@ -86,6 +86,26 @@ void AddCache(const KvCacheStatistics& cache, Families& families) {
                                  {{UsedPart(cache), {}}}));
 }
 
+void AddDraftModel(const DraftModelStatus& model, Families& families) {
+  const auto counter = [&](const char* name, const char* help, uint64_t value) {
+    families.push_back(CounterFamily(name, help, {{static_cast<double>(value), {}}}));
+  };
+  const KvCacheStatistics& cache = model.scheduler.kv_cache;
+  families.push_back(GaugeFamily("sluice_draft_model_ready",
+                                 "1 while the draft model's processes are wired.",
+                                 {{model.ready ? 1.0 : 0.0, {}}}));
+  counter("sluice_draft_model_steps_total", "Steps of the draft model.", model.num_steps);
+  counter("sluice_draft_model_tokens_total", "Tokens that the draft model proposed.",
+          model.num_proposed_tokens);
+  counter("sluice_draft_model_recoveries_total",
+          "Times that the draft model was wired again after a loss.", model.num_recoveries);
+  families.push_back(GaugeFamily("sluice_draft_model_kv_blocks",
+                                 "Blocks of the draft model's KV cache.",
+                                 {{static_cast<double>(cache.used_blocks), {{"state", "used"}}},
+                                  {static_cast<double>(cache.cached_blocks), {{"state", "cached"}}},
+                                  {static_cast<double>(cache.free_blocks), {{"state", "free"}}}}));
+}
+
 // A pipeline has few processes: their labels stay few.
 void AddProcesses(const std::vector<ReplicaProcess>& processes, Families& families) {
   std::vector<MetricSample> ready;
@@ -166,6 +186,7 @@ Families EngineMetrics::Collect() const {
   AddEngine(seen.status, families);
   AddLedger(seen.status.scheduler, families);
   AddCache(seen.status.scheduler.kv_cache, families);
+  if (seen.status.draft_model.has_value()) AddDraftModel(*seen.status.draft_model, families);
   AddProcesses(seen.processes, families);
   AddShardTimes(seen.processes, families);
   if (vllm_names_) AddVllmNames(seen.status, families);

@@ -45,6 +45,11 @@ class DraftSource {
   virtual bool AllWait(int32_t num_running) = 0;
   virtual bool Waits(SequenceId sequence) = 0;
 
+  // A draft of the sequence, which has so many tokens and could be computed now, is on its way and
+  // worth waiting for: it is not to be planned yet. Asked only while AllWait says so; the engine
+  // plans again when that may have changed.
+  virtual bool Holds(SequenceId /*sequence*/, int32_t /*num_tokens*/) { return false; }
+
   // Proposes drafts, none to `most` tokens for each.
   virtual void Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) = 0;
 };

@@ -57,20 +57,24 @@ std::optional<Step> Scheduler::Plan() {
 }
 
 // A sequence is either planned ahead of its tokens or, once they are known, drafted on. Where drafts
-// win more, no step goes ahead: it would be a turn that those drafted on miss.
+// win more, no step goes ahead: it would be a turn that those drafted on miss. Beside prompts nothing
+// is guessed, and nobody waits for a guess.
 void Scheduler::AgreeOnStepsAhead() {
   steps_ahead_ = options_.steps_ahead;
-  if (options_.drafts == nullptr || steps_ahead_ == 0) return;
-  if (!options_.drafts->AllWait(static_cast<int32_t>(running_.size()))) return;
-  if (!IsPrefilling()) steps_ahead_ = 0;
+  may_hold_ = false;
+  if (options_.drafts == nullptr || IsPrefilling()) return;
+  may_hold_ = options_.drafts->AllWait(static_cast<int32_t>(running_.size()));
+  if (may_hold_) steps_ahead_ = 0;
 }
 
 // Something of it can be computed now. A prompt's chunks follow each other in as many steps as
 // there are; a token is chosen after the one before it, so that more than one step ahead would only
 // stand in line.
 bool Scheduler::IsReady(const SequenceState& sequence) const {
-  return sequence.num_pending() > 0 && MayRun(sequence) &&
-         (sequence.num_in_flight == 0 || MayGoAhead(sequence));
+  if (sequence.num_pending() == 0 || !MayRun(sequence)) return false;
+  if (sequence.num_in_flight > 0) return MayGoAhead(sequence);
+  return !may_hold_ || sequence.num_pending() > 1 || sequence.spec.max_drafts == 0 ||
+         !options_.drafts->Holds(sequence.spec.id, sequence.num_tokens());
 }
 
 // Not to where it is sure to have ended, nor to a length with other keys: what is known then

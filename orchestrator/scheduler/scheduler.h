@@ -312,6 +312,7 @@ class Scheduler {
   // ahead in this step, so that they come to be free to.
   bool contended_ = false;
   int32_t steps_ahead_ = 0;        // of the step being planned
+  bool may_hold_ = false;          // in it: sequences may wait for drafts that are on their way
   bool was_idle_ = true;           // Step::after_idle
   std::optional<RequestId> only_;  // PlanOnly
   StepCost step_cost_;

@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/end_to_end/started_pipeline.h"
+#include "tests/services/model/model_folder.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -212,6 +218,87 @@ TEST_F(Drafts, WhatRepeatsItsPromptIsDraftedFromIt) {
     ASSERT_NO_FATAL_FAILURE(Expect(drafted, plain, request, counts));
   }
   EXPECT_GT(counts.accepted, 0);
+}
+
+// ---- A model that drafts ----
+
+// Steps of the served model that are slow enough for drafts of one process to be worth waiting for.
+InProcessOptions DraftedBy(const std::string& model) {
+  return {.num_ranks = 2,
+          .num_stages = 2,
+          .draft = DraftMode::kNone,
+          .draft_model = InProcessDraftModel{.model = model, .kv_cache_bytes = 32 << 20}};
+}
+
+// The storyteller's first two layers and its head: fast, and mostly wrong.
+void WriteShallowStoryteller(const TempFolder& folder) {
+  const std::filesystem::path whole = ProjectPath("models/storyteller");
+  for (const auto& entry : std::filesystem::directory_iterator(whole)) {
+    if (entry.path().filename() == "config.json") continue;
+    std::filesystem::create_symlink(entry.path(), folder.PathOf(entry.path().filename()));
+  }
+  std::ifstream file(whole / "config.json");
+  const std::string config{std::istreambuf_iterator<char>(file), {}};
+  folder.Write("config.json", std::regex_replace(config, std::regex("\"num_hidden_layers\": 8"),
+                                                 "\"num_hidden_layers\": 2"));
+}
+
+// Wants no guesses but the model's and what is forced.
+v1::GenerateRequest ExpectingNothing(v1::GenerateRequest request) {
+  request.mutable_drafts()->clear_expected_token_ids();
+  return request;
+}
+
+TEST_F(Drafts, OfTheModelItselfAreRightUnderAnyOptions) {
+  const StartedPipeline drafted = StartPipeline(DraftedBy(ProjectPath("models/storyteller")));
+  Prepare(40);
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    ASSERT_NO_FATAL_FAILURE(Expect(drafted.client.Generate(ExpectingNothing(requests_[i])),
+                                   plain_[i], requests_[i], counts_));
+  }
+  const auto status = drafted.client.GetStatus();
+  ASSERT_TRUE(status.ok());
+  EXPECT_TRUE(status->draft_model().ready());
+  EXPECT_GT(status->draft_model().num_proposed_tokens(), 0u);
+  EXPECT_GT(counts_.accepted, 0);
+  EXPECT_GE(counts_.accepted, counts_.drafted * 9 / 10);
+}
+
+TEST_F(Drafts, OfAModelThatIsMostlyWrongChangeNoBit) {
+  const TempFolder folder;
+  WriteShallowStoryteller(folder);
+  const StartedPipeline drafted = StartPipeline(DraftedBy(folder.path()));
+  Prepare(24);
+  ExpectSameAtOnce(drafted.client);
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    ASSERT_NO_FATAL_FAILURE(Expect(drafted.client.Generate(ExpectingNothing(requests_[i])),
+                                   plain_[i], requests_[i], counts_));
+  }
+  EXPECT_GT(drafted.client.GetStatus()->draft_model().num_proposed_tokens(), 0u);
+}
+
+TEST_F(Drafts, OfAModelChangeNoBitOfSeveralSequencesAndOfBeams) {
+  const StartedPipeline drafted = StartPipeline(DraftedBy(ProjectPath("models/storyteller")));
+  v1::GenerateRequest several = SampledRequest(kPrompt, 60, 5);
+  several.set_n(3);
+  v1::GenerateRequest beams = GreedyRequest(kPrompt, 30);
+  beams.clear_sampling();
+  beams.mutable_beams()->set_beam_width(3);
+  beams.mutable_beams()->set_num_return(3);
+  for (const v1::GenerateRequest& request : {several, beams, several}) {
+    const Generated plain = SharedClient().Generate(WithoutDrafts(request));
+    const Generated actual = drafted.client.Generate(request);
+    ASSERT_TRUE(plain.status.ok() && actual.status.ok()) << plain.status << actual.status;
+    EXPECT_EQ(actual.sequences, plain.sequences);
+  }
+}
+
+TEST_F(Drafts, OfAModelWithRoomForFewChangeNoBit) {
+  InProcessOptions options = DraftedBy(ProjectPath("models/storyteller"));
+  options.draft_model->kv_cache_bytes = 1 << 20;
+  const StartedPipeline drafted = StartPipeline(options);
+  Prepare(16);
+  ExpectSameAtOnce(drafted.client);
 }
 
 TEST_F(Drafts, StatusSaysWhatWasDraftedAndWhatWasRight) {

@@ -35,7 +35,9 @@ struct SimulationResult {
   int64_t num_recoveries = 0;
   int64_t num_kept = 0;  // of them: without computing anything again
   int64_t num_right_drafts = 0;
-  absl::Duration healed_after;  // from the last fault's end to the last request's
+  int64_t num_proposed = 0;      // by the model that drafts
+  int64_t num_draft_losses = 0;  // of its replica
+  absl::Duration healed_after;   // from the last fault's end to the last request's
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

@@ -48,6 +48,8 @@ TEST_F(SimulationTest, GoesEverywhere) {
     sums.num_recoveries += result.num_recoveries;
     sums.num_kept += result.num_kept;
     sums.num_right_drafts += result.num_right_drafts;
+    sums.num_proposed += result.num_proposed;
+    sums.num_draft_losses += result.num_draft_losses;
   }
   EXPECT_GT(sums.num_requests, 500);
   EXPECT_GT(sums.num_faults, 400);
@@ -55,6 +57,8 @@ TEST_F(SimulationTest, GoesEverywhere) {
   EXPECT_GT(sums.num_recoveries, 100);
   EXPECT_GT(sums.num_kept, 50);
   EXPECT_GT(sums.num_right_drafts, 200);
+  EXPECT_GT(sums.num_proposed, 500);
+  EXPECT_GT(sums.num_draft_losses, 20);
 }
 
 // What a long search found, one by one:

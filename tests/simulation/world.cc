@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "tests/simulation/fake_model.h"
 
 namespace sluice::simulation {
@@ -18,6 +20,7 @@ constexpr absl::Duration kHealingBound = absl::Seconds(40);
 EngineOptions OptionsOfEngine(Chance& chance, int max_positions, bool with_poison) {
   EngineOptions options;
   options.scheduler.max_positions = max_positions;
+  options.draft_max_positions = max_positions - chance.Pick(0, 8);
   options.scheduler.max_tokens_per_step = chance.Pick(4, 24);
   options.scheduler.max_sequences_per_step = chance.Pick(1, 6);
   options.hang_timeout = absl::Milliseconds(500);
@@ -28,13 +31,23 @@ EngineOptions OptionsOfEngine(Chance& chance, int max_positions, bool with_poiso
 
 }  // namespace
 
-World::Orchestrator::Orchestrator(StageWorld* world, HostId host, HostId tokenizer,
-                                  const EngineOptions& options, ReplicaOptions replica_options)
+World::Orchestrator::Orchestrator(StageWorld* world, StageWorld* draft_world, HostId host,
+                                  HostId tokenizer, const EngineOptions& options,
+                                  ReplicaOptions replica_options)
     : host(host),
       network(world, host),
       replica(std::move(replica_options), &network),
       text(DetokenizeFrom(world->network, host, tokenizer)),
-      core(options, &replica, &text) {}
+      core(options, &replica, &text,
+           draft_world == nullptr ? nullptr : ConnectDraftModel(draft_world)) {}
+
+Replica* World::Orchestrator::ConnectDraftModel(StageWorld* world) {
+  ReplicaOptions options;
+  options.model_fingerprint = "fake";
+  options.topology = {.embedding = "embedding", .shards = {{"shard-0-0"}}, .sampler = "sampler"};
+  draft_network.emplace(world, host);
+  return &draft_replica.emplace(std::move(options), &*draft_network);
+}
 
 World::World(const SimulationOptions& options)
     : options_(options),
@@ -59,9 +72,30 @@ World::World(const SimulationOptions& options)
   rival_host_ = network_.AddHost("rival", [this] { HasNews(rival_); });
   tokenizer_host_ = network_.AddHost("tokenizer");
   AddProcesses();
+  if (chance_.Percent(50)) AddDraftModel();
 }
 
 // ---- Processes ----
+
+// The same fake model. Where the served one has several stages or ranks, its tokens are others: then
+// the drafts are wrong.
+void World::AddDraftModel() {
+  draft_stages_ = stages_;
+  draft_stages_->options = {.num_stages = 1,
+                            .num_ranks = 1,
+                            .block_size = chance_.Pick(2, 5),
+                            .num_blocks = chance_.Pick(4, 32)};
+  draft_stages_->find = [find = stages_.find](const std::string& address) {
+    return find("draft-" + address);
+  };
+  draft_stages_->host = [host = stages_.host](const std::string& address) {
+    return host("draft-" + address);
+  };
+  for (const char* address : {"draft-embedding", "draft-sampler", "draft-shard-0-0"}) {
+    addresses_.emplace_back(address);
+    AddProcess(address);
+  }
+}
 
 void World::AddProcesses() {
   addresses_ = {"embedding", "sampler"};
@@ -70,20 +104,25 @@ void World::AddProcesses() {
       addresses_.push_back(absl::StrCat("shard-", stage, "-", rank));
     }
   }
-  for (const std::string& address : addresses_) {
-    hosts_[address] = network_.AddHost(address);
-    StartProcess(address);
-  }
+  for (const std::string& address : addresses_) AddProcess(address);
+}
+
+void World::AddProcess(const std::string& address) {
+  hosts_[address] = network_.AddHost(address);
+  StartProcess(address);
 }
 
 void World::StartProcess(const std::string& address) {
   using Kind = StageProcess::Kind;
-  const Kind kind = address == "embedding" ? Kind::kEmbedding
-                    : address == "sampler" ? Kind::kSampler
-                                           : Kind::kShard;
-  const int stage = kind == Kind::kShard ? address[6] - '0' : 0;
-  const int rank = kind == Kind::kShard ? address[8] - '0' : 0;
-  processes_[address] = std::make_shared<StageProcess>(&stages_, kind, address, stage, rank);
+  const bool drafts = absl::StartsWith(address, "draft-");
+  const std::string name(absl::StripPrefix(address, "draft-"));
+  const Kind kind = name == "embedding" ? Kind::kEmbedding
+                    : name == "sampler" ? Kind::kSampler
+                                        : Kind::kShard;
+  const int stage = kind == Kind::kShard ? name[6] - '0' : 0;
+  const int rank = kind == Kind::kShard ? name[8] - '0' : 0;
+  processes_[address] =
+      std::make_shared<StageProcess>(drafts ? &*draft_stages_ : &stages_, kind, name, stage, rank);
 }
 
 void World::CrashProcess(const std::string& address, absl::Duration downtime) {
@@ -111,7 +150,7 @@ std::shared_ptr<World::Orchestrator> World::MakeOrchestrator(HostId host) {
     }
   }
   return std::make_shared<Orchestrator>(
-      &stages_, host, tokenizer_host_,
+      &stages_, draft_stages_.has_value() ? &*draft_stages_ : nullptr, host, tokenizer_host_,
       OptionsOfEngine(chance_, max_positions_, poison_.has_value()), std::move(replica));
 }
 
@@ -165,6 +204,9 @@ void World::Count(const EngineStatus& status) {
   result_.num_recoveries += static_cast<int64_t>(status.num_recoveries);
   result_.num_kept += static_cast<int64_t>(status.num_recoveries_with_blocks);
   result_.num_right_drafts += static_cast<int64_t>(status.scheduler.accepted_drafts);
+  if (!status.draft_model.has_value()) return;
+  result_.num_proposed += static_cast<int64_t>(status.draft_model->num_proposed_tokens);
+  result_.num_draft_losses += static_cast<int64_t>(status.draft_model->num_recoveries);
 }
 
 void World::HasNews(const std::shared_ptr<Orchestrator>& orchestrator) {
@@ -200,7 +242,9 @@ void World::AdvanceOrchestrator(const std::weak_ptr<Orchestrator>& weak) {
 void World::CheckIntegrity(Orchestrator& orchestrator) {
   const Scheduler* scheduler = orchestrator.core.scheduler();
   if (scheduler == nullptr || ++orchestrator.num_advances % 4 != 0) return;
-  const absl::Status status = scheduler->CheckIntegrity();
+  absl::Status status = scheduler->CheckIntegrity();
+  const DraftModel* const draft_model = orchestrator.core.draft_model();
+  if (draft_model != nullptr) status.Update(draft_model->CheckIntegrity());
   if (!status.ok() && fault_.empty()) fault_ = status.ToString();
 }
 
@@ -389,7 +433,12 @@ std::string World::FinalFault() const {
                         " blocks are used when every request has ended");
   }
   const Scheduler* scheduler = orchestrator_->core.scheduler();
-  const absl::Status status = scheduler == nullptr ? absl::OkStatus() : scheduler->CheckIntegrity();
+  absl::Status status = scheduler == nullptr ? absl::OkStatus() : scheduler->CheckIntegrity();
+  if (const DraftModel* const model = orchestrator_->core.draft_model(); model != nullptr) {
+    status.Update(model->CheckIntegrity());
+    const int32_t used = model->status().scheduler.kv_cache.used_blocks;
+    if (used > 0) return absl::StrCat(used, " blocks of the draft model are used at the end");
+  }
   return status.ok() ? "" : status.ToString();
 }
 

@@ -30,12 +30,17 @@ class World {
  private:
   // One incarnation of the orchestrator.
   struct Orchestrator {
-    Orchestrator(StageWorld* world, HostId host, HostId tokenizer, const EngineOptions& options,
-                 ReplicaOptions replica);
+    // `draft_world` has the stages of the model that drafts; null: none does.
+    Orchestrator(StageWorld* world, StageWorld* draft_world, HostId host, HostId tokenizer,
+                 const EngineOptions& options, ReplicaOptions replica);
+
+    Replica* ConnectDraftModel(StageWorld* world);
 
     const HostId host;
     SimulatedStageNetwork network;
     ConnectedReplica replica;
+    std::optional<SimulatedStageNetwork> draft_network;
+    std::optional<ConnectedReplica> draft_replica;
     TextStreams text;
     EngineCore core;
     RequestId next_request = 1;
@@ -50,6 +55,8 @@ class World {
   };
 
   void AddProcesses();
+  void AddDraftModel();
+  void AddProcess(const std::string& address);
   void StartProcess(const std::string& address);
   void CrashProcess(const std::string& address, absl::Duration downtime);
 
@@ -81,6 +88,7 @@ class World {
   History history_;
   Network network_;
   StageWorld stages_;
+  std::optional<StageWorld> draft_stages_;  // of a model that drafts; in half of the runs
   int max_positions_ = 0;
 
   HostId orchestrator_host_ = 0;

@@ -40,10 +40,10 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                            "stop",      "stop_token_ids", "ignore_eos",     "priority",
                            "timeout",   "json_schema",    "any_json",       "regex",
                            "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
-    const Names model = {"model",        "tp",           "pp",           "weights",
-                         "kv_dtype",     "device",       "threads",      "cpus",
-                         "instructions", "kv_cache_mib", "rope_scaling", "log_level",
-                         "hang_timeout", "draft"};
+    const Names model = {
+        "model",        "tp",    "pp",           "weights",       "kv_dtype",          "device",
+        "threads",      "cpus",  "instructions", "kv_cache_mib",  "rope_scaling",      "log_level",
+        "hang_timeout", "draft", "draft_model",  "draft_weights", "draft_kv_cache_mib"};
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
@@ -65,7 +65,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                        Names(server.begin() + 1, server.end())},
         {"quantize", Names{"weights", "threads"}},
         {"plan", Names{"context", "sequences", "json", "model", "tp", "pp", "weights", "kv_dtype",
-                       "rope_scaling"}},
+                       "rope_scaling", "draft_model", "draft_weights"}},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},
         {"health", Names{"service", "timeout"} + server},

@@ -199,5 +199,38 @@ TEST(ProcessPlanTest, RefusesWhatTheModelCannotBeCutInto) {
   EXPECT_EQ(PlanShards(TinyConfig(), stages).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// A draft model of half the layers: its keys and values take half the memory for as many positions.
+TEST(ProcessPlanTest, ADraftModelHasProcessesOfItsOwn) {
+  ModelFlags flags;
+  flags.threads = 2;
+  flags.tp = 2;
+  flags.rope_scaling = "linear,factor=2";
+  flags.kv_cache_mib = 60;
+  flags.draft_model = "/small";
+  flags.draft_weights = WeightType::kInt4;
+  PipelineSpec spec = Spec(flags);
+  spec.draft_config = TinyConfig();
+  spec.draft_config->num_layers = 1;
+  const std::vector<std::string> lines = CommandLines(spec);
+  ASSERT_EQ(lines.size(), 9u);
+  EXPECT_EQ(lines[5],
+            "draft-embedding: /bin/sluice-embedding --model /small --listen unix:/tmp/s/"
+            "draft-embedding --weights int4 --threads 2");
+  EXPECT_EQ(lines[6],
+            "draft-shard: /bin/sluice-shard --model /small --listen unix:/tmp/s/draft-shard "
+            "--weights int4 --threads 2 --num_stages 1 --stage 0 --num_ranks 1 --rank 0 "
+            "--kv_dtype f32 --kv_cache_mib 20 --max_step_tokens 256");
+  EXPECT_EQ(lines[7],
+            "draft-sampler: /bin/sluice-sampler --model /small --listen unix:/tmp/s/draft-sampler "
+            "--weights int4 --threads 2");
+  EXPECT_THAT(lines[8], AllOf(HasSubstr("orchestrator: "),
+                              HasSubstr(" --draft_model /small --draft_embedding "
+                                        "unix:/tmp/s/draft-embedding --draft_shard "
+                                        "unix:/tmp/s/draft-shard --draft_sampler "
+                                        "unix:/tmp/s/draft-sampler")));
+  spec.flags.draft_kv_mib = 7;
+  EXPECT_THAT(CommandLines(spec)[6], HasSubstr("--kv_cache_mib 7 "));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -101,6 +101,24 @@ TEST(StepMetrics, MeasuresStepsAndWaiting) {
   }
 }
 
+TEST(EngineMetrics, ShowsADraftModelWhereThereIsOne) {
+  EngineSnapshot snapshot;
+  const EngineMetrics metrics([&] { return snapshot; }, false);
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("sluice_draft_model")));
+  DraftModelStatus& model = snapshot.status.draft_model.emplace();
+  model.ready = true;
+  model.num_steps = 12;
+  model.num_proposed_tokens = 30;
+  model.num_recoveries = 2;
+  model.scheduler.kv_cache.used_blocks = 5;
+  for (const char* line :
+       {"sluice_draft_model_ready 1\n", "sluice_draft_model_steps_total 12\n",
+        "sluice_draft_model_tokens_total 30\n", "sluice_draft_model_recoveries_total 2\n",
+        "sluice_draft_model_kv_blocks{state=\"used\"} 5\n"}) {
+    EXPECT_THAT(Text(metrics), HasSubstr(line));
+  }
+}
+
 TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   EngineSnapshot snapshot;
   snapshot.status.scheduler.running_sequences = 3;

@@ -20,6 +20,10 @@ class ToldDrafts final : public DraftSource {
   }
   bool AllWait(int32_t) override { return all_wait; }
   bool Waits(SequenceId sequence) override { return waits == sequence; }
+  bool Holds(SequenceId sequence, int32_t num_tokens) override {
+    last_held[sequence] = num_tokens;
+    return holds == sequence;
+  }
   void Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) override {
     last_room = room;
     for (DraftCandidate& candidate : candidates) {
@@ -33,6 +37,8 @@ class ToldDrafts final : public DraftSource {
   std::map<SequenceId, Tokens> drafts;
   bool all_wait = false;
   SequenceId waits = 0;
+  SequenceId holds = 0;
+  std::map<SequenceId, int> last_held;
   DraftRoom last_room;
   std::map<SequenceId, int> last_most;
   std::map<SequenceId, int> num_tokens;
@@ -213,6 +219,37 @@ TEST_F(DraftsTest, KeysOfAnotherLengthAreNotDrafted) {
   EXPECT_THAT(Parts(step), ElementsAre(Part{1, 3, 3})) << "6 tokens are alike";
   CommitRows(step, {11, 12, 13});
   EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 0, 7})) << "keys of 7 are others";
+}
+
+TEST_F(DraftsTest, ASequenceWhoseDraftIsOnItsWayIsNotPlannedAndOthersAre) {
+  Add(Drafted(1, 3, 20));
+  Begin(Drafted(2, 3, 20));
+  drafts_.all_wait = true;
+  drafts_.holds = 1;
+  const Step others = Plan();
+  EXPECT_THAT(Parts(others), ElementsAre(Part{2, 3, 1}));
+  EXPECT_EQ(drafts_.last_held[1], 4);
+  EXPECT_EQ(scheduler().Plan(), std::nullopt);
+  drafts_.holds = 0;
+  drafts_.drafts[1] = {11};
+  CommitRows(others, {7});
+  const Step both = Plan();
+  EXPECT_THAT(Parts(both), ElementsAre(Part{1, 3, 2}, Part{2, 4, 1}));
+}
+
+TEST_F(DraftsTest, BesidePromptsNobodyWaitsForADraft) {
+  Begin(Drafted(1, 3, 20));
+  drafts_.all_wait = true;
+  drafts_.holds = 1;
+  Add(Drafted(2, 3, 20));
+  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 3, 1}, Part{2, 0, 3}));
+}
+
+TEST_F(DraftsTest, WhoDeclinesDraftsDoesNotWaitForOne) {
+  Begin(Drafted(1, 3, 20, /*max_drafts=*/0));
+  drafts_.all_wait = true;
+  drafts_.holds = 1;
+  EXPECT_THAT(Parts(Plan()), ElementsAre(Part{1, 3, 1}));
 }
 
 }  // namespace

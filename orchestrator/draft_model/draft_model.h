@@ -1,0 +1,151 @@
+// A second, smaller model that drafts for the one that is served: a replica of its own with a
+// scheduler and KV cache bookkeeping of its own, driven by the same loop. Every sequence that it is
+// asked for has one here, whose tokens are chosen outside (Scheduler): a draft is a few of these
+// choices, taken one by one; what the served model did not choose is dropped by forking the sequence
+// off where both agree. The copies of blocks, the chunks of prompts, prefixes computed before and
+// preemption are the scheduler's, as for any other replica.
+//
+// Its rows are drawn with the options and random numbers of the sequence that they are drafted for,
+// at the same position, so that where both models think alike they choose alike at any temperature.
+//
+// Nobody depends on it. A sequence for which there are no blocks has no draft; when the replica is
+// lost nobody waits for it, and what it had computed is computed again when somebody asks.
+//
+// Lives on the engine's loop, and is told the time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "orchestrator/draft_model/followed_text.h"
+#include "orchestrator/drafts/model_drafter.h"
+#include "orchestrator/pipeline/replica.h"
+#include "orchestrator/scheduler/scheduler.h"
+#include "services/common/steady_time.h"
+#include "services/common/step_times.h"
+
+namespace sluice {
+
+struct DraftModelOptions {
+  // max_positions and longest_like are of the draft model.
+  SchedulerOptions scheduler;
+  absl::Duration hang_timeout = absl::Seconds(2);  // as EngineOptions'
+  // A sequence that was being computed when the replica was lost more often than this has no drafts
+  // any more.
+  int max_losses = 3;
+};
+
+// What the driver asks its owner, on the loop.
+struct DraftModelOwner {
+  // By what a token of the sequence is chosen: all of a row but its sequence, position and tokens.
+  // What it points to outlives the call that asked. Nothing where the sequence is gone.
+  std::function<std::optional<RowRequest>(SequenceId)> describe_row;
+  // Whether one more token behind these is worth a step.
+  std::function<bool(SequenceId, absl::Span<const DraftToken>)> goes_on;
+  // A step of so many rows has taken so long.
+  std::function<void(int32_t rows, absl::Duration time)> on_step;
+};
+
+struct DraftModelStatus {
+  bool ready = false;
+  uint64_t epoch = 0;
+  SchedulerStatistics scheduler;
+  uint64_t num_steps = 0;
+  uint64_t num_recoveries = 0;
+  uint64_t num_proposed_tokens = 0;
+};
+
+class DraftModel final : public ModelDrafter {
+ public:
+  // Borrows the replica.
+  DraftModel(const DraftModelOptions& options, Replica* replica, DraftModelOwner owner);
+
+  // ModelDrafter.
+  void OnTokens(const SequenceSpec& spec, int32_t num_prompt,
+                absl::Span<const TokenId> tokens) override;
+  void OnEnd(SequenceId sequence) override;
+  bool IsClose(SequenceId sequence) const override;
+  void CatchUp(SequenceId sequence) override;
+  bool Begin(SequenceId sequence, int32_t length) override;
+  bool IsAtWork(SequenceId sequence) const override;
+  absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const override;
+
+  // Applies what has come. SendSteps() is due after it, and after anything that asked for work.
+  void Advance(SteadyTime now);
+  void SendSteps(SteadyTime now);
+  SteadyTime NextWake() const;
+
+  DraftModelStatus status() const;
+  bool idle() const { return !in_flight_.has_value(); }
+  // OK, or INTERNAL: as Scheduler's, and between it and what is known of sequences here.
+  absl::Status CheckIntegrity() const;
+
+ private:
+  // A sequence of the served model.
+  struct Followed {
+    SequenceId id = 0;       // of the sequence here that computes for it; 0: none
+    bool computing = false;  // its row has not come yet
+    bool barred = false;     // it has no drafts any more
+    int32_t wanted = 0;      // tokens to propose; 0: nobody asks
+    int num_losses = 0;
+    FollowedText text;
+    // What a sequence here is made with.
+    int32_t end = 0;  // tokens that it has at most
+    std::string cache_salt;
+    bool use_prefix_cache = true;
+  };
+  struct StepInFlight {
+    StepId id = 0;
+    int32_t num_positions = 0;
+    size_t num_rows = 0;
+    SteadyTime sent;
+    absl::Duration bound;
+  };
+
+  Followed* Find(SequenceId sequence);
+  const Followed* Find(SequenceId sequence) const;
+  bool HoldsBlocks(const Followed& followed) const;
+  bool HasRoom(int32_t num_tokens) const;
+  // Each ends with its row under way, or with the sequence dropped.
+  void Start(SequenceId sequence, Followed& followed);
+  void CatchUp(SequenceId sequence, Followed& followed);
+  void TakeChoice(Followed& followed);
+  void Drop(Followed& followed);
+  void GoOn(SequenceId sequence, Followed& followed);
+
+  void On(const ReplicaReady& ready);
+  void On(const StepExecuted& executed, SteadyTime now);
+  void On(const ReplicaLost& lost);
+  void OnRow(SequenceId id, const RowResult& row);
+  void GiveUp(const absl::Status& status);
+  RowRequest RowFor(const Segment& segment) const;
+  void Send(const Step& step, SteadyTime now);
+
+  const DraftModelOptions options_;
+  Replica* const replica_;
+  const DraftModelOwner owner_;
+  StepTimes times_;
+
+  std::optional<Scheduler> scheduler_;
+  absl::btree_map<SequenceId, Followed> followed_;         // by the sequence followed
+  absl::flat_hash_map<SequenceId, SequenceId> followers_;  // from sequences here to those
+  SequenceId next_id_ = 1;
+  std::optional<StepInFlight> in_flight_;
+  SteadyTime last_end_;
+  bool ready_ = false;
+  bool given_up_ = false;  // until the replica's loss has come
+  uint64_t epoch_ = 0;
+  uint64_t num_steps_ = 0;
+  uint64_t num_recoveries_ = 0;
+  uint64_t num_proposed_ = 0;
+};
+
+}  // namespace sluice
