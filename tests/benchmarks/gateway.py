@@ -1,9 +1,10 @@
 """What HTTP costs: the same load over gRPC and through the gateway, in turns, and what a client in Node.js gets.
 
-Usage: gateway.py BIN_DIR [--rounds N] [--streams 64] [--node_streams 1,8]
+Usage: gateway.py BIN_DIR [--rounds N] [--streams 64] [--node_streams 1,8] [--draft none|ngram]
 
 Prints medians over the rounds and their ratios: the rate of tokens and the time to the first one through the gateway, over
 those through gRPC; tokens per second of Node.js's own HTTP client; and what a stream costs the gateway that waits, in memory.
+Both sides send the same prompts, of which each is new to the server; without --draft ngram every token takes a step of its own.
 """
 
 import argparse
@@ -16,16 +17,22 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
 
-from served import Served, children_of  # noqa: E402
-from waiting_streams import waiting_streams  # noqa: E402
+import http_load  # noqa: E402
+import random_prompts  # noqa: E402
+from served import STORYTELLER, Served, children_of  # noqa: E402
 
 PROMPT_TOKENS, MAX_TOKENS, REQUESTS, IDLE_STREAMS = 16, 128, 4, 1000
 
 
-def over_grpc(bin_folder, endpoint, streams, seed):
+def vocabulary_size():
+    with open(os.path.join(STORYTELLER, "config.json")) as file:
+        return json.load(file)["vocab_size"]
+
+
+def over_grpc(bin_folder, endpoint, streams, seed, drafts):
     done = subprocess.run([os.path.join(bin_folder, "sluice"), "bench", "--endpoint", endpoint, "--json", "--seed", str(seed),
                            "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--concurrency", str(streams),
-                           "--requests", str(REQUESTS * streams)], check=True, capture_output=True, text=True)
+                           "--requests", str(2 * streams), *(["--allow_drafts"] if drafts else [])], check=True, capture_output=True, text=True)
     figures = json.loads(done.stdout)
     return {"rate": figures["generated_tokens"] / figures["wall_seconds"], "first_ms": figures["first_token_ms"]["p50"]}
 
@@ -40,19 +47,18 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def over_http(bin_folder, served, streams, seed):
+def over_http(served, streams, seed, drafts):
+    prompts = [random_prompts.prompt(seed, number, PROMPT_TOKENS, vocabulary_size()) for number in range(2 * streams)]
     before = cpu_seconds(gateway_of(served))
-    done = subprocess.run([os.path.join(bin_folder, "sluice-http-load"), "--port", served.address.rsplit(":", 1)[1], "--seed",
-                           str(seed), "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--streams",
-                           str(streams), "--requests", str(REQUESTS * streams)], check=True, capture_output=True, text=True)
-    figures = json.loads(done.stdout)
-    tokens = REQUESTS * streams * MAX_TOKENS
+    # With a salt: what came over gRPC is not found again.
+    figures = http_load.run(served.address, streams, prompts, MAX_TOKENS, cache_salt=f"http {seed}", decline_drafts=not drafts)
+    tokens = 2 * streams * MAX_TOKENS
     return {**figures, "cpu_us": 1e6 * (cpu_seconds(gateway_of(served)) - before) / tokens}
 
 
-def from_node(address, streams):
-    done = subprocess.run(["node", os.path.join(HERE, "node_load.mjs"), address, str(streams), "4"], check=True, capture_output=True,
-                          text=True)
+def from_node(address, streams, turn, drafts):
+    done = subprocess.run(["node", os.path.join(HERE, "node_load.mjs"), address, str(streams), "4", str(turn),
+                           "ngram" if drafts else "none"], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)["tokens_per_second"]
 
 
@@ -79,20 +85,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--node_streams", default="1,8")
+    parser.add_argument("--draft", choices=("none", "ngram"), default="none")
     flags = parser.parse_args()
-    # Without drafts: what they bring depends on what is asked, and this is about the way that tokens take.
-    served = Served(flags.bin_folder, "--max_queued_sequences", "2048", "--draft", "none")
+    drafts = flags.draft != "none"
+    served = Served(flags.bin_folder, "--max_queued_sequences", "2048", "--log_level", "warning")
     try:
-        over_http(flags.bin_folder, served, flags.streams, 0)  # warm
-        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed), over_http(flags.bin_folder, served, flags.streams, seed))
-                 for seed in range(flags.rounds)]
+        over_http(served, flags.streams, flags.rounds, drafts)  # warm
+        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed, drafts),
+                  over_http(served, flags.streams, seed, drafts)) for seed in range(flags.rounds)]
         for name, unit in (("rate", "tokens/s"), ("first_ms", "ms to the first token")):
             direct, through = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
             print(f"{flags.streams} streams: gRPC {direct:.1f} {unit}, gateway {through:.1f}, ratio {median_ratio(name, pairs):.3f}")
         cpu = statistics.median(through["cpu_us"] for _, through in pairs)
         print(f"{flags.streams} streams: {cpu:.1f} us of the gateway's processor time for a token")
         for streams in map(int, flags.node_streams.split(",")):
-            rates = [from_node(served.address, streams) for _ in range(flags.rounds)]
+            rates = [from_node(served.address, streams, turn, drafts) for turn in range(flags.rounds)]
             print(f"Node.js, {streams} streams: {statistics.median(rates):.0f} tokens/s, best {max(rates):.0f}")
         print(f"{IDLE_STREAMS} streams that wait: {idle_mib(served):.1f} MiB of the gateway's memory")
     finally:

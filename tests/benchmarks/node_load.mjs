@@ -1,5 +1,6 @@
-// Streams completions with Node.js's own client: node node_load.mjs HOST:PORT STREAMS REQUESTS_PER_STREAM
-const [address, streams, each] = process.argv.slice(2);
+// Streams completions with Node.js's own client: node node_load.mjs HOST:PORT STREAMS REQUESTS_PER_STREAM [TURN [none|ngram]]
+// Each prompt of each turn begins in its own way, so that the server finds nothing again.
+const [address, streams, each, turn = "0", draft = "none"] = process.argv.slice(2);
 const maxTokens = 256;
 
 // Events of one answer; every token comes in one of its own.
@@ -7,7 +8,8 @@ async function answer(seed) {
   const response = await fetch(`http://${address}/v1/completions`, {
     method: "POST",
     headers: {"content-type": "application/json"},
-    body: JSON.stringify({prompt: "Once upon a time", max_tokens: maxTokens, temperature: 1, seed, ignore_eos: true, stream: true}),
+    body: JSON.stringify({prompt: `In the year ${seed} of turn ${turn}, once upon a time`, max_tokens: maxTokens, temperature: 1, seed,
+      ignore_eos: true, stream: true, decline_drafts: draft === "none"}),
   });
   if (!response.ok) throw new Error(await response.text());
   const decoder = new TextDecoder();
