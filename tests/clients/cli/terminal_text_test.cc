@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "clients/cli/json.h"
+
 namespace sluice {
 namespace {
 
@@ -16,6 +18,13 @@ TEST(PrintableTest, SpellsControlCharactersOut) {
 TEST(PrintableTest, KnowsUnicodesControlCharactersAndLeavesItsOthers) {
   EXPECT_EQ(Printable("\xC2\x9B\xC2\xA0\xC3\xA9"), "\\x9b\xC2\xA0\xC3\xA9");
   EXPECT_EQ(Printable("\xC2"), "\xC2");
+}
+
+TEST(DumpLineTest, EscapesUnicodesControlCharactersTooAndMeansTheSame) {
+  const std::string text = "\x1b[1m\x7f\xC2\x9B\x33m\xC2\xA0\xC3\xA9";
+  const std::string line = DumpLine(Json(text));
+  EXPECT_EQ(line, "\"\\u001b[1m\\u007f\\u009b3m\xC2\xA0\xC3\xA9\"");
+  EXPECT_EQ(Json::parse(line), Json(text));
 }
 
 TEST(HangingTest, PutsTextBesideOrBelowItsHead) {
