@@ -2,6 +2,7 @@
 
 #include <grpcpp/client_context.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -49,9 +50,25 @@ std::optional<std::string> CauseIn(const v1::GetStatusResponse& status) {
   return "the pipeline is not ready";
 }
 
+constexpr char kNobodyListens[] = "Connection refused";
+
+// How a call ends that does not wait for a connection.
+grpc::Status CallAtOnce(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
+  v1::GetModelResponse response;
+  const auto stub = v1::GenerationService::NewStub(channel);
+  return stub->GetModel(&context, v1::GetModelRequest(), &response);
+}
+
+bool IsRefused(const std::shared_ptr<grpc::Channel>& channel) {
+  return channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_TRANSIENT_FAILURE &&
+         ConnectionCause(CallAtOnce(channel).error_message()) == kNobodyListens;
+}
+
 // A cause that has one remedy most of the time, with that.
 std::string Advised(const std::string& cause) {
-  if (cause != "Connection refused") return cause;
+  if (cause != kNobodyListens) return cause;
   return absl::StrCat(cause, ": nothing listens there; `sluice up` starts a pipeline");
 }
 
@@ -102,21 +119,23 @@ void Client::SayWhatCallsWaitFor(std::function<void(const std::string&)> say) {
   impl_->notice = std::make_unique<WaitNotice>(cause, std::move(say), kPatience);
 }
 
-absl::Status Client::WaitUntilReachable(absl::Duration timeout) {
+absl::Status Client::WaitUntilReachable(absl::Duration timeout,
+                                        const std::function<void(const std::string&)>& say) {
   const SteadyTime deadline = SteadyTime::Now() + timeout;
+  bool told = false;
   do {
     for (const auto& channel : impl_->channels) {
       if (channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectPatience))) {
         return absl::OkStatus();
       }
     }
+    if (!told && std::all_of(impl_->channels.begin(), impl_->channels.end(), IsRefused)) {
+      told = true;
+      say(absl::StrCat("nothing listens at ", name_, "; start one with `sluice up` (waiting ",
+                       absl::FormatDuration(timeout), " for it)"));
+    }
   } while (SteadyTime::Now() < deadline && !interrupt_.requested());
-  // A call that does not wait tells why.
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(1)));
-  v1::GetModelResponse response;
-  const auto stub = v1::GenerationService::NewStub(impl_->channels.front());
-  const grpc::Status status = stub->GetModel(&context, v1::GetModelRequest(), &response);
+  const grpc::Status status = CallAtOnce(impl_->channels.front());
   if (status.ok()) return absl::OkStatus();
   const bool silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
   return absl::UnavailableError(

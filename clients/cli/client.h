@@ -34,9 +34,10 @@ class Client {
   // the pipeline is not ready; from another thread.
   void SayWhatCallsWaitFor(std::function<void(const std::string&)> say);
 
-  // Waits until the server can be called. UNAVAILABLE "cannot reach <name>: <reason>" after
-  // `timeout`.
-  absl::Status WaitUntilReachable(absl::Duration timeout);
+  // Waits until the server can be called; where every address refuses connections, `say` is told so
+  // at once. UNAVAILABLE "cannot reach <name>: <reason>" after `timeout`.
+  absl::Status WaitUntilReachable(absl::Duration timeout,
+                                  const std::function<void(const std::string&)>& say);
 
   // Hands every event to `on_event` as it comes; one that is lost goes on. Without `timeout` for as
   // long as it takes.

@@ -87,11 +87,12 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
       absl::StrJoin(endpoint.addresses(), ","), std::move(channels), environment.interrupt,
       client::ClientOptions{.token = *std::move(token),
                             .connect_timeout = endpoint.connect_timeout});
-  const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout);
+  const auto say = [&environment](const std::string& news) {
+    environment.err << "sluice: " << news << std::endl;
+  };
+  const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout, say);
   if (!reached.ok()) return reached;
-  client->SayWhatCallsWaitFor([&environment](const std::string& cause) {
-    environment.err << "sluice: " << cause << std::endl;
-  });
+  client->SayWhatCallsWaitFor(say);
   return client;
 }
 
