@@ -3,8 +3,11 @@
 
 include(GNUInstallDirs)
 
-install(TARGETS sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator sluice-gateway
-        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set(programs sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator)
+if(SLUICE_GATEWAY)
+  list(APPEND programs sluice-gateway)
+endif()
+install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Where the program looks for the model that comes with it: beside its own folder.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/storyteller

@@ -7,7 +7,7 @@ function(sluice_library)
   add_library(${ARG_NAME} STATIC ${ARG_SRCS})
   target_include_directories(${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PUBLIC ${ARG_DEPS})
-  sluice_use_precompiled_headers(${ARG_NAME} ${ARG_DEPS})
+  sluice_compile_together(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
 # What every executable of the preset `tsan` is linked with: see tests/testing/tsan_library_function.h.

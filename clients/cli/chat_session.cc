@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kCommands[] =
+constexpr char kChatCommands[] =
     "/reset          forgets the conversation\n"
     "/retry          takes the last answer back and asks for another\n"
     "/save FILE      writes the conversation as JSON\n"
@@ -91,7 +91,7 @@ absl::Status ChatSession::Command(const std::string& line, Next* next) {
   if (name == "/exit") {
     *next = Next::kEnd;
   } else if (name == "/help") {
-    environment_.err << kCommands << std::flush;
+    environment_.err << kChatCommands << std::flush;
   } else if (name == "/reset") {
     conversation_.Reset();
   } else if (name == "/retry") {

@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kInterval = absl::Milliseconds(50);
 constexpr absl::Duration kDeadline = absl::Milliseconds(500);
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+std::shared_ptr<grpc::Channel> ChannelToNewServer(const std::string& address) {
   grpc::ChannelArguments arguments;
   // The server is about to come up: a growing pause would only delay the news.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
@@ -37,7 +37,7 @@ HealthProbe::~HealthProbe() {
 
 void HealthProbe::Ask() {
   PrepareGrpc();
-  const std::shared_ptr<grpc::Channel> channel = ChannelTo(address_);
+  const std::shared_ptr<grpc::Channel> channel = ChannelToNewServer(address_);
   do {
     const absl::StatusOr<HealthState> state = CheckHealth(channel, "", absl::Now() + kDeadline);
     const bool serves = state.ok() && *state == HealthState::kServing;

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+std::shared_ptr<grpc::Channel> ChannelToWatched(const std::string& address) {
   grpc::ChannelArguments arguments;
   // A process that was started again is asked soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
@@ -54,7 +54,7 @@ std::vector<SilentProcess> HealthWatch::TakeSilent() {
 }
 
 void HealthWatch::Ask(Watched& watched) {
-  const std::shared_ptr<grpc::Channel> channel = ChannelTo(watched.address);
+  const std::shared_ptr<grpc::Channel> channel = ChannelToWatched(watched.address);
   absl::Duration patience = hang_timeout_;
   do {
     pid_t asked = 0;

@@ -14,7 +14,7 @@ revision=$(git rev-parse HEAD)$([ -z "$(git status --porcelain)" ] || echo -dirt
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 
 # Debian's own layout of a system, with the packages to build with; made again where the list changed.
-packages=$(awk '$1 == "build" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates,ccache
+packages=$(awk '$1 == "build" || $1 == "http" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates,ccache
 stamp=$work/base.packages
 if [ ! -s "$work/context/base.tar" ] || [ "$(cat "$stamp" 2>/dev/null)" != "$packages" ]; then
   say "making a Debian base"

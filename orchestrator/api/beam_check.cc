@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/sampling_options/sampling_options.h"
+#include "orchestrator/api/refusal.h"
 #include "services/common/num_returned.h"
 #include "services/common/sampling_message.h"
 
@@ -25,12 +26,6 @@ constexpr std::array kDrawing = {
 
 bool Draws(const SamplingParameter& parameter) {
   return std::find(kDrawing.begin(), kDrawing.end(), std::string(parameter.name)) != kDrawing.end();
-}
-
-absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
-                    absl::string_view accepted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
 }
 
 absl::Status Contradicts(absl::string_view a, absl::string_view b, absl::string_view why) {

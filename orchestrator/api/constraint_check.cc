@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "orchestrator/api/refusal.h"
 
 namespace sluice {
 namespace {
@@ -19,12 +20,6 @@ constexpr size_t kMaxTagBytes = 1024;
 constexpr int kMostTagsOfText = 64;
 constexpr const char* kKinds =
     "one of json_schema, any_json, regex, grammar, choices, structural_tags";
-
-absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
-                    absl::string_view accepted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
-}
 
 absl::Status CheckBytes(const std::string& field, const std::string& text, size_t least,
                         size_t most) {

@@ -12,6 +12,7 @@
 #include "kernels/sampling_options/sampling_check.h"
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/constraint_check.h"
+#include "orchestrator/api/refusal.h"
 #include "services/common/num_returned.h"
 #include "services/common/sampling_message.h"
 
@@ -31,12 +32,6 @@ constexpr int kMaxBadWords = 512;
 constexpr int kMaxBadWordBytes = 256;
 constexpr int kMaxDryBreakers = 128;
 constexpr int kMaxDryBreakerBytes = 64;
-
-absl::Status Refuse(absl::string_view field, const absl::AlphaNum& value,
-                    absl::string_view accepted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, " is ", value.Piece(), "; accepted: ", accepted));
-}
 
 absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& model) {
   if (stop.stop_strings_size() > kMaxStopStrings) {

@@ -12,7 +12,7 @@ constexpr size_t kMostOfSequence = NgramIndex::kMostAtOnce / 2;
 constexpr size_t kMostText = NgramIndex::kWindow;
 constexpr int32_t kLeastMatch = 3;
 
-DraftKind KindAfter(int32_t length) {
+DraftKind SharedKindAfter(int32_t length) {
   if (length >= 10) return DraftKind::kSharedAfter10;
   if (length >= 6) return DraftKind::kSharedAfter6;
   return length >= 4 ? DraftKind::kSharedAfter4 : DraftKind::kSharedAfter3;
@@ -39,7 +39,7 @@ void SharedText::Propose(absl::Span<const TokenId> tokens, int32_t most,
   for (int32_t i = 0; i < most; ++i) {
     const TokenId token = text_[match.next + i];  // ends with a separator
     if (token == kSeparator) return;
-    draft.push_back({.token = token, .kind = KindAfter(match.length + i)});
+    draft.push_back({.token = token, .kind = SharedKindAfter(match.length + i)});
   }
 }
 

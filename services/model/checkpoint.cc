@@ -17,10 +17,6 @@ namespace {
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-std::string PathIn(const std::string& folder, const std::string& name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 // True also where that can't be told: opening the file will say why.
 bool MayExist(const std::string& path) {
   std::error_code error;

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-// 64-bit FNV-1a: the same in every process and on every host.
-uint64_t Hash(std::string_view text, uint64_t seed) {
+// 64 bits: the same in every process and on every host.
+uint64_t Fnv1a(std::string_view text, uint64_t seed) {
   uint64_t hash = seed;
   for (const char c : text) {
     hash ^= static_cast<uint8_t>(c);
@@ -24,12 +24,13 @@ uint64_t Hash(std::string_view text, uint64_t seed) {
 
 absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
                                             const ModelOverrides& overrides) {
-  absl::StatusOr<std::string> config = ReadTextFile(folder + "/config.json");
+  absl::StatusOr<std::string> config = ReadTextFile(PathIn(folder, "config.json"));
   if (!config.ok()) return config.status();
-  uint64_t hash = Hash(*config, 0xcbf29ce484222325);
-  const absl::StatusOr<std::string> generation = ReadTextFile(folder + "/generation_config.json");
-  if (generation.ok()) hash = Hash(*generation, hash);
-  hash = Hash(overrides.rope_scaling, hash);
+  uint64_t hash = Fnv1a(*config, 0xcbf29ce484222325);
+  const absl::StatusOr<std::string> generation =
+      ReadTextFile(PathIn(folder, "generation_config.json"));
+  if (generation.ok()) hash = Fnv1a(*generation, hash);
+  hash = Fnv1a(overrides.rope_scaling, hash);
   const std::filesystem::path path = std::filesystem::path(folder + "/").lexically_normal();
   return ModelIdentity{path.parent_path().filename().string(),
                        absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};

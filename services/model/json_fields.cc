@@ -111,6 +111,10 @@ absl::StatusOr<json> ParseJson(const std::string& text, const std::string& sourc
   return json::parse(text);
 }
 
+std::string PathIn(const std::string& folder, const std::string& name) {
+  return (std::filesystem::path(folder) / name).string();
+}
+
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
@@ -204,12 +208,24 @@ std::optional<bool> JsonFields::Bool(const std::string& name) {
   return std::nullopt;
 }
 
+bool JsonFields::RequiredBool(const std::string& name) {
+  const std::optional<bool> value = Bool(name);
+  if (!value.has_value()) Reject(name, "true or false");
+  return value.value_or(false);
+}
+
 std::optional<std::string> JsonFields::String(const std::string& name) {
   const json* value = Get(name);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return value->get<std::string>();
   Reject(name, "a string");
   return std::nullopt;
+}
+
+std::string JsonFields::RequiredString(const std::string& name) {
+  const std::optional<std::string> value = String(name);
+  if (!value.has_value()) Reject(name, "a string");
+  return value.value_or("");
 }
 
 std::optional<std::vector<int>> JsonFields::IntOrList(const std::string& name, int min, int max) {

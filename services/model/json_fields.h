@@ -18,6 +18,9 @@ namespace sluice {
 // not JSON, a number is out of range, nesting is deeper than 64 or an object has a key twice.
 absl::StatusOr<nlohmann::json> ParseJson(const std::string& text, const std::string& source);
 
+// The path of a model folder's file.
+std::string PathIn(const std::string& folder, const std::string& name);
+
 // The text of a file. NOT_FOUND where it is missing, INVALID_ARGUMENT where it is longer than 64 MB
 // or no regular file, else what the system says against reading it.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
@@ -47,7 +50,11 @@ class JsonFields {
   std::optional<double> NumberAbove(const std::string& name, double above, double max);
   std::optional<double> NumberAtLeast(const std::string& name, double min, double max);
   std::optional<bool> Bool(const std::string& name);
+  // False, and rejected, where it is absent.
+  bool RequiredBool(const std::string& name);
   std::optional<std::string> String(const std::string& name);
+  // Empty, and rejected, where it is absent.
+  std::string RequiredString(const std::string& name);
   // One integer or a list of them, as token ids are given; absent: nullopt.
   std::optional<std::vector<int>> IntOrList(const std::string& name, int min, int max);
 

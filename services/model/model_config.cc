@@ -57,10 +57,6 @@ void MapPositions(JsonFields& fields, const RopeDefaults& defaults, const ModelO
   MapRope(fields, defaults, &scaling, config);
 }
 
-std::string PathIn(const std::string& folder, const char* name) {
-  return (std::filesystem::path(folder) / name).string();
-}
-
 }  // namespace
 
 absl::StatusOr<ModelConfig> ParseModelConfig(const std::string& config_text,

@@ -2,10 +2,7 @@
 
 #include <grpc/grpc_security_constants.h>
 
-#include <vector>
-
 namespace sluice {
-namespace {
 
 std::vector<absl::string_view> Views(const std::vector<grpc::string_ref>& names) {
   std::vector<absl::string_view> views;
@@ -13,8 +10,6 @@ std::vector<absl::string_view> Views(const std::vector<grpc::string_ref>& names)
   for (const grpc::string_ref& name : names) views.emplace_back(name.data(), name.size());
   return views;
 }
-
-}  // namespace
 
 RoleSet RolesOf(const grpc::AuthContext& peer, absl::string_view domain) {
   return RolesNamed(Views(peer.FindPropertyValues(GRPC_PEER_DNS_PROPERTY_NAME)),

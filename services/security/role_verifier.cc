@@ -5,18 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "services/security/peer.h"
 
 namespace sluice {
 namespace {
 
 using grpc::experimental::TlsCustomVerificationCheckRequest;
-
-std::vector<absl::string_view> Views(const std::vector<grpc::string_ref>& names) {
-  std::vector<absl::string_view> views;
-  views.reserve(names.size());
-  for (const grpc::string_ref& name : names) views.emplace_back(name.data(), name.size());
-  return views;
-}
 
 class RoleVerifier final : public grpc::experimental::ExternalCertificateVerifier {
  public:

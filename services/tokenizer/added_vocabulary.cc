@@ -15,7 +15,7 @@ bool Flag(JsonFields& fields, const std::string& name) {
 }
 
 // With the id that the file gives.
-absl::StatusOr<AddedToken> TokenFromJson(const JsonPlace& place) {
+absl::StatusOr<AddedToken> AddedTokenFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
   AddedToken token;
   token.id = fields.Int("id", 0, Vocabulary::kMaxIds - 1);
@@ -43,7 +43,7 @@ absl::StatusOr<AddedVocabulary> AddedVocabulary::FromJson(const JsonPlace& place
   absl::flat_hash_map<TokenId, std::string> declared;
   for (size_t i = 0; i < place.value->size(); ++i) {
     const JsonPlace element = place.Element(i);
-    absl::StatusOr<AddedToken> token = TokenFromJson(element);
+    absl::StatusOr<AddedToken> token = AddedTokenFromJson(element);
     if (!token.ok()) return token.status();
     const auto [other, is_new] = declared.try_emplace(token->id, token->content);
     if (!is_new && other->second != token->content) {

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // How many bytes at the beginning of `bytes`, which begin no whole character, are replaced at once:
 // as many as could begin one.
 size_t InvalidLength(std::string_view bytes) {
@@ -30,7 +28,7 @@ RepairedText::RepairedText(std::string_view original) {
     at += valid;
     if (at == original.size()) break;
     at += InvalidLength(original.substr(at));
-    text_ += kReplacement;
+    text_ += kReplacementCharacter;
     repairs_.push_back({static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(at)});
   }
 }

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxDepth = 64;
+constexpr size_t kMaxFileDepth = 64;
 constexpr size_t kMaxFileBytes = size_t{1} << 30;
 
 // Takes the parser's events. Its public functions are the interface of nlohmann-json's SAX parser;
@@ -181,8 +181,8 @@ class Reader {
 
   bool Enter(json container) {
     if (table_ != Table::kNone) return FailTable(container);
-    if (open_.size() >= kMaxDepth) {
-      return Fail(StrCat("is nested deeper than ", kMaxDepth, " levels"));
+    if (open_.size() >= kMaxFileDepth) {
+      return Fail(StrCat("is nested deeper than ", kMaxFileDepth, " levels"));
     }
     if (open_.size() == 1) in_model_ = key_ == "model";
     open_.push_back(Place(std::move(container)));

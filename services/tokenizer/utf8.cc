@@ -6,8 +6,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // What a first byte promises: the length of its character (0: it begins none) and the bounds of the
 // second byte, which rule out overlong forms, surrogates and what lies above U+10FFFF.
 struct Lead {
@@ -128,7 +126,7 @@ void LossyUtf8::Append(std::string_view bytes, std::string* out) {
       continue;
     }
     if (byte < next_min_ || byte > next_max_) {
-      out->append(kReplacement);
+      out->append(kReplacementCharacter);
       pending_size_ = 0;
       continue;  // the byte may begin a character of its own
     }
@@ -147,7 +145,7 @@ void LossyUtf8::Begin(uint8_t byte, std::string* out) {
   if (lead.length == 1) {
     out->push_back(static_cast<char>(byte));
   } else if (lead.length == 0) {
-    out->append(kReplacement);
+    out->append(kReplacementCharacter);
   } else {
     pending_[0] = static_cast<char>(byte);
     pending_size_ = 1;
@@ -158,7 +156,7 @@ void LossyUtf8::Begin(uint8_t byte, std::string* out) {
 }
 
 void LossyUtf8::Finish(std::string* out) {
-  if (pending_size_ > 0) out->append(kReplacement);
+  if (pending_size_ > 0) out->append(kReplacementCharacter);
   pending_size_ = 0;
 }
 

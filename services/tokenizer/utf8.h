@@ -9,6 +9,12 @@
 
 namespace sluice {
 
+// U+2581, which SentencePiece writes in place of a space.
+constexpr std::string_view kVisibleSpace = "\u2581";
+
+// U+FFFD, in place of bytes that are no character.
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
 // Offset of the first byte that is not part of a whole valid character; npos for valid text.
 size_t FirstInvalidUtf8(std::string_view text);
 

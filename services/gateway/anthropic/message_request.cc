@@ -1,6 +1,5 @@
 #include "services/gateway/anthropic/message_request.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr char kUnsupported[] = "this server does not support it";
 
 absl::Status BadType(const std::string& path, const char* expected) {

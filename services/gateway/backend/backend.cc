@@ -15,7 +15,6 @@ namespace {
 // What a unary call may take once it is made; scoring a long text is the slowest.
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(120);
 constexpr absl::Duration kHealthTimeout = absl::Seconds(5);
-constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
 constexpr absl::Duration kModelAge = absl::Seconds(5);
 
 }  // namespace

@@ -32,6 +32,9 @@ struct BackendOptions {
   absl::Duration resume_timeout = absl::Seconds(60);
 };
 
+// Before a call that found no orchestrator is made again.
+constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
+
 // On whose behalf a call is made, and where its callbacks run.
 struct Caller {
   http::Loop* loop = nullptr;

@@ -11,12 +11,6 @@
 #include "services/gateway/backend/random.h"
 
 namespace sluice::gateway {
-namespace {
-
-constexpr absl::Duration kRetryPause = absl::Milliseconds(50);
-
-}  // namespace
-
 // One call. Kept alive by gRPC until it is done; tells its generation, on the loop, while there is
 // one.
 class Generation::Attempt final : public grpc::ClientReadReactor<v1::GenerateResponse>,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -21,6 +22,9 @@ namespace sluice::gateway {
 // ("unknown_parameter", "invalid_type", ...).
 constexpr char kParameterPayload[] = "sluice/parameter";
 constexpr char kCodePayload[] = "sluice/code";
+
+// The largest value of the protos' int32.
+constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 absl::Status ParameterError(absl::string_view parameter, absl::string_view code,
                             absl::string_view message);

@@ -1,6 +1,5 @@
 #include "services/gateway/openai/chat_request.h"
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -13,8 +12,6 @@ namespace sluice::gateway::openai {
 namespace {
 
 using nlohmann::json;
-
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 // The text of an array of parts. Each is to be text: a model of text sees nothing else.
 absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& path) {
@@ -137,7 +134,7 @@ void ReadLogprobs(ObjectReader& reader, ChatRequest& request) {
 }
 
 // Parameters that may be there as long as they ask for nothing.
-void ReadWhatMustBeNeutral(ObjectReader& reader) {
+void ReadNeutralChatParameters(ObjectReader& reader) {
   if (const json* modalities = reader.Array("modalities")) {
     if (*modalities != json::array({"text"})) {
       reader.Refuse({"modalities"}, "this server supports [\"text\"] alone");
@@ -179,7 +176,7 @@ absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view 
   ReadTemplateVariables(reader, chat);
   ReadLengths(reader, request.generate);
   ReadLogprobs(reader, request);
-  ReadWhatMustBeNeutral(reader);
+  ReadNeutralChatParameters(reader);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }

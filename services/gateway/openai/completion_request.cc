@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kMaxPrompts = 128;
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 

@@ -1,6 +1,5 @@
 #include "services/gateway/openai/generation_parameters.h"
 
-#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr char kNotYet[] = "this server does not support it";
 
 // The words are vLLM's, which ends them in "_logprobs".

@@ -1,6 +1,5 @@
 #include "services/gateway/openai/response_request.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +14,6 @@ namespace sluice::gateway::openai {
 namespace {
 
 using nlohmann::json;
-
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 
 // An item's content as that of a chat message: only the names of the parts' types differ.
 json ChatContent(const json& content) {
@@ -112,7 +109,7 @@ void ReadText(ObjectReader& reader, absl::string_view body, v1::GenerateRequest&
 }
 
 // Parameters that may be there as long as they ask for what is done anyway.
-void ReadWhatMustBeNeutral(ObjectReader& reader) {
+void ReadNeutralResponseParameters(ObjectReader& reader) {
   if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
   if (reader.Bool("background").value_or(false)) {
     reader.Refuse({"background"}, "nothing is stored here");
@@ -173,7 +170,7 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body, absl::stri
   }
   echoed["service_tier"] = tier == "auto" ? "default" : tier;
   ReadText(reader, text, request.generate, echoed);
-  ReadWhatMustBeNeutral(reader);
+  ReadNeutralResponseParameters(reader);
   reader.PassOver({"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;

@@ -46,8 +46,8 @@ std::string DigestCache::PathOf(const struct stat& file) const {
 std::optional<std::string> DigestCache::Find(const struct stat& file) const {
   if (folder_.empty()) return std::nullopt;
   std::ifstream in(PathOf(file));
-  std::string digest;
-  if (!std::getline(in, digest) || !IsDigest(digest)) return std::nullopt;
+  std::optional<std::string> digest(std::in_place);
+  if (!std::getline(in, *digest) || !IsDigest(*digest)) digest.reset();
   return digest;
 }
 

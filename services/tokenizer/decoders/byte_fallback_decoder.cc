@@ -8,7 +8,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 constexpr size_t kTokenSize = 6;  // of "<0xE2>"
 
 // A hexadecimal digit's value, or -1.
@@ -68,7 +67,7 @@ class ByteFallbackStage : public DecodeStage {
 
   void TakeByte(uint8_t byte) {
     if (bad_bytes_ == BadBytes::kSpoilThemselves) return TakeIndependently(byte);
-    if (is_spoilt_) return EmitToken(kReplacement);
+    if (is_spoilt_) return EmitToken(kReplacementCharacter);
     run_.push_back(static_cast<char>(byte));
     if (!CanBecomeUtf8()) SpoilRun();
   }
@@ -83,7 +82,7 @@ class ByteFallbackStage : public DecodeStage {
   }
 
   void SpoilRun() {
-    for (size_t i = 0; i < run_.size(); ++i) EmitToken(kReplacement);
+    for (size_t i = 0; i < run_.size(); ++i) EmitToken(kReplacementCharacter);
     run_.clear();
     checked_ = 0;
     is_spoilt_ = true;
@@ -109,7 +108,7 @@ class ByteFallbackStage : public DecodeStage {
         case Utf8Prefix::kUnfinished:
           return;
         case Utf8Prefix::kInvalid:
-          EmitToken(kReplacement);
+          EmitToken(kReplacementCharacter);
           run_.erase(0, 1);
           break;
       }

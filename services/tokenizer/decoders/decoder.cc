@@ -96,7 +96,7 @@ class SequenceDecoder : public Decoder {
   std::vector<std::unique_ptr<Decoder>> steps_;
 };
 
-absl::StatusOr<std::unique_ptr<Decoder>> SequenceFromJson(const JsonPlace& place) {
+absl::StatusOr<std::unique_ptr<Decoder>> SequenceDecoderFromJson(const JsonPlace& place) {
   absl::StatusOr<JsonPlace> list = place.Array("decoders");
   if (!list.ok()) return list.status();
   constexpr size_t kMaxSteps = 64;  // each is a stack frame
@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> SequenceFromJson(const JsonPlace& place
 absl::StatusOr<std::unique_ptr<Decoder>> DecoderFromJson(const JsonPlace& place) {
   if (place.value->is_null()) return std::make_unique<SpaceJoiningDecoder>();
   const std::string type = place.Type();
-  if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "Sequence") return SequenceDecoderFromJson(place);
   if (type == "BPEDecoder") return BpeDecoderFromJson(place);
   if (type == "ByteFallback") return MakeByteFallbackDecoder(BadBytes::kSpoilTheRun);
   if (type == "ByteLevel") return MakeByteLevelDecoder();

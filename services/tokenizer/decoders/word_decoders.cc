@@ -41,18 +41,6 @@ void CleanUp(std::string* text) {
   for (const auto& [pattern, content] : kReplacements) *text = ReplaceAll(*text, pattern, content);
 }
 
-bool RequiredBool(JsonFields& fields, const std::string& name) {
-  const std::optional<bool> value = fields.Bool(name);
-  if (!value.has_value()) fields.Reject(name, "true or false");
-  return value.value_or(false);
-}
-
-std::string RequiredString(JsonFields& fields, const std::string& name) {
-  const std::optional<std::string> value = fields.String(name);
-  if (!value.has_value()) fields.Reject(name, "a string");
-  return value.value_or("");
-}
-
 class WordPieceDecoder : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup)
@@ -185,15 +173,15 @@ class CtcDecoder : public Decoder {
 
 absl::StatusOr<std::unique_ptr<Decoder>> WordPieceDecoderFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  std::string prefix = RequiredString(fields, "prefix");
-  const bool cleanup = RequiredBool(fields, "cleanup");
+  std::string prefix = fields.RequiredString("prefix");
+  const bool cleanup = fields.RequiredBool("cleanup");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<WordPieceDecoder>(std::move(prefix), cleanup);
 }
 
 absl::StatusOr<std::unique_ptr<Decoder>> BpeDecoderFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  std::string suffix = RequiredString(fields, "suffix");
+  std::string suffix = fields.RequiredString("suffix");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<BpeDecoder>(std::move(suffix));
 }
@@ -201,9 +189,9 @@ absl::StatusOr<std::unique_ptr<Decoder>> BpeDecoderFromJson(const JsonPlace& pla
 absl::StatusOr<std::unique_ptr<Decoder>> CtcDecoderFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
   CtcOptions options;
-  options.pad_token = RequiredString(fields, "pad_token");
-  options.word_delimiter_token = RequiredString(fields, "word_delimiter_token");
-  options.cleanup = RequiredBool(fields, "cleanup");
+  options.pad_token = fields.RequiredString("pad_token");
+  options.word_delimiter_token = fields.RequiredString("word_delimiter_token");
+  options.cleanup = fields.RequiredBool("cleanup");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<CtcDecoder>(std::move(options));
 }

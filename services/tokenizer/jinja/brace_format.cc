@@ -19,9 +19,9 @@ bool IsNumber(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-class Formatter {
+class BraceFormatter {
  public:
-  Formatter(Run& run, const Arguments& arguments) : run_(run), arguments_(arguments) {}
+  BraceFormatter(Run& run, const Arguments& arguments) : run_(run), arguments_(arguments) {}
 
   Text Format(const Text& format, int nesting) {
     Text out;
@@ -137,7 +137,7 @@ class Formatter {
 }  // namespace
 
 Value BraceFormat(Run& run, const Text& format, const Arguments& arguments) {
-  Formatter formatter(run, arguments);
+  BraceFormatter formatter(run, arguments);
   return run.String(formatter.Format(format, kMaxNesting));
 }
 

@@ -51,7 +51,7 @@ Value MakeView(Run& run, const char* type, std::vector<Value> items) {
   return run.failed() ? Value() : run.MakeNative<DictView>(list.depth(), type, list);
 }
 
-Value Items(Run& run, const Value& self, const Arguments& arguments) {
+Value DictItems(Run& run, const Value& self, const Arguments& arguments) {
   const Bound bound(run, "items", arguments, {}, 0);
   std::vector<Value> items;
   for (const auto& [key, value] : self.dict().entries()) {
@@ -107,31 +107,18 @@ Value CountOf(Run& run, const Value& self, const Arguments& arguments) {
   return Value::Integer(count);
 }
 
-struct Entry {
-  std::string_view name;
-  Method method;
-};
-
-constexpr std::array<Entry, 5> kDictMethods = {
-    {{"get", Get}, {"items", Items}, {"keys", Keys}, {"values", Values}, {"copy", Copy}}};
-constexpr std::array<Entry, 3> kListMethods = {
+constexpr std::array<MethodEntry, 5> kDictMethods = {
+    {{"get", Get}, {"items", DictItems}, {"keys", Keys}, {"values", Values}, {"copy", Copy}}};
+constexpr std::array<MethodEntry, 3> kListMethods = {
     {{"index", IndexOf}, {"count", CountOf}, {"copy", Copy}}};
-
-template <size_t size>
-Method Find(const std::array<Entry, size>& entries, std::string_view name) {
-  for (const Entry& entry : entries) {
-    if (entry.name == name) return entry.method;
-  }
-  return nullptr;
-}
 
 }  // namespace
 
 Method FindContainerMethod(Value::Kind kind, std::string_view name) {
-  if (kind == Kind::kDict) return Find(kDictMethods, name);
-  if (kind == Kind::kList) return Find(kListMethods, name);
+  if (kind == Kind::kDict) return FindIn(kDictMethods, name);
+  if (kind == Kind::kList) return FindIn(kListMethods, name);
   const bool is_counted = kind == Kind::kTuple || kind == Kind::kRange;
-  return is_counted && name != "copy" ? Find(kListMethods, name) : nullptr;
+  return is_counted && name != "copy" ? FindIn(kListMethods, name) : nullptr;
 }
 
 }  // namespace sluice::jinja

@@ -159,17 +159,13 @@ class CyclerVariable : public Native {
   const Value cycler_;
 };
 
-int MaxDepth(const std::vector<Value>& items) {
-  int depth = 0;
-  for (const Value& item : items) depth = std::max(depth, item.depth());
-  return depth;
-}
-
 Value MakeCycler(Run& run, const Arguments& arguments) {
   if (arguments.positional.empty()) {
     return run.Fail(Error::Kind::kRuntime, "at least one item has to be provided");
   }
-  const Value cycler = run.MakeNative<Cycler>(MaxDepth(arguments.positional), arguments.positional);
+  int depth = 0;
+  for (const Value& item : arguments.positional) depth = std::max(depth, item.depth());
+  const Value cycler = run.MakeNative<Cycler>(depth, arguments.positional);
   return run.failed() ? Value() : run.MakeNative<CyclerVariable>(cycler.depth(), cycler);
 }
 
@@ -193,23 +189,23 @@ Value MakeJoiner(Run& run, const Arguments& arguments) {
   return run.failed() ? Value() : run.MakeNative<Joiner>(separator.depth(), separator);
 }
 
-struct Entry {
+struct GlobalEntry {
   std::string_view name;
   Implementation implementation;
 };
 
-constexpr std::array<Entry, 7> kGlobals = {{{"raise_exception", RaiseException},
-                                            {"strftime_now", StrftimeNow},
-                                            {"range", Range},
-                                            {"dict", Dict},
-                                            {"namespace", MakeNamespace},
-                                            {"cycler", MakeCycler},
-                                            {"joiner", MakeJoiner}}};
+constexpr std::array<GlobalEntry, 7> kGlobals = {{{"raise_exception", RaiseException},
+                                                  {"strftime_now", StrftimeNow},
+                                                  {"range", Range},
+                                                  {"dict", Dict},
+                                                  {"namespace", MakeNamespace},
+                                                  {"cycler", MakeCycler},
+                                                  {"joiner", MakeJoiner}}};
 
 }  // namespace
 
 std::optional<Value> FindGlobal(Run& run, std::string_view name) {
-  for (const Entry& entry : kGlobals) {
+  for (const GlobalEntry& entry : kGlobals) {
     if (entry.name == name) {
       return run.MakeNative<Function>(0, std::string(name), entry.implementation);
     }

@@ -134,7 +134,7 @@ Value UrlEncode(Run& run, const Value& value, const Arguments& arguments) {
   return run.String(JoinTexts(run, Text("&"), parts));
 }
 
-constexpr std::array<FilterEntry, 7> kFilters = {{
+constexpr std::array<FilterEntry, 7> kHtmlFilters = {{
     {"escape", Escape},
     {"e", Escape},
     {"forceescape", ForceEscape},
@@ -146,6 +146,6 @@ constexpr std::array<FilterEntry, 7> kFilters = {{
 
 }  // namespace
 
-Filter FindHtmlFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindHtmlFilter(std::string_view name) { return FindIn(kHtmlFilters, name); }
 
 }  // namespace sluice::jinja

@@ -165,7 +165,7 @@ Value AttributeOf(Run& run, const Value& value, const Arguments& arguments) {
   return run.failed() ? Value() : GetAttribute(run, without_keys, name.bytes());
 }
 
-constexpr std::array<FilterEntry, 13> kFilters = {{
+constexpr std::array<FilterEntry, 13> kItemsFilters = {{
     {"default", Default},
     {"d", Default},
     {"length", LengthOf},
@@ -183,6 +183,6 @@ constexpr std::array<FilterEntry, 13> kFilters = {{
 
 }  // namespace
 
-Filter FindItemsFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindItemsFilter(std::string_view name) { return FindIn(kItemsFilters, name); }
 
 }  // namespace sluice::jinja

@@ -211,7 +211,7 @@ Value WordWrap(Run& run, const Value& value, const Arguments& arguments) {
   return run.String(JoinTexts(run, wrap, lines));
 }
 
-constexpr std::array<FilterEntry, 5> kFilters = {{
+constexpr std::array<FilterEntry, 5> kLayoutFilters = {{
     {"indent", Indent},
     {"truncate", Truncate},
     {"center", Center},
@@ -221,6 +221,6 @@ constexpr std::array<FilterEntry, 5> kFilters = {{
 
 }  // namespace
 
-Filter FindLayoutFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindLayoutFilter(std::string_view name) { return FindIn(kLayoutFilters, name); }
 
 }  // namespace sluice::jinja

@@ -149,7 +149,7 @@ Value FileSize(Run& run, const Value& value, const Arguments& arguments) {
            is_untrusted));
 }
 
-constexpr std::array<FilterEntry, 5> kFilters = {{
+constexpr std::array<FilterEntry, 5> kNumberFilters = {{
     {"abs", Abs},
     {"int", ToInt},
     {"float", ToFloat},
@@ -159,6 +159,6 @@ constexpr std::array<FilterEntry, 5> kFilters = {{
 
 }  // namespace
 
-Filter FindNumberFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindNumberFilter(std::string_view name) { return FindIn(kNumberFilters, name); }
 
 }  // namespace sluice::jinja

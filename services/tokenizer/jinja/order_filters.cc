@@ -149,7 +149,7 @@ Value GroupBy(Run& run, const Value& value, const Arguments& arguments) {
   return run.failed() ? Value() : run.List(std::move(groups));
 }
 
-constexpr std::array<FilterEntry, 6> kFilters = {{
+constexpr std::array<FilterEntry, 6> kOrderFilters = {{
     {"sort", SortItems},
     {"dictsort", SortDict},
     {"min", Extreme<false>},
@@ -160,6 +160,6 @@ constexpr std::array<FilterEntry, 6> kFilters = {{
 
 }  // namespace
 
-Filter FindOrderFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindOrderFilter(std::string_view name) { return FindIn(kOrderFilters, name); }
 
 }  // namespace sluice::jinja

@@ -11,9 +11,9 @@
 namespace sluice::jinja {
 namespace {
 
-class Formatter {
+class PercentFormatter {
  public:
-  Formatter(Run& run, const Text& format, const Value& values)
+  PercentFormatter(Run& run, const Text& format, const Value& values)
       : run_(run), format_(format), bytes_(format.bytes()), values_(values) {}
 
   Value Format() {
@@ -212,7 +212,7 @@ class Formatter {
 }  // namespace
 
 Value PercentFormat(Run& run, const Text& format, const Value& values) {
-  return Formatter(run, format, values).Format();
+  return PercentFormatter(run, format, values).Format();
 }
 
 }  // namespace sluice::jinja

@@ -110,7 +110,7 @@ Value Select(Run& run, const Value& value, const Arguments& arguments) {
       });
 }
 
-constexpr std::array<FilterEntry, 5> kFilters = {{
+constexpr std::array<FilterEntry, 5> kSelectFilters = {{
     {"map", Map},
     {"select", Select<true, false>},
     {"reject", Select<false, false>},
@@ -120,6 +120,6 @@ constexpr std::array<FilterEntry, 5> kFilters = {{
 
 }  // namespace
 
-Filter FindSelectFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindSelectFilter(std::string_view name) { return FindIn(kSelectFilters, name); }
 
 }  // namespace sluice::jinja

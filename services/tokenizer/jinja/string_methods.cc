@@ -241,12 +241,7 @@ Value ExpandTabs(Run& run, const Value& self, const Arguments& arguments) {
   return run.String(std::move(out));
 }
 
-struct Entry {
-  std::string_view name;
-  Method method;
-};
-
-constexpr std::array<Entry, 32> kMethods = {{
+constexpr std::array<MethodEntry, 32> kMethods = {{
     {"strip", Strip<Side::kBoth>},
     {"lstrip", Strip<Side::kLeft>},
     {"rstrip", Strip<Side::kRight>},
@@ -283,11 +278,6 @@ constexpr std::array<Entry, 32> kMethods = {{
 
 }  // namespace
 
-Method FindStringMethod(std::string_view name) {
-  for (const Entry& entry : kMethods) {
-    if (entry.name == name) return entry.method;
-  }
-  return nullptr;
-}
+Method FindStringMethod(std::string_view name) { return FindIn(kMethods, name); }
 
 }  // namespace sluice::jinja

@@ -73,12 +73,7 @@ Value IsIdentifier(Run& run, const Value& self, const Arguments& arguments) {
   return Value::Bool(true);
 }
 
-struct Entry {
-  std::string_view name;
-  Method method;
-};
-
-constexpr std::array<Entry, 12> kTests = {{
+constexpr std::array<MethodEntry, 12> kStringTests = {{
     {"isdigit", All<IsDigit, false>},
     {"isdecimal", All<IsDecimal, false>},
     {"isnumeric", All<IsNumeric, false>},
@@ -95,11 +90,6 @@ constexpr std::array<Entry, 12> kTests = {{
 
 }  // namespace
 
-Method FindStringTest(std::string_view name) {
-  for (const Entry& entry : kTests) {
-    if (entry.name == name) return entry.method;
-  }
-  return nullptr;
-}
+Method FindStringTest(std::string_view name) { return FindIn(kStringTests, name); }
 
 }  // namespace sluice::jinja

@@ -116,7 +116,7 @@ bool IsOrdered(Run& run, const Value& value, const Arguments& arguments) {
   return false;
 }
 
-struct Entry {
+struct TestEntry {
   std::string_view name;
   Test test;
 };
@@ -126,7 +126,7 @@ constexpr auto kLessOrEqual = IsOrdered<Relation::kLessOrEqual>;
 constexpr auto kGreater = IsOrdered<Relation::kGreater>;
 constexpr auto kGreaterOrEqual = IsOrdered<Relation::kGreaterOrEqual>;
 
-constexpr std::array<Entry, 39> kTests = {{
+constexpr std::array<TestEntry, 39> kTests = {{
     {"odd", Alone<HasRest<1>>},
     {"even", Alone<HasRest<0>>},
     {"divisibleby", DivisibleBy},
@@ -171,7 +171,7 @@ constexpr std::array<Entry, 39> kTests = {{
 }  // namespace
 
 Test FindTest(std::string_view name) {
-  for (const Entry& entry : kTests) {
+  for (const TestEntry& entry : kTests) {
     if (entry.name == name) return entry.test;
   }
   return nullptr;

@@ -24,7 +24,7 @@ Value ToString(Run& run, const Value& value, const Arguments& arguments) {
 }
 
 template <Case change>
-Value ChangeCase(Run& run, const Value& value, const Arguments& arguments) {
+Value DoCase(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_case", arguments, {}, 0);
   return run.failed() ? Value() : run.String(WithCase(run, Str(run, value), change));
 }
@@ -60,14 +60,14 @@ Value Trim(Run& run, const Value& value, const Arguments& arguments) {
       Side::kBoth));
 }
 
-Value Replace(Run& run, const Value& value, const Arguments& arguments) {
+Value DoReplace(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_replace", arguments, {"old", "new", "count"}, 2);
   const Int count = IsAbsent(bound[2]) ? -1 : bound.Integer(2, -1);
   if (run.failed()) return Value();
   return run.String(Replaced(run, Str(run, value), Str(run, bound[0]), Str(run, bound[1]), count));
 }
 
-Value Join(Run& run, const Value& value, const Arguments& arguments) {
+Value DoJoin(Run& run, const Value& value, const Arguments& arguments) {
   const Bound bound(run, "do_join", arguments, {"d", "attribute"}, 0);
   if (run.failed()) return Value();
   const std::optional<ItemPath> path =
@@ -80,7 +80,7 @@ Value Join(Run& run, const Value& value, const Arguments& arguments) {
   return run.String(JoinTexts(run, bound.Has(0) ? Str(run, bound[0]) : Text(), parts));
 }
 
-Value Format(Run& run, const Value& value, const Arguments& arguments) {
+Value DoFormat(Run& run, const Value& value, const Arguments& arguments) {
   if (!arguments.positional.empty() && !arguments.keywords.empty()) {
     return run.Fail(Error::Kind::kRuntime,
                     "can't handle positional and keyword arguments at the same time");
@@ -126,22 +126,22 @@ Value PrettyPrint(Run& run, const Value& value, const Arguments& arguments) {
   return run.failed() ? Value() : run.String(Repr(run, value));
 }
 
-constexpr std::array<FilterEntry, 11> kFilters = {{
+constexpr std::array<FilterEntry, 11> kTextFilters = {{
     {"string", ToString},
-    {"upper", ChangeCase<Case::kUpper>},
-    {"lower", ChangeCase<Case::kLower>},
-    {"capitalize", ChangeCase<Case::kCapitalized>},
+    {"upper", DoCase<Case::kUpper>},
+    {"lower", DoCase<Case::kLower>},
+    {"capitalize", DoCase<Case::kCapitalized>},
     {"title", Title},
     {"trim", Trim},
-    {"replace", Replace},
-    {"join", Join},
-    {"format", Format},
+    {"replace", DoReplace},
+    {"join", DoJoin},
+    {"format", DoFormat},
     {"tojson", ToJson},
     {"pprint", PrettyPrint},
 }};
 
 }  // namespace
 
-Filter FindTextFilter(std::string_view name) { return FindIn(kFilters, name); }
+Filter FindTextFilter(std::string_view name) { return FindIn(kTextFilters, name); }
 
 }  // namespace sluice::jinja

@@ -22,7 +22,6 @@ struct BpeModel::Scratch : ModelScratch {
 
 namespace {
 
-constexpr std::string_view kVisibleSpace = "\u2581";
 // Memory that a longer piece took is given back.
 constexpr size_t kMaxKeptSymbols = 1 << 16;
 

@@ -150,12 +150,6 @@ class BertNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-bool RequiredBool(JsonFields& fields, const std::string& name) {
-  const std::optional<bool> value = fields.Bool(name);
-  if (!value.has_value()) fields.Reject(name, "true or false");
-  return value.value_or(false);
-}
-
 }  // namespace
 
 std::unique_ptr<Normalizer> MakeLowercaseNormalizer() {
@@ -170,17 +164,17 @@ std::unique_ptr<Normalizer> MakeNmtNormalizer() { return std::make_unique<CharNo
 
 absl::StatusOr<std::unique_ptr<Normalizer>> StripNormalizerFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  const bool left = RequiredBool(fields, "strip_left");
-  const bool right = RequiredBool(fields, "strip_right");
+  const bool left = fields.RequiredBool("strip_left");
+  const bool right = fields.RequiredBool("strip_right");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<StripNormalizer>(left, right);
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> BertNormalizerFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  const bool clean_text = RequiredBool(fields, "clean_text");
-  const bool handle_chinese_chars = RequiredBool(fields, "handle_chinese_chars");
-  const bool lowercase = RequiredBool(fields, "lowercase");
+  const bool clean_text = fields.RequiredBool("clean_text");
+  const bool handle_chinese_chars = fields.RequiredBool("handle_chinese_chars");
+  const bool lowercase = fields.RequiredBool("lowercase");
   const bool strip_accents = fields.Bool("strip_accents").value_or(lowercase);
   if (!fields.status().ok()) return fields.status();
   std::vector<std::unique_ptr<Normalizer>> steps;

@@ -25,7 +25,7 @@ class SequenceNormalizer : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-absl::StatusOr<std::unique_ptr<Normalizer>> SequenceFromJson(const JsonPlace& place) {
+absl::StatusOr<std::unique_ptr<Normalizer>> SequenceNormalizerFromJson(const JsonPlace& place) {
   absl::StatusOr<JsonPlace> list = place.Array("normalizers");
   if (!list.ok()) return list.status();
   std::vector<std::unique_ptr<Normalizer>> steps;
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Normalizer>> SequenceFromJson(const JsonPlace& pl
 absl::StatusOr<std::unique_ptr<Normalizer>> NormalizerFromJson(const JsonPlace& place) {
   if (place.value->is_null()) return nullptr;
   const std::string type = place.Type();
-  if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "Sequence") return SequenceNormalizerFromJson(place);
   if (type == "NFC") return MakeUnicodeNormalizer(NormalizationForm::kNfc);
   if (type == "NFD") return MakeUnicodeNormalizer(NormalizationForm::kNfd);
   if (type == "NFKC") return MakeUnicodeNormalizer(NormalizationForm::kNfkc);

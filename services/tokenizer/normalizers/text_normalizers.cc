@@ -117,31 +117,25 @@ class ByteLevelNormalizer : public Normalizer {
   }
 };
 
-std::string RequiredString(JsonFields& fields, const std::string& name) {
-  const std::optional<std::string> value = fields.String(name);
-  if (!value.has_value()) fields.Reject(name, "a string");
-  return value.value_or("");
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Normalizer>> PrependNormalizerFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  std::string text = RequiredString(fields, "prepend");
+  std::string text = fields.RequiredString("prepend");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<PrependNormalizer>(std::move(text));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> AppendNormalizerFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  std::string text = RequiredString(fields, "append");
+  std::string text = fields.RequiredString("append");
   if (!fields.status().ok()) return fields.status();
   return std::make_unique<AppendNormalizer>(std::move(text));
 }
 
 absl::StatusOr<std::unique_ptr<Normalizer>> ReplaceNormalizerFromJson(const JsonPlace& place) {
   JsonFields fields = place.Fields();
-  std::string content = RequiredString(fields, "content");
+  std::string content = fields.RequiredString("content");
   if (!fields.status().ok()) return fields.status();
   const JsonPlace literal = place.Member("pattern").Member("String");
   if (literal.value->is_string() && !literal.value->get_ref<const std::string&>().empty()) {

@@ -38,7 +38,7 @@ class BertPostProcessor : public PostProcessor {
 };
 
 // The id of a token given as [text, id].
-absl::StatusOr<TokenId> TokenFromJson(const JsonPlace& place) {
+absl::StatusOr<TokenId> TokenIdFromJson(const JsonPlace& place) {
   const nlohmann::json& pair = *place.value;
   const bool is_pair = pair.is_array() && pair.size() == 2 && pair[0].is_string() &&
                        pair[1].is_number_unsigned() &&
@@ -49,9 +49,9 @@ absl::StatusOr<TokenId> TokenFromJson(const JsonPlace& place) {
 
 absl::StatusOr<BertOptions> OptionsFromJson(const JsonPlace& place) {
   BertOptions options;
-  const absl::StatusOr<TokenId> cls = TokenFromJson(place.Member("cls"));
+  const absl::StatusOr<TokenId> cls = TokenIdFromJson(place.Member("cls"));
   if (!cls.ok()) return cls.status();
-  const absl::StatusOr<TokenId> sep = TokenFromJson(place.Member("sep"));
+  const absl::StatusOr<TokenId> sep = TokenIdFromJson(place.Member("sep"));
   if (!sep.ok()) return sep.status();
   options.cls = *cls;
   options.sep = *sep;

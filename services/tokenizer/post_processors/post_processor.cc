@@ -24,7 +24,8 @@ class SequencePostProcessor : public PostProcessor {
   std::vector<std::unique_ptr<PostProcessor>> steps_;
 };
 
-absl::StatusOr<std::unique_ptr<PostProcessor>> SequenceFromJson(const JsonPlace& place) {
+absl::StatusOr<std::unique_ptr<PostProcessor>> SequencePostProcessorFromJson(
+    const JsonPlace& place) {
   absl::StatusOr<JsonPlace> list = place.Array("processors");
   if (!list.ok()) return list.status();
   std::vector<std::unique_ptr<PostProcessor>> steps;
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<PostProcessor>> SequenceFromJson(const JsonPlace&
 absl::StatusOr<std::unique_ptr<PostProcessor>> PostProcessorFromJson(const JsonPlace& place) {
   if (place.value->is_null()) return nullptr;
   const std::string type = place.Type();
-  if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "Sequence") return SequencePostProcessorFromJson(place);
   if (type == "TemplateProcessing") return TemplatePostProcessorFromJson(place);
   if (type == "ByteLevel") return ByteLevelPostProcessorFromJson(place);
   if (type == "BertProcessing") return BertPostProcessorFromJson(place);

@@ -39,7 +39,7 @@ class SequencePreTokenizer : public PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizer>> steps_;
 };
 
-absl::StatusOr<std::unique_ptr<PreTokenizer>> SequenceFromJson(const JsonPlace& place) {
+absl::StatusOr<std::unique_ptr<PreTokenizer>> SequencePreTokenizerFromJson(const JsonPlace& place) {
   absl::StatusOr<JsonPlace> list = place.Array("pretokenizers");
   if (!list.ok()) return list.status();
   std::vector<std::unique_ptr<PreTokenizer>> steps;
@@ -74,7 +74,7 @@ absl::Status PreTokenizer::Split(const Piece& piece, RegexScratch& scratch, Piec
 absl::StatusOr<std::unique_ptr<PreTokenizer>> PreTokenizerFromJson(const JsonPlace& place) {
   if (place.value->is_null()) return nullptr;
   const std::string type = place.Type();
-  if (type == "Sequence") return SequenceFromJson(place);
+  if (type == "Sequence") return SequencePreTokenizerFromJson(place);
   if (type == "Split") return SplitPreTokenizerFromJson(place);
   if (type == "ByteLevel") return ByteLevelPreTokenizerFromJson(place);
   if (type == "Metaspace") return MetaspacePreTokenizerFromJson(place);

@@ -6,11 +6,10 @@
 
 #include "services/tokenizer/decoders/byte_fallback_decoder.h"
 #include "services/tokenizer/decoders/whole_token_stage.h"
+#include "services/tokenizer/utf8.h"
 
 namespace sluice {
 namespace {
-
-constexpr std::string_view kVisibleSpace = "\u2581";
 
 void AppendWithSpaces(std::string_view text, std::string* out) {
   size_t at = 0;

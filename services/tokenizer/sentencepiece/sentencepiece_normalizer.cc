@@ -13,8 +13,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kVisibleSpace = "\u2581";
-
 class SentencePieceNormalizer : public Normalizer {
  public:
   SentencePieceNormalizer(const SentencePieceFile& file, std::optional<CharsMap> map)

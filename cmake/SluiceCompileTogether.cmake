@@ -1,0 +1,61 @@
+# Most of what a compiler reads for a file here is headers of the standard library, Abseil, Protocol Buffers and gRPC, and
+# of the messages generated from protos. With SLUICE_COMPILE_TOGETHER, and where no compiler cache is used, a first build
+# reads them seldom: headers of other libraries are compiled once, and the files of a library several at a time. Files
+# include what they use all the same: `./dev lint` builds without, and finds what is missing.
+
+option(SLUICE_COMPILE_TOGETHER "Compile files of a library together, where no compiler cache is used" OFF)
+
+# A cache finds what starts from precompiled headers in the folder alone in which they were compiled, and of files that
+# are compiled together all where one has changed.
+if(SLUICE_COMPILE_TOGETHER AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(SLUICE_COMPILES_TOGETHER ON)
+else()
+  set(SLUICE_COMPILES_TOGETHER OFF)
+endif()
+
+if(SLUICE_COMPILES_TOGETHER)
+  # A precompiled header is taken only where all macros that it met are the same; this one comes with Protocol Buffers.
+  add_compile_definitions(NOMINMAX)
+
+  set(empty ${PROJECT_BINARY_DIR}/precompiled.cc)
+  file(CONFIGURE OUTPUT ${empty} CONTENT "// Headers alone: see cmake/SluiceCompileTogether.cmake.\n")
+  set(standard_headers
+    <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex>
+    <optional> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
+    <absl/container/flat_hash_map.h> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
+    <absl/strings/str_format.h> <absl/strings/str_join.h> <absl/strings/str_split.h> <absl/synchronization/mutex.h>
+    <absl/time/clock.h> <absl/types/span.h> <nlohmann/json.hpp>)
+  set(standard_libraries absl::flat_hash_map absl::statusor absl::str_format absl::synchronization)
+  set(grpc_headers ${standard_headers}
+    <google/protobuf/generated_message_reflection.h> <google/protobuf/map.h> <google/protobuf/message.h>
+    <google/protobuf/repeated_field.h> <grpcpp/grpcpp.h>)
+  set(grpc_libraries ${standard_libraries} PkgConfig::grpc protobuf::libprotobuf)
+
+  add_library(sluice_precompiled_standard OBJECT ${empty})
+  target_precompile_headers(sluice_precompiled_standard PRIVATE ${standard_headers})
+  target_link_libraries(sluice_precompiled_standard PRIVATE ${standard_libraries})
+
+  add_library(sluice_precompiled_grpc OBJECT ${empty})
+  target_precompile_headers(sluice_precompiled_grpc PRIVATE ${grpc_headers})
+  target_link_libraries(sluice_precompiled_grpc PRIVATE ${grpc_libraries})
+endif()
+
+# sluice_compile_together(LIBRARY DEPENDENCIES...): with gRPC's headers where it depends on gRPC or the protos itself.
+function(sluice_compile_together library)
+  if(NOT SLUICE_COMPILES_TOGETHER)
+    return()
+  endif()
+  set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # GCC takes a file that another one includes for a header, where unnamed namespaces would be out of place.
+  target_compile_options(${library} PRIVATE -Wno-subobject-linkage)
+  if("PkgConfig::grpc" IN_LIST ARGN OR "sluice_protos" IN_LIST ARGN)
+    target_precompile_headers(${library} REUSE_FROM sluice_precompiled_grpc)
+  else()
+    target_precompile_headers(${library} REUSE_FROM sluice_precompiled_standard)
+  endif()
+endfunction()
+
+# sluice_compile_alone(LIBRARY): what is optimised otherwise than the headers were, or includes itself, does not share.
+function(sluice_compile_alone library)
+  set_target_properties(${library} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON UNITY_BUILD OFF)
+endfunction()
