@@ -295,10 +295,10 @@ TEST(GenerateTest, NoticesAStreamWithoutItsEnd) {
 TEST(GenerateTest, SaysWhereNobodyListens) {
   FakeEnvironment fake;
   // A port below 1024 that no test machine serves.
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", "127.0.0.1:9", "--connect_timeout", "0.2", "Once"}),
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", "127.0.0.1:9", "--connect_timeout", "1", "Once"}),
             1);
   EXPECT_EQ(fake.err.str(),
-            "sluice: nothing listens at 127.0.0.1:9; start one with `sluice up` (waiting 200ms for "
+            "sluice: nothing listens at 127.0.0.1:9; start one with `sluice up` (waiting 1s for "
             "it)\n"
             "sluice: cannot reach 127.0.0.1:9: Connection refused: nothing listens there; `sluice "
             "up` starts a pipeline [UNAVAILABLE]\n");
