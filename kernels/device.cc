@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
@@ -43,12 +44,45 @@ absl::Status CheckedOnce(InstructionSet set) {
   });
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(int index) {
-  auto backend = MakeGpuBackend(index);
-  if (!backend.ok()) return backend.status();
-  static auto& findings = *new Findings<int>;
-  const absl::Status checked = findings.Of(index, [&] { return SelfCheck(**backend); });
-  if (!checked.ok()) return checked;
+// The last of `ways` that passes its check; `warn` hears why others don't.
+template <class Way>
+absl::StatusOr<Way> ChooseChecked(absl::Span<const Way> ways, const std::string& what,
+                                  absl::FunctionRef<std::string(Way)> name,
+                                  absl::FunctionRef<absl::Status(Way)> check,
+                                  absl::FunctionRef<void(const std::string& reason)> warn) {
+  SLUICE_CHECK(!ways.empty());
+  absl::Status status;
+  for (auto way = ways.rbegin(); way != ways.rend(); ++way) {
+    status = check(*way);
+    if (status.ok()) return *way;
+    warn(absl::StrCat(what, " ", name(*way), " fail their self-check: ", status.message()));
+  }
+  return absl::Status(status.code(), absl::StrCat("this machine computes nothing as it should: ",
+                                                  status.message()));
+}
+
+// What the self-check says of a GPU, whose products take tiles of all sizes.
+absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
+  absl::Status status = SelfCheck(backend);
+  // Rows for a large tile per multiprocessor, of the 512 outputs by 128.
+  return status.ok() ? CheckBatchSizes(backend, (gpu.num_multiprocessors / 4 + 1) * 128) : status;
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(
+    int index, absl::FunctionRef<void(const std::string& reason)> warn) {
+  const GpuFacts gpu = QueryGpus().gpus[index];
+  static auto& findings = *new Findings<std::pair<int, GpuProducts>>;
+  std::unique_ptr<Backend> backend;
+  const auto chosen = ChooseProducts(
+      ProductsOf(gpu),
+      [&](GpuProducts products) {
+        auto made = MakeGpuBackend(index, products);
+        if (!made.ok()) return made.status();
+        backend = *std::move(made);
+        return findings.Of({index, products}, [&] { return CheckGpuBackend(*backend, gpu); });
+      },
+      warn);
+  if (!chosen.ok()) return chosen.status();
   return backend;
 }
 
@@ -106,16 +140,19 @@ int NumGpus() { return static_cast<int>(QueryGpus().gpus.size()); }
 absl::StatusOr<InstructionSet> ChooseInstructions(
     absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,
     absl::FunctionRef<void(const std::string& reason)> warn) {
-  SLUICE_CHECK(!sets.empty());
-  absl::Status status;
-  for (auto set = sets.rbegin(); set != sets.rend(); ++set) {
-    status = check(*set);
-    if (status.ok()) return *set;
-    warn(absl::StrCat("instructions ", std::string(Name(*set)),
-                      " fail their self-check: ", status.message()));
-  }
-  return absl::Status(status.code(), absl::StrCat("this machine computes nothing as it should: ",
-                                                  status.message()));
+  return ChooseChecked<InstructionSet>(
+      sets, "instructions", [](InstructionSet set) { return std::string(Name(set)); }, check, warn);
+}
+
+absl::StatusOr<GpuProducts> ChooseProducts(
+    absl::Span<const GpuProducts> known, absl::FunctionRef<absl::Status(GpuProducts)> check,
+    absl::FunctionRef<void(const std::string& reason)> warn) {
+  return ChooseChecked<GpuProducts>(
+      known, "a GPU's products by",
+      [](GpuProducts products) {
+        return std::string(products == GpuProducts::kHopper ? "wgmma" : "mma.sync");
+      },
+      check, warn);
 }
 
 absl::Status CheckDevice(const DeviceId& device) {
@@ -128,7 +165,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   if (absl::Status usable = CheckDevice(options.device); !usable.ok()) return usable;
   switch (options.device.kind) {
     case DeviceKind::kCuda:
-      return MakeCheckedGpuBackend(options.device.index.value_or(0));
+      return MakeCheckedGpuBackend(options.device.index.value_or(0), warn);
     case DeviceKind::kCpu:
       break;
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/gpu/gpu_facts.h"
 
 namespace sluice {
 
@@ -52,9 +53,9 @@ struct DeviceOptions {
 // Whether this machine has it and it will do, in milliseconds: CheckGpu (kernels/gpu/gpu_check.h).
 absl::Status CheckDevice(const DeviceId& device);
 
-// A backend that has passed its self-check on this machine (kernels/self_check.h). On CPU, where
-// the instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is
-// told why. INTERNAL where none does; otherwise the status of CheckDevice, or of a device that
+// A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
+// instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told
+// why. INTERNAL where none does; otherwise the status of CheckDevice, or of a device that
 // can't be used all the same (MakeGpuBackend in kernels/gpu/gpu_devices.h).
 // Thread-safe; instructions and each GPU are checked once a process.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
@@ -65,5 +66,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
 absl::StatusOr<InstructionSet> ChooseInstructions(
     absl::Span<const InstructionSet> sets, absl::FunctionRef<absl::Status(InstructionSet)> check,
     absl::FunctionRef<void(const std::string& reason)> warn);
+
+// The same of a GPU's products.
+absl::StatusOr<GpuProducts> ChooseProducts(absl::Span<const GpuProducts> known,
+                                           absl::FunctionRef<absl::Status(GpuProducts)> check,
+                                           absl::FunctionRef<void(const std::string& reason)> warn);
 
 }  // namespace sluice

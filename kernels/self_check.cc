@@ -1,5 +1,6 @@
 #include "kernels/self_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -135,6 +136,18 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
   return Compare(
       absl::StrCat("a product of ", rows, " rows with ", std::string(Name(format)), " weights"),
       backend, product);
+}
+
+RowReader BFloat16Rows(const Floats& weights, int64_t num_inputs) {
+  return [&weights, num_inputs](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+    const size_t row_bytes = RowBytes(WeightFormat::kBF16, num_inputs);
+    for (int64_t n = begin; n < end; ++n) {
+      EncodeRow(WeightFormat::kBF16,
+                absl::MakeConstSpan(weights).subspan(n * num_inputs, num_inputs),
+                out.subspan((n - begin) * row_bytes, row_bytes));
+    }
+    return absl::OkStatus();
+  };
 }
 
 absl::Status CheckProducts(Backend& backend) {
@@ -275,6 +288,34 @@ absl::Status SelfCheck(Backend& backend) {
   }
   if (status.ok()) status = CheckRows(backend);
   return status.ok() ? CheckSampling(backend) : status;
+}
+
+absl::Status CheckBatchSizes(Backend& backend, int64_t rows) {
+  // Two runs of two units each, and an output for several blocks.
+  constexpr int64_t kInputs = 256, kOutputs = 512;
+  Draw draw;
+  const Floats weights = draw(kOutputs * kInputs, 0.2f);
+  Bench bench(backend);
+  const auto packed = backend.Pack({.num_outputs = kOutputs,
+                                    .num_inputs = kInputs,
+                                    .format = WeightFormat::kBF16,
+                                    .num_slices = 2},
+                                   BFloat16Rows(weights, kInputs));
+  if (!packed.ok()) return packed.status();
+  const MatrixView x = bench.Operand(draw(rows * kInputs), kInputs);
+  const MatrixView all = bench.Zeroes(rows, kOutputs);
+  backend.Gemm(x, **packed, all);
+  for (const int64_t few : {int64_t{1}, int64_t{16}, std::min<int64_t>(64, rows)}) {
+    const MatrixView out = bench.Zeroes(few, kOutputs);
+    backend.Gemm(x.Rows(0, few), **packed, out);
+    const Floats alone = bench.Read(out), among = bench.Read(all.Rows(0, few));
+    if (!bench.status.ok()) return bench.status;
+    if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
+    return absl::InternalError(absl::StrCat("a product of ", few, " rows of ",
+                                            std::string(backend.name()),
+                                            " has other bits than among ", rows));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace sluice

@@ -12,4 +12,9 @@ namespace sluice {
 // where they are further apart than rounding explains, or the backend's own failure.
 absl::Status SelfCheck(Backend& backend);
 
+// Whether rows of a product with BF16 weights have the same bits alone, among 16, 64 and `rows`
+// rows, which a device multiplies in tiles of different sizes: what its promise of batch invariance
+// rests on, and what no document says of its instructions. INTERNAL where they have not.
+absl::Status CheckBatchSizes(Backend& backend, int64_t rows);
+
 }  // namespace sluice

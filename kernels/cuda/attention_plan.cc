@@ -16,8 +16,8 @@ void CutSegment(const AttentionSegment& segment, int32_t table_begin, const Atte
     const int64_t last = std::min(packed, first + step) - 1;
     const SplitRange splits = SplitsOf(segment.first_position + first / shape.group,
                                        segment.first_position + last / shape.group, shape.window);
-    tiles.push_back({.first_row = segment.first_row,
-                     .first_position = segment.first_position,
+    tiles.push_back({.first_row = static_cast<int32_t>(segment.first_row),
+                     .first_position = static_cast<int32_t>(segment.first_position),
                      .table_begin = table_begin,
                      .first_packed = static_cast<int32_t>(first),
                      .num_packed = static_cast<int32_t>(last + 1 - first),

@@ -20,8 +20,8 @@ static_assert(kAttentionSplit % kKvTile == 0);
 // row * group + head within the group, so that few rows with many heads fill a tile like many rows
 // with few.
 struct AttentionTile {
-  int64_t first_row = 0;       // of the segment, in the step
-  int64_t first_position = 0;  // of the segment
+  int32_t first_row = 0;       // of the segment, in the step
+  int32_t first_position = 0;  // of the segment
   int32_t table_begin = 0;     // of the segment, in the step's block tables
   int32_t first_packed = 0;    // packed rows [first_packed, first_packed + num_packed) of it
   int32_t num_packed = 0;

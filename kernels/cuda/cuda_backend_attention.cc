@@ -13,13 +13,16 @@ namespace {
 
 // Blocks of threads that a multiprocessor is given at a time, where its shared memory allows it.
 constexpr int64_t kMostBlocks = 8;
+// Of its shared memory that every block takes besides its own, which one block's limit leaves.
+constexpr int64_t kReservedBytes = 1 << 10;
 
 // Settles what a task's blocks have in shared memory, and how many there are.
 void Fit(const Gpu& gpu, AttentionTask& task) {
   const auto limit = static_cast<int64_t>(gpu.properties().shared_bytes);
   task.stages = 2;
   if (gpu.kernels().attention_shared_bytes(task) > limit) task.stages = 1;
-  const int64_t at_a_time = limit / gpu.kernels().attention_shared_bytes(task);
+  const int64_t at_a_time =
+      (limit + kReservedBytes) / (gpu.kernels().attention_shared_bytes(task) + kReservedBytes);
   task.num_blocks = static_cast<int>(gpu.properties().num_multiprocessors *
                                      std::clamp<int64_t>(at_a_time, 1, kMostBlocks));
 }

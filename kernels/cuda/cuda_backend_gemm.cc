@@ -20,7 +20,9 @@ bool CanBeReadInPlace(MatrixView x, const RunShape& runs) {
 GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
   const GpuProperties& gpu = gpu_->properties();
   return PlanGemm(rows, NumTiles(weights.num_outputs, weights.gated), weights.runs, weights.format,
-                  gpu.num_multiprocessors, static_cast<int64_t>(gpu.shared_bytes));
+                  {.num_multiprocessors = gpu.num_multiprocessors,
+                   .shared_bytes = static_cast<int64_t>(gpu.shared_bytes),
+                   .path = gpu.gemm_path});
 }
 
 void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) {

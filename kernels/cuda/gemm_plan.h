@@ -16,12 +16,19 @@ enum class GemmTile : uint8_t {
   kLarge,   // 128 x 128
 };
 
+// Which instructions multiply. Their sums are not held to have the same bits.
+enum class GemmPath : uint8_t {
+  kPortable,  // mma.sync, by each warp: compute capability 8.0 and later
+  kHopper,    // wgmma, by four warps together: compute capability 9.0
+};
+
 struct GemmTileShape {
   int warps_by_outputs;  // warps side by side
   int warps_by_tokens;
   int tiles_per_warp;    // of 16 outputs
   int columns_per_warp;  // of 8 tokens, even
   int stages;            // units of K that are under way at a time
+  int held_levels = 0;   // of sums that wait for their neighbours in registers
 
   constexpr int outputs() const { return warps_by_outputs * tiles_per_warp * kTileOutputs; }
   constexpr int tiles() const { return warps_by_outputs * tiles_per_warp; }
@@ -31,16 +38,32 @@ struct GemmTileShape {
   constexpr int sums() const { return tiles_per_warp * columns_per_warp * 4; }
 };
 
-constexpr GemmTileShape ShapeOf(GemmTile tile) {
+constexpr GemmTileShape PortableShape(GemmTile tile) {
   switch (tile) {
     case GemmTile::kDecode:
       return {4, 1, 1, 2, 4};
     case GemmTile::kMiddle:
       return {2, 2, 2, 4, 3};
     case GemmTile::kLarge:
-      return {2, 4, 4, 4, 3};
+      return {2, 4, 4, 4, 3, 1};
   }
   return {};
+}
+// One stage more is being read while the next ones come.
+constexpr GemmTileShape HopperShape(GemmTile tile) {
+  switch (tile) {
+    case GemmTile::kDecode:
+      return {4, 1, 1, 2, 6};
+    case GemmTile::kMiddle:
+      return {4, 1, 1, 8, 5, 2};
+    case GemmTile::kLarge:
+      return {8, 1, 1, 16, 4, 2};
+  }
+  return {};
+}
+// Outputs, tokens, threads and sums of a tile are the same on both paths.
+constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortable) {
+  return path == GemmPath::kHopper ? HopperShape(tile) : PortableShape(tile);
 }
 
 constexpr int Levels(int64_t count) {
@@ -50,19 +73,22 @@ constexpr int Levels(int64_t count) {
 }
 
 // Shared memory of a block: stages of weights and activations, then sums that wait for their
-// neighbours in the tree over `joined` runs or partial sums.
+// neighbours in the tree over `joined` runs or partial sums, as far as registers don't hold them.
 constexpr int64_t StageBytes(GemmTile tile, WeightFormat format) {
   return int64_t{ShapeOf(tile).tiles()} * UnitBytes(format) +
          int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
 }
-constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined) {
-  const GemmTileShape shape = ShapeOf(tile);
+constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined,
+                                  GemmPath path = GemmPath::kPortable) {
+  const GemmTileShape shape = ShapeOf(tile, path);
+  const int levels = Levels(joined) > shape.held_levels ? Levels(joined) - shape.held_levels : 0;
   return shape.stages * StageBytes(tile, format) +
-         int64_t{Levels(joined)} * shape.sums() * shape.threads() * 4;
+         int64_t{levels} * shape.sums() * shape.threads() * 4;
 }
 
 struct GemmPlan {
   GemmTile tile = GemmTile::kDecode;
+  GemmPath path = GemmPath::kPortable;
   int splits = 1;  // blocks that share the runs of an output, a power of two
   int64_t output_blocks = 0;
   int64_t token_blocks = 0;
@@ -83,20 +109,33 @@ constexpr GemmPlan PlanWith(GemmTile tile, int64_t rows, int64_t num_tiles) {
           .token_blocks = (rows + shape.tokens() - 1) / shape.tokens()};
 }
 
-// A product of `rows` rows with a matrix of `num_tiles` tiles, on a device with so many
-// multiprocessors, whose blocks may have so much shared memory.
+// What products are planned for.
+struct GemmDevice {
+  int num_multiprocessors = 1;
+  int64_t shared_bytes = 0;  // that a block may have
+  GemmPath path = GemmPath::kPortable;
+};
+
+// A product of `rows` rows with a matrix of `num_tiles` tiles. Weights other than BF16 take the
+// portable path everywhere.
 constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
-                            int num_multiprocessors, int64_t shared_bytes) {
+                            const GemmDevice& device) {
+  const GemmPath path = format == WeightFormat::kBF16 ? device.path : GemmPath::kPortable;
+  const auto fits = [&](GemmTile tile) {
+    return GemmSharedBytes(tile, format, runs.num_runs, path) <= device.shared_bytes;
+  };
   GemmTile tile =
       rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
-  const bool fits_large = GemmSharedBytes(GemmTile::kLarge, format, runs.num_runs) <= shared_bytes;
-  if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits_large &&
-      PlanWith(GemmTile::kLarge, rows, num_tiles).blocks() >= num_multiprocessors) {
+  if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
+      PlanWith(GemmTile::kLarge, rows, num_tiles).blocks() >= device.num_multiprocessors) {
     tile = GemmTile::kLarge;
   }
-  if (GemmSharedBytes(tile, format, runs.num_runs) > shared_bytes) tile = GemmTile::kDecode;
+  if (!fits(tile)) tile = GemmTile::kDecode;
   GemmPlan plan = PlanWith(tile, rows, num_tiles);
-  while (plan.splits < runs.num_runs && plan.blocks() < 2 * num_multiprocessors) plan.splits *= 2;
+  plan.path = path;
+  while (plan.splits < runs.num_runs && plan.blocks() < 2 * device.num_multiprocessors) {
+    plan.splits *= 2;
+  }
   return plan;
 }
 

@@ -19,10 +19,17 @@
 namespace sluice::cuda {
 
 struct GpuProperties {
-  std::string backend_name;  // of the backend that drives it: "cuda/mma v1"
+  std::string backend_name;  // of the backend that drives it: "cuda sm_9x/mma v1"
   int num_multiprocessors = 1;
   size_t shared_bytes = 48 << 10;  // that a block may have at most
+  GemmPath gemm_path = GemmPath::kPortable;
 };
+
+// What the bits of results depend on: the kind of device, the instructions that multiply, and which
+// version of the kernels.
+inline std::string BackendName(const std::string& device, GemmPath path, int version) {
+  return device + (path == GemmPath::kHopper ? "/wgmma v" : "/mma v") + std::to_string(version);
+}
 
 // A point in the stream that the host can wait for.
 class GpuEvent {

@@ -66,6 +66,7 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
                                       .first_row = begin,
                                       .num_rows = end - begin});
   }
+  // Freeing `raw` waits for the device: a product may read weights before it waits for kernels.
   return std::unique_ptr<PackedMatrix>(new CudaPackedMatrix(image, *std::move(memory)));
 }
 

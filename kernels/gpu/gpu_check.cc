@@ -72,6 +72,12 @@ std::string GpuText(const GpuFacts& gpu) {
                          gpu.num_multiprocessors);
 }
 
+std::vector<GpuProducts> ProductsOf(const GpuFacts& gpu) {
+  std::vector<GpuProducts> products = {GpuProducts::kPortable};
+  if (gpu.compute_major == 9 && gpu.compute_minor == 0) products.push_back(GpuProducts::kHopper);
+  return products;
+}
+
 absl::Status CheckGpu(const DriverFacts& facts, int index) {
   if (absl::Status driver = CheckDriver(facts); !driver.ok()) return driver;
   if (facts.gpus.empty()) {

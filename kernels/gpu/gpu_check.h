@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/gpu/gpu_facts.h"
@@ -17,6 +18,9 @@ inline constexpr int kLeastComputeMajor = 8;
 //   NOT_FOUND            there is no GPU, or fewer than asked for
 // Each says what was found and what would help.
 absl::Status CheckGpu(const DriverFacts& facts, int index);
+
+// How a GPU can multiply, from slow to fast.
+std::vector<GpuProducts> ProductsOf(const GpuFacts& gpu);
 
 // "13.0" for 13000.
 std::string CudaVersionText(int version);

@@ -17,8 +17,8 @@ bool BuiltForGpus();
 // among the facts.
 DriverFacts QueryGpus();
 
-// A backend on GPU `index`, which CheckGpu() has found good. RESOURCE_EXHAUSTED where its memory is
+// A backend on GPU `index`, which CheckGpu() has found good multiplying as ProductsOf() says it can. RESOURCE_EXHAUSTED where its memory is
 // full, otherwise UNAVAILABLE with the runtime's words. REQUIRES: BuiltForGpus().
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index);
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products);
 
 }  // namespace sluice

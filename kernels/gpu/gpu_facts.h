@@ -24,6 +24,12 @@ struct GpuFacts {
   std::string refusal;
 };
 
+// The instructions that multiply on a GPU, which its bits depend on.
+enum class GpuProducts {
+  kPortable,  // mma.sync, which every GPU accepted here has
+  kHopper,    // wgmma, which compute capability 9.0 alone has
+};
+
 struct DriverFacts {
   // Of CUDA, as 1000 * major + 10 * minor. The newest that the driver serves; 0: no driver here.
   int driver_version = 0;

@@ -7,7 +7,7 @@ bool BuiltForGpus() { return false; }
 
 DriverFacts QueryGpus() { return {}; }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/, GpuProducts /*products*/) {
   SLUICE_CHECK(BuiltForGpus());
   return nullptr;
 }

@@ -67,7 +67,7 @@ cp "$root/tests/gpu/bundle_run.py" "$out/run"
 chmod +x "$out/run"
 cat >"$out/README" <<'README'
 ./run shows on this machine what only a machine with a GPU can show, within ten minutes, and writes gpu-prove.json here.
-./run --help names its flags, ./run --list its parts. ./run -- PROGRAM ARGUMENTS runs one of Sluice's programs, such as
+./run --help names its flags, ./run --list its parts. ./run -- PROGRAM ARGUMENTS runs one of Sluice's programs or tests, such as
 ./run -- sluice run "Once upon a time" --device cuda --model models/storyteller.
 Needs x86-64 Linux, Python 3.8, and for the GPU's part an NVIDIA driver for CUDA 13. libnccl.so.2 and libcublasLt.so.13 are
 used where they are found.

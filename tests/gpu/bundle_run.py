@@ -38,7 +38,10 @@ def main():
     folder = "elf" if libc_is_new_enough() else ""
     bin_folder, tests = (os.path.join(UNPACKED, kind, folder) for kind in ("bin", "tests"))
     if sys.argv[1:2] == ["--"]:
-        program = os.path.join(bin_folder, sys.argv[2])
+        places = [os.path.join(place, sys.argv[2]) for place in (bin_folder, tests)]
+        program = next((place for place in places if os.path.exists(place)), None)
+        if program is None:
+            sys.exit(f"run: the bundle has no program {sys.argv[2]}")
         os.execv(program, [program, *sys.argv[3:]])
     command = [sys.executable, "-B", os.path.join(HERE, "prove.py"), "--bin", bin_folder, "--tests", tests, "--model",
                os.path.join(UNPACKED, "models", "storyteller"), *sys.argv[1:]]

@@ -168,10 +168,11 @@ def run_tests(context, pattern):
     return figures
 
 
-KERNEL_TESTS = ["kernels_backend_*_test", "kernels_device_test", "kernels_cuda_ranks_*_test"]
+CUDA_TESTS = ["kernels_cuda_cuda_gpu_test"]  # of builds with CUDA alone
+KERNEL_TESTS = ["kernels_backend_*_test", "kernels_device_test", *CUDA_TESTS]
 MODEL_TESTS = ["services_shard_storyteller_test", "services_shard_shard_model_test", "services_shard_oracle_test",
                "services_shard_quantized_model_test", "services_embedding_embedding_table_test",
-               "services_sampler_sampler_test", "services_sampler_distribution_test"]
+               "services_sampler_sampler_test"]
 TESTS = KERNEL_TESTS + MODEL_TESTS  # of the bundle
 
 

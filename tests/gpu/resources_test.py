@@ -28,7 +28,7 @@ class ResourcesTest(unittest.TestCase):
         self.assertEqual(self.taken, {("norm(float*)", "sm_80"): (32, 0, 0, 1024), ("gemm(float*)", "sm_90a"): (255, 64, 40, 0)})
 
     def test_a_table_that_was_written_holds(self):
-        self.assertEqual(resources.differences(resources.read_table(resources.write_table(self.taken)), self.taken), [])
+        self.assertEqual(resources.differences(resources.read_table(resources.write_table(self.taken, "13.0")), self.taken), [])
 
     def test_more_is_told_and_less_is_not(self):
         table = dict(self.taken)
@@ -38,6 +38,12 @@ class ResourcesTest(unittest.TestCase):
         self.assertEqual(resources.differences(table, self.taken), [
             "norm(float*) for sm_80 takes 32 registers, the table has 31",
             "norm(float*) for sm_80 takes 1024 bytes of shared memory, the table has 512"])
+
+    def test_serialized_multiplies_are_told(self):
+        said = ("ptxas info : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to "
+                "insufficient register resources for the wgmma pipeline in the function '_Z4gemmPf'")
+        self.assertEqual(resources.serialized(said), ["_Z4gemmPf"])
+        self.assertEqual(resources.serialized(SAID), [])
 
     def test_kernels_that_come_and_go_are_told(self):
         wrong = resources.differences({("old()", "sm_80"): (1, 0, 0, 0)}, self.taken)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
 
 namespace sluice {
@@ -32,6 +33,30 @@ struct Choice {
         [&](const std::string& reason) { warnings.push_back(reason); });
   }
 };
+
+TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
+  std::vector<std::string> warnings;
+  const auto choose = [&](bool hopper_works) {
+    return ChooseProducts(
+        ProductsOf({.compute_major = 9}),
+        [&](GpuProducts products) {
+          return products == GpuProducts::kPortable || hopper_works
+                     ? absl::OkStatus()
+                     : absl::InternalError("other bits");
+        },
+        [&](const std::string& reason) { warnings.push_back(reason); });
+  };
+  EXPECT_EQ(choose(true).value(), GpuProducts::kHopper);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(choose(false).value(), GpuProducts::kPortable);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma fail their self-check: other bits")));
+}
+
+TEST(ProductsOf, OnlyComputeCapability90HasItsOwn) {
+  EXPECT_EQ(ProductsOf({.compute_major = 8}).back(), GpuProducts::kPortable);
+  EXPECT_EQ(ProductsOf({.compute_major = 10}).back(), GpuProducts::kPortable);
+  EXPECT_EQ(ProductsOf({.compute_major = 9}).back(), GpuProducts::kHopper);
+}
 
 TEST(ChooseInstructions, TakesTheFastestThatPasses) {
   Choice choice;

@@ -15,10 +15,15 @@ namespace {
 using ::testing::HasSubstr;
 
 using SelfCheckTest = BackendTest;
-SLUICE_FOR_ALL_BACKENDS(SelfCheckTest);
+SLUICE_FOR_ALL_PRODUCTS(SelfCheckTest);
 
 TEST_P(SelfCheckTest, PassesWhereTheTestsOfTheContractDo) {
   const absl::Status status = SelfCheck(backend());
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(SelfCheckTest, BatchesOfAllSizesHaveTheSameBits) {
+  const absl::Status status = CheckBatchSizes(backend(), 160);
   EXPECT_TRUE(status.ok()) << status;
 }
 
@@ -45,6 +50,12 @@ TEST(SelfCheckFaults, FindsWrongProductsOfOneRowAndOfMany) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << rows;
     EXPECT_THAT(std::string(status.message()), HasSubstr("a product of "));
   }
+}
+
+TEST(SelfCheckFaults, FindsBitsThatDependOnTheBatch) {
+  WrongProducts backend(64);
+  EXPECT_THAT(std::string(CheckBatchSizes(backend, 160).message()),
+              HasSubstr("a product of 64 rows"));
 }
 
 // As if a split were merged without those before it.

@@ -58,8 +58,10 @@ DriverFacts QueryGpus() {
   return facts;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index) {
-  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(index);
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products) {
+  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu =
+      cuda::OpenCudaGpu(index, products == GpuProducts::kHopper ? cuda::GemmPath::kHopper
+                                                                : cuda::GemmPath::kPortable);
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});

@@ -69,9 +69,10 @@ class HostRecording final : public Recording {
 class HostGpu final : public Gpu {
  public:
   explicit HostGpu(const HostGpuOptions& options)
-      : properties_{.backend_name = "cuda_host/mma v1",
+      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 1),
                     .num_multiprocessors = options.num_multiprocessors,
-                    .shared_bytes = options.shared_bytes} {}
+                    .shared_bytes = options.shared_bytes,
+                    .gemm_path = options.gemm_path} {}
   ~HostGpu() override { SLUICE_CHECK(mapped_.empty()); }
 
   const GpuProperties& properties() const override { return properties_; }

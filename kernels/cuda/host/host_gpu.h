@@ -14,6 +14,7 @@ struct HostGpuOptions {
   // What plans are made for; blocks run one after the other all the same.
   int num_multiprocessors = 4;
   size_t shared_bytes = 227 << 10;
+  GemmPath gemm_path = GemmPath::kPortable;
 };
 
 std::unique_ptr<Gpu> MakeHostGpu(const HostGpuOptions& options = {});

@@ -34,7 +34,8 @@ SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, in
   }
 }
 
-SIMT_KERNEL(kThreads, 4) MergeTiles(MergeSplitsTask task) {
+SIMT_KERNEL(kThreads, 4) MergeTiles(SIMT_TASK MergeSplitsTask task) {
+  WaitForKernelsBefore();
   for (int index = 0; index < *task.num_tiles; ++index) {
     const MergeTile tile = task.tiles[index];
     const int64_t count = int64_t{tile.num_packed} * task.num_kv_heads;

@@ -9,33 +9,83 @@
 
 namespace sluice::cuda {
 
+// Packed rows of one tile of the matrix instruction.
+inline constexpr int kRowsOfTile = 16;
+inline constexpr int kAttentionWarps = 4;
+
 // Heads are filled up with zeroes to one of these.
 constexpr int PaddedHeadDim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : kMostHeadDim;
 }
 
-// Whether a warp's queries fit its registers, beside its sums.
-constexpr bool HoldsQueriesInRegisters(int padded_head_dim) { return padded_head_dim <= 128; }
-
 // BF16 numbers whose sum stands for one of the keys and values.
 constexpr int PartsOf(DType kv_dtype) { return kv_dtype == DType::kF32 ? 2 : 1; }
 
+// Queries have two parts (their BF16 numbers and what those leave), a fragment of each for every 16
+// elements. A thread holds so many of a part in its registers, as far as they have room beside its
+// sums; the others lie in shared memory.
+constexpr int HeldFragments(int padded_head_dim, int part) {
+  if (padded_head_dim > 128) return 0;
+  return padded_head_dim / 16 / (part == 1 && padded_head_dim > 64 ? 8 : 1);
+}
+
+// How a block's warps share out the work on its packed rows: each takes 16 of them, or all take the
+// same 16, each a share of the positions' scores and then of the sums' columns. Either way a score
+// and a sum are the same chain of instructions.
+template <int kPaddedHeadDim, int kPartsOfKv, int kTileRows>
+struct AttentionBlockShape {
+  static constexpr int kHeadDim = kPaddedHeadDim;
+  static constexpr int kParts = kPartsOfKv;
+  static constexpr int kWarps = kAttentionWarps;
+  static constexpr int kThreads = kWarps * kWarpSize;
+  static constexpr int kRowWarps = kTileRows / kRowsOfTile;  // side by side
+  static constexpr int kSharing = kWarps / kRowWarps;        // with the same rows
+  static constexpr int kSteps = kHeadDim / 16;               // of the product of queries and keys
+  static constexpr int kPieces = kHeadDim / 8;               // of 16 bytes, in a row of a KV tile
+  static constexpr int kColumns = kKvTile / 8 / kSharing;    // of a warp's scores, by 8 positions
+  static constexpr int kHeadColumns = kHeadDim / 8 / kSharing;  // of a warp's sums
+  static constexpr int kPartBytes = kKvTile * kHeadDim * 2;
+  static constexpr int kKvBytes = kPartBytes * kParts;  // keys, or values
+  // In registers, too, where there are few sums.
+  static constexpr bool kHoldsMergedSums = kSharing > 1;
+  // Of a multiprocessor, at a time: decode lives on what is under way.
+  static constexpr int kLeastBlocks = kHeadDim > 128 ? 1 : kSharing > 1 ? 3 : 2;
+};
+
+// ---- Shared memory of a block, in this order ----
+
+// Where the tiles of positions at hand and to come lie in the pool.
+inline constexpr int kPlacesKept = 4;
+constexpr int64_t PlaceBytes() { return int64_t{kPlacesKept} * kKvTile * 8; }
+// What warps that share rows tell each other: largest scores, and weights as fragments of A.
+constexpr int64_t ExchangeBytes(int tile_rows) {
+  const bool is_shared = tile_rows == kRowsOfTile;
+  return is_shared ? kAttentionWarps * kRowsOfTile * 4 + kKvTile / 16 * 2 * kWarpSize * 16 : 0;
+}
+// The sums of splits that are merged already, one per sum of a thread.
+constexpr int64_t MergedBytes(int padded_head_dim, int tile_rows) {
+  return tile_rows == kRowsOfTile ? 0 : int64_t{tile_rows} * padded_head_dim * 4;
+}
+// The fragments of queries that no thread holds.
+constexpr int64_t QueryBytes(int padded_head_dim, int tile_rows) {
+  const int fragments = padded_head_dim / 16 * 2 - HeldFragments(padded_head_dim, 0) -
+                        HeldFragments(padded_head_dim, 1);
+  return int64_t{tile_rows / kRowsOfTile} * fragments * kWarpSize * 16;
+}
 // A tile of keys or values, one part after the other.
 constexpr int64_t KvTileBytes(int padded_head_dim, int parts) {
   return int64_t{kKvTile} * padded_head_dim * 2 * parts;
 }
-// The sums of splits that are merged already, one per sum of a thread.
-constexpr int64_t MergedBytes(int padded_head_dim, int tile_rows) {
-  return int64_t{tile_rows} * padded_head_dim * 4;
-}
-constexpr int64_t QueryBytes(int padded_head_dim, int tile_rows) {
-  return HoldsQueriesInRegisters(padded_head_dim) ? 0 : int64_t{tile_rows} * padded_head_dim * 4;
+
+constexpr int64_t AttentionSharedBytesOf(int padded_head_dim, int parts, int tile_rows,
+                                         int stages) {
+  return PlaceBytes() + ExchangeBytes(tile_rows) + MergedBytes(padded_head_dim, tile_rows) +
+         QueryBytes(padded_head_dim, tile_rows) + 2 * stages * KvTileBytes(padded_head_dim, parts);
 }
 
 inline int64_t SharedBytesOf(const AttentionTask& task) {
-  const int padded = PaddedHeadDim(task.pool.head_dim);
-  return MergedBytes(padded, task.tile_rows) + QueryBytes(padded, task.tile_rows) +
-         2 * task.stages * KvTileBytes(padded, PartsOf(task.pool.dtype));
+  return AttentionSharedBytesOf(PaddedHeadDim(task.pool.head_dim), PartsOf(task.pool.dtype),
+                                task.tile_rows, task.stages);
 }
 
 }  // namespace sluice::cuda

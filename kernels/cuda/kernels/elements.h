@@ -33,8 +33,8 @@ SIMT_DEVICE void StoreElement(const MatrixView& matrix, int64_t row, int64_t col
 SIMT_DEVICE bool IsFinite(float value) { return (BitsOf(value) & 0x7f800000u) != 0x7f800000u; }
 SIMT_DEVICE bool IsNaN(float value) { return value != value; }
 
-// Joins one value of each lane, or of each thread, pairwise in an order that depends on their
-// number alone; all get the result. `scratch` holds a value per warp; it may be used again after
+// Joins one value of each lane, or of each thread (a power of two of warps), pairwise in an order
+// that depends on their number alone; all get the result. `scratch` holds a value per warp; it may be used again after
 // the block's next barrier.
 struct Plus {
   template <class T>
@@ -67,20 +67,14 @@ SIMT_DEVICE T JoinThreads(T value, Join join, T* scratch) {
   Barrier();
   if (Thread() % kWarpSize == 0) scratch[Thread() / kWarpSize] = value;
   Barrier();
-  // Pairs of neighbours, pairs of pairs and so on; num_warps is a power of two.
-  T joined[32];
-  SIMT_UNROLL
-  for (int warp = 0; warp < 32; ++warp) {
-    if (warp < num_warps) joined[warp] = scratch[warp];
+  // Pairs of neighbours, pairs of pairs and so on, the lower one first: every warp joins them all.
+  const int lane = Thread() % kWarpSize;
+  value = scratch[lane % num_warps];
+  for (int step = 1; step < num_warps; step *= 2) {
+    const T other = ShuffleXor(value, step);
+    value = (lane & step) == 0 ? join(value, other) : join(other, value);
   }
-  SIMT_UNROLL
-  for (int step = 1; step < 32; step *= 2) {
-    SIMT_UNROLL
-    for (int warp = 0; warp + step < 32; warp += 2 * step) {
-      if (warp + step < num_warps) joined[warp] = join(joined[warp], joined[warp + step]);
-    }
-  }
-  return joined[0];
+  return value;
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

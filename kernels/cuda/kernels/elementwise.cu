@@ -26,7 +26,8 @@ SIMT_DEVICE void ForElements(int64_t rows, int64_t cols, F f) {
   }
 }
 
-SIMT_KERNEL(kThreads, 4) ChangeElements(ElementwiseTask task) {
+SIMT_KERNEL(kThreads, 4) ChangeElements(SIMT_TASK ElementwiseTask task) {
+  WaitForKernelsBefore();
   ForElements(task.x.rows, task.x.cols, [&](int64_t row, int64_t col) {
     float* const x = RowOf(task.x, row) + col;
     switch (task.kind) {
@@ -43,7 +44,8 @@ SIMT_KERNEL(kThreads, 4) ChangeElements(ElementwiseTask task) {
   });
 }
 
-SIMT_KERNEL(kThreads, 4) AddTree(TreeAddTask task) {
+SIMT_KERNEL(kThreads, 4) AddTree(SIMT_TASK TreeAddTask task) {
+  WaitForKernelsBefore();
   ForElements(task.out.rows, task.out.cols, [&](int64_t row, int64_t col) {
     float sums[kMostPartials];
     SIMT_UNROLL
@@ -61,7 +63,8 @@ SIMT_KERNEL(kThreads, 4) AddTree(TreeAddTask task) {
   });
 }
 
-SIMT_KERNEL(kThreads, 4) RearrangeElements(RearrangeTask task) {
+SIMT_KERNEL(kThreads, 4) RearrangeElements(SIMT_TASK RearrangeTask task) {
+  WaitForKernelsBefore();
   ForElements(task.out.rows, task.out.cols, [&](int64_t row, int64_t col) {
     const int64_t run = col / task.padded_depth, k = col % task.padded_depth;
     const float value = k < task.depth ? LoadElement(task.x, row, run * task.depth + k) : 0.0f;

@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 256;
 
 // A block copies a row.
-SIMT_KERNEL(kThreads, 4) GatherRow(GatherRowsTask task) {
+SIMT_KERNEL(kThreads, 4) GatherRow(SIMT_TASK GatherRowsTask task) {
+  WaitForKernelsBefore();
   const int64_t from = task.rows[Block()];
   float* const out = RowOf(task.out, Block());
   for (int64_t i = Thread(); i < task.out.cols; i += kThreads) {
@@ -18,7 +19,8 @@ SIMT_KERNEL(kThreads, 4) GatherRow(GatherRowsTask task) {
   }
 }
 
-SIMT_KERNEL(kThreads, 4) GatherElement(GatherElementsTask task) {
+SIMT_KERNEL(kThreads, 4) GatherElement(SIMT_TASK GatherElementsTask task) {
+  WaitForKernelsBefore();
   const int64_t i = Block() * kThreads + Thread();
   if (i >= task.count) return;
   task.values[i] = RowOf(task.x, task.elements[i].row)[task.elements[i].col];

@@ -82,7 +82,8 @@ SIMT_DEVICE void SumRows(const FloatGemmTask& task, int64_t first_row, int64_t n
   }
 }
 
-SIMT_KERNEL(kThreads, 4) MultiplyFloats(FloatGemmTask task) {
+SIMT_KERNEL(kThreads, 4) MultiplyFloats(SIMT_TASK FloatGemmTask task) {
+  WaitForKernelsBefore();
   Shared& shared = *SharedMemory<Shared>();
   const int64_t cols = task.epilogue.out.cols;
   const int64_t col_blocks = (cols + kOutputs - 1) / kOutputs;

@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 128;
 
 // A block stores a row's keys and values.
-SIMT_KERNEL(kThreads, 8) StoreRow(StoreKvTask task) {
+SIMT_KERNEL(kThreads, 8) StoreRow(SIMT_TASK StoreKvTask task) {
+  WaitForKernelsBefore();
   const KvLayout& pool = task.pool;
   const RowPlace place = task.rows[Block()];
   if (place.table_begin < 0) return;
@@ -44,7 +45,8 @@ SIMT_DEVICE void CopyBytes(const KvLayout& pool, int64_t from, int64_t to) {
   for (int64_t i = Thread(); i < count; i += kThreads) destination[i] = source[i];
 }
 
-SIMT_KERNEL(kThreads, 8) CopyBlock(CopyBlocksTask task) {
+SIMT_KERNEL(kThreads, 8) CopyBlock(SIMT_TASK CopyBlocksTask task) {
+  WaitForKernelsBefore();
   const KvLayout& pool = task.pool;
   const BlockCopy copy = task.copies[Block() / pool.num_layers];
   const int64_t layer = Block() % pool.num_layers * pool.num_blocks;

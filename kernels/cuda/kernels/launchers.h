@@ -17,10 +17,11 @@ void TopK(Stream stream, const TopKTask& task);
 void Sample(Stream stream, const SampleTask& task);
 void Pack(Stream stream, const PackTask& task);
 void Gemm(Stream stream, const GemmTask& task);
-// By format of the weights.
+// By format of the weights, and path.
 void GemmBFloat16(Stream stream, const GemmTask& task);
 void GemmInt8(Stream stream, const GemmTask& task);
 void GemmInt4(Stream stream, const GemmTask& task);
+void GemmHopper(Stream stream, const GemmTask& task);
 void FloatGemm(Stream stream, const FloatGemmTask& task);
 void StoreKv(Stream stream, const StoreKvTask& task);
 void CopyBlocks(Stream stream, const CopyBlocksTask& task);

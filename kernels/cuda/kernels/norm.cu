@@ -8,7 +8,8 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 namespace {
 
 // A block normalises one group of a row: thread i has its sum i.
-SIMT_KERNEL(kNormSums, 4) NormGroup(NormTask task) {
+SIMT_KERNEL(kNormSums, 4) NormGroup(SIMT_TASK NormTask task) {
+  WaitForKernelsBefore();
   auto* const scratch = SharedMemory<float>();
   const int64_t groups = task.x.cols / task.width;
   const int64_t row = Block() / groups, first = Block() % groups * task.width;

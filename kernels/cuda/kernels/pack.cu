@@ -61,7 +61,8 @@ SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::
   }
 }
 
-SIMT_KERNEL(kThreads, 4) PackRow(PackTask task) {
+SIMT_KERNEL(kThreads, 4) PackRow(SIMT_TASK PackTask task) {
+  WaitForKernelsBefore();
   const int64_t row = task.first_row + Block();
   const std::byte* const from =
       task.rows +

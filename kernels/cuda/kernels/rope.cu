@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 128;
 
 // A block turns a row.
-SIMT_KERNEL(kThreads, 8) TurnRow(RopeTask task) {
+SIMT_KERNEL(kThreads, 8) TurnRow(SIMT_TASK RopeTask task) {
+  WaitForKernelsBefore();
   const int64_t row = Block();
   const int64_t angle = task.rows == nullptr ? row : task.rows[row].position;
   const float* const cos = RowOf(task.cos, angle);

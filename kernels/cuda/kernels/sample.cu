@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 512;
 
 // A block takes a row.
-SIMT_KERNEL(kThreads, 1) SampleRows(SampleTask task) {
+SIMT_KERNEL(kThreads, 1) SampleRows(SIMT_TASK SampleTask task) {
+  WaitForKernelsBefore();
   RowChoice(task, *SharedMemory<SelectShared>()).Run();
 }
 

@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 512;
 
 // A block takes a row.
-SIMT_KERNEL(kThreads, 2) LogSoftmaxRow(LogSoftmaxTask task) {
+SIMT_KERNEL(kThreads, 2) LogSoftmaxRow(SIMT_TASK LogSoftmaxTask task) {
+  WaitForKernelsBefore();
   auto* const scratch = SharedMemory<double>();
   const float* const x = RowOf(task.x, Block());
   float* const out = RowOf(task.out, Block());

@@ -30,6 +30,7 @@ const Kernels& KernelTable() {
 }
 
 void Gemm(Stream stream, const GemmTask& task) {
+  if (task.plan.path == GemmPath::kHopper) return GemmHopper(stream, task);
   switch (task.weights.format) {
     case WeightFormat::kInt8:
       return GemmInt8(stream, task);

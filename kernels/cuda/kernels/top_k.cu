@@ -10,7 +10,8 @@ namespace {
 constexpr int kThreads = 512;
 
 // A block takes a row.
-SIMT_KERNEL(kThreads, 2) TopKOfRow(TopKTask task) {
+SIMT_KERNEL(kThreads, 2) TopKOfRow(SIMT_TASK TopKTask task) {
+  WaitForKernelsBefore();
   SelectShared& shared = *SharedMemory<SelectShared>();
   const float* const x = RowOf(task.x, Block());
   const auto key_at = [x](int64_t i) { return OrderedKey(x[i]); };

@@ -192,7 +192,7 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index) {
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path) {
   int count = 0;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
@@ -206,14 +206,19 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index) {
         absl::StrCat("GPU ", index, " (", device.name, ") has compute capability ", device.major,
                      ".", device.minor, "; accepted: 8.0 and later"));
   }
+  if (path == GemmPath::kHopper && (device.major != 9 || device.minor != 0)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("GPU ", index, " (", device.name, ") is no Hopper"));
+  }
   SLUICE_RETURN_IF_CUDA_ERROR(cudaSetDevice(index));
   cudaStream_t stream = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   // GPUs of one major version are held to add alike.
   GpuProperties properties{
-      .backend_name = absl::StrCat("cuda/mma sm_", device.major, "x v", kBitsVersion),
+      .backend_name = BackendName(absl::StrCat("cuda sm_", device.major, "x"), path, kBitsVersion),
       .num_multiprocessors = device.multiProcessorCount,
-      .shared_bytes = device.sharedMemPerBlockOptin};
+      .shared_bytes = device.sharedMemPerBlockOptin,
+      .gemm_path = path};
   return std::make_unique<CudaGpu>(index, std::move(properties), stream);
 }
 

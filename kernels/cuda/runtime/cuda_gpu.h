@@ -9,7 +9,7 @@
 namespace sluice::cuda {
 
 // The GPU that the runtime numbers `index`. FAILED_PRECONDITION where there is none, the driver is
-// missing or too old, or the GPU is older than compute capability 8.0.
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index);
+// missing or too old, the GPU is older than compute capability 8.0, or it can't take `path`.
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path = GemmPath::kPortable);
 
 }  // namespace sluice::cuda

@@ -11,7 +11,7 @@ namespace sluice::testing {
 namespace {
 
 using GemmTest = BackendTest;
-SLUICE_FOR_ALL_BACKENDS(GemmTest);
+SLUICE_FOR_ALL_PRODUCTS(GemmTest);
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
                                      WeightFormat::kInt4};

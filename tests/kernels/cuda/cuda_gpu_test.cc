@@ -4,31 +4,52 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
+
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/self_check.h"
 
 namespace sluice::cuda {
 namespace {
 
-class CudaGpuTest : public ::testing::Test {
+// By the instructions that multiply.
+class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
  protected:
   void SetUp() override {
-    auto gpu = OpenCudaGpu(0);
+    auto gpu = OpenCudaGpu(0, GetParam());
     if (!gpu.ok()) GTEST_SKIP() << "no GPU to test on: " << gpu.status();
+    num_multiprocessors_ = (*gpu)->properties().num_multiprocessors;
     auto backend = CudaBackend::Create(*std::move(gpu));
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
   }
 
+  int num_multiprocessors_ = 0;
   std::unique_ptr<CudaBackend> backend_;
 };
 
-TEST_F(CudaGpuTest, PassesItsSelfCheck) {
+INSTANTIATE_TEST_SUITE_P(Paths, CudaGpuTest,
+                         ::testing::Values(GemmPath::kPortable, GemmPath::kHopper),
+                         [](const auto& info) {
+                           return info.param == GemmPath::kHopper ? "Hopper" : "Portable";
+                         });
+
+TEST_P(CudaGpuTest, PassesItsSelfCheck) {
   const absl::Status status = SelfCheck(*backend_);
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST_F(CudaGpuTest, MoreMemoryThanThereIsIsResourceExhausted) {
+// An instruction gives a token the same bits however many tokens it multiplies at a time: no
+// document says so.
+TEST_P(CudaGpuTest, BatchesOfAllSizesHaveTheSameBits) {
+  for (const int64_t rows : {128, 1024, (num_multiprocessors_ / 4 + 1) * 128}) {
+    const absl::Status status = CheckBatchSizes(*backend_, rows);
+    EXPECT_TRUE(status.ok()) << rows << ": " << status;
+  }
+}
+
+TEST_P(CudaGpuTest, MoreMemoryThanThereIsIsResourceExhausted) {
   const auto buffer = backend_->Allocate(size_t{1} << 50);
   EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted) << buffer.status();
   EXPECT_TRUE(backend_->Allocate(1 << 20).ok());

@@ -13,7 +13,7 @@ TEST(GemmPlan, CoversEveryOutputAndToken) {
     for (const int64_t tiles : {1, 5, 64, 896}) {
       for (const int64_t shared : {kShared, kLittleShared}) {
         const RunShape runs = RunsOf(4096, 8);
-        const GemmPlan plan = PlanGemm(rows, tiles, runs, WeightFormat::kBF16, 132, shared);
+        const GemmPlan plan = PlanGemm(rows, tiles, runs, WeightFormat::kBF16, {132, shared});
         const GemmTileShape shape = ShapeOf(plan.tile);
         EXPECT_GE(plan.output_blocks * shape.tiles(), tiles);
         EXPECT_GE(plan.token_blocks * shape.tokens(), rows);
@@ -32,10 +32,27 @@ TEST(GemmPlan, FewRowsKeepAllMultiprocessorsBusy) {
   } matrices[] = {{6144, 4096, 1}, {4096, 4096, 8}, {28672, 4096, 1}, {4096, 14336, 8}};
   for (const auto& [outputs, inputs, slices] : matrices) {
     const GemmPlan plan = PlanGemm(1, NumTiles(outputs, false), RunsOf(inputs, slices),
-                                   WeightFormat::kBF16, 132, kShared);
+                                   WeightFormat::kBF16, {132, kShared});
     EXPECT_EQ(plan.tile, GemmTile::kDecode);
     EXPECT_GE(plan.blocks(), 2 * 132) << outputs;
   }
+}
+
+TEST(GemmPlan, PathsCutProductsAlike) {
+  for (const GemmTile tile : {GemmTile::kDecode, GemmTile::kMiddle, GemmTile::kLarge}) {
+    const GemmTileShape portable = ShapeOf(tile), hopper = ShapeOf(tile, GemmPath::kHopper);
+    EXPECT_EQ(portable.outputs(), hopper.outputs());
+    EXPECT_EQ(portable.tokens(), hopper.tokens());
+    EXPECT_EQ(portable.threads(), hopper.threads());
+    EXPECT_EQ(portable.sums(), hopper.sums());
+  }
+}
+
+TEST(GemmPlan, OnlyBFloat16WeightsTakeTheHopperPath) {
+  const GemmDevice device{132, kShared, GemmPath::kHopper};
+  const RunShape runs = RunsOf(4096, 8);
+  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kBF16, device).path, GemmPath::kHopper);
+  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kInt8, device).path, GemmPath::kPortable);
 }
 
 TEST(GemmPlan, SharedMemoryOfEveryTileAndFormatIsAligned) {

@@ -51,6 +51,14 @@ std::vector<BackendCase> ContractCases() {
   return cases;
 }
 
+std::vector<BackendCase> ProductCases() {
+  std::vector<BackendCase> cases = ContractCases();
+  if (cases.back().is_gpu) {
+    cases.push_back({.name = "cuda_host_hopper", .is_gpu = true, .is_hopper = true});
+  }
+  return cases;
+}
+
 std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info) { return info.param.name; }
 
 void BackendTest::SetUp() {
@@ -65,7 +73,9 @@ void BackendTest::TearDown() { UseSimdTargets(0); }
 
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
   if (GetParam().is_device) return NewTestBackend();
-  if (GetParam().is_gpu) return NewGpuOnHost(num_threads);
+  if (GetParam().is_gpu) {
+    return NewGpuOnHost({.num_multiprocessors = num_threads, .hopper = GetParam().is_hopper});
+  }
   auto backend =
       MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});
   return GetParam().is_async ? MakeAsyncBackend(std::move(backend)) : std::move(backend);

@@ -20,6 +20,7 @@ struct BackendCase {
   InstructionSet instructions = InstructionSet::kPortable;
   bool is_async = false;   // kernels/reference/async_backend.h around it
   bool is_gpu = false;     // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
+  bool is_hopper = false;  // such a one, whose products are by wgmma
   bool is_device = false;  // the test device (test_backend.h), instead of all these
 };
 
@@ -35,6 +36,9 @@ std::vector<BackendCase> CpuCases();
 // What the tests of the contract run on: those, and the kernels of GPUs on the host; or the test device
 // alone (test_backend.h), where there is one.
 std::vector<BackendCase> ContractCases();
+
+// What those of products run on: all kinds of instructions that multiply.
+std::vector<BackendCase> ProductCases();
 
 // A test of the contract, run on every backend.
 class BackendTest : public ::testing::TestWithParam<BackendCase> {
@@ -69,6 +73,10 @@ std::string CaseName(const ::testing::TestParamInfo<BackendCase>& info);
 #define SLUICE_FOR_ALL_BACKENDS(suite)                                              \
   INSTANTIATE_TEST_SUITE_P(Backends, suite,                                         \
                            ::testing::ValuesIn(::sluice::testing::ContractCases()), \
+                           ::sluice::testing::CaseName)
+#define SLUICE_FOR_ALL_PRODUCTS(suite)                                             \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                        \
+                           ::testing::ValuesIn(::sluice::testing::ProductCases()), \
                            ::sluice::testing::CaseName)
 #define SLUICE_FOR_CPU_BACKENDS(suite)                                                          \
   INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(::sluice::testing::CpuCases()), \

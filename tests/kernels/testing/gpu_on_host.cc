@@ -10,9 +10,10 @@ namespace sluice::testing {
 
 bool HasGpuOnHost() { return true; }
 
-std::unique_ptr<Backend> NewGpuOnHost(int num_multiprocessors) {
-  auto backend =
-      cuda::CudaBackend::Create(cuda::MakeHostGpu({.num_multiprocessors = num_multiprocessors}));
+std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options) {
+  auto backend = cuda::CudaBackend::Create(cuda::MakeHostGpu(
+      {.num_multiprocessors = options.num_multiprocessors,
+       .gemm_path = options.hopper ? cuda::GemmPath::kHopper : cuda::GemmPath::kPortable}));
   SLUICE_CHECK(backend.ok());
   return *std::move(backend);
 }

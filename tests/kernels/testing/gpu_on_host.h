@@ -10,7 +10,11 @@ namespace sluice::testing {
 // Whether this build has it: ThreadSanitizer's does not.
 bool HasGpuOnHost();
 
-// Plans are made for so many multiprocessors.
-std::unique_ptr<Backend> NewGpuOnHost(int num_multiprocessors = 4);
+// Plans are made for so many multiprocessors; products by wgmma where `hopper`.
+struct GpuOnHostOptions {
+  int num_multiprocessors = 4;
+  bool hopper = false;
+};
+std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options = {});
 
 }  // namespace sluice::testing

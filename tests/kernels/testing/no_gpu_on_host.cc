@@ -5,7 +5,7 @@ namespace sluice::testing {
 
 bool HasGpuOnHost() { return false; }
 
-std::unique_ptr<Backend> NewGpuOnHost(int) {
+std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions&) {
   SLUICE_CHECK(false);
   return nullptr;
 }

@@ -16,8 +16,24 @@
   __global__ void __launch_bounds__(max_threads, min_blocks)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_UNROLL _Pragma("unroll")
+// Loops whose bodies would take too many registers side by side.
+#define SIMT_ROLLED _Pragma("unroll 1")
+// What a kernel is asked, which it may refer to: it stays in constant memory.
+#define SIMT_TASK const __grid_constant__
 
 namespace sluice::cuda::SIMT_NAMESPACE {
+
+// Whether kernels may begin while those before them end ("programmatic dependent launch").
+inline bool MayOverlap() {
+  static const bool may = [] {
+    int device = 0, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
+               cudaSuccess &&
+           major >= 9;
+  }();
+  return may;
+}
 
 // A failure to launch shows at the stream's next wait (cudaGetLastError).
 template <auto kKernel, class Task>
@@ -27,8 +43,17 @@ void Launch(Stream stream, LaunchShape shape, const Task& task) {
     cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(shape.shared_bytes));
   }
-  kKernel<<<static_cast<unsigned>(shape.blocks), shape.threads, shape.shared_bytes,
-            static_cast<cudaStream_t>(stream)>>>(task);
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &overlap;
+  config.numAttrs = MayOverlap() ? 1 : 0;
+  cudaLaunchKernelEx(&config, kKernel, task);
 }
 
 // ---- Threads ----
@@ -40,7 +65,7 @@ SIMT_DEVICE int64_t NumBlocks() { return gridDim.x; }
 
 template <class T>
 SIMT_DEVICE T* SharedMemory() {
-  extern __shared__ __align__(128) unsigned char sluice_shared_memory[];
+  extern __shared__ __align__(1024) unsigned char sluice_shared_memory[];
   return reinterpret_cast<T*>(sluice_shared_memory);
 }
 
@@ -61,6 +86,13 @@ SIMT_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(0xffffffffu, vote)
 
 SIMT_DEVICE unsigned AtomicAdd(unsigned* to, unsigned value) { return atomicAdd(to, value); }
 SIMT_DEVICE float LoadUncached(const float* from) { return __ldcg(from); }
+
+SIMT_DEVICE void WaitForKernelsBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 // ---- Arithmetic ----
 
@@ -133,6 +165,62 @@ SIMT_DEVICE void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// ---- Tiles of four warps: compute capability 9.0, in code made for it alone (sm_90a) ----
+
+SIMT_DEVICE void ShowToMultiplies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+SIMT_DEVICE void BeginMultiplies() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+SIMT_DEVICE void CommitMultiplies() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kMostPending>
+SIMT_DEVICE void WaitForMultiplies() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kMostPending) : "memory");
+}
+
+#define SLUICE_SUMS_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define SLUICE_SUMS_8(c, n) SLUICE_SUMS_4(c, n), SLUICE_SUMS_4(c, n + 1)
+#define SLUICE_SUMS_16(c, n) SLUICE_SUMS_8(c, n), SLUICE_SUMS_8(c, n + 2)
+#define SLUICE_SUMS_32(c, n) SLUICE_SUMS_16(c, n), SLUICE_SUMS_16(c, n + 4)
+#define SLUICE_SUMS_64(c, n) SLUICE_SUMS_32(c, n), SLUICE_SUMS_32(c, n + 8)
+// The sums are operands 0 to count - 1; those of A, the descriptor and whether to add follow.
+#define SLUICE_WGMMA(tokens, sums, a0, a1, a2, a3, b)                                       \
+  "wgmma.mma_async.sync.aligned.m64n" tokens "k16.f32.bf16.bf16 {" sums "}, {%" a0 ", %" a1 \
+  ", %" a2 ", %" a3 "}, %" b ", 1, 1, 1, 0;"
+
+SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[2][4]) {
+  asm volatile(SLUICE_WGMMA("16", "%0, %1, %2, %3, %4, %5, %6, %7", "8", "9", "10", "11", "12")
+               : SLUICE_SUMS_8(c, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[8][4]) {
+  asm volatile(
+      SLUICE_WGMMA("64",
+                   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31",
+                   "32", "33", "34", "35", "36")
+      : SLUICE_SUMS_32(c, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[16][4]) {
+  asm volatile(
+      SLUICE_WGMMA(
+          "128",
+          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63",
+          "64", "65", "66", "67", "68")
+      : SLUICE_SUMS_64(c, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+#undef SLUICE_WGMMA
+#undef SLUICE_SUMS_64
+#undef SLUICE_SUMS_32
+#undef SLUICE_SUMS_16
+#undef SLUICE_SUMS_8
+#undef SLUICE_SUMS_4
 
 // 16 bytes at a time.
 struct alignas(16) Words {

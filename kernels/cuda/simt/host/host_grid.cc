@@ -10,7 +10,7 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr size_t kSharedAlignment = 128;
+constexpr size_t kSharedAlignment = 1024;
 
 // Threads of blocks past, for the next ones: their stacks cost a system call each.
 std::vector<std::unique_ptr<HostThread>>& SpareThreads() {
@@ -67,6 +67,10 @@ void HostBlock::Run(int64_t index, Order order) {
     thread->state_ = HostThread::State::kReady;
     thread->copies_.clear();
     thread->committed_ = 0;
+    thread->has_unshown_ = false;
+    thread->has_waited_for_kernels_ = false;
+    thread->multiplies_.clear();
+    thread->committed_multiplies_ = 0;
   }
   const int count = shape_.threads;
   for (;;) {
@@ -152,6 +156,15 @@ void HostThread::CopyAsync(void* shared, const void* global, bool is_real) {
   copies_.push_back({shared, global, is_real, committed_});
 }
 
+void HostThread::WaitForKernelsBefore() {
+  if (has_waited_for_kernels_) FailKernel("a kernel waits twice for those before it");
+  has_waited_for_kernels_ = true;
+}
+
+void HostThread::CheckKernelWaited() const {
+  if (!has_waited_for_kernels_) FailKernel("a kernel does not wait for those before it");
+}
+
 void HostThread::WaitForCopies(int most_pending) {
   size_t done = 0;
   for (; done < copies_.size() && copies_[done].group < committed_ - most_pending; ++done) {
@@ -162,6 +175,7 @@ void HostThread::WaitForCopies(int most_pending) {
       std::memset(copy.to, 0, 16);
     }
   }
+  has_unshown_ = has_unshown_ || done > 0;
   copies_.erase(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(done));
 }
 

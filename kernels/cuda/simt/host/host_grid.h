@@ -21,6 +21,14 @@ namespace sluice::cuda {
 
 class HostThread;
 
+// What a lane asks of a multiply by four warps (simt.h's MultiplyShared).
+struct HostMultiply {
+  const uint32_t* a;  // [4]
+  uint64_t b;         // a descriptor
+  float* c;           // [columns][4]
+  int columns;
+};
+
 [[noreturn]] void FailKernel(const char* what);
 
 // Carries out a block at a time.
@@ -90,9 +98,20 @@ class HostThread {
   // Bit l is the vote of lane l.
   uint32_t Ballot(bool vote);
 
+  void WaitForKernelsBefore();
+  void CheckKernelWaited() const;
+
   void CopyAsync(void* shared, const void* global, bool is_real);
   void CommitCopies() { ++committed_; }
   void WaitForCopies(int most_pending);
+
+  // What multiplies read must be as it is when they are asked for until they are waited for, which
+  // is when they are carried out.
+  void ShowToMultiplies() { has_unshown_ = false; }
+  void Multiply(const HostMultiply& multiply);
+  void CommitMultiplies() { ++committed_multiplies_; }
+  void WaitForMultiplies(int most_pending);
+  uint32_t SharedAddress(const void* shared) const;
 
  private:
   friend class HostBlock;
@@ -111,7 +130,15 @@ class HostThread {
     int group;
   };
 
+  struct PendingMultiply {
+    HostMultiply asked;
+    std::vector<uint32_t> a;  // as they were
+    std::vector<uint16_t> b;  // lane 0's
+    int group;
+  };
+
   static void RunThread(void* thread);
+  static void CarryOut(void* const (&lanes)[kWarpSize]);
   void GiveWay(State state);
 
   static thread_local HostThread* current_;
@@ -121,8 +148,13 @@ class HostThread {
   HostBlock* block_ = nullptr;
   int index_ = 0;
   State state_ = State::kReady;
+  bool has_waited_for_kernels_ = false;
   std::vector<Copy> copies_;  // pending, oldest first
   int committed_ = 0;
+  bool has_unshown_ = false;                 // copies have come that multiplies don't see yet
+  std::vector<PendingMultiply> multiplies_;  // oldest first
+  int committed_multiplies_ = 0;
+  int waited_for_ = 0;  // groups
 };
 
 // Enqueues a grid on the queue of a host's GPU (kernels/cuda/host).

@@ -22,6 +22,8 @@
 #define SIMT_KERNEL(max_threads, min_blocks) inline void
 #define SIMT_DEVICE inline
 #define SIMT_UNROLL
+#define SIMT_ROLLED
+#define SIMT_TASK const
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
@@ -29,7 +31,10 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 // shape.shared_bytes of memory that its threads share.
 template <auto kKernel, class Task>
 void Launch(Stream stream, LaunchShape shape, const Task& task) {
-  EnqueueGrid(stream, shape, [task] { kKernel(task); });
+  EnqueueGrid(stream, shape, [task] {
+    kKernel(task);
+    HostThread::Current().CheckKernelWaited();
+  });
 }
 
 // ---- Threads ----
@@ -75,6 +80,11 @@ inline unsigned AtomicAdd(unsigned* to, unsigned value) {
 }
 // What other blocks of the grid wrote.
 inline float LoadUncached(const float* from) { return *from; }
+
+// Every kernel may begin before the kernels launched before it have ended, and every thread of it
+// calls this once: then they have, and what they wrote is there. Before, it may read what no kernel
+// writes (weights), and write nothing but shared memory.
+inline void WaitForKernelsBefore() { HostThread::Current().WaitForKernelsBefore(); }
 
 // ---- Arithmetic ----
 
@@ -140,6 +150,33 @@ inline void LoadTransposed(const void* row, uint32_t (&out)[4]) {
 // mma.m16n8k16: c += A B, numbers of A and B in BF16, sums in F32.
 inline void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&c)[4]) {
   HostMultiplyTiles(a, b0, b1, c);
+}
+
+// ---- Tiles of four warps (wgmma): out of order with everything else until they are waited for ----
+
+// What this thread wrote to shared memory, and the copies it waited for, are seen by multiplies
+// that begin after the block's next barrier.
+inline void ShowToMultiplies() { HostThread::Current().ShowToMultiplies(); }
+// Goes before multiplies whose registers were written by other instructions.
+inline void BeginMultiplies() {}
+// wgmma.m64nNk16: c += A B, numbers of A and B in BF16, sums in F32. Each warp has 16 rows of A in
+// its registers, as MultiplyTiles has them; B^T [N, 16] lies in shared memory where the descriptor
+// (shared_descriptor.h) says; c[n] is the fragment of columns 8 n to 8 n + 7. Until they are waited
+// for, neither a, c nor B may change.
+template <int kColumns>
+void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4]) {
+  HostThread::Current().Multiply({a, b, &c[0][0], kColumns});
+}
+// Makes a group of the multiplies since the last call.
+inline void CommitMultiplies() { HostThread::Current().CommitMultiplies(); }
+// Waits for all groups of this warp but the newest kMostPending.
+template <int kMostPending>
+void WaitForMultiplies() {
+  HostThread::Current().WaitForMultiplies(kMostPending);
+}
+// Where shared memory lies, as descriptors name it.
+inline uint32_t SharedAddress(const void* shared) {
+  return HostThread::Current().SharedAddress(shared);
 }
 
 struct alignas(16) Words {

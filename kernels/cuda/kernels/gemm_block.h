@@ -1,0 +1,155 @@
+// What products of all paths share: which outputs and tokens a block has, how weights and
+// activations come to its shared memory, a few units of K ahead, and how results leave it. After
+// simt.h.
+#pragma once
+
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/kernels/elements.h"
+#include "kernels/cuda/kernels/epilogue.h"
+#include "kernels/cuda/kernels/gemm_sums.h"
+#include "kernels/cuda/kernels/gemm_weights.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
+class BlockProduct {
+ protected:
+  static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath);
+  static constexpr int kUnit = UnitBytes(kFormat);
+  static constexpr int kWeightBytes = kShape.tiles() * kUnit;
+  static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat));
+  static constexpr int kFragments = kUnitInputs / kFragmentInputs;
+  static_assert(kWeightBytes % 128 == 0);
+
+  SIMT_DEVICE explicit BlockProduct(const GemmTask& task)
+      : task_(task),
+        shared_(SharedMemory<char>()),
+        warp_(Thread() / kWarpSize),
+        lane_(Thread() % kWarpSize) {
+    const auto token_blocks = static_cast<int>(task.plan.token_blocks);
+    const int block = static_cast<int>(Block());
+    token_block_ = block % token_blocks;
+    split_ = block / token_blocks % task.plan.splits;
+    output_block_ = block / token_blocks / task.plan.splits;
+    units_ = static_cast<int>(task.weights.runs.units());
+    runs_ = task.weights.runs.num_runs / task.plan.splits;
+  }
+
+  // Ends the product once the block's own runs are joined.
+  SIMT_DEVICE void Finish() {
+    const int64_t tile = int64_t{output_block_} * task_.plan.token_blocks + token_block_;
+    if (task_.plan.splits == 1 || sums_.JoinSplits(task_, tile, split_, shared_)) Write();
+  }
+
+  SIMT_DEVICE int WarpByOutputs() const { return warp_ % kShape.warps_by_outputs; }
+  SIMT_DEVICE int WarpByTokens() const { return warp_ / kShape.warps_by_outputs; }
+
+  // The block's units of K.
+  SIMT_DEVICE int FirstUnit() const { return split_ * runs_ * units_; }
+  SIMT_DEVICE int EndUnit() const { return FirstUnit() + runs_ * units_; }
+
+  // Has the first `kCount` units of K copied to as many stages, the weights while the kernels before
+  // this one end.
+  template <int kCount>
+  SIMT_DEVICE void LoadFirst() {
+    const int count = Smaller()(kCount, EndUnit() - FirstUnit());
+    for (int stage = 0; stage < count; ++stage) LoadWeightsOf(FirstUnit() + stage, stage);
+    WaitForKernelsBefore();
+    SIMT_UNROLL
+    for (int stage = 0; stage < kCount; ++stage) {
+      if (stage < count) LoadActivationsOf(FirstUnit() + stage, stage);
+      CommitCopies();
+    }
+  }
+  // Has unit `unit` of K, where there is one, copied to stage `stage`.
+  SIMT_DEVICE void Load(int unit, int stage) {
+    if (unit < EndUnit()) {
+      LoadWeightsOf(unit, stage);
+      LoadActivationsOf(unit, stage);
+    }
+    CommitCopies();
+  }
+
+  SIMT_DEVICE void LoadWeightsOf(int unit, int stage) {
+    char* const to = shared_ + stage * kStage;
+    const int num_units = units_ * task_.weights.runs.num_runs;
+    const auto num_tiles =
+        static_cast<int>(NumTiles(task_.weights.num_outputs, task_.weights.gated));
+    SIMT_ROLLED
+    for (int i = Thread(); i < kWeightBytes / 16; i += kShape.threads()) {
+      const int tile = output_block_ * kShape.tiles() + i / (kUnit / 16);
+      const bool is_real = tile < num_tiles;
+      const int64_t from =
+          is_real ? (int64_t{tile} * num_units + unit) * kUnit + i % (kUnit / 16) * 16 : 0;
+      CopyAsync(to + i * 16, task_.weights.data + from, is_real);
+    }
+  }
+  SIMT_DEVICE void LoadActivationsOf(int unit, int stage) {
+    char* const to = shared_ + stage * kStage + kWeightBytes;
+    SIMT_ROLLED
+    for (int i = Thread(); i < kShape.tokens() * 8; i += kShape.threads()) {
+      const int token = i / 8, piece = i % 8;
+      const int row = token_block_ * kShape.tokens() + token;
+      const bool is_real = row < task_.x.rows;
+      const uint16_t* const from =
+          RowOf<uint16_t>(task_.x, is_real ? row : 0) + unit * kUnitInputs + piece * 8;
+      CopyAsync(to + token * 128 + SwizzledPiece(token, piece) * 16, from, is_real);
+    }
+  }
+
+  SIMT_DEVICE const char* UnitOf(const char* stage, int m) const {
+    return stage + (WarpByOutputs() * kShape.tiles_per_warp + m) * kUnit;
+  }
+
+  SIMT_DEVICE void Write() {
+    const EpilogueTask& epilogue = task_.epilogue;
+    const int first_tile = output_block_ * kShape.tiles() + WarpByOutputs() * kShape.tiles_per_warp;
+    const int first_token =
+        token_block_ * kShape.tokens() + WarpByTokens() * kShape.columns_per_warp * 8;
+    SIMT_UNROLL
+    for (int m = 0; m < kShape.tiles_per_warp; ++m) {
+      SIMT_UNROLL
+      for (int n = 0; n < kShape.columns_per_warp; ++n) {
+        SIMT_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int row = first_token + n * 8 + lane_ % 4 * 2 + i % 2;
+          if (row >= epilogue.out.rows) continue;
+          if (epilogue.gated) {
+            // Rows 8 to 15 of a tile are the ups of rows 0 to 7.
+            const int col = (first_tile + m) * 8 + lane_ / 4;
+            if (i < 2 && col < epilogue.out.cols) {
+              WriteResult(epilogue, row, col, sums_.At(m, n, i), sums_.At(m, n, i < 2 ? i + 2 : i));
+            }
+          } else {
+            const int col = (first_tile + m) * kTileOutputs + lane_ / 4 + i / 2 * 8;
+            if (col < epilogue.out.cols) WriteResult(epilogue, row, col, sums_.At(m, n, i), 0);
+          }
+        }
+      }
+    }
+  }
+
+  const GemmTask& task_;
+  char* const shared_;
+  const int warp_, lane_;
+  int split_;
+  int runs_;   // of this block
+  int units_;  // of a run
+  int token_block_, output_block_;
+  BlockSums<kTile, kPath, kShape.stages * kStage> sums_;
+};
+
+// Launches kKernel for a task whose plan has this tile and path.
+template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath, auto kKernel>
+void LaunchProduct(Stream stream, const GemmTask& task) {
+  // What is joined at a time: a block's runs, or what splits left.
+  const int64_t joined = task.weights.runs.num_runs;
+  Launch<kKernel>(
+      stream,
+      {.blocks = task.plan.blocks(),
+       .threads = ShapeOf(kTile, kPath).threads(),
+       .shared_bytes = static_cast<size_t>(GemmSharedBytes(kTile, kFormat, joined, kPath))},
+      task);
+}
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

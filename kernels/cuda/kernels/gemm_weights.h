@@ -1,0 +1,42 @@
+// Weights of a tile image as fragments of A. After simt.h.
+#pragma once
+
+#include "kernels/cuda/tile_image.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+// A register's pair of INT8 weights, bytes 0 and 2 of a word, as BF16. In BF16, 128 + m has the bits
+// 0x4300 + m for m below 128, and 256 has 0x4380: a number is 128 and its low bits, minus 128 or,
+// where it is negative, 256.
+SIMT_DEVICE uint32_t PairFromInt8(uint32_t word) {
+  return SubtractBFloat16((word & 0x007f007fu) | 0x43004300u, (word & 0x00800080u) | 0x43004300u);
+}
+// The same of INT4, the lowest bits of both halves: q + 8 is 128 + q minus 136.
+SIMT_DEVICE uint32_t PairFromInt4(uint32_t word) {
+  return SubtractBFloat16((word & 0x000f000fu) | 0x43004300u, 0x43084308u);
+}
+
+// Fragment `fragment` of a lane's weights of a unit in shared memory.
+template <WeightFormat kFormat>
+SIMT_DEVICE void LoadWeights(const char* unit, int fragment, int lane, uint32_t (&a)[4]) {
+  if constexpr (kFormat == WeightFormat::kBF16) {
+    const Words words = *reinterpret_cast<const Words*>(unit + (fragment * kWarpSize + lane) * 16);
+    SIMT_UNROLL
+    for (int i = 0; i < 4; ++i) a[i] = words.word[i];
+  } else if constexpr (kFormat == WeightFormat::kInt8) {
+    const auto* const words = reinterpret_cast<const uint32_t*>(
+        unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
+    a[0] = PairFromInt8(words[0]);
+    a[1] = PairFromInt8(words[0] >> 8);
+    a[2] = PairFromInt8(words[1]);
+    a[3] = PairFromInt8(words[1] >> 8);
+  } else {
+    const uint32_t word = reinterpret_cast<const uint32_t*>(unit + lane * 16)[fragment];
+    a[0] = PairFromInt4(word);
+    a[2] = PairFromInt4(word >> 4);
+    a[1] = PairFromInt4(word >> 8);
+    a[3] = PairFromInt4(word >> 12);
+  }
+}
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE

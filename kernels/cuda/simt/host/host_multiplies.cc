@@ -1,0 +1,110 @@
+// Multiplies by four warps, on the host: each warp its 16 rows, when it waits for them.
+#include <cstring>
+
+#include "kernels/cuda/shared_descriptor.h"
+#include "kernels/cuda/simt/host/host_grid.h"
+#include "kernels/dtype.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kInputs = 16;  // of one multiply
+
+// B^T as it lies there now, by token and input.
+std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor, int tokens) {
+  if (!IsSwizzled(descriptor)) FailKernel("a descriptor of a matrix that is not swizzled");
+  std::vector<uint16_t> elements(tokens * kInputs);
+  for (int token = 0; token < tokens; ++token) {
+    for (int k = 0; k < kInputs; ++k) {
+      const uint32_t address = DescribedAddress(descriptor, token, k);
+      if (address + 2 > block.shape().shared_bytes) {
+        FailKernel("a descriptor of a matrix outside shared memory");
+      }
+      std::memcpy(&elements[token * kInputs + k], block.shared_memory() + address, 2);
+    }
+  }
+  return elements;
+}
+
+// One warp's 16 rows: products are exact in double; how the hardware adds them up is not
+// documented.
+void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint16_t>& b,
+                  float* const (&c)[kWarpSize], int columns) {
+  float rows[16][kInputs];
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    for (int i = 0; i < 8; ++i) {
+      const auto [row, col] = ElementOfA(lane, i);
+      rows[row][col] = FloatFromBFloat16(static_cast<uint16_t>(a[lane][i / 2] >> (i % 2 * 16)));
+    }
+  }
+  for (int column = 0; column < columns; ++column) {
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const auto [row, col] = ElementOfC(lane, i);
+        double sum = 0;
+        for (int k = 0; k < kInputs; ++k) {
+          sum += double{rows[row][k]} * FloatFromBFloat16(b[(column * 8 + col) * kInputs + k]);
+        }
+        float& to = c[lane][column * 4 + i];
+        to = static_cast<float>(to + sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+uint32_t HostThread::SharedAddress(const void* shared) const {
+  const auto offset = static_cast<const std::byte*>(shared) - block_->shared_memory();
+  if (offset < 0 || offset >= static_cast<int64_t>(block_->shape().shared_bytes)) {
+    FailKernel("an address outside shared memory");
+  }
+  return static_cast<uint32_t>(offset);
+}
+
+void HostThread::Multiply(const HostMultiply& multiply) {
+  for (const HostThread* const thread : block_->threads_) {
+    if (thread->has_unshown_) FailKernel("copies that multiplies were not shown");
+  }
+  multiplies_.push_back({.asked = multiply,
+                         .a = {multiply.a, multiply.a + 4},
+                         .b = lane() == 0 ? ReadDescribed(*block_, multiply.b, multiply.columns * 8)
+                                          : std::vector<uint16_t>(),
+                         .group = committed_multiplies_});
+}
+
+void HostThread::WaitForMultiplies(int most_pending) {
+  waited_for_ = committed_multiplies_ - most_pending;
+  Meet(CarryOut, this);
+}
+
+void HostThread::CarryOut(void* const (&lanes)[kWarpSize]) {
+  auto& first = *static_cast<HostThread*>(lanes[0]);
+  while (!first.multiplies_.empty() && first.multiplies_.front().group < first.waited_for_) {
+    const PendingMultiply& leading = first.multiplies_.front();
+    if (leading.b != ReadDescribed(*first.block_, leading.asked.b, leading.asked.columns * 8)) {
+      FailKernel("what a multiply reads was changed before it was waited for");
+    }
+    const uint32_t* a[kWarpSize];
+    float* c[kWarpSize];
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      auto& thread = *static_cast<HostThread*>(lanes[lane]);
+      if (thread.multiplies_.empty() || thread.multiplies_.front().asked.b != leading.asked.b) {
+        FailKernel("lanes of a warp ask for different multiplies");
+      }
+      const PendingMultiply& pending = thread.multiplies_.front();
+      a[lane] = pending.asked.a;
+      c[lane] = pending.asked.c;
+      if (std::memcmp(a[lane], pending.a.data(), 16) != 0) {
+        FailKernel("registers of a multiply were changed before it was waited for");
+      }
+    }
+    MultiplyWarp(a, leading.b, c, leading.asked.columns);
+    for (void* const lane : lanes) {
+      auto& pending = static_cast<HostThread*>(lane)->multiplies_;
+      pending.erase(pending.begin());
+    }
+  }
+}
+
+}  // namespace sluice::cuda

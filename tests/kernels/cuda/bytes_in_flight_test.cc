@@ -1,0 +1,81 @@
+// Whether what reads memory can keep it busy: the bytes that blocks of threads have under way,
+// against what Little's law asks of them. Figures of an H200; nothing is measured here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/kernels/attention_shape.h"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+constexpr int64_t kSharedOfBlock = 227 << 10, kSharedOfAll = 228 << 10, kReserved = 1 << 10;
+constexpr double kBytesPerSecond = 4.3e12;  // copies, as seen
+// From a request to its data while memory is busy: about 0.5 us where it is idle, and as much again.
+constexpr double kLatencySeconds = 1e-6;
+
+// What a multiprocessor must have under way to get its share of the bandwidth.
+constexpr double kNeeded = kBytesPerSecond * kLatencySeconds / kMultiprocessors;
+
+constexpr int64_t BlocksAtATime(int64_t shared_bytes) {
+  return kSharedOfAll / (shared_bytes + kReserved);
+}
+
+struct Matrix {
+  const char* name;
+  int64_t outputs, inputs;
+  int slices;
+  bool gated;
+};
+// Llama 3 8B: queries, keys and values; output; gates and ups; down; the head.
+constexpr Matrix kMatrices[] = {{"qkv", 6144, 4096, 1, false},
+                                {"o", 4096, 4096, 8, false},
+                                {"gate_up", 28672, 4096, 1, true},
+                                {"down", 4096, 14336, 8, false},
+                                {"head", 128256, 4096, 1, false}};
+
+TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
+  for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
+    for (const Matrix& matrix : kMatrices) {
+      const RunShape runs = RunsOf(matrix.inputs, matrix.slices);
+      const GemmPlan plan = PlanGemm(1, NumTiles(matrix.outputs, matrix.gated), runs,
+                                     WeightFormat::kBF16, {kMultiprocessors, kSharedOfBlock, path});
+      ASSERT_EQ(plan.tile, GemmTile::kDecode);
+      const GemmTileShape shape = ShapeOf(plan.tile, path);
+      // The stage that is multiplied, and on Hopper the one before it, are not under way.
+      const int ahead = shape.stages - (path == GemmPath::kHopper ? 2 : 1);
+      const int64_t of_block = ahead * shape.tiles() * UnitBytes(WeightFormat::kBF16);
+      const int64_t blocks = std::min(
+          BlocksAtATime(GemmSharedBytes(plan.tile, WeightFormat::kBF16, runs.num_runs, path)),
+          plan.blocks() / kMultiprocessors);
+      EXPECT_GE(static_cast<double>(blocks * of_block), kNeeded) << matrix.name;
+    }
+  }
+}
+
+TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
+  // Heads of 128 in BF16: a tile of keys and values on its way in each of a multiprocessor's blocks.
+  constexpr int64_t kBlocks = BlocksAtATime(AttentionSharedBytesOf(128, 1, kRowsOfTile, 2));
+  static_assert(kBlocks == AttentionBlockShape<128, 1, kRowsOfTile>::kLeastBlocks);
+  EXPECT_GE(static_cast<double>(kBlocks * 2 * KvTileBytes(128, 1)), kNeeded);
+  // 32 sequences of 8,192 positions with 8 KV heads, cut where that makes too few tiles.
+  constexpr int64_t kTiles = 32 * 8 * (8192 / 512);
+  EXPECT_GE(kTiles, kBlocks * kMultiprocessors);
+}
+
+TEST(BytesInFlight, LargeTilesAreTakenForEveryMatrixOfAPrefill) {
+  for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
+    for (const Matrix& matrix : kMatrices) {
+      const GemmPlan plan = PlanGemm(2048, NumTiles(matrix.outputs, matrix.gated),
+                                     RunsOf(matrix.inputs, matrix.slices), WeightFormat::kBF16,
+                                     {kMultiprocessors, kSharedOfBlock, path});
+      EXPECT_EQ(plan.tile, GemmTile::kLarge) << matrix.name;
+      EXPECT_EQ(plan.splits, 1) << matrix.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cuda
