@@ -173,7 +173,7 @@ void CudaBackend::BeginStep(absl::Span<const AttentionSegment> segments, int64_t
 }
 
 absl::Status CudaBackend::RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
-  return recorder_.Run(key, enqueue);
+  return recorder_.Run({.step = key, .parts = step_.parts()}, enqueue);
 }
 
 // ---- Operations ----

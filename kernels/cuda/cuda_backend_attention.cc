@@ -92,13 +92,14 @@ void CudaBackend::Attend(AttentionTask task, const DeviceAttentionPlan& plan) {
   task.partials = plan.partials.as<float>();
   task.tiles = plan.decode.as<AttentionTile>();
   task.num_tiles = plan.num_decode();
-  kernels().attention(stream(), task);
+  if ((plan.parts & plan.kDecode) != 0) kernels().attention(stream(), task);
   const int decode_blocks = task.num_blocks;
   task.tiles = plan.prefill.as<AttentionTile>();
   task.num_tiles = plan.num_prefill();
   task.tile_rows = plan.shape.tile_rows;
   Fit(*gpu_, task);
-  kernels().attention(stream(), task);
+  if ((plan.parts & plan.kPrefill) != 0) kernels().attention(stream(), task);
+  if ((plan.parts & plan.kMerges) == 0) return;
   kernels().merge_splits(stream(), {.out = task.out,
                                     .num_kv_heads = task.pool.num_kv_heads,
                                     .group = task.group,

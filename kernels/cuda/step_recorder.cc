@@ -5,7 +5,7 @@
 
 namespace sluice::cuda {
 
-StepRecorder::Step& StepRecorder::Find(const StepKey& key, bool& is_new) {
+StepRecorder::Step& StepRecorder::Find(const RecordingKey& key, bool& is_new) {
   const auto known = steps_.find(key);
   is_new = known == steps_.end();
   if (!is_new) return known->second;
@@ -17,7 +17,7 @@ StepRecorder::Step& StepRecorder::Find(const StepKey& key, bool& is_new) {
   return steps_[key];
 }
 
-absl::Status StepRecorder::Run(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+absl::Status StepRecorder::Run(const RecordingKey& key, absl::FunctionRef<absl::Status()> enqueue) {
   bool is_new = false;
   Step& step = Find(key, is_new);
   step.last_used = ++clock_;

@@ -14,11 +14,19 @@
 
 namespace sluice::cuda {
 
+// What a recording depends on.
+struct RecordingKey {
+  StepKey step;
+  uint64_t parts = 0;  // StepTables::parts()
+
+  auto operator<=>(const RecordingKey&) const = default;
+};
+
 class StepRecorder {
  public:
   explicit StepRecorder(Gpu& gpu) : gpu_(gpu) {}
 
-  absl::Status Run(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue);
+  absl::Status Run(const RecordingKey& key, absl::FunctionRef<absl::Status()> enqueue);
 
   // Memory that recordings name is elsewhere now, or they are void for another reason.
   void Forget() { steps_.clear(); }
@@ -36,10 +44,10 @@ class StepRecorder {
   // Keys name memory of callers, which comes and goes.
   static constexpr size_t kMostSteps = 128;
 
-  Step& Find(const StepKey& key, bool& is_new);
+  Step& Find(const RecordingKey& key, bool& is_new);
 
   Gpu& gpu_;
-  std::map<StepKey, Step> steps_;
+  std::map<RecordingKey, Step> steps_;
   uint64_t clock_ = 0;
   bool is_recording_ = false;
   bool leave_unrecorded_ = false;

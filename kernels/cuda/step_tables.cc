@@ -12,6 +12,9 @@ absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
+constexpr size_t kMostPlansTold = 20;
+constexpr int kBitsOfParts = 3;
+
 }  // namespace
 
 absl::StatusOr<bool> DeviceArray::Reserve(size_t bytes, Gpu& gpu) {
@@ -49,8 +52,8 @@ absl::StatusOr<bool> StepTables::Begin(absl::Span<const AttentionSegment> segmen
   };
   absl::Status status = note(Upload(BytesOf(row_places_), rows_));
   if (status.ok()) status = note(Upload(BytesOf(blocks_), tables_));
-  for (const auto& plan : plans_) {
-    if (status.ok()) status = note(UploadPlan(*plan));
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    if (status.ok()) status = note(UploadPlan(i, *plans_[i]));
   }
   if (!status.ok()) return status;
   return any_moved;
@@ -67,14 +70,26 @@ absl::StatusOr<const DeviceAttentionPlan*> StepTables::PlanFor(const AttentionSh
   plan->shape = shape;
   plan->target_blocks = target_blocks;
   plan->partial_floats = partial_floats;
-  const absl::StatusOr<bool> uploaded = UploadPlan(*plan);
+  const absl::StatusOr<bool> uploaded = UploadPlan(plans_.size(), *plan);
   if (!uploaded.ok()) return uploaded.status();
   moved |= *uploaded;
   return plans_.emplace_back(std::move(plan)).get();
 }
 
-absl::StatusOr<bool> StepTables::UploadPlan(DeviceAttentionPlan& plan) {
+uint64_t StepTables::parts() const {
+  uint64_t parts = 0;
+  for (size_t i = 0; i < std::min(plans_.size(), kMostPlansTold); ++i) {
+    parts |= uint64_t{plans_[i]->parts} << (i * kBitsOfParts);
+  }
+  return parts;
+}
+
+absl::StatusOr<bool> StepTables::UploadPlan(size_t index, DeviceAttentionPlan& plan) {
   PlanAttention(host_.segments(), plan.shape, plan.target_blocks, plan_);
+  plan.parts = (plan_.decode.empty() ? 0 : DeviceAttentionPlan::kDecode) |
+               (plan_.prefill.empty() ? 0 : DeviceAttentionPlan::kPrefill) |
+               (plan_.merges.empty() ? 0 : DeviceAttentionPlan::kMerges);
+  if (index >= kMostPlansTold) plan.parts = DeviceAttentionPlan::kAllParts;
   const std::vector<int32_t> counts = {static_cast<int32_t>(plan_.decode.size()),
                                        static_cast<int32_t>(plan_.prefill.size()),
                                        static_cast<int32_t>(plan_.merges.size())};

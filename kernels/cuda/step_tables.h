@@ -39,6 +39,9 @@ struct DeviceAttentionPlan {
   int64_t partial_floats = 0;  // of one partial
   DeviceArray counts;          // int32: decode tiles, prefill tiles, merges
   DeviceArray decode, prefill, merges, partials;
+  // Which of the three there are any of: what is launched for the step.
+  unsigned parts = 0;
+  static constexpr unsigned kDecode = 1, kPrefill = 2, kMerges = 4, kAllParts = 7;
 
   const int32_t* num_decode() const { return counts.as<int32_t>(); }
   const int32_t* num_prefill() const { return counts.as<int32_t>() + 1; }
@@ -58,6 +61,10 @@ class StepTables {
                                                      int64_t target_blocks, int64_t partial_floats,
                                                      bool& moved);
 
+  // Which parts all plans known have: what a recorded step depends on besides its rows. Those of
+  // shapes beyond the first 20, of which no model has that many, are all launched.
+  uint64_t parts() const;
+
   const HostStep& host() const { return host_; }
   int64_t num_rows() const { return num_rows_; }
   const RowPlace* rows() const { return rows_.as<RowPlace>(); }
@@ -65,7 +72,8 @@ class StepTables {
 
  private:
   absl::StatusOr<bool> Upload(absl::Span<const std::byte> bytes, DeviceArray& array);
-  absl::StatusOr<bool> UploadPlan(DeviceAttentionPlan& plan);
+  // `index`: of the plan among plans_.
+  absl::StatusOr<bool> UploadPlan(size_t index, DeviceAttentionPlan& plan);
 
   Gpu& gpu_;
   StagingRing& staging_;

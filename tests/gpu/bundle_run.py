@@ -14,7 +14,7 @@ UNPACKED = os.path.join(HERE, "unpacked")
 def unpack():
     done = os.path.join(UNPACKED, "done")
     if not os.path.exists(done):
-        with tarfile.open(os.path.join(HERE, "payload.tar.gz")) as payload:
+        with tarfile.open(os.path.join(HERE, "payload.tar.xz")) as payload:
             payload.extractall(UNPACKED)
         with open(done, "w"):
             pass

@@ -22,8 +22,8 @@ class StepRecorderTest : public ::testing::Test {
     gpu_->Free(target_);
   }
 
-  absl::Status Run(int64_t rows) {
-    return recorder_.Run({.rows = rows}, [&] {
+  absl::Status Run(int64_t rows, uint64_t parts = 0) {
+    return recorder_.Run({.step = {.rows = rows}, .parts = parts}, [&] {
       ++calls_;
       gpu_->Copy(target_, source_, sizeof(int));
       return result_;
@@ -55,6 +55,13 @@ TEST_F(StepRecorderTest, RunsRecordsAndThenEnqueuesAgain) {
   EXPECT_EQ(calls_, 3);
 }
 
+TEST_F(StepRecorderTest, StepsWithOtherPartsAreOthers) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run(4, 1).ok());
+  EXPECT_EQ(calls_, 2);
+  ASSERT_TRUE(Run(4, 3).ok());
+  EXPECT_EQ(calls_, 3);
+}
+
 TEST_F(StepRecorderTest, ForgottenStepsRunAsTheyAreCalledAgain) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Run(4).ok());
   recorder_.Forget();
@@ -66,7 +73,7 @@ TEST_F(StepRecorderTest, ForgottenStepsRunAsTheyAreCalledAgain) {
 TEST_F(StepRecorderTest, StepsThatWaitOnTheHostAreNeverRecorded) {
   for (int i = 1; i <= 4; ++i) {
     ASSERT_TRUE(recorder_
-                    .Run({.rows = 1},
+                    .Run({.step = {.rows = 1}},
                          [&] {
                            EXPECT_FALSE(recorder_.is_recording());
                            recorder_.LeaveUnrecorded();

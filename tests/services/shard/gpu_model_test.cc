@@ -86,5 +86,29 @@ TEST_F(GpuModelTest, RecordedStepsOfOtherSequencesDoNotMixUp) {
   }
 }
 
+// Steps of as many rows that differ in what is launched for them: tiles of few rows, of many, both.
+TEST_F(GpuModelTest, StepsOfOneBucketWithOtherPartsDoNotMixUp) {
+  const std::vector<int32_t> table = {3, 1}, other = {0, 2};
+  const auto ids = [](int count, int first) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < count; ++i) ids.push_back((first + 3 * i) % 10);
+    return ids;
+  };
+  const std::vector<std::vector<PipelineSegment>> steps = {
+      {{ids(14, 4), 0, table}, {ids(2, 5), 0, other}},  // 28 packed rows and 4
+      {{ids(8, 1), 0, table}, {ids(8, 2), 0, other}},   // 16 each
+      {{ids(16, 3), 0, table}},                         // 32
+  };
+  const auto mixed = Load({.gpu_kernels = true});
+  for (int round = 0; round < 4; ++round) {
+    for (const std::vector<PipelineSegment>& step : steps) {
+      const auto expected = Load({.gpu_kernels = true})->Step(step);
+      const auto seen = mixed->Step(step);
+      ASSERT_TRUE(expected.ok() && seen.ok()) << expected.status() << seen.status();
+      EXPECT_EQ(*seen, *expected) << round;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
