@@ -155,6 +155,7 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
     if (status.ok()) status = CheckWeights(round.processes, i);
     process.ready = status.ok();
     process.detail = std::string(status.message());
+    network_->Refuse(process.address, absl::IsFailedPrecondition(status) ? process.detail : "");
     if (!status.ok() && first_failure.ok()) {
       first_failure = Annotate(status, absl::StrCat(process.service, " at ", process.address));
     }

@@ -6,6 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "services/common/connection_cause.h"
+#include "services/common/refusal.h"
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
 #include "sluice/v1/embedding.grpc.pb.h"
@@ -21,8 +22,8 @@ absl::Status Failure(const grpc::Status& status) {
 }
 
 template <class Service, class Request, class Response>
-void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Duration timeout,
-         StageNetwork::InfoCallback<Response> callback) {
+void Ask(Dialer& dialer, const Post& post, const std::string& address, const std::string& refusal,
+         absl::Duration timeout, StageNetwork::InfoCallback<Response> callback) {
   const auto answer = [post, callback = std::move(callback)](absl::StatusOr<Response> info) {
     post([callback, info = std::move(info)]() mutable { callback(std::move(info)); });
   };
@@ -37,6 +38,7 @@ void Ask(Dialer& dialer, const Post& post, const std::string& address, absl::Dur
   auto call = std::make_shared<Call>();
   call->stub = Service::NewStub(*channel);
   call->context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  if (!refusal.empty()) call->context.AddMetadata(kRefusalKey, refusal);
   call->stub->async()->GetInfo(&call->context, &call->request, &call->response,
                                [call, answer](const grpc::Status& status) {
                                  if (status.ok()) {
@@ -70,20 +72,24 @@ GrpcStageNetwork::GrpcStageNetwork(Dialer* dialer, Post post, std::string orches
 
 void GrpcStageNetwork::AskEmbedding(const std::string& address, absl::Duration timeout,
                                     InfoCallback<v1::GetEmbeddingInfoResponse> callback) {
-  Ask<v1::EmbeddingService, v1::GetEmbeddingInfoRequest>(*dialer_, post_, address, timeout,
-                                                         std::move(callback));
+  Ask<v1::EmbeddingService, v1::GetEmbeddingInfoRequest>(
+      *dialer_, post_, address, refusals_[address], timeout, std::move(callback));
 }
 
 void GrpcStageNetwork::AskShard(const std::string& address, absl::Duration timeout,
                                 InfoCallback<v1::GetShardInfoResponse> callback) {
-  Ask<v1::ShardService, v1::GetShardInfoRequest>(*dialer_, post_, address, timeout,
-                                                 std::move(callback));
+  Ask<v1::ShardService, v1::GetShardInfoRequest>(*dialer_, post_, address, refusals_[address],
+                                                 timeout, std::move(callback));
 }
 
 void GrpcStageNetwork::AskSampler(const std::string& address, absl::Duration timeout,
                                   InfoCallback<v1::GetSamplerInfoResponse> callback) {
-  Ask<v1::SamplerService, v1::GetSamplerInfoRequest>(*dialer_, post_, address, timeout,
-                                                     std::move(callback));
+  Ask<v1::SamplerService, v1::GetSamplerInfoRequest>(*dialer_, post_, address, refusals_[address],
+                                                     timeout, std::move(callback));
+}
+
+void GrpcStageNetwork::Refuse(const std::string& address, const std::string& reason) {
+  refusals_[address] = reason;
 }
 
 absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> GrpcStageNetwork::RunEmbedding(

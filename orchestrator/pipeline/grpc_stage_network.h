@@ -1,6 +1,7 @@
 // StageNetwork over gRPC. Callbacks are posted to the loop.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "orchestrator/pipeline/stage_network.h"
@@ -20,6 +21,7 @@ class GrpcStageNetwork final : public StageNetwork {
                 InfoCallback<v1::GetShardInfoResponse> callback) override;
   void AskSampler(const std::string& address, absl::Duration timeout,
                   InfoCallback<v1::GetSamplerInfoResponse> callback) override;
+  void Refuse(const std::string& address, const std::string& reason) override;
   absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(
       const std::string& address, EmbeddingStream::Handler handler) override;
   absl::StatusOr<std::unique_ptr<ShardStream>> RunShard(const std::string& address,
@@ -31,6 +33,7 @@ class GrpcStageNetwork final : public StageNetwork {
   Dialer* const dialer_;
   const Post post_;
   const std::string orchestrator_;
+  std::map<std::string, std::string> refusals_;  // by address
 };
 
 }  // namespace sluice

@@ -35,6 +35,9 @@ class StageNetwork {
   virtual void AskSampler(const std::string& address, absl::Duration timeout,
                           InfoCallback<v1::GetSamplerInfoResponse> callback) = 0;
 
+  // The process at `address` can't be used, and why; "": it can. It is told when it is asked next.
+  virtual void Refuse(const std::string& address, const std::string& reason) = 0;
+
   // A Run stream to the process at `address`. The error of an address that can't be dialled; a
   // process that is not there ends the stream.
   virtual absl::StatusOr<std::unique_ptr<EmbeddingStream>> RunEmbedding(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/common/connection_cause.h"
+#include "services/common/refusal.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -83,6 +84,7 @@ absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Ask() {
   if (absl::IsDeadlineExceeded(answer.status())) answer = Call(/*patience=*/std::nullopt);
   if (answer.ok()) {
     const absl::Status fits = options_.check ? options_.check(*answer) : absl::OkStatus();
+    refusal_ = std::string(fits.message());
     if (fits.ok()) return answer;
     return absl::UnavailableError(std::string(fits.message()));
   }
@@ -93,6 +95,7 @@ absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Call(std::optional<absl::Du
   grpc::ClientContext context;
   context.set_wait_for_ready(patience.has_value());
   context.set_deadline(absl::ToChronoTime(absl::Now() + patience.value_or(kAnswerTime)));
+  if (!refusal_.empty()) context.AddMetadata(kRefusalKey, refusal_);
   {
     absl::MutexLock lock(&mutex_);
     if (stop_.is_set()) return absl::CancelledError();

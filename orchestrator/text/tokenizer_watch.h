@@ -74,6 +74,7 @@ class TokenizerWatch {
   const Options options_;
   const std::unique_ptr<v1::TokenizerService::Stub> stub_;
 
+  std::string refusal_;  // of the watching thread: why the last answer could not be used
   StopSignal stop_;
   mutable absl::Mutex mutex_;
   grpc::ClientContext* asking_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the call in progress

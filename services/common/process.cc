@@ -3,6 +3,8 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/debugging/symbolize.h"
@@ -15,9 +17,14 @@
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_format.h"
+#include "services/common/process_end.h"
+#include "services/common/refusal.h"
+#include "services/common/steady_time.h"
+#include "services/common/termination_log.h"
 #include "services/common/wire_metrics.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
+#include "services/security/certificate_files.h"
 
 ABSL_FLAG(std::string, model, "", "folder of the model, in Hugging Face's layout");
 ABSL_FLAG(std::string, rope_scaling, "",
@@ -57,6 +64,13 @@ ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(1),
           "how long calls that are open after that may take to end");
 
+ABSL_FLAG(std::string, termination_log, "",
+          "file that is told in a sentence why the process ends, where it does so by itself: "
+          "/dev/termination-log in a container of Kubernetes; none where empty");
+ABSL_FLAG(absl::Duration, refusal_timeout, absl::Seconds(30),
+          "a process that nobody has used yet and that its orchestrator has refused for so long, "
+          "such as one that was started with another model, ends itself and says why; 0: never");
+
 namespace sluice {
 namespace {
 
@@ -82,6 +96,24 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& p
   return MetricsServer::Start(absl::StrCat("0.0.0.0:", port), std::move(sources));
 }
 
+// Of the start: on stderr, where the log does not begin yet, and in the termination log.
+int Fail(const char* program, int exit_status, absl::string_view reason) {
+  std::fprintf(stderr, "%s: %s\n", program, std::string(reason).c_str());
+  WriteTerminationLog(reason);
+  return exit_status;
+}
+
+void EndWhenRefused(const std::string& program) {
+  const auto watch = std::make_shared<RefusalWatch>(absl::GetFlag(FLAGS_refusal_timeout));
+  SetRefusalHandler({.on_asked =
+                         [watch, program](const std::string& refusal) {
+                           const std::optional<std::string> end =
+                               watch->OnAsked(refusal, SteadyTime::Now());
+                           if (end.has_value()) EndWithReason(program, *end);
+                         },
+                     .on_used = [watch] { watch->OnUsed(); }});
+}
+
 // A second signal ends the wait.
 void WaitFor(const sigset_t& signals, absl::Duration delay) {
   const timespec timeout = absl::ToTimespec(delay);
@@ -100,35 +132,31 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   absl::SetProgramUsageMessage(usage);
   ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
   if (arguments.size() > 1) {
-    std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
-    return 2;
+    return Fail(argv[0], 2, absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
   }
   const absl::StatusOr<LogLevel> log_level = ParseLogLevel(absl::GetFlag(FLAGS_log_level));
   if (!log_level.ok()) {
-    std::fprintf(stderr, "%s: --log_level: %s\n", argv[0],
-                 std::string(log_level.status().message()).c_str());
-    return 2;
+    return Fail(argv[0], 2, absl::StrCat("--log_level: ", log_level.status().message()));
   }
   SetMinimumLogLevel(*log_level);
   const absl::StatusOr<LogFormat> log_format = ParseLogFormat(absl::GetFlag(FLAGS_log_format));
   if (!log_format.ok()) {
-    std::fprintf(stderr, "%s: --log_format: %s\n", argv[0],
-                 std::string(log_format.status().message()).c_str());
-    return 2;
+    return Fail(argv[0], 2, absl::StrCat("--log_format: ", log_format.status().message()));
   }
   SetLogFormat(*log_format);
   if (absl::GetFlag(FLAGS_hang_timeout) <= absl::ZeroDuration()) {
-    std::fprintf(stderr, "%s: --hang_timeout is %s; it must be longer than 0s, such as 2s\n",
-                 argv[0], absl::FormatDuration(absl::GetFlag(FLAGS_hang_timeout)).c_str());
-    return 2;
+    return Fail(
+        argv[0], 2,
+        absl::StrCat("--hang_timeout is ", absl::FormatDuration(absl::GetFlag(FLAGS_hang_timeout)),
+                     "; it must be longer than 0s, such as 2s"));
   }
   const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
   absl::Status kept = cpus.status();
   if (kept.ok()) kept = KeepToCpus(*cpus);
   if (!kept.ok()) {
-    std::fprintf(stderr, "%s: --cpus: %s\n", argv[0], std::string(kept.message()).c_str());
-    return 2;
+    return Fail(argv[0], 2, absl::StrCat("--cpus: ", kept.message()));
   }
   const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
                                   .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
@@ -140,26 +168,21 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
                                           .authority = absl::GetFlag(FLAGS_tls_ca),
                                           .domain = absl::GetFlag(FLAGS_tls_domain)}};
   if (options.model.empty()) {
-    std::fprintf(stderr, "%s: --model is required: the folder of the model\n", argv[0]);
-    return 2;
+    return Fail(argv[0], 2, "--model is required: the folder of the model");
   }
-  absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
-  if (!service.ok()) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], service.status().ToString().c_str());
-    return 1;
-  }
-  const absl::Status health =
-      (*service)->server().ServeHealthOn(absl::GetFlag(FLAGS_health_listen));
-  if (!health.ok()) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], health.ToString().c_str());
-    return 1;
+  if (options.tls.complete()) {
+    const absl::Status issued = CheckIssuer(options.tls);
+    if (!issued.ok()) return Fail(argv[0], 1, issued.ToString());
   }
   const std::string program = std::filesystem::path(argv[0]).filename().string();
+  EndWhenRefused(program);
+  absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
+  if (!service.ok()) return Fail(argv[0], 1, service.status().ToString());
+  const absl::Status health =
+      (*service)->server().ServeHealthOn(absl::GetFlag(FLAGS_health_listen));
+  if (!health.ok()) return Fail(argv[0], 1, health.ToString());
   const auto metrics = ServeMetrics(program, **service);
-  if (!metrics.ok()) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], metrics.status().ToString().c_str());
-    return 1;
-  }
+  if (!metrics.ok()) return Fail(argv[0], 1, metrics.status().ToString());
   Log(LogLevel::kInfo, program, "listening", {{"address", (*service)->server().address()}});
   int signal = 0;
   do {

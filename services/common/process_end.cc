@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "services/common/log.h"
 #include "services/common/steady_time.h"
+#include "services/common/termination_log.h"
 
 namespace sluice {
 namespace {
@@ -100,7 +101,14 @@ std::string StacksOfAllThreads() {
   return stacks;
 }
 
+void EndWithReason(absl::string_view program, const std::string& reason) {
+  Log(LogLevel::kError, program, "ends-itself", {{"reason", reason}, {"exit_status", 1}});
+  WriteTerminationLog(reason);
+  _exit(1);
+}
+
 void EndWithStacks(absl::string_view program, const std::string& hanging) {
+  WriteTerminationLog(absl::StrCat("it hangs and has ended itself: ", hanging));
   Log(LogLevel::kError, program, "ends-itself", {{"hangs", hanging}, {"exit_status", kExitCode}});
   const std::string stacks = StacksOfAllThreads();
   for (size_t at = 0; at < stacks.size();) {

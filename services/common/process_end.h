@@ -13,7 +13,10 @@ namespace sluice {
 // caller at a time.
 std::string StacksOfAllThreads();
 
-// Writes a line of log and all stacks to stderr, then ends the process at once: nothing is tidied
+// Says why in a line of log and in the termination log, then ends the process with exit status 1.
+[[noreturn]] void EndWithReason(absl::string_view program, const std::string& reason);
+
+// Says so in the termination log, writes a line of log and all stacks to stderr, then ends the process at once: nothing is tidied
 // up, because that might hang as well.
 [[noreturn]] void EndWithStacks(absl::string_view program, const std::string& hanging);
 

@@ -11,6 +11,7 @@
 #include "services/common/grpc_runtime.h"
 #include "services/common/health_service.h"
 #include "services/common/progress_watch.h"
+#include "services/common/refusal.h"
 #include "services/security/local_address.h"
 
 namespace sluice {
@@ -32,6 +33,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   health->Set("", false);
   for (const std::string& name : options.names) health->Set(name, false);
   builder.RegisterService(health.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> listeners;
+  listeners.push_back(MakeRefusalListener());
+  builder.experimental().SetInterceptorCreators(std::move(listeners));
   builder.SetMaxReceiveMessageSize(options.max_receive_bytes);
   builder.SetMaxSendMessageSize(-1);
   // With it, a second server on a port in use would silently take half of the first one's calls.

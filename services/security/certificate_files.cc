@@ -5,11 +5,14 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <array>
 #include <ctime>
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
@@ -31,6 +34,29 @@ absl::Status ReadCertificate(const std::string& path, Certificate* into) {
   ERR_clear_error();
   if (*into != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(path, " holds no certificate in PEM"));
+}
+
+using Store = std::unique_ptr<X509_STORE, decltype(&X509_STORE_free)>;
+using StoreContext = std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)>;
+
+// All certificates of a file.
+absl::StatusOr<std::vector<Certificate>> ReadCertificates(const std::string& path) {
+  std::string pem;
+  if (const absl::Status read = ReadSecurityFile(path, &pem); !read.ok()) return read;
+  const Bio bio = Open(pem);
+  std::vector<Certificate> certificates;
+  while (X509* certificate = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    certificates.emplace_back(certificate, &X509_free);
+  }
+  ERR_clear_error();
+  if (!certificates.empty()) return certificates;
+  return absl::InvalidArgumentError(absl::StrCat(path, " holds no certificate in PEM"));
+}
+
+std::string NameOf(const X509_NAME* name) {
+  std::array<char, 256> text = {};
+  X509_NAME_oneline(name, text.data(), text.size());
+  return text.data();
 }
 
 absl::Status ReadKey(const std::string& path, Key* into) {
@@ -99,6 +125,30 @@ absl::Status ReadSecurityFile(const std::string& path, std::string* into) {
   }
   *into = contents.str();
   return absl::OkStatus();
+}
+
+absl::Status CheckIssuer(const TlsFiles& tls) {
+  const auto chain = ReadCertificates(tls.certificate);
+  if (!chain.ok()) return chain.status();
+  const auto authorities = ReadCertificates(tls.authority);
+  if (!authorities.ok()) return authorities.status();
+  const Store store(X509_STORE_new(), &X509_STORE_free);
+  for (const Certificate& authority : *authorities)
+    X509_STORE_add_cert(store.get(), authority.get());
+  // Dates are looked at elsewhere; who trusts an authority between trusts it without what is above.
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_NO_CHECK_TIME);
+  STACK_OF(X509)* const between = sk_X509_new_null();
+  for (size_t i = 1; i < chain->size(); ++i) sk_X509_push(between, (*chain)[i].get());
+  const StoreContext context(X509_STORE_CTX_new(), &X509_STORE_CTX_free);
+  X509* const own = chain->front().get();
+  const bool issued = X509_STORE_CTX_init(context.get(), store.get(), own, between) == 1 &&
+                      X509_verify_cert(context.get()) == 1;
+  sk_X509_free(between);
+  ERR_clear_error();
+  if (issued) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(tls.certificate, " was issued by ", NameOf(X509_get_issuer_name(own)),
+                   ", which is no authority in ", tls.authority, ": no peer would take it"));
 }
 
 absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now) {

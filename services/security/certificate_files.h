@@ -15,6 +15,11 @@ namespace sluice {
 // certificate has expired by `now` or begins to hold later.
 absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now);
 
+// FAILED_PRECONDITION where the certificate was not issued by an authority of the file of authorities,
+// directly or by those that come with it in its own file: nobody who trusts these would take it. Errors
+// of reading them. REQUIRES: both are named.
+absl::Status CheckIssuer(const TlsFiles& tls);
+
 // The whole of a file. NOT_FOUND where it can't be read or is empty.
 absl::Status ReadSecurityFile(const std::string& path, std::string* into);
 

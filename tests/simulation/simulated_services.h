@@ -29,6 +29,8 @@ class SimulatedStageNetwork final : public StageNetwork {
   absl::StatusOr<std::unique_ptr<SamplerStream>> RunSampler(
       const std::string& address, SamplerStream::Handler handler) override;
 
+  void Refuse(const std::string&, const std::string&) override {}
+
  private:
   template <class Response>
   void Ask(const std::string& address, InfoCallback<Response> callback);

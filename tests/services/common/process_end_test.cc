@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "services/common/termination_log.h"
 
 namespace sluice {
 
@@ -34,6 +38,25 @@ TEST(ProcessEndTest, StacksNameWhatEveryThreadIsIn) {
   thread.join();
   EXPECT_THAT(stacks, AllOf(HasSubstr("the-waiter"), HasSubstr("WaitsForever"),
                             HasSubstr("StacksOfAllThreads")));
+}
+
+TEST(ProcessEndTest, TheEndIsToldToTheSupervisor) {
+  const std::string path = ::testing::TempDir() + "/termination-log";
+  const auto told = [&path] {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  SetTerminationLog(path);
+  EXPECT_EXIT(EndWithReason("shard", "another model"), ::testing::ExitedWithCode(1),
+              "ends-itself reason=\"another model\"");
+  EXPECT_EQ(told(), "another model\n");
+  EXPECT_EXIT(EndWithStacks("shard", "step 7"), ::testing::ExitedWithCode(70), "ends-itself");
+  EXPECT_EQ(told(), "it hangs and has ended itself: step 7\n");
+  WriteTerminationLog(std::string(5000, 'x'));
+  EXPECT_EQ(told(), std::string(4095, 'x') + "\n");
+  SetTerminationLog("/no/such/folder/log");
+  WriteTerminationLog("goes unsaid");
+  SetTerminationLog("");
 }
 
 TEST(ProcessEndTest, TheEndSaysWhatHangsAndWhere) {

@@ -32,6 +32,29 @@ TEST_F(CertificateFilesTest, AcceptsWhatFitsTogether) {
   EXPECT_EQ(CheckCertificateFiles({.authority = files.authority}, absl::Now()), absl::OkStatus());
 }
 
+TEST_F(CertificateFilesTest, KnowsWhetherItsOwnAuthorityIssuedIt) {
+  testing::TestAuthority authority(folder_, "ca");
+  testing::TestAuthority stranger(folder_, "stranger");
+  TlsFiles files = authority.Issue("peer", {});
+  EXPECT_EQ(CheckIssuer(files), absl::OkStatus());
+  files.authority = stranger.certificate();
+  const absl::Status refused = CheckIssuer(files);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat("which is no authority in ", stranger.certificate())));
+  // While authorities change there are two in the file.
+  const std::string both = folder_ + "/both.crt";
+  std::ofstream file(both);
+  for (const std::string& path : {stranger.certificate(), authority.certificate()}) {
+    file << std::ifstream(path).rdbuf();
+  }
+  file.close();
+  files.authority = both;
+  EXPECT_EQ(CheckIssuer(files), absl::OkStatus());
+  files.authority = folder_ + "/none.crt";
+  EXPECT_EQ(CheckIssuer(files).code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(CertificateFilesTest, NamesTheFileAndWhatIsWrongWithIt) {
   testing::TestAuthority authority(folder_, "ca");
   const TlsFiles good = authority.Issue("peer", {});

@@ -58,6 +58,7 @@ sluice/pipeline: {{ index . 1 | quote }}
 {{- end }}
 - --listen=0.0.0.0:{{ index . 2 }}
 - --health_listen=0.0.0.0:{{ index . 3 }}
+- --termination_log=/dev/termination-log
 - --tls_cert=/etc/sluice/tls/tls.crt
 - --tls_key=/etc/sluice/tls/tls.key
 - --tls_ca=/etc/sluice/tls/ca.crt

@@ -1,0 +1,18 @@
+// A file in which supervisors look for why a process has ended: Kubernetes shows what is in a
+// container's /dev/termination-log with the container. Thread-safe.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace sluice {
+
+// Empty: there is none, as at first.
+void SetTerminationLog(std::string path);
+
+// Puts `reason` there in place of what it held; 4,096 bytes at most, which is what is read. What
+// can't be written goes unsaid: the same is in the log.
+void WriteTerminationLog(absl::string_view reason);
+
+}  // namespace sluice

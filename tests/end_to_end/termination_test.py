@@ -1,0 +1,110 @@
+"""What a process that can't do its work tells its supervisor, in the file that --termination_log names.
+
+Usage: termination_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from processes import BIN, SLUICE, STORYTELLER, Orchestrator, main
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def authority(folder, name):
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", f"/CN={name}",
+            "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt")
+
+
+def issue(folder, name, by):
+    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+            "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr")
+    openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/{by}.crt", "-CAkey", f"{folder}/{by}.key",
+            "-CAcreateserial", "-days", "1", "-out", f"{folder}/{name}.crt")
+
+
+class TerminationTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.log = os.path.join(self.folder, "termination-log")
+
+    def start(self, program, *flags):
+        return subprocess.Popen([os.path.join(BIN, program), "--termination_log", self.log, *flags], stderr=subprocess.DEVNULL)
+
+    def told(self, process, status=1):
+        self.assertEqual(process.wait(60), status)
+        with open(self.log) as file:
+            return file.read()
+
+    def test_a_stage_of_another_model_says_so_and_ends(self):
+        other = os.path.join(self.folder, "other")
+        shutil.copytree(STORYTELLER, other)
+        path = os.path.join(other, "config.json")
+        with open(path) as file:
+            config = json.load(file)
+        config["rms_norm_eps"] = 0.125
+        with open(path, "w") as file:
+            json.dump(config, file)
+        stage = self.start("sluice-embedding", "--model", other, "--listen", f"unix:{self.folder}/embedding",
+                           "--refusal_timeout", "1s")
+        with Orchestrator(self.folder):
+            told = self.told(stage)
+        self.assertRegex(told, "^the orchestrator can't use this process: it serves another model: fingerprint .*, expected .*\n$")
+
+    def test_a_stage_that_fits_stays_though_others_are_missing(self):
+        stage = self.start("sluice-embedding", "--model", STORYTELLER, "--listen", f"unix:{self.folder}/embedding",
+                           "--refusal_timeout", "500ms")
+        with Orchestrator(self.folder), self.assertRaises(subprocess.TimeoutExpired):
+            stage.wait(3)
+        stage.terminate()
+        self.assertEqual(stage.wait(30), 0)
+        self.assertFalse(os.path.exists(self.log))
+
+    def test_a_tokenizer_of_another_model_says_so_and_ends(self):
+        other = os.path.join(self.folder, "other")
+        shutil.copytree(STORYTELLER, other)
+        with open(os.path.join(other, "tokenizer.json"), "a") as file:
+            file.write("\n")
+        tokenizer = self.start("sluice-tokenizer", "--model", other, "--listen", f"unix:{self.folder}/tokenizer",
+                               "--refusal_timeout", "1s")
+        with Orchestrator(self.folder):
+            self.assertIn("it serves the tokenizer of another model", self.told(tokenizer))
+
+    def test_a_wrong_authority(self):
+        authority(self.folder, "right")
+        authority(self.folder, "wrong")
+        issue(self.folder, "stage", "right")
+        stage = self.start("sluice-tokenizer", "--model", STORYTELLER, "--listen", "127.0.0.1:0", "--tls_cert",
+                           f"{self.folder}/stage.crt", "--tls_key", f"{self.folder}/stage.key", "--tls_ca", f"{self.folder}/wrong.crt")
+        self.assertIn(f"stage.crt was issued by /CN=right, which is no authority in {self.folder}/wrong.crt", self.told(stage))
+
+    def test_a_missing_volume(self):
+        stage = self.start("sluice-shard", "--model", "/models/gone", "--listen", f"unix:{self.folder}/shard")
+        self.assertIn("/models/gone", self.told(stage))
+
+    def test_a_wrong_flag(self):
+        stage = self.start("sluice-sampler", "--model", STORYTELLER, "--hang_timeout", "0s")
+        self.assertIn("--hang_timeout is 0", self.told(stage, status=2))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
+    def test_a_full_disk(self):
+        """`up` has no such flag: Kubernetes shows the end of its log, which is this sentence."""
+        full = os.path.join(self.folder, "full")
+        os.mkdir(full)
+        done = subprocess.run(["unshare", "-m", "sh", "-c",
+                               f"mount -t tmpfs -o nr_inodes=1 none {full} && TMPDIR={full} exec {SLUICE} up --port 0"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(full, done.stderr.strip().splitlines()[-1])
+        self.assertIn("No space left", done.stderr.strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
