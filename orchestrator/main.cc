@@ -4,6 +4,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/orchestrator_server.h"
 #include "services/common/process.h"
+#include "services/telemetry/telemetry_flags.h"
 
 ABSL_FLAG(std::string, tokenizer, "", "address of the tokenizer");
 ABSL_FLAG(std::string, embedding, "", "address of the embedding");
@@ -136,12 +137,17 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
 
 int main(int argc, char** argv) {
   std::unique_ptr<sluice::Dialer> dialer;
+  std::unique_ptr<sluice::Tracer> tracer;  // outlives the service, whose last requests it tells of
   return sluice::RunProcess(
       argc, argv, "Serves the public API: schedules requests over the processes of a replica.",
-      [&dialer](const sluice::ProcessOptions& process)
+      [&dialer, &tracer](const sluice::ProcessOptions& process)
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
-        const auto options = OptionsFromFlags(process);
+        auto options = OptionsFromFlags(process);
         if (!options.ok()) return options.status();
+        auto traced = sluice::TracerFromFlags("sluice-orchestrator");
+        if (!traced.ok()) return traced.status();
+        tracer = *std::move(traced);
+        options->tracer = tracer.get();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
         return sluice::OrchestratorServer::Start(*options, dialer.get());
       });

@@ -15,6 +15,7 @@
 #include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/sampling_defaults.h"
+#include "services/telemetry/span_metrics.h"
 
 namespace sluice {
 namespace {
@@ -229,7 +230,11 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
   engine.speculation.mode = options.draft;
-  engine.observer = &result->step_metrics_;
+  result->tracer_ = options.tracer;
+  result->request_tracer_ = std::make_unique<RequestTracer>(options.tracer, identity->name);
+  result->observers_ = std::make_unique<EngineObservers>(
+      std::vector<EngineObserver*>{&result->step_metrics_, result->request_tracer_.get()});
+  engine.observer = result->observers_.get();
   engine.on_serving_changed = [health = result->health_](bool serves) {
     health->SetEngine(serves);
   };
@@ -247,7 +252,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
-      result->authenticator_.get(), result->request_metrics_.get());
+      result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
@@ -266,7 +271,13 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 
 std::vector<std::shared_ptr<prometheus::Collectable>> OrchestratorServer::metrics() {
   const auto look = [this] { return EngineSnapshot{engine_->status(), engine_->processes()}; };
-  return {registry_, std::make_shared<EngineMetrics>(look, vllm_metric_names_)};
+  std::vector<std::shared_ptr<prometheus::Collectable>> sources = {
+      registry_, std::make_shared<EngineMetrics>(look, vllm_metric_names_)};
+  if (tracer_ != nullptr) {
+    sources.push_back(
+        std::make_shared<SpanMetrics>([tracer = tracer_] { return tracer->counts(); }));
+  }
+  return sources;
 }
 
 bool OrchestratorServer::Reload() {

@@ -19,11 +19,13 @@
 #include "orchestrator/pipeline/topology.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
+#include "orchestrator/tracing/request_tracer.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
 #include "services/security/authenticator.h"
 #include "services/security/credentials.h"
+#include "services/telemetry/tracer.h"
 
 namespace sluice {
 
@@ -55,6 +57,8 @@ struct OrchestratorServerOptions {
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
+  // Borrowed; tells a collector of every request. Null: nobody is told.
+  Tracer* tracer = nullptr;
 };
 
 class OrchestratorServer final : public RunningService {
@@ -83,6 +87,9 @@ class OrchestratorServer final : public RunningService {
   const std::shared_ptr<RequestMetrics> request_metrics_ =
       RequestMetrics::Make(*registry_, [] { return absl::Now(); });
   StepMetrics step_metrics_{*registry_};
+  Tracer* tracer_ = nullptr;
+  std::unique_ptr<RequestTracer> request_tracer_;
+  std::unique_ptr<EngineObserver> observers_;
   std::shared_ptr<TenantBook> tenants_;
   std::unique_ptr<TokenizerClient> tokenizer_;
   std::unique_ptr<TokenizerWatch> tokenizer_watch_;

@@ -56,6 +56,7 @@ class Planner {
                  orchestrator.empty() ? spec_.listen : orchestrator, "--listen",
                  spec_.http_listen}};
     process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
+    process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
     if (spec_.demo) process.argv.push_back("--demo");
     return process;
   }
@@ -181,6 +182,7 @@ Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner
     arguments.insert(arguments.end(), draft.begin(), draft.end());
   }
   arguments.insert(arguments.end(), spec.listener.begin(), spec.listener.end());
+  arguments.insert(arguments.end(), spec.telemetry.begin(), spec.telemetry.end());
   return arguments;
 }
 

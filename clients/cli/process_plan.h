@@ -25,14 +25,15 @@ struct PipelineSpec {
   std::string bin_folder;     // holds sluice-tokenizer and the other services' programs
   std::string socket_folder;  // for the internal listeners
   std::string model_folder;
-  std::string listen;                 // the orchestrator's address for clients
-  std::string health;                 // where it answers grpc.health.v1 to this host
-  std::vector<std::string> listener;  // its flags about who may come
-  int metrics_port = 0;               // its metrics; the others' are on the ports after; 0: none
-  std::string http_listen;            // the gateway's; empty: none is started
-  std::vector<std::string> gateway;   // its flags about who may come; some: it reaches the
-                                      // orchestrator on a socket, without TLS
-  bool demo = false;                  // the gateway's page may kill processes
+  std::string listen;                  // the orchestrator's address for clients
+  std::string health;                  // where it answers grpc.health.v1 to this host
+  std::vector<std::string> listener;   // its flags about who may come
+  std::vector<std::string> telemetry;  // its and the gateway's flags about a collector
+  int metrics_port = 0;                // its metrics; the others' are on the ports after; 0: none
+  std::string http_listen;             // the gateway's; empty: none is started
+  std::vector<std::string> gateway;    // its flags about who may come; some: it reaches the
+                                       // orchestrator on a socket, without TLS
+  bool demo = false;                   // the gateway's page may kill processes
   LogFormat log_format = LogFormat::kText;
   int num_gpus = 0;  // of this host, for --device cuda
   ModelFlags flags;

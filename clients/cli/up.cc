@@ -23,6 +23,7 @@
 #include "services/model/model_check.h"
 #include "services/model/weights.h"
 #include "services/security/credentials.h"
+#include "services/telemetry/telemetry_options.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {
@@ -45,6 +46,10 @@ struct UpFlags {
   std::string health_listen;
   int32_t metrics_port = 0;
   bool vllm_metric_names = false;
+  std::string otlp_endpoint;
+  std::string otlp_tls_ca;
+  std::string otlp_token_file;
+  std::optional<float> otlp_sample_ratio;
   absl::Duration drain_delay = absl::ZeroDuration();
   absl::Duration drain_timeout = absl::Seconds(1);
   std::optional<int32_t> http_port;
@@ -92,6 +97,16 @@ absl::Status CheckGateway(const UpFlags& flags) {
       "--http_port: over HTTP clients come with tokens, not with certificates: set --tokens");
 }
 
+absl::Status CheckTelemetry(const UpFlags& flags) {
+  return MakeTelemetryOptions("up",
+                              {.endpoint = flags.otlp_endpoint,
+                               .authority = flags.otlp_tls_ca,
+                               .token_file = flags.otlp_token_file,
+                               .sample_ratio = flags.otlp_sample_ratio.value_or(1)},
+                              [](const char*) { return ""; })
+      .status();
+}
+
 absl::Status CheckFlags(const UpFlags& flags) {
   if (flags.port < 0 || flags.port > 65535) {
     return absl::InvalidArgumentError(
@@ -103,6 +118,7 @@ absl::Status CheckFlags(const UpFlags& flags) {
   }
   if (absl::Status status = CheckDraftFlags(flags.model); !status.ok()) return status;
   if (absl::Status status = CheckGateway(flags); !status.ok()) return status;
+  if (absl::Status status = CheckTelemetry(flags); !status.ok()) return status;
   return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();
 }
 
@@ -122,6 +138,21 @@ std::vector<std::string> ListenerArguments(const UpFlags& flags, const std::stri
                                      "--drain_timeout", absl::FormatDuration(flags.drain_timeout)});
   if (flags.vllm_metric_names) arguments.emplace_back("--vllm_metric_names");
   if (flags.listener.insecure) arguments.emplace_back("--insecure_public");
+  return arguments;
+}
+
+// What those are told who tell a collector of requests: orchestrator and gateway.
+std::vector<std::string> TelemetryArguments(const UpFlags& flags) {
+  std::vector<std::string> arguments;
+  for (const auto& [name, value] : {std::pair("--otlp_endpoint", flags.otlp_endpoint),
+                                    std::pair("--otlp_tls_ca", flags.otlp_tls_ca),
+                                    std::pair("--otlp_token_file", flags.otlp_token_file)}) {
+    if (!value.empty()) arguments.insert(arguments.end(), {name, value});
+  }
+  if (flags.otlp_sample_ratio.has_value()) {
+    arguments.insert(arguments.end(),
+                     {"--otlp_sample_ratio", absl::StrCat(*flags.otlp_sample_ratio)});
+  }
   return arguments;
 }
 
@@ -168,6 +199,18 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
                   "There, the figures that routers and dashboards made for vLLM read, under its "
                   "names too.",
                   &into->vllm_metric_names);
+  flags.Add(
+      "otlp_endpoint", "HOST:PORT",
+      "An OpenTelemetry collector that is told a span for every request, by OTLP over gRPC; in "
+      "plaintext on this host and after http://, else over TLS. Default: "
+      "OTEL_EXPORTER_OTLP_ENDPOINT of the environment.",
+      &into->otlp_endpoint);
+  flags.Add("otlp_tls_ca", "FILE", "Authority of its certificate (PEM).", &into->otlp_tls_ca);
+  flags.Add("otlp_token_file", "FILE", "A bearer token for it.", &into->otlp_token_file);
+  flags.Add(
+      "otlp_sample_ratio", "P",
+      "Part of the requests that it is told of, where their callers have not decided. Default 1.",
+      &into->otlp_sample_ratio);
   flags.Add("drain_delay", "SECONDS",
             "How long to go on serving after SIGTERM while health says NOT_SERVING. Default 0.",
             &into->drain_delay);
@@ -266,6 +309,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .listen = plan.address,
                      .health = plan.health,
                      .listener = ListenerArguments(flags, plan.health),
+                     .telemetry = TelemetryArguments(flags),
                      .metrics_port = flags.metrics_port,
                      .http_listen = plan.http_address,
                      .gateway = flags.http_port.has_value() ? GatewayArguments(flags)

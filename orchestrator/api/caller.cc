@@ -1,12 +1,10 @@
 #include "orchestrator/api/caller.h"
 
 #include <iterator>
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "services/common/trace_context.h"
 
 namespace sluice {
 namespace {
@@ -37,12 +35,10 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
   return HostOfPeer(context.peer());
 }
 
-std::string TraceIdOf(const grpc::ServerContextBase& context) {
+std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context) {
   const auto [begin, end] = context.client_metadata().equal_range(kTraceParentKey);
-  if (begin == end || std::next(begin) != end) return "";
-  const std::optional<TraceContext> trace =
-      ParseTraceParent({begin->second.data(), begin->second.size()});
-  return trace.has_value() ? trace->trace_id : "";
+  if (begin == end || std::next(begin) != end) return std::nullopt;
+  return ParseTraceParent({begin->second.data(), begin->second.size()});
 }
 
 std::string HostOfPeer(absl::string_view peer) {

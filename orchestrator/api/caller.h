@@ -3,10 +3,12 @@
 
 #include <grpcpp/server_context.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/common/trace_context.h"
 
 namespace sluice {
 
@@ -15,8 +17,8 @@ namespace sluice {
 // where the metadata is empty, longer than 128 bytes or there more than once.
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
 
-// The trace that the call is a part of, as its metadata `traceparent` says; empty where it says none.
-std::string TraceIdOf(const grpc::ServerContextBase& context);
+// The trace that the call is a part of, as its metadata `traceparent` says; nothing where it says none.
+std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
 
 // The host in a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7". Others stay as they are.
 std::string HostOfPeer(absl::string_view peer);

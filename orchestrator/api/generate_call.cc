@@ -7,6 +7,7 @@
 #include "orchestrator/api/beam_check.h"
 #include "orchestrator/api/best_of_sink.h"
 #include "orchestrator/api/messages.h"
+#include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/word_tokens.h"
 #include "services/common/num_returned.h"
@@ -33,6 +34,7 @@ GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, 
   if (request_.request_id().empty()) {
     request_.set_request_id(absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16)));
   }
+  if (context_.trace.span != nullptr) DescribeRequest(request_, *context_.trace.span);
 }
 
 GenerateCall::Writer* GenerateCall::Start(const Context& context,
@@ -40,8 +42,7 @@ GenerateCall::Writer* GenerateCall::Start(const Context& context,
                                           absl::Time deadline) {
   if (!request.ok()) {
     const std::shared_ptr<Writer> writer = Writer::Start();
-    if (context.metrics != nullptr)
-      context.metrics->CountRefused(request.status(), context.tenant_class);
+    CountRefused(context, request.status());
     writer->Close(request.status());
     return writer.get();
   }
@@ -111,12 +112,13 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
-  request.trace_id = context_.trace_id;
+  request.trace_id = context_.trace.trace_id;
+  request.span = context_.trace.span;
   request.arrived = arrived_;
   if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);
-  if (cancelled_) return;
+  if (cancelled_) return CountRefused(context_, absl::CancelledError("the caller left"));
   std::shared_ptr<RequestSink> sink = shared_from_this();
   if (context_.metrics != nullptr)
     sink = context_.metrics->Measure(std::move(sink), context_.tenant_class);
@@ -132,8 +134,13 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
-  if (context_.metrics != nullptr) context_.metrics->CountRefused(status, context_.tenant_class);
+  CountRefused(context_, status);
   writer_->Close(status);
+}
+
+void GenerateCall::CountRefused(const Context& context, const absl::Status& status) {
+  if (context.metrics != nullptr) context.metrics->CountRefused(status, context.tenant_class);
+  if (context.tracer != nullptr) context.tracer->End(context.trace, status);
 }
 
 void GenerateCall::Cancel() {

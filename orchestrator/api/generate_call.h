@@ -17,6 +17,7 @@
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/text/cancellation.h"
+#include "orchestrator/tracing/request_tracer.h"
 #include "services/common/server_writer.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -34,10 +35,11 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     ConstraintPreparer& constraints;
     Engine& engine;
     const TenantBook& tenants;
-    std::string tenant;                 // that it is served for
-    std::string tenant_class;           // as the metrics have it
-    std::string trace_id;               // empty: none
-    RequestMetrics* metrics = nullptr;  // null: nothing is counted
+    std::string tenant;        // that it is served for
+    std::string tenant_class;  // as the metrics have it
+    CallTrace trace;
+    RequestMetrics* metrics = nullptr;      // null: nothing is counted
+    const RequestTracer* tracer = nullptr;  // null: nobody is told
   };
 
   // Serves `request`, or answers why there is none; the result belongs to gRPC.
@@ -59,6 +61,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   // Whether as much waits for the client as may.
   void OnBacklog(bool full);
   void Refuse(const absl::Status& status);
+  static void CountRefused(const Context& context, const absl::Status& status);
   void Send(v1::GenerateResponse& response);
 
   const Context context_;

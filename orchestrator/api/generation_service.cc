@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/generate_call.h"
+#include "orchestrator/api/request_attributes.h"
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
 #include "orchestrator/api/status_message.h"
@@ -63,7 +64,7 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      ConstraintPreparer* constraints, TokenizerClient* tokenizer,
                                      TokenizerWatch* watch, std::string tokenizer_address,
                                      const TenantBook* tenants, const Authenticator* authenticator,
-                                     RequestMetrics* metrics)
+                                     RequestMetrics* metrics, const RequestTracer* tracer)
     : model_(std::move(model)),
       engine_(engine),
       constraints_(constraints),
@@ -73,12 +74,16 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       tenants_(tenants),
       authenticator_(authenticator),
       metrics_(metrics),
+      tracer_(tracer),
       started_(absl::Now()),
       prompts_(&model_, tokenizer, watch) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   absl::StatusOr<std::string> tenant = AdmitTenant(*context);
+  absl::StatusOr<v1::GenerateRequest> parsed =
+      ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request);
+  const std::string operation = OperationOf(parsed.ok() ? *parsed : v1::GenerateRequest());
   return GenerateCall::Start({.model = model_,
                               .prompts = prompts_,
                               .tokenizer = *tokenizer_,
@@ -87,10 +92,10 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
                               .tenants = *tenants_,
                               .tenant = tenant.value_or(""),
                               .tenant_class = tenants_->ClassOf(tenant.value_or("")),
-                              .trace_id = TraceIdOf(*context),
-                              .metrics = metrics_},
-                             ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request),
-                             DeadlineOf(*context));
+                              .trace = TraceCall(*context, "Generate", operation),
+                              .metrics = metrics_,
+                              .tracer = tracer_},
+                             std::move(parsed), DeadlineOf(*context));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
@@ -102,7 +107,8 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
                         .engine = *engine_,
                         .tenants = *tenants_,
                         .tenant = tenant.value_or(""),
-                        .trace_id = TraceIdOf(*context)},
+                        .trace = TraceCall(*context, "Score", "score"),
+                        .tracer = tracer_},
                        ParseAdmitted<v1::ScoreRequest>(tenant.status(), *request), *response,
                        DeadlineOf(*context));
 }
@@ -188,6 +194,13 @@ absl::StatusOr<std::string> GenerationService::AdmitTenant(
   absl::StatusOr<Caller> caller = authenticator_->Admit(context);
   if (!caller.ok()) return caller.status();
   return caller->tenant;
+}
+
+CallTrace GenerationService::TraceCall(const grpc::CallbackServerContext& context,
+                                       std::string method, std::string operation) const {
+  const std::optional<TraceContext> caller = TraceOf(context);
+  if (tracer_ != nullptr) return tracer_->Begin(caller, std::move(method), std::move(operation));
+  return {.trace_id = caller.has_value() ? caller->trace_id : "", .span = nullptr};
 }
 
 void GenerationService::FillStatus(v1::GetStatusResponse& response) const {

@@ -13,6 +13,7 @@
 #include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
+#include "orchestrator/tracing/request_tracer.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 
@@ -31,13 +32,14 @@ using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCa
 
 class GenerationService final : public internal::GenerationServiceBase {
  public:
-  // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted.
+  // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted,
+  // without `tracer` no trace is begun.
   // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, ConstraintPreparer* constraints,
                     TokenizerClient* tokenizer, TokenizerWatch* watch,
                     std::string tokenizer_address, const TenantBook* tenants,
-                    const Authenticator* authenticator = nullptr,
-                    RequestMetrics* metrics = nullptr);
+                    const Authenticator* authenticator = nullptr, RequestMetrics* metrics = nullptr,
+                    const RequestTracer* tracer = nullptr);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -72,6 +74,8 @@ class GenerationService final : public internal::GenerationServiceBase {
   // The tenant whom an admitted call is served for: the one it has proved to be, else whom it
   // names.
   absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;
+  CallTrace TraceCall(const grpc::CallbackServerContext& context, std::string method,
+                      std::string operation) const;
   void FillStatus(v1::GetStatusResponse& response) const;
   // Which requests the caller asks for and may be told of.
   absl::StatusOr<LedgerQuery> QueryOf(const grpc::CallbackServerContext& context,
@@ -86,6 +90,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   const TenantBook* const tenants_;
   const Authenticator* const authenticator_;
   RequestMetrics* const metrics_;
+  const RequestTracer* const tracer_;
   const absl::Time started_;
   const PromptResolver prompts_;
 };

@@ -9,6 +9,7 @@
 #include "orchestrator/api/messages.h"
 #include "orchestrator/api/request_check.h"
 #include "services/common/status.h"
+#include "services/telemetry/tracer.h"
 
 namespace sluice {
 namespace {
@@ -135,7 +136,10 @@ void ScoreBatch::Submit(size_t index) {
   request.num_logprobs = options_.top;
   request.priority = options_.priority;
   request.tenant = context_.tenant;
-  request.trace_id = context_.trace_id;
+  request.trace_id = context_.trace.trace_id;
+  if (context_.trace.span != nullptr) {
+    request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));
+  }
   request.arrived = arrived_;
   if (options_.deadline != absl::InfiniteFuture()) {
     request.deadline = SteadyTime::FromWall(options_.deadline);

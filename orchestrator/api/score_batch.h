@@ -21,6 +21,7 @@
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/api/shared_prefixes.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/tracing/request_tracer.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -32,7 +33,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
     const PromptResolver& prompts;
     Engine& engine;
     std::string tenant;
-    std::string trace_id;  // empty: none
+    CallTrace trace;  // of the call; each text has a span in it
   };
   struct Options {
     int32_t top = 0;

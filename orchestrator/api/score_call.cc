@@ -43,13 +43,15 @@ v1::ScoreResponse ResponseOf(std::vector<v1::ScoredText> texts, bool several) {
 // The call's, given once. Outlives it.
 class ScoreCall::Answer {
  public:
-  Answer(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response)
-      : call_(call), response_(response) {}
+  Answer(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response, CallTrace trace,
+         const RequestTracer* tracer)
+      : call_(call), response_(response), trace_(std::move(trace)), tracer_(tracer) {}
 
   void Give(const absl::StatusOr<v1::ScoreResponse>& answer) {
     absl::MutexLock lock(&mutex_);
     if (call_ == nullptr) return;
     if (answer.ok()) *response_ = SerializeMessage(*answer);
+    if (tracer_ != nullptr) tracer_->End(trace_, answer.status());
     std::exchange(call_, nullptr)->Finish(ToGrpc(answer.status()));
   }
 
@@ -57,11 +59,13 @@ class ScoreCall::Answer {
   absl::Mutex mutex_;
   grpc::ServerUnaryReactor* call_ ABSL_GUARDED_BY(mutex_);  // until it is answered
   grpc::ByteBuffer* const response_;
+  const CallTrace trace_;
+  const RequestTracer* const tracer_;
 };
 
 ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
                      grpc::ByteBuffer& response, absl::Time deadline)
-    : answer_(std::make_shared<Answer>(this, &response)) {
+    : answer_(std::make_shared<Answer>(this, &response, context.trace, context.tracer)) {
   absl::Status status = request.ok() ? CheckScore(*request) : request.status();
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
   if (!status.ok()) {
@@ -74,7 +78,7 @@ ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreReque
                           .prompts = context.prompts,
                           .engine = context.engine,
                           .tenant = context.tenant,
-                          .trace_id = context.trace_id},
+                          .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},
       InputsOf(*request),

@@ -14,6 +14,7 @@
 #include "orchestrator/api/score_batch.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/tenants/tenant_book.h"
+#include "orchestrator/tracing/request_tracer.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -27,8 +28,9 @@ class ScoreCall final : public grpc::ServerUnaryReactor {
     const PromptResolver& prompts;
     Engine& engine;
     const TenantBook& tenants;
-    std::string tenant;    // that it is served for
-    std::string trace_id;  // empty: none
+    std::string tenant;  // that it is served for
+    CallTrace trace;
+    const RequestTracer* tracer = nullptr;  // null: nobody is told
   };
 
   // Serves `request`, or answers why there is none. `response` lives as long as the call.

@@ -26,6 +26,8 @@ const char* NameOf(EndReason reason) {
 // Tokens of the prompt that the text end sees, enough for what happens at the seam.
 constexpr size_t kContextTokens = 8;
 
+constexpr size_t kMostEvents = 64;
+
 }  // namespace
 
 ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
@@ -249,16 +251,21 @@ void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
   outputs_[index].usage = usage;
 }
 
+void ActiveRequest::AddEvent(RequestEvent event) {
+  if (event.kind == RequestEvent::Kind::kPreempted) ++num_noted_preemptions_;
+  if (events_.size() == kMostEvents) {
+    ++num_dropped_events_;
+  } else {
+    events_.push_back(event);
+  }
+}
+
 RequestLedger ActiveRequest::Ledger() const {
-  RequestLedger ledger = {.name = request_.name,
-                          .trace_id = request_.trace_id,
-                          .tenant = request_.tenant,
-                          .priority = request_.priority,
-                          .phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting,
-                          .outcome = "",
-                          .detail = "",
-                          .times = times_,
-                          .sequences = {}};
+  RequestLedger ledger = LedgerOf(request_);
+  ledger.phase = over_ ? RequestPhase::kEnded : RequestPhase::kWaiting;
+  ledger.times = times_;
+  ledger.events = events_;
+  ledger.num_dropped_events = num_dropped_events_;
   for (const Output& output : outputs_) {
     const bool ended = output.end.has_value() || output.scheduler_end.has_value();
     ledger.sequences.push_back(

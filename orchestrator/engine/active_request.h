@@ -80,6 +80,11 @@ class ActiveRequest {
   RequestLedger Ledger() const;
   RequestTimes& times() { return times_; }
 
+  // Something happened to it; of very many, the first are kept.
+  void AddEvent(RequestEvent event);
+  // Of all its sequences' preemptions so far, which events have been added for.
+  int32_t num_noted_preemptions() const { return num_noted_preemptions_; }
+
  private:
   struct Output {
     std::deque<TokenEvent> pending;  // accepted, not yet delivered
@@ -110,6 +115,9 @@ class ActiveRequest {
   std::unique_ptr<BeamRun> beams_;
   std::vector<TokenEvent> prompt_tokens_;  // scored, not yet delivered
   RequestTimes times_;
+  std::vector<RequestEvent> events_;
+  uint32_t num_dropped_events_ = 0;
+  int32_t num_noted_preemptions_ = 0;
   bool over_ = false;
   absl::Status failure_;  // OK where it did not fail
 };

@@ -270,6 +270,7 @@ void EngineCore::On(const ReplicaReady& ready) {
     scheduler_->Reset();
   }
   num_kept_ += ready.kept_blocks ? 1 : 0;
+  requests_.OnReplica(RequestEvent::Kind::kReplicaBack);
   SetServing(true);
 }
 
@@ -308,6 +309,7 @@ void EngineCore::On(const ReplicaLost& lost) {
       {{"epoch", epoch_}, {"status", lost.status.ToString()}, {"requests", requests_.size()}});
   given_up_ = false;
   ++num_recoveries_;
+  requests_.OnReplica(RequestEvent::Kind::kReplicaLost);
   SetServing(false);
   suspects_.KeepOnly([this](RequestId id) { return requests_.Find(id) != nullptr; });
   const std::optional<RequestId> convicted = suspects_.OnLoss(steps_.Lose());

@@ -2,7 +2,21 @@
 
 #include <algorithm>
 
+#include "orchestrator/engine/request.h"
+
 namespace sluice {
+
+RequestLedger LedgerOf(const EngineRequest& request) {
+  RequestLedger ledger;
+  ledger.name = request.name;
+  ledger.trace_id = request.trace_id;
+  ledger.span = request.span;
+  ledger.scores = request.score;
+  ledger.tenant = request.tenant;
+  ledger.priority = request.priority;
+  ledger.times.arrived = request.arrived;
+  return ledger;
+}
 
 int32_t RequestLedger::num_prompt_tokens() const {
   return sequences.empty() ? 0 : sequences.front().usage.prompt_tokens;

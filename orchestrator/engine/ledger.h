@@ -2,14 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "orchestrator/scheduler/sequence.h"
 #include "services/common/steady_time.h"
+#include "services/telemetry/span.h"
 
 namespace sluice {
+
+// What happened to a request besides its phases.
+struct RequestEvent {
+  enum class Kind { kPreempted, kReplicaLost, kReplicaBack };
+
+  Kind kind = Kind::kPreempted;
+  SteadyTime time;
+};
 
 enum class RequestPhase { kWaiting, kRunning, kPaused, kEnded };
 
@@ -27,14 +37,18 @@ struct RequestTimes {
 };
 
 struct RequestLedger {
-  std::string name;      // the client's request_id
-  std::string trace_id;  // empty: none
+  std::string name;                  // the client's request_id
+  std::string trace_id;              // empty: none
+  std::shared_ptr<const Span> span;  // as it began; null: nobody is told of it
+  bool scores = false;               // its prompt, and generates nothing
   std::string tenant;
   int32_t priority = 0;
   RequestPhase phase = RequestPhase::kWaiting;
   std::string outcome;  // of one that ended: "ok", "cancelled", "deadline_exceeded", ...
   std::string detail;   // "stop_token,length", or the status's message
   RequestTimes times;
+  std::vector<RequestEvent> events;  // in order, the first of them
+  uint32_t num_dropped_events = 0;   // those that came after
   std::vector<SequenceLedger> sequences;
 
   // Over all sequences, its prompt counted once.

@@ -10,9 +10,11 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "orchestrator/beams/beam_search.h"
+#include "orchestrator/engine/ledger.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/scheduler/sequence.h"
 #include "services/common/steady_time.h"
+#include "services/telemetry/span.h"
 
 namespace sluice {
 
@@ -25,6 +27,7 @@ struct BeamSettings {
 struct EngineRequest {
   std::string name;      // the client's request_id, for logs
   std::string trace_id;  // of the distributed trace it is a part of, for logs; may be empty
+  std::shared_ptr<const Span> span;  // its part of that, as it began; null: nobody is told of it
 
   std::vector<TokenId> prompt;  // at least one, each in the vocabulary
   // Scores the prompt instead of continuing it; `sampling`, `n` and the stop conditions play no
@@ -61,6 +64,9 @@ struct EngineRequest {
   // Per sequence, the tokens that an earlier call delivered; empty or `num_sequences` entries.
   std::vector<std::vector<TokenId>> resumed;
 };
+
+// Its ledger before anything has become of it.
+RequestLedger LedgerOf(const EngineRequest& request);
 
 // A token that was chosen or scored.
 struct TokenEvent {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/retry_info.h"
 
@@ -42,6 +43,25 @@ void RequestTable::SetTime(SteadyTime now) {
   if (scheduler_ == nullptr) return;
   const SchedulerStatistics statistics = scheduler_->statistics();
   rate_.Observe(now, statistics.started_sequences, statistics.waiting_sequences);
+  if (statistics.preemptions == num_preemptions_) return;
+  num_preemptions_ = statistics.preemptions;
+  NotePreemptions();
+}
+
+void RequestTable::NotePreemptions() {
+  for (const auto& [id, request] : requests_) {
+    int32_t preemptions = 0;
+    for (const SequenceLedger& sequence : LedgerOf(*request).sequences) {
+      preemptions += sequence.usage.preemptions;
+    }
+    while (request->num_noted_preemptions() < preemptions) {
+      request->AddEvent({.kind = RequestEvent::Kind::kPreempted, .time = now_});
+    }
+  }
+}
+
+void RequestTable::OnReplica(RequestEvent::Kind kind) {
+  for (const auto& [id, request] : requests_) request->AddEvent({.kind = kind, .time = now_});
 }
 
 ActiveRequest* RequestTable::Find(RequestId id) {
@@ -79,10 +99,12 @@ void RequestTable::Add(RequestId id, EngineRequest request, std::shared_ptr<Requ
 void RequestTable::Wait(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink) {
   if (num_waiting() >= max_waiting_) {
     ForgetDeadline(id, request);
-    return sink->OnFailed(WithRetryDelay(
+    const absl::Status refused = WithRetryDelay(
         absl::ResourceExhaustedError(absl::StrCat("the model is not ready and ", waiting_.size(),
                                                   " requests wait for it already")),
-        kUnknownDelay));
+        kUnknownDelay);
+    RecordUnserved(request, refused);
+    return sink->OnFailed(refused);
   }
   waiting_.emplace(id, Waiting{std::move(request), std::move(sink)});
 }
@@ -325,12 +347,7 @@ std::vector<RequestLedger> RequestTable::Ledgers(const LedgerQuery& query) const
     if (wanted(request->request())) ledgers.push_back(LedgerOf(*request));
   }
   for (const auto& [id, waiting] : waiting_) {
-    if (!wanted(waiting.request)) continue;
-    RequestLedger& ledger = ledgers.emplace_back();
-    ledger.name = waiting.request.name;
-    ledger.tenant = waiting.request.tenant;
-    ledger.priority = waiting.request.priority;
-    ledger.times.arrived = waiting.request.arrived;
+    if (wanted(waiting.request)) ledgers.push_back(sluice::LedgerOf(waiting.request));
   }
   return ledgers;
 }
@@ -343,18 +360,28 @@ void RequestTable::ForgetDeadline(RequestId id, const EngineRequest& request) {
   if (request.deadline.has_value()) deadlines_.erase({*request.deadline, id});
 }
 
+void RequestTable::RecordUnserved(const EngineRequest& request, const absl::Status& status) {
+  RequestLedger& ledger = ended_.emplace_back(sluice::LedgerOf(request));
+  ledger.phase = RequestPhase::kEnded;
+  ledger.outcome = absl::AsciiStrToLower(absl::StatusCodeToString(status.code()));
+  ledger.detail = std::string(status.message());
+}
+
 void RequestTable::Cancel(RequestId id) {
-  if (const auto waiting = waiting_.find(id); waiting != waiting_.end()) {
-    ForgetDeadline(id, waiting->second.request);
-    waiting_.erase(waiting);
-  }
-  Remove(id, FinishReason::kCancelled);
+  const auto waiting = waiting_.find(id);
+  if (waiting == waiting_.end()) return Remove(id, FinishReason::kCancelled);
+  RecordUnserved(waiting->second.request, absl::CancelledError());
+  ForgetDeadline(id, waiting->second.request);
+  waiting_.erase(waiting);
 }
 
 void RequestTable::Fail(RequestId id, const absl::Status& status) {
   if (const auto waiting = waiting_.find(id); waiting != waiting_.end()) {
     waiting->second.sink->OnFailed(status);
-    return Cancel(id);
+    RecordUnserved(waiting->second.request, status);
+    ForgetDeadline(id, waiting->second.request);
+    waiting_.erase(waiting);
+    return;
   }
   ActiveRequest* request = Find(id);
   if (request == nullptr) return;

@@ -49,9 +49,10 @@ class RequestTable {
   // Whether a request's client reads what is sent to it. While it does not, its sequences are
   // paused.
   void SetReading(RequestId id, bool reading);
-  // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
-  // segments, whose sequences are alive. The rows borrow from requests until one of them ends.
-  void OnSent(const Step& step, std::vector<RowRequest>& rows);
+  // The replica was lost under all requests, or is back.
+  void OnReplica(RequestEvent::Kind kind);
+  // Some of a sequence is on its way to be computed.
+  void OnSent(SequenceId sequence);
 
   // A step of so many sequences and positions took the replica so long.
   void OnStep(int num_sequences, int num_positions, absl::Duration time) {
@@ -140,6 +141,10 @@ class RequestTable {
   // Takes a request out, its sequences too.
   void Remove(RequestId id, FinishReason reason);
   void RemoveIfOver(const ActiveRequest& request);
+  // Preemptions since the last call become events of their requests.
+  void NotePreemptions();
+  // Records the end of a request that never had sequences.
+  void RecordUnserved(const EngineRequest& request, const absl::Status& status);
   void ForgetDeadline(RequestId id, const EngineRequest& request);
   void ForgetUnread(RequestId id);
 
@@ -159,6 +164,7 @@ class RequestTable {
   SteadyTime now_;
   ServiceRate rate_;
   WorkRate work_;
+  int64_t num_preemptions_ = 0;  // of the scheduler's, those that were noted
   std::vector<RequestLedger> ended_;
   // With rows that have come and were not told of yet: of searches, and of prompts that are scored.
   std::vector<RequestId> searching_, scored_;

@@ -7,7 +7,8 @@ namespace sluice {
 namespace {
 
 bool IsOurFlagFile(absl::string_view file) {
-  return absl::EndsWith(file, "/main.cc") || absl::EndsWith(file, "/process.cc");
+  return absl::EndsWith(file, "/main.cc") || absl::EndsWith(file, "/process.cc") ||
+         absl::EndsWith(file, "/telemetry_flags.cc");
 }
 
 }  // namespace

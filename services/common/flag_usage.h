@@ -7,7 +7,8 @@
 
 namespace sluice {
 
-// Of the flags that are linked in, --help shows those of Sluice's mains and process.cc, under the
+// Of the flags that are linked in, --help shows those of Sluice's mains, process.cc and
+// telemetry_flags.cc, under the
 // files' paths in the repository, wherever that was built.
 void ShowOwnFlags();
 

@@ -1,6 +1,7 @@
 #include "services/common/trace_context.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "absl/strings/ascii.h"
@@ -39,17 +40,33 @@ absl::string_view Take(absl::string_view& text, size_t size) {
   return taken;
 }
 
+// Ids are drawn by many processes and threads: their generators must not begin alike.
+std::mt19937_64 SeededGenerator() {
+  std::random_device device;
+  std::array<uint32_t, 8> words;
+  for (uint32_t& word : words) word = device();
+  std::seed_seq seed(words.begin(), words.end());
+  return std::mt19937_64(seed);
+}
+
+// Not 0, of 16 digits.
+std::string RandomDigits() {
+  static thread_local std::mt19937_64 random = SeededGenerator();
+  uint64_t id = 0;
+  while (id == 0) id = random();
+  return absl::StrCat(absl::Hex(id, absl::kZeroPad16));
+}
+
 }  // namespace
 
 std::string TraceContext::ToTraceParent() const {
   return absl::StrFormat("00-%s-%s-%02x", trace_id, span_id, flags);
 }
 
-TraceContext TraceContext::Child() const {
-  static thread_local std::mt19937_64 random{std::random_device()()};
-  uint64_t id = 0;
-  while (id == 0) id = random();
-  return {trace_id, absl::StrCat(absl::Hex(id, absl::kZeroPad16)), flags};
+TraceContext TraceContext::Child() const { return {trace_id, RandomDigits(), flags}; }
+
+TraceContext TraceContext::NewTrace() {
+  return {absl::StrCat(RandomDigits(), RandomDigits()), RandomDigits(), 0};
 }
 
 std::optional<TraceContext> ParseTraceParent(absl::string_view text) {

@@ -18,10 +18,15 @@ struct TraceContext {
   std::string span_id;   // 16 digits, not all of them 0: of the caller's part
   uint8_t flags = 0;     // bit 0: the caller records it
 
+  bool sampled() const { return (flags & 1) != 0; }
+
   std::string ToTraceParent() const;
 
-  // For a call made on behalf of this one: the same trace, a span of its own.
+  // For what happens on behalf of this one: the same trace, a span of its own.
   TraceContext Child() const;
+
+  // The first span of a trace of its own; not sampled.
+  static TraceContext NewTrace();
 
   friend bool operator==(const TraceContext&, const TraceContext&) = default;
 };

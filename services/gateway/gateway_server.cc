@@ -1,5 +1,7 @@
 #include "services/gateway/gateway_server.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +10,7 @@
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
 #include "services/gateway/openai/text_paths.h"
+#include "services/telemetry/span_metrics.h"
 
 namespace sluice::gateway {
 namespace {
@@ -26,6 +29,12 @@ http::Headers CorsHeaders(const std::string& allowed, const http::Request& reque
       std::string(request.Header("access-control-request-headers").value_or("content-type")));
   headers.emplace_back("access-control-max-age", "600");
   return headers;
+}
+
+std::string SpansText(const Tracer* tracer) {
+  if (tracer == nullptr) return "";
+  const SpanMetrics metrics([tracer] { return tracer->counts(); });
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
 }
 
 void ServeHealth(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
@@ -57,7 +66,7 @@ GatewayServer::GatewayServer(GatewayOptions options)
       backend_(options_.orchestrators, options_.backend),
       vocabulary_(&backend_),
       output_styles_(&backend_, options_.tool_format),
-      context_{backend_, vocabulary_, output_styles_},
+      context_{backend_, vocabulary_, output_styles_, options_.tracer},
       router_([](int status, absl::string_view message) {
         return openai::ErrorResponse(status, message);
       }) {
@@ -90,7 +99,7 @@ std::string GatewayServer::MetricsText() {
   return absl::StrCat(
       "# HELP sluice_gateway_connections Open connections.\n"
       "# TYPE sluice_gateway_connections gauge\nsluice_gateway_connections ",
-      server_->num_connections(), "\n", backend_.meter().Text());
+      server_->num_connections(), "\n", backend_.meter().Text(), SpansText(options_.tracer));
 }
 
 http::ConnectionContext GatewayServer::MakeConnectionContext() {

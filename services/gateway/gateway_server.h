@@ -18,6 +18,7 @@
 #include "services/gateway/http/server.h"
 #include "services/gateway/page/page.h"
 #include "services/gateway/tool_calls/format.h"
+#include "services/telemetry/tracer.h"
 
 namespace sluice::gateway {
 
@@ -37,6 +38,8 @@ struct GatewayOptions {
   // For answers under way when the server ends.
   absl::Duration drain_timeout = absl::Seconds(1);
   BackendOptions backend;
+  // Borrowed; tells a collector of calls. Null: nobody is told.
+  Tracer* tracer = nullptr;
 };
 
 class GatewayServer {

@@ -18,6 +18,7 @@
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
 #include "services/security/local_address.h"
+#include "services/telemetry/telemetry_flags.h"
 
 ABSL_FLAG(std::string, orchestrator, "",
           "address of the orchestrator, or of several by comma, which take calls in turns");
@@ -138,9 +139,10 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> Start() {
+absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> Start(Tracer* tracer) {
   absl::StatusOr<gateway::GatewayOptions> options = OptionsFromFlags();
   if (!options.ok()) return options.status();
+  options->tracer = tracer;
   return gateway::GatewayServer::Start(*std::move(options));
 }
 
@@ -165,7 +167,9 @@ int Run(const char* program) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread: sigwait() alone sees them
   std::signal(SIGPIPE, SIG_IGN);
 
-  absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server = Start();
+  const absl::StatusOr<std::unique_ptr<Tracer>> tracer = TracerFromFlags("sluice-gateway");
+  absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server =
+      tracer.ok() ? Start(tracer->get()) : tracer.status();
   if (!server.ok()) {
     std::fprintf(stderr, "%s: %s\n", program, server.status().ToString().c_str());
     return 1;

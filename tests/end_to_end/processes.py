@@ -71,12 +71,12 @@ class Client:
     def __init__(self, endpoint):
         self.channel = grpc.insecure_channel(endpoint)
 
-    def generate(self, request, timeout=120):
+    def generate(self, request, timeout=120, metadata=()):
         call = self.channel.unary_stream(
             SERVICE + "Generate",
             request_serializer=generation_pb2.GenerateRequest.SerializeToString,
             response_deserializer=generation_pb2.GenerateResponse.FromString)
-        return call(request, timeout=timeout)
+        return call(request, timeout=timeout, metadata=metadata)
 
     def unary(self, method, request, response_type, timeout=30):
         call = self.channel.unary_unary(

@@ -21,7 +21,7 @@ void CountTokens(const ApiContext& context, const std::shared_ptr<ApiCall>& call
 }
 
 void ServeCount(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  const auto call = std::make_shared<ApiCall>(context, std::move(exchange));
   const absl::StatusOr<nlohmann::json> body = call->Body();
   if (!body.ok()) return AnswerError(*call, body.status());
   absl::StatusOr<MessageRequest> request = ReadCountRequest(*body, call->request().body);

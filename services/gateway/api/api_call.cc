@@ -30,11 +30,11 @@ std::string AuthorizationOf(const http::Request& request) {
 
 }  // namespace
 
-ApiCall::ApiCall(std::shared_ptr<http::Exchange> exchange)
+ApiCall::ApiCall(Tracer* tracer, std::shared_ptr<http::Exchange> exchange)
     : exchange_(std::move(exchange)),
       id_(IdOf(exchange_->request())),
-      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()),
-              ParseTraceParent(exchange_->request().Header(kTraceParentKey).value_or(""))} {}
+      span_(tracer, exchange_->request()),
+      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()), span_.context()} {}
 
 absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
 
@@ -44,12 +44,14 @@ void ApiCall::Respond(int status, const nlohmann::json& body) {
 }
 
 void ApiCall::Respond(http::Response response) {
+  span_.set_status(response.status);
   response.headers.emplace_back("x-request-id", id_);
   exchange_->Respond(std::move(response));
 }
 
 void ApiCall::BeginEvents() {
   if (std::exchange(has_sent_events_, true)) return;
+  span_.set_status(200);
   // The last header keeps nginx from holding events back.
   exchange_->BeginStream({.headers = {{"content-type", "text/event-stream; charset=utf-8"},
                                       {"cache-control", "no-cache"},

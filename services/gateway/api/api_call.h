@@ -5,13 +5,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/gateway/api/http_span.h"
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/backend/vocabulary.h"
 #include "services/gateway/http/exchange.h"
+#include "services/telemetry/tracer.h"
 
 namespace sluice::gateway {
 
@@ -20,11 +23,16 @@ struct ApiContext {
   Backend& backend;
   Vocabulary& vocabulary;
   OutputStyles& output_styles;
+  Tracer* tracer = nullptr;  // null: nobody is told of calls
 };
 
 class ApiCall {
  public:
-  explicit ApiCall(std::shared_ptr<http::Exchange> exchange);
+  explicit ApiCall(std::shared_ptr<http::Exchange> exchange)
+      : ApiCall(nullptr, std::move(exchange)) {}
+  // One that has a span of its own.
+  ApiCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
+      : ApiCall(context.tracer, std::move(exchange)) {}
 
   const http::Request& request() const { return exchange_->request(); }
   const std::shared_ptr<http::Exchange>& exchange() const { return exchange_; }
@@ -45,10 +53,12 @@ class ApiCall {
   void EndEvents();
 
  private:
+  ApiCall(Tracer* tracer, std::shared_ptr<http::Exchange> exchange);
   void BeginEvents();
 
   const std::shared_ptr<http::Exchange> exchange_;
   const std::string id_;
+  HttpSpan span_;
   const Caller caller_;
   bool has_sent_events_ = false;
 };

@@ -7,7 +7,7 @@
 namespace sluice::gateway {
 
 GenerationCall::GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : context_(context), call_(std::move(exchange)) {}
+    : context_(context), call_(context, std::move(exchange)) {}
 
 void GenerationCall::Start() {
   const absl::StatusOr<nlohmann::json> body = call_.Body();

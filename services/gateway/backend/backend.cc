@@ -60,7 +60,7 @@ Backend::Endpoint& Backend::PickEndpoint() {
 void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
   if (!caller.authorization.empty()) context.AddMetadata("authorization", caller.authorization);
   if (caller.trace.has_value()) {
-    context.AddMetadata(kTraceParentKey, caller.trace->Child().ToTraceParent());
+    context.AddMetadata(kTraceParentKey, caller.trace->ToTraceParent());
   }
 }
 

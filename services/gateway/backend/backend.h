@@ -40,7 +40,7 @@ struct Caller {
   http::Loop* loop = nullptr;
   // The value of the client's Authorization header, passed on as it is; may be empty.
   std::string authorization;
-  // What the call is made as a part of, passed on as a span of the gateway's own.
+  // What the call is made as a part of, passed on as it is.
   std::optional<TraceContext> trace;
 };
 

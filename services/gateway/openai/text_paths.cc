@@ -17,7 +17,7 @@ using Call = std::shared_ptr<ApiCall>;
 // Hands the body and the model on; answers where either is not to be had.
 template <class Next>
 void ReadBody(const ApiContext& context, std::shared_ptr<http::Exchange> exchange, Next next) {
-  const auto call = std::make_shared<ApiCall>(std::move(exchange));
+  const auto call = std::make_shared<ApiCall>(context, std::move(exchange));
   absl::StatusOr<json> body = call->Body();
   if (!body.ok()) return call->Respond(ErrorResponse(body.status()));
   context.backend.GetModel(call->caller(), [call, body = *std::move(body), next = std::move(next)](

@@ -53,9 +53,11 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                         "draft_replay",  "draft_tokens", "allow_drafts"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
-        {"up", Names{"port", "host", "tls_cert", "tls_key", "tls_ca", "tokens", "insecure_public",
-                     "health_listen", "drain_delay", "drain_timeout", "metrics_port",
-                     "vllm_metric_names", "http_port", "demo", "tenants", "log_format"} +
+        {"up", Names{"port",          "host",          "tls_cert",        "tls_key",
+                     "tls_ca",        "tokens",        "insecure_public", "health_listen",
+                     "drain_delay",   "drain_timeout", "metrics_port",    "vllm_metric_names",
+                     "http_port",     "demo",          "tenants",         "log_format",
+                     "otlp_endpoint", "otlp_tls_ca",   "otlp_token_file", "otlp_sample_ratio"} +
                    model + steps},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},

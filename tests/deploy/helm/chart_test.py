@@ -65,6 +65,10 @@ MATRIX = {
     "gateway of services": ["layout=services", "gateway.replicas=2", "gateway.corsOrigin=https://a.example",
                             "networkPolicy.clients[0].namespaceSelector.matchLabels.app=web"],
     "KEDA": ["keda.enabled=true", "keda.prometheus=http://prometheus.lab:9090"],
+    "spans": ["otlp.endpoint=http://otel-collector.monitoring:4317", "otlp.sampleRatio=0.1"],
+    "spans of services, over TLS": ["layout=services", "otlp.endpoint=https://otel.example:443", "otlp.authorityConfigMap=otel-ca",
+                                    "otlp.resourceAttributes=deployment.environment=test",
+                                    "otlp.collectors[0].namespaceSelector.matchLabels.app=otel"],
     "renewal": ["certificates.renew=7"],
     "names": ["podLabels.team=a", "podAnnotations.note=b", "nodeSelector.zone=c", "priorityClassName=high"],
     "no policies": ["networkPolicy.enabled=false", "podDisruptionBudget.enabled=false"],
@@ -96,6 +100,11 @@ REFUSED = [
     (["inferencePool.enabled=true"], "inferencePool.picker the Service of an endpoint picker"),
     (["ranks.controller=leaderWorkerSet"], "no leaderworkerset.x-k8s.io/v1; accepted: auto, statefulSet"),
     (["gatewayApi.enabled=true"], "gatewayApi.gateway is empty"),
+    (["otlp.endpoint=collector"], "otlp.endpoint"),
+    (["otlp.sampleRatio=2"], "otlp.sampleRatio: Must be less than or equal to 1"),
+    (["otlp.sampleRatio=1.5"], "otlp.sampleRatio: Does not match pattern"),
+    (["otlp.tokenSecret=t"], "otlp.endpoint is empty; accepted: HOST:PORT of a collector"),
+    (["otlp.endpoint=http://otel:4317", "otlp.tokenSecret=t"], "in plaintext, which goes with neither"),
 ]
 
 
@@ -210,6 +219,30 @@ class ChartTest(unittest.TestCase):
             ("orchestrator", "tokenizer"), ("orchestrator", "embedding"), ("orchestrator", "sampler"),
             ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"), ("embedding", "sampler"),
             ("stage-0", "stage-1"), ("stage-1", "sampler"), ("gateway", "public")})
+
+    def test_spans_leave_by_a_policy_of_their_own_and_for_nowhere_unless_asked(self):
+        self.assertNotIn("otlp", str(render(["layout=services"])))
+        values = ["layout=services", "otlp.endpoint=http://otel:4317", "otlp.collectors[0].podSelector.matchLabels.app=otel"]
+        policies = {m["metadata"]["name"]: m["spec"] for m in render(values) if m["kind"] == "NetworkPolicy"}
+        for who in ("public", "gateway"):
+            spec = policies[f"demo-sluice-otlp-{who}"]
+            self.assertEqual(spec["policyTypes"], ["Egress"])
+            self.assertEqual(spec["egress"], [{"ports": [{"port": 4317, "protocol": "TCP"}],
+                                               "to": [{"podSelector": {"matchLabels": {"app": "otel"}}}]}])
+
+    def test_a_token_for_the_collector_is_where_its_flag_says(self):
+        for layout in ("single", "services"):
+            told = []
+            for workload in rules.workloads(render([f"layout={layout}", "otlp.endpoint=otel:4317", "otlp.tokenSecret=otel-token"])):
+                pod = rules.pod_of(workload)["spec"]
+                for container in pod["containers"]:
+                    if "--otlp_token_file=/etc/sluice/otlp-token/token" not in container["args"]:
+                        continue
+                    told.append(container["name"])
+                    self.assertIn("/etc/sluice/otlp-token", [mount["mountPath"] for mount in container["volumeMounts"]])
+                    secrets = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "otlp-token"]
+                    self.assertEqual(secrets, ["otel-token"])
+            self.assertEqual(sorted(told), ["gateway", "sluice" if layout == "single" else "orchestrator"])
 
     def test_ranks_in_pods_are_a_leader_worker_set_where_the_cluster_has_them(self):
         values = ["layout=services", "model.tensorParallel=4", "ranks.placement=pods", "ranks.trustedNetwork=true"]

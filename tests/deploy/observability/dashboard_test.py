@@ -42,7 +42,8 @@ class DashboardTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.port = free_ports(PROCESSES + 1)
-        up = [os.path.join(BIN, "sluice"), "up", "--port", "0", "--metrics_port", str(self.port), "--vllm_metric_names"]
+        up = [os.path.join(BIN, "sluice"), "up", "--port", "0", "--metrics_port", str(self.port), "--vllm_metric_names",
+              "--otlp_endpoint", "127.0.0.1:1"]  # where nobody listens: what is dropped is shown too
         self.up = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.endpoint = self.up.stdout.readline().split()[1]
         config = os.path.join(self.folder, "prometheus.json")  # JSON is YAML

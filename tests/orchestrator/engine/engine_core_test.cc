@@ -31,9 +31,9 @@ using ::testing::HasSubstr;
 // Chooses token 7 for every row.
 class ObedientReplica final : public Replica {
  public:
-  explicit ObedientReplica(int num_blocks) {
+  explicit ObedientReplica(int num_blocks) : geometry_{4, num_blocks} {
     topology_.shards = {{"a"}};
-    events_.emplace_back(ReplicaReady{.epoch = 1, .geometry = {4, num_blocks}});
+    events_.emplace_back(ReplicaReady{.epoch = 1, .geometry = geometry_});
   }
 
   // Executes the oldest step; false where there is none.
@@ -43,6 +43,12 @@ class ObedientReplica final : public Replica {
     sent_.pop_front();
     return true;
   }
+
+  void Lose() {
+    sent_.clear();
+    events_.emplace_back(ReplicaLost{absl::UnavailableError("lost")});
+  }
+  void ComeBack() { events_.emplace_back(ReplicaReady{.epoch = 2, .geometry = geometry_}); }
 
   void Advance(SteadyTime) override {}
   SteadyTime NextWake() const override { return SteadyTime::InfiniteFuture(); }
@@ -60,6 +66,7 @@ class ObedientReplica final : public Replica {
 
  private:
   Topology topology_;
+  KvGeometry geometry_;
   std::vector<ReplicaEvent> events_;
   std::deque<StepExecuted> sent_;
 };
@@ -172,6 +179,61 @@ TEST_F(EngineCoreTest, RemembersTheLatestThatEndedAndNoMore) {
   }
   EXPECT_TRUE(Named("first").empty());
   EXPECT_EQ(Named("later").size(), RequestHistory::kMostKept);
+}
+
+// ---- What happens to a request ----
+
+TEST_F(EngineCoreTest, NotesPreemptionsOfTheRequestsThatHadThem) {
+  replica_ = ObedientReplica(/*num_blocks=*/8);  // 32 positions
+  Submit(Request("first", 14, 12));
+  EngineRequest urgent = Request("urgent", 14, 12);
+  Step();
+  urgent.priority = 1;
+  Submit(urgent);
+  for (int i = 0; i < 60; ++i) Step();
+  const RequestLedger first = Named("first").at(0);
+  const RequestLedger other = Named("urgent").at(0);
+  EXPECT_EQ(first.outcome, "ok");
+  ASSERT_GT(first.sequences.at(0).usage.preemptions, 0);
+  ASSERT_EQ(static_cast<int32_t>(first.events.size()), first.sequences[0].usage.preemptions);
+  EXPECT_EQ(first.events[0].kind, RequestEvent::Kind::kPreempted);
+  EXPECT_GT(first.events[0].time, *first.times.started);
+  EXPECT_LT(first.events[0].time, *first.times.ended);
+  EXPECT_TRUE(other.events.empty());
+}
+
+TEST_F(EngineCoreTest, NotesThatTheReplicaWasLostAndIsBack) {
+  Submit(Request("asked", 6, 3));
+  Step();
+  replica_.Lose();
+  Step();
+  const SteadyTime lost = now_;
+  replica_.ComeBack();
+  Step();
+  while (Named("asked").at(0).phase != RequestPhase::kEnded) Step();
+  const RequestLedger ended = Named("asked").at(0);
+  ASSERT_EQ(ended.events.size(), 2u);
+  EXPECT_EQ(ended.events[0].kind, RequestEvent::Kind::kReplicaLost);
+  EXPECT_EQ(ended.events[0].time, lost);
+  EXPECT_EQ(ended.events[1].kind, RequestEvent::Kind::kReplicaBack);
+  EXPECT_GT(ended.events[1].time, lost);
+}
+
+TEST_F(EngineCoreTest, RecordsTheEndOfRequestsThatWaitForTheModel) {
+  options_.scheduler.max_queued_sequences = 2;
+  replica_.TakeEvents();  // it never becomes ready
+  Submit(Request("left", 6, 3));
+  core().Cancel(last_id_);
+  EngineRequest late = Request("late", 6, 3);
+  late.deadline = now_ + absl::Seconds(1);
+  Submit(late);
+  Submit(Request("waits", 6, 3));
+  Submit(Request("too many", 6, 3));
+  Step(absl::Seconds(2));
+  EXPECT_EQ(Named("left").at(0).outcome, "cancelled");
+  EXPECT_EQ(Named("late").at(0).outcome, "unavailable");
+  EXPECT_EQ(Named("too many").at(0).outcome, "resource_exhausted");
+  EXPECT_EQ(Named("waits").at(0).phase, RequestPhase::kWaiting);
 }
 
 // ---- Overload ----

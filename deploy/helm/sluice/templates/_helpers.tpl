@@ -140,6 +140,56 @@ exec:
 {{- end }}
 {{- end }}
 
+{{/* What those have who tell a collector of requests: orchestrator (or the whole pipeline) and gateway. */}}
+{{- define "sluice.otlpArgs" -}}
+{{- with .Values.otlp }}
+{{- if .endpoint }}
+- --otlp_endpoint={{ .endpoint }}
+- --otlp_sample_ratio={{ .sampleRatio }}
+{{- if .authorityConfigMap }}
+- --otlp_tls_ca=/etc/sluice/otlp-ca/ca.crt
+{{- end }}
+{{- if .tokenSecret }}
+- --otlp_token_file=/etc/sluice/otlp-token/token
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.otlpEnv" -}}
+{{- if .Values.otlp.endpoint }}
+env:
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: {{ printf "service.namespace=%s,k8s.namespace.name=%s,k8s.pod.name=$(POD_NAME)%s" (include "sluice.fullname" .) .Release.Namespace (ternary "" (printf ",%s" .Values.otlp.resourceAttributes) (empty .Values.otlp.resourceAttributes)) | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.otlpMounts" -}}
+{{- if .Values.otlp.endpoint }}
+{{- if .Values.otlp.authorityConfigMap }}
+- {name: otlp-ca, mountPath: /etc/sluice/otlp-ca, readOnly: true}
+{{- end }}
+{{- if .Values.otlp.tokenSecret }}
+- {name: otlp-token, mountPath: /etc/sluice/otlp-token, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "sluice.otlpVolumes" -}}
+{{- if .Values.otlp.endpoint }}
+{{- with .Values.otlp.authorityConfigMap }}
+- name: otlp-ca
+  configMap: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- with .Values.otlp.tokenSecret }}
+- name: otlp-token
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: token, path: token}]}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "sluice.modelVolume" -}}
 {{- if include "sluice.hasModelVolume" . }}
 - name: model

@@ -3,6 +3,7 @@
 - name: gateway
   {{- include "sluice.containerSecurity" . | nindent 2 }}
   command: [/usr/bin/sluice-gateway]
+  {{- include "sluice.otlpEnv" . | nindent 2 }}
   args:
   {{- if eq .Values.gateway.placement "sidecar" }}
   - --orchestrator=localhost:8700
@@ -19,6 +20,7 @@
   {{- with .Values.gateway.corsOrigin }}
   - --cors_origin={{ . }}
   {{- end }}
+  {{- include "sluice.otlpArgs" . | nindent 2 }}
   {{- range .Values.gateway.extraArgs }}
   - {{ . | quote }}
   {{- end }}
@@ -43,4 +45,5 @@
   volumeMounts:
   - {name: tmp, mountPath: /tmp}
   - {name: public, mountPath: /etc/sluice/public, readOnly: true}
+  {{- include "sluice.otlpMounts" . | nindent 2 }}
 {{- end }}

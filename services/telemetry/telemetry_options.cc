@@ -1,0 +1,147 @@
+#include "services/telemetry/telemetry_options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "services/common/log.h"
+#include "services/common/status.h"
+#include "services/common/transport.h"
+#include "services/security/local_address.h"
+#include "services/telemetry/otlp_text.h"
+
+namespace sluice {
+namespace {
+
+using Transport = OtlpEndpoint::Transport;
+
+// Variables are often meant for other programs: one that says nothing to this one stops nothing.
+void Ignore(const char* variable, const absl::Status& status) {
+  Log(LogLevel::kWarning, "telemetry", "variable-ignored",
+      {{"variable", variable}, {"cause", status.message()}});
+}
+
+std::optional<OtlpEndpoint> EndpointIn(const EnvironmentLookup& environment) {
+  if (absl::AsciiStrToLower(environment("OTEL_SDK_DISABLED")) == "true") return std::nullopt;
+  const char* variable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+  if (environment(variable).empty()) variable = "OTEL_EXPORTER_OTLP_ENDPOINT";
+  const std::string text = environment(variable);
+  if (text.empty()) return std::nullopt;
+  const std::string protocol = environment("OTEL_EXPORTER_OTLP_PROTOCOL");
+  if (!protocol.empty() && protocol != "grpc") {
+    Ignore(variable, absl::UnimplementedError(absl::StrCat("OTEL_EXPORTER_OTLP_PROTOCOL is ",
+                                                           protocol, "; spoken is grpc alone")));
+    return std::nullopt;
+  }
+  absl::StatusOr<OtlpEndpoint> endpoint = ParseOtlpEndpoint(text);
+  if (endpoint.ok()) return *std::move(endpoint);
+  Ignore(variable, endpoint.status());
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::string, std::string>> KeyValuesIn(const EnvironmentLookup& environment,
+                                                             const char* variable) {
+  auto values = ParseKeyValues(environment(variable));
+  if (values.ok()) return *std::move(values);
+  Ignore(variable, values.status());
+  return {};
+}
+
+std::string HostName() {
+  std::array<char, 256> host = {};
+  return gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+}
+
+std::vector<SpanAttribute> ResourceOf(absl::string_view program,
+                                      const EnvironmentLookup& environment) {
+  std::vector<SpanAttribute> resource = {{"service.name", std::string(program)},
+                                         {"service.version", std::string(SLUICE_VERSION)},
+                                         {"host.name", HostName()},
+                                         {"process.pid", static_cast<int64_t>(getpid())}};
+  const auto set = [&resource](const std::string& key, std::string value) {
+    const auto found = std::find_if(resource.begin(), resource.end(),
+                                    [&key](const auto& said) { return said.key == key; });
+    if (found == resource.end()) return resource.push_back({key, std::move(value)});
+    found->value = std::move(value);
+  };
+  for (auto& [key, value] : KeyValuesIn(environment, "OTEL_RESOURCE_ATTRIBUTES")) {
+    set(key, std::move(value));
+  }
+  if (std::string name = environment("OTEL_SERVICE_NAME"); !name.empty()) {
+    set("service.name", std::move(name));
+  }
+  return resource;
+}
+
+absl::Status Check(const TelemetryFlags& flags, Transport transport, absl::string_view address) {
+  if (!(flags.sample_ratio >= 0 && flags.sample_ratio <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--otlp_sample_ratio is ", flags.sample_ratio, "; accepted: 0 to 1"));
+  }
+  if (transport != Transport::kPlaintext) return absl::OkStatus();
+  if (!flags.authority.empty()) {
+    return absl::InvalidArgumentError(
+        "--otlp_tls_ca is about TLS, and http:// of --otlp_endpoint says plaintext");
+  }
+  if (flags.token_file.empty() || IsLocalAddress(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--otlp_token_file: no token goes to another host in plaintext: write https://",
+                   address, " in --otlp_endpoint"));
+}
+
+ClientSecurity SecurityOf(const OtlpEndpoint& endpoint, const std::string& authority) {
+  ClientSecurity security;
+  if (endpoint.transport == Transport::kPlaintext) {
+    security.insecure = true;
+    return security;
+  }
+  security.tls.authority = authority;
+  security.use_tls = endpoint.transport == Transport::kTls || !IsLocalAddress(endpoint.address);
+  return security;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<TelemetryOptions>> MakeTelemetryOptions(
+    absl::string_view program, const TelemetryFlags& flags, const EnvironmentLookup& environment) {
+  std::optional<OtlpEndpoint> endpoint;
+  if (flags.endpoint.empty()) {
+    endpoint = EndpointIn(environment);
+  } else {
+    absl::StatusOr<OtlpEndpoint> given = ParseOtlpEndpoint(flags.endpoint);
+    if (!given.ok()) return Annotate(given.status(), "--otlp_endpoint");
+    endpoint = *std::move(given);
+  }
+  if (!endpoint.has_value()) {
+    if (flags.authority.empty() && flags.token_file.empty()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "--otlp_tls_ca and --otlp_token_file are about the collector that --otlp_endpoint names");
+  }
+  absl::Status valid = Check(flags, endpoint->transport, endpoint->address);
+  if (!valid.ok()) return valid;
+  std::string authority = flags.authority;
+  if (authority.empty() && endpoint->transport != Transport::kPlaintext) {
+    authority = environment("OTEL_EXPORTER_OTLP_CERTIFICATE");
+  }
+  TelemetryOptions options;
+  options.address = endpoint->address;
+  options.security = SecurityOf(*endpoint, authority);
+  options.sample_ratio = flags.sample_ratio;
+  options.exporter.resource = ResourceOf(program, environment);
+  options.exporter.headers = KeyValuesIn(environment, "OTEL_EXPORTER_OTLP_HEADERS");
+  options.exporter.token_file = flags.token_file;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Tracer>> StartTracer(const TelemetryOptions& options) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      DialPublic(options.address, options.security);
+  if (!channel.ok()) return Annotate(channel.status(), "the collector of --otlp_endpoint");
+  return std::make_unique<Tracer>(*std::move(channel), options.sample_ratio, options.exporter);
+}
+
+}  // namespace sluice

@@ -1,0 +1,169 @@
+// Where spans go, by flags and environment.
+#include "services/telemetry/telemetry_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "tests/services/telemetry/fake_collector.h"
+#include "tests/testing/test_authority.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<std::optional<TelemetryOptions>> Make(const TelemetryFlags& flags,
+                                                     const Variables& variables = {}) {
+  return MakeTelemetryOptions("sluice-tested", flags, [&variables](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? "" : found->second;
+  });
+}
+
+std::string Resource(const TelemetryOptions& options, const std::string& key) {
+  for (const SpanAttribute& attribute : options.exporter.resource) {
+    if (attribute.key == key && std::holds_alternative<std::string>(attribute.value)) {
+      return std::get<std::string>(attribute.value);
+    }
+  }
+  return "";
+}
+
+TEST(TelemetryOptions, AreNoneWhereNoCollectorIsNamed) {
+  const auto options = Make({});
+  ASSERT_TRUE(options.ok());
+  EXPECT_FALSE(options->has_value());
+}
+
+TEST(TelemetryOptions, ComeFromTheEnvironmentAsItsStandardSays) {
+  const Variables variables = {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"},
+                               {"OTEL_SERVICE_NAME", "stories"},
+                               {"OTEL_RESOURCE_ATTRIBUTES", "service.name=no,team=a%20b"},
+                               {"OTEL_EXPORTER_OTLP_HEADERS", "api-key=1"}};
+  const auto made = Make({}, variables);
+  ASSERT_TRUE(made.ok() && made->has_value());
+  const TelemetryOptions& options = **made;
+  EXPECT_EQ(options.address, "collector:4317");
+  EXPECT_TRUE(options.security.insecure);
+  EXPECT_EQ(Resource(options, "service.name"), "stories");
+  EXPECT_EQ(Resource(options, "team"), "a b");
+  EXPECT_THAT(options.exporter.headers, ElementsAre(Pair("api-key", "1")));
+}
+
+TEST(TelemetryOptions, NameTheProgramWhereNobodyDoes) {
+  const auto made = Make({.endpoint = "127.0.0.1:4317"});
+  ASSERT_TRUE(made.ok() && made->has_value());
+  EXPECT_EQ(Resource(**made, "service.name"), "sluice-tested");
+  EXPECT_THAT(Resource(**made, "service.version"), HasSubstr("."));
+}
+
+TEST(TelemetryOptions, FlagsGoBeforeTheEnvironment) {
+  const auto made = Make(
+      {.endpoint = "127.0.0.1:1", .sample_ratio = 0.5},
+      {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"}, {"OTEL_SDK_DISABLED", "true"}});
+  ASSERT_TRUE(made.ok() && made->has_value());
+  EXPECT_EQ((*made)->address, "127.0.0.1:1");
+  EXPECT_EQ((*made)->sample_ratio, 0.5);
+}
+
+TEST(TelemetryOptions, VariablesForOtherProgramsStopNothing) {
+  for (const Variables& variables :
+       {Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/v1/traces"}},
+        Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"},
+                  {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
+        Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"}, {"OTEL_SDK_DISABLED", "TRUE"}},
+        Variables{{"OTEL_RESOURCE_ATTRIBUTES", "what"}}}) {
+    const auto made = Make({}, variables);
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_FALSE(made->has_value());
+  }
+}
+
+TEST(TelemetryOptions, ArePlaintextOnThisHostAndTlsBeyond) {
+  EXPECT_FALSE((*Make({.endpoint = "127.0.0.1:1"}))->security.wants_tls());
+  EXPECT_FALSE((*Make({.endpoint = "unix:/x"}))->security.wants_tls());
+  EXPECT_TRUE((*Make({.endpoint = "collector:1"}))->security.wants_tls());
+  EXPECT_TRUE((*Make({.endpoint = "https://127.0.0.1:1"}))->security.wants_tls());
+  EXPECT_TRUE((*Make({.endpoint = "127.0.0.1:1", .authority = "ca.crt"}))->security.wants_tls());
+  EXPECT_FALSE((*Make({.endpoint = "http://collector:1"}))->security.wants_tls());
+}
+
+TEST(TelemetryOptions, RefuseFlagsThatAreWrong) {
+  const struct {
+    TelemetryFlags flags;
+    const char* message;
+  } cases[] = {
+      {{.endpoint = "collector"}, "--otlp_endpoint: \"collector\" is no endpoint"},
+      {{.authority = "ca.crt"}, "the collector that --otlp_endpoint names"},
+      {{.endpoint = "http://c:1", .authority = "ca.crt"}, "says plaintext"},
+      {{.endpoint = "http://c:1", .token_file = "t"}, "no token goes to another host in plaintext"},
+      {{.endpoint = "c:1", .sample_ratio = 1.5}, "--otlp_sample_ratio is 1.5; accepted: 0 to 1"},
+      {{.endpoint = "c:1", .sample_ratio = std::nan("")}, "accepted: 0 to 1"},
+  };
+  for (const auto& wrong : cases) {
+    const auto made = Make(wrong.flags);
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << wrong.message;
+    EXPECT_THAT(std::string(made.status().message()), HasSubstr(wrong.message));
+  }
+}
+
+TEST(TelemetryOptions, ReachACollectorOverTls) {
+  testing::TestAuthority authority(::testing::TempDir(), "telemetry");
+  const TlsFiles files = authority.Issue("telemetry_server", {.names = {"IP:127.0.0.1"}});
+  const auto credentials = PublicServerCredentials(
+      "127.0.0.1:0", {.tls = {.certificate = files.certificate, .key = files.key}});
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  testing::FakeCollector collector(*credentials);
+  for (const auto& [ca, sent] :
+       {std::pair(authority.certificate(), 1u),
+        std::pair(testing::TestAuthority(::testing::TempDir(), "other").certificate(), 0u)}) {
+    auto made = Make({.endpoint = collector.address(), .authority = ca});
+    ASSERT_TRUE(made.ok() && made->has_value()) << made.status();
+    (*made)->exporter.retry_for = absl::ZeroDuration();
+    const auto tracer = StartTracer(**made);
+    ASSERT_TRUE(tracer.ok()) << tracer.status();
+    (*tracer)->End({(*tracer)->Begin(std::nullopt)});
+    EXPECT_TRUE((*tracer)->Flush(absl::Minutes(1)));
+    EXPECT_EQ((*tracer)->counts().exported, sent);
+    EXPECT_EQ((*tracer)->counts().dropped_failed, 1 - sent);
+  }
+}
+
+TEST(Tracer, FollowsItsCallersDecisionAndElseTheRatio) {
+  testing::FakeCollector collector;
+  const Tracer none(collector.Channel(), 0, {});
+  const Tracer all(collector.Channel(), 1, {});
+  const TraceContext caller = TraceContext::NewTrace();
+  TraceContext sampled = caller;
+  sampled.flags = 1;
+  EXPECT_FALSE(none.Begin(std::nullopt).context.sampled());
+  EXPECT_TRUE(all.Begin(std::nullopt).context.sampled());
+  EXPECT_EQ(all.Begin(std::nullopt).parent_span_id, "");
+  EXPECT_TRUE(none.Begin(sampled).context.sampled());
+  EXPECT_FALSE(all.Begin(caller).context.sampled());
+  const Span span = all.Begin(sampled);
+  EXPECT_EQ(span.context.trace_id, caller.trace_id);
+  EXPECT_EQ(span.parent_span_id, caller.span_id);
+  EXPECT_NE(span.context.span_id, caller.span_id);
+}
+
+TEST(Tracer, SamplesByTheTracesIdAlone) {
+  const TraceContext low = {"ffffffffffffffff0000000000000001", "1", 0};
+  const TraceContext high = {"0000000000000001ffffffffffffffff", "1", 0};
+  EXPECT_TRUE(IsSampled(low, 0.001));
+  EXPECT_FALSE(IsSampled(low, 0));
+  EXPECT_FALSE(IsSampled(high, 0.999));
+  EXPECT_TRUE(IsSampled(high, 1));
+  int sampled = 0;
+  for (int i = 0; i < 4000; ++i) sampled += IsSampled(TraceContext::NewTrace(), 0.25) ? 1 : 0;
+  EXPECT_NEAR(sampled, 1000, 200);  // 7 standard deviations
+}
+
+}  // namespace
+}  // namespace sluice
