@@ -80,7 +80,7 @@ def secret(name, key):
 CLIENT = """
 apiVersion: v1
 kind: Pod
-metadata: {name: client, labels: {app: client}}
+metadata: {name: client-RELEASE, labels: {app: client-RELEASE}}
 spec:
   automountServiceAccountToken: false
   securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
@@ -103,19 +103,20 @@ class Client:
     """A pod of its own, which any image of Sluice can be: its `sluice up` is what keeps it running."""
 
     def __init__(self, release, image):
-        kubectl("delete", "pod", "client", "--ignore-not-found", "--now")
+        self.pod = f"client-{release}"
+        kubectl("delete", "pod", self.pod, "--ignore-not-found", "--now")
         kubectl("apply", "-f", "-", stdin=CLIENT.replace("RELEASE", release).replace("IMAGE", image))
         self.endpoint = f"{release}.default.svc:8700"
-        if not until(lambda: any(ready(p) for p in pods("app=client"))):
+        if not until(lambda: any(ready(p) for p in pods(f"app={self.pod}"))):
             raise RuntimeError("the client's pod does not start")
 
     def sluice(self, *arguments, check=False, timeout=200):
-        return kubectl("exec", "client", "--", "/usr/bin/sluice", arguments[0], "--endpoint", self.endpoint,
+        return kubectl("exec", self.pod, "--", "/usr/bin/sluice", arguments[0], "--endpoint", self.endpoint,
                        "--tls_ca", "/ca/ca.crt", "--token_file", "/token/token", *arguments[1:], check=check, timeout=timeout)
 
     def text(self, seed=3, tokens=60):
         return self.sluice("generate", "--prompt", PROMPT, "--seed", str(seed), "--max_tokens", str(tokens), "--ignore_eos",
-                           "--connect_timeout", "30")
+                           "--connect_timeout", "60")
 
 
 class HttpClient:

@@ -18,43 +18,46 @@ from cluster import (
     CHART, CLUSTER, HOME, IMAGE, ROOT, Client, HttpClient, all_ready, failures, helm, inside, install, kubectl, pods, process_ids,
     restart_daemon, restarts_of, run, secret, told, under_load, until)
 
+# Of each scenario.
+RELEASES = {"single": "whole", "services": "parts", "ranks": "ranks"}
+
 
 def single(image):
-    flags = install("demo", image)
+    flags = install("whole", image)
     began = time.monotonic()
-    helm("install", "demo", CHART, *flags)
-    if not told(until(lambda: all_ready("demo", 2), 300), "layout single: ready", f"{time.monotonic() - began:.0f} s after helm install"):
-        print(kubectl("describe", "pods").stdout[-3000:], kubectl("logs", "-l", "app.kubernetes.io/instance=demo").stdout[-3000:])
+    helm("install", "whole", CHART, *flags)
+    if not told(until(lambda: all_ready("whole", 2), 300), "layout single: ready", f"{time.monotonic() - began:.0f} s after helm install"):
+        print(kubectl("describe", "pods").stdout[-3000:], kubectl("logs", "-l", "app.kubernetes.io/instance=whole").stdout[-3000:])
         return
-    client = Client("demo-sluice", image)
+    client = Client("whole-sluice", image)
     first = client.text()
     told(first.returncode == 0 and len(first.stdout) > 40, "first text through a Service from another pod, over TLS",
          repr(first.stdout[:50]) if first.returncode == 0 else first.stderr)
     expected = first.stdout
-    refused = kubectl("exec", "client", "--", "/usr/bin/sluice", "generate", "--endpoint", client.endpoint, "--tls_ca", "/ca/ca.crt",
+    refused = kubectl("exec", client.pod, "--", "/usr/bin/sluice", "generate", "--endpoint", client.endpoint, "--tls_ca", "/ca/ca.crt",
                       "--prompt", "x", check=False)
     told("UNAUTHENTICATED" in refused.stderr, "a call without a token is refused", refused.stderr.strip()[-120:])
 
     def rollout():
-        kubectl("rollout", "restart", "deployment/demo-sluice")
-        kubectl("rollout", "status", "deployment/demo-sluice", "--timeout=240s")
+        kubectl("rollout", "restart", "deployment/whole-sluice")
+        kubectl("rollout", "status", "deployment/whole-sluice", "--timeout=240s")
     under_load(client, expected, "rolling update of the Deployment under load", rollout)
 
-    http = HttpClient("demo-sluice")
+    http = HttpClient("whole-sluice")
     answer = http.text()
     told(answer.stdout == expected, "the same text through the gateway, over HTTPS", repr((answer.stdout or answer.stderr)[:50]))
 
     def rollout_gateway():
-        kubectl("rollout", "restart", "deployment/demo-sluice-gateway")
-        kubectl("rollout", "status", "deployment/demo-sluice-gateway", "--timeout=240s")
+        kubectl("rollout", "restart", "deployment/whole-sluice-gateway")
+        kubectl("rollout", "status", "deployment/whole-sluice-gateway", "--timeout=240s")
     under_load(http, expected, "rolling update of the gateway under load", rollout_gateway)
 
     def scale(count):
-        helm("upgrade", "demo", CHART, *flags, "--set", f"replicas={count}")
-        until(lambda: all_ready("demo", count + 1), 240)
+        helm("upgrade", "whole", CHART, *flags, "--set", f"replicas={count}")
+        until(lambda: all_ready("whole", count + 1), 240)
     under_load(client, expected, "replicas from 1 to 2 and back", lambda: (scale(2), scale(1)))
 
-    pod = next(p for p in pods("app.kubernetes.io/instance=demo,app.kubernetes.io/component=all")
+    pod = next(p for p in pods("app.kubernetes.io/instance=whole,app.kubernetes.io/component=all")
                if "deletionTimestamp" not in p["metadata"])
     eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction",
                 "metadata": {"name": pod["metadata"]["name"], "namespace": "default"}}
@@ -70,32 +73,32 @@ def single(image):
             under_load(client, expected, f"{name} {program} in the pod",
                        lambda program=program, number=number: strike(program, number))
 
-    restarts = {p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=demo")}
+    restarts = {p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=whole")}
     for daemon in ("kubelet", "containerd"):
         under_load(client, expected, f"{daemon} restarted", lambda daemon=daemon: restart_daemon(daemon))
-    told({p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=demo")} == restarts,
+    told({p["metadata"]["uid"]: restarts_of(p) for p in pods("app.kubernetes.io/instance=whole")} == restarts,
          "no pod restarted with them")
 
-    over = helm("upgrade", "demo", CHART, *flags, "--set", "resources.all.limits.memory=96Mi", "--set",
+    over = helm("upgrade", "whole", CHART, *flags, "--set", "resources.all.limits.memory=96Mi", "--set",
                 "resources.all.requests.memory=64Mi", "--atomic", "--timeout", "40s", check=False)
     after = client.text()
     told(over.returncode != 0 and after.stdout == expected, "a pod that its memory limit is too small for does not replace one that serves")
 
-    wrong = helm("upgrade", "demo", CHART, *flags, "--set", "image.tag=missing", "--atomic", "--timeout", "25s", check=False)
+    wrong = helm("upgrade", "whole", CHART, *flags, "--set", "image.tag=missing", "--atomic", "--timeout", "25s", check=False)
     after = client.text()
     told(wrong.returncode != 0 and after.stdout == expected, "an upgrade that fails rolls back, and clients notice nothing",
          wrong.stderr.strip()[-100:])
 
-    old = secret("demo-sluice-tls-public", "tls.crt")
-    uids = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=demo")}
+    old = secret("whole-sluice-tls-public", "tls.crt")
+    uids = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=whole")}
     before = presented(client)
-    helm("upgrade", "demo", CHART, *flags, "--set", "certificates.renew=1")
-    fresh = secret("demo-sluice-tls-public", "tls.crt")
+    helm("upgrade", "whole", CHART, *flags, "--set", "certificates.renew=1")
+    fresh = secret("whole-sluice-tls-public", "tls.crt")
     changed = fresh != old and until(lambda: presented(client) not in ("", before), 150)
-    same_pods = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=demo")} == uids
+    same_pods = {p["metadata"]["uid"] for p in pods("app.kubernetes.io/instance=whole")} == uids
     told(changed and same_pods and client.text().stdout == expected, "certificates rotated by their Secret, without a restart of a pod")
-    helm("uninstall", "demo")
-    until(lambda: not pods("app.kubernetes.io/instance=demo"))
+    helm("uninstall", "whole")
+    until(lambda: not pods("app.kubernetes.io/instance=whole"))
 
 
 def presented(client):
@@ -253,7 +256,7 @@ def main():
     image = re.search(r"(\S+:\S+) *\(", listed).group(1) if "(" in listed else listed.split()[1]
     version = json.loads(kubectl("version", "-o", "json").stdout)["serverVersion"]["gitVersion"]
     print(f"Kubernetes {version}, image {image}", flush=True)
-    chosen = sys.argv[4:] or ["single", "services", "ranks"]
+    chosen = sys.argv[4:] or list(RELEASES)
     try:
         if "single" in chosen:
             single(image)
@@ -262,8 +265,8 @@ def main():
         if "ranks" in chosen:
             ranks(image)
     finally:
-        kubectl("delete", "pod", "client", "--ignore-not-found", "--now", check=False)
-        for release in ("demo", "parts", "ranks"):
+        for release in (RELEASES[one] for one in chosen):
+            kubectl("delete", "pod", f"client-{release}-sluice", "--ignore-not-found", "--now", check=False)
             helm("uninstall", release, check=False)
     print(f"{len(failures)} failed" if failures else "all seen")
     return 1 if failures else 0
