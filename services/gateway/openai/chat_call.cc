@@ -7,6 +7,7 @@
 #include "services/common/num_returned.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
+#include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
 #include "services/gateway/openai/usage.h"
@@ -61,7 +62,22 @@ void ChatCall::Prepare() {
   for (Choice& choice : choices_) {
     choice.splitter = std::make_unique<OutputSplitter>(NewSplitter());
   }
-  Generate({request_.generate});
+  if (request_.prediction.empty()) return Generate({request_.generate});
+  TokenizePrediction();
+}
+
+void ChatCall::TokenizePrediction() {
+  v1::TokenizeRequest request;
+  request.set_text(request_.prediction);
+  request.set_add_special_tokens(false);
+  backend().Tokenize(call().caller(), std::move(request),
+                     Then<v1::TokenizeResponse>([this](const v1::TokenizeResponse& tokens) {
+                       // What lies beyond the context can't come.
+                       const int most = std::min(tokens.token_ids_size(), model().max_positions());
+                       request_.generate.mutable_drafts()->mutable_expected_token_ids()->Add(
+                           tokens.token_ids().begin(), tokens.token_ids().begin() + most);
+                       Generate({request_.generate});
+                     }));
 }
 
 void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
@@ -159,7 +175,11 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   call().EndEvents();
 }
 
-void ChatCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
+void ChatCall::Fail(const absl::Status& status) {
+  const std::string& constraint = request_.parameters.constraint;
+  // Where nothing else says so, it is calls of tools that are kept.
+  AnswerError(call(), NameConstraint(status, constraint.empty() ? "tools" : constraint));
+}
 
 void ChatCall::BeginChoice(int index) {
   if (std::exchange(choices_[index].begun, true)) return;

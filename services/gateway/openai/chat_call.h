@@ -35,6 +35,8 @@ class ChatCall final : public GenerationCall {
   void OnFinished(const std::vector<v1::Finished>& finished) override;
   void Fail(const absl::Status& status) override;
 
+  // Makes the prediction the tokens that are expected, then begins.
+  void TokenizePrediction();
   void Take(int index, const OutputPiece& piece, nlohmann::json logprobs);
   nlohmann::json NewToolCalls(Choice& choice, const OutputPiece& piece);
   nlohmann::json Message(Choice& choice) const;

@@ -119,6 +119,11 @@ void ReadTemplateVariables(ObjectReader& reader, v1::Chat& chat) {
 void ReadLengths(ObjectReader& reader, v1::GenerateRequest& generate) {
   const auto old_name = reader.Integer("max_tokens", 1, kMaxInt32);
   const auto new_name = reader.Integer("max_completion_tokens", 1, kMaxInt32);
+  if (old_name.has_value() && new_name.has_value() && *old_name != *new_name) {
+    reader.Fail("max_completion_tokens", "invalid_value",
+                absl::StrCat("'max_completion_tokens' is ", *new_name, " and 'max_tokens' ",
+                             *old_name, ": they mean the same and contradict each other."));
+  }
   if (const auto value = new_name.has_value() ? new_name : old_name) {
     generate.set_max_tokens(static_cast<int32_t>(*value));
   }
@@ -133,6 +138,33 @@ void ReadLogprobs(ObjectReader& reader, ChatRequest& request) {
   if (request.logprobs) request.generate.set_logprobs(static_cast<int32_t>(top.value_or(0)));
 }
 
+// "Predicted outputs": a text that much of the answer is expected to be, in parts or as one.
+std::string ReadPrediction(ObjectReader& reader, const v1::GenerateRequest& generate) {
+  const json* prediction = reader.Object("prediction");
+  if (prediction == nullptr) return "";
+  ObjectReader fields(*prediction, reader.PathOf("prediction"));
+  const std::string type = fields.String("type").value_or("");
+  if (fields.ok() && type != "content") {
+    fields.Fail("type", "invalid_value",
+                absl::StrCat("Invalid value: '", type, "'. Supported values are: 'content'."));
+  }
+  const absl::StatusOr<std::optional<std::string>> content = ReadContent(fields);
+  if (!content.ok()) {
+    fields.Fail(content.status());
+  } else if (!content->has_value()) {
+    fields.Fail("content", "missing_required_parameter",
+                "Missing required parameter: 'prediction.content'.");
+  }
+  reader.Fail(fields.Finish());
+  if (generate.drafts().decline() || generate.has_beams()) {
+    reader.Fail(
+        "prediction", "invalid_value",
+        "'prediction' and a search by beams or 'decline_drafts' contradict each other: nothing "
+        "is drafted there.");
+  }
+  return content.ok() ? content->value_or("") : "";
+}
+
 // Parameters that may be there as long as they ask for nothing.
 void ReadNeutralChatParameters(ObjectReader& reader) {
   if (const json* modalities = reader.Array("modalities")) {
@@ -141,9 +173,9 @@ void ReadNeutralChatParameters(ObjectReader& reader) {
     }
   }
   if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
-  reader.Refuse({"audio", "function_call", "functions", "moderation", "prediction", "verbosity",
-                 "web_search_options"},
-                "this server does not support it");
+  reader.Refuse(
+      {"audio", "function_call", "functions", "moderation", "verbosity", "web_search_options"},
+      "this server does not support it");
 }
 
 }  // namespace
@@ -176,7 +208,8 @@ absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view 
   ReadTemplateVariables(reader, chat);
   ReadLengths(reader, request.generate);
   ReadLogprobs(reader, request);
-  ReadNeutralChatParameters(reader);
+  request.prediction = ReadPrediction(reader, request.generate);
+  ReadWhatMustBeNeutral(reader);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }

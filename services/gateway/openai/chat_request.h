@@ -17,6 +17,7 @@ struct ChatRequest {
   GenerationParameters parameters;
   bool logprobs = false;
   ToolChoice tools;
+  std::string prediction;        // what the answer is expected to be; empty where nothing is said
   v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };
 

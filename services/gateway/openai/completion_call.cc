@@ -7,6 +7,7 @@
 #include "services/common/num_returned.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
+#include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/usage.h"
 
@@ -14,15 +15,6 @@ namespace sluice::gateway::openai {
 namespace {
 
 using nlohmann::json;
-
-void SetInput(const Prompt& prompt, auto& message) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) {
-    message.set_text(*text);
-  } else {
-    const auto& ids = std::get<std::vector<int32_t>>(prompt);
-    message.mutable_token_ids()->mutable_token_ids()->Assign(ids.begin(), ids.end());
-  }
-}
 
 }  // namespace
 
@@ -225,7 +217,9 @@ void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
   call().EndEvents();
 }
 
-void CompletionCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
+void CompletionCall::Fail(const absl::Status& status) {
+  AnswerError(call(), NameConstraint(status, request_.parameters.constraint));
+}
 
 json CompletionCall::Envelope() const {
   json body = {

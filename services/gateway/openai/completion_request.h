@@ -5,18 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "services/gateway/openai/generation_parameters.h"
+#include "services/gateway/openai/prompts.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice::gateway::openai {
-
-// Text, or token ids as they are.
-using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
 struct CompletionRequest {
   GenerationParameters parameters;

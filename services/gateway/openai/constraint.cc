@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/raw_member.h"
@@ -148,13 +149,34 @@ void ReadStructuredOutputs(ObjectReader& reader, absl::string_view text,
 
 }  // namespace
 
-void ReadConstraint(ObjectReader& reader, absl::string_view text, v1::GenerateRequest& request) {
+std::string ReadConstraint(ObjectReader& reader, absl::string_view text,
+                           v1::GenerateRequest& request) {
+  std::string parameter;
+  const auto note = [&](const char* name) {
+    if (request.has_constraint() && parameter.empty()) parameter = name;
+  };
   ReadResponseFormat(reader, text, request);
+  note("response_format");
   ReadJson(reader, "guided_json", RawMember(text, {"guided_json"}), request);
+  note("guided_json");
   ReadRegex(reader, "guided_regex", request);
+  note("guided_regex");
   ReadChoice(reader, "guided_choice", request);
+  note("guided_choice");
   ReadGrammar(reader, "guided_grammar", request);
+  note("guided_grammar");
   ReadStructuredOutputs(reader, text, request);
+  note("structured_outputs");
+  return parameter;
+}
+
+absl::Status NameConstraint(absl::Status status, absl::string_view parameter) {
+  constexpr absl::string_view kField = "constraint";
+  if (status.message().substr(0, kField.size()) == kField && !parameter.empty() &&
+      !status.GetPayload(kParameterPayload).has_value()) {
+    status.SetPayload(kParameterPayload, absl::Cord(parameter));
+  }
+  return status;
 }
 
 void ReadTextFormat(ObjectReader& fields, absl::string_view text, v1::GenerateRequest& request) {

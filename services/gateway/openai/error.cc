@@ -45,6 +45,7 @@ struct FieldName {
   const char* parameter;
 };
 constexpr FieldName kFieldNames[] = {
+    {"stop.ignore_eos", "ignore_eos"},
     {"stop.stop_token_ids", "stop_token_ids"},
     {"the number of stop.stop_strings", "stop"},
     {"the length of a string in stop.stop_strings", "stop"},
@@ -58,6 +59,9 @@ constexpr FieldName kFieldNames[] = {
     {"logprobs", "logprobs"},
     {"logprobs_mode", "logprobs_mode"},
     {"prompt_logprobs", "prompt_logprobs"},
+    {"priority", "priority"},
+    {"drafts.decline", "decline_drafts"},
+    {"drafts.max_tokens", "max_draft_tokens"},
     {"token_ids", "prompt"},
     {"the prompt", "prompt"},
 };

@@ -72,8 +72,7 @@ StreamOptions ReadStream(ObjectReader& reader) {
   return result;
 }
 
-// Classes of service are priorities of scheduling. A priority of one's own (vLLM) has the last
-// word.
+// Classes of service are priorities of scheduling.
 std::string ReadPriority(ObjectReader& reader, v1::GenerateRequest& request) {
   const std::string tier = reader.String("service_tier").value_or("");
   if (tier == "priority") {
@@ -87,6 +86,11 @@ std::string ReadPriority(ObjectReader& reader, v1::GenerateRequest& request) {
   }
   // vLLM's priorities fall: smaller goes first.
   if (const auto value = reader.Integer("priority", -kMaxInt32, kMaxInt32)) {
+    if (request.priority() != 0) {
+      reader.Fail("priority", "invalid_value",
+                  absl::StrCat("'priority' and 'service_tier' ", tier,
+                               " contradict each other: both say when the request's turn is."));
+    }
     request.set_priority(static_cast<int32_t>(-*value));
   }
   return tier == "auto" ? "default" : tier;
@@ -100,7 +104,7 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   result.model = reader.String("model").value_or("");
   ReadSamplingParameters(reader, *request.mutable_sampling());
   result.bad_words = ReadBadWords(reader);
-  ReadConstraint(reader, text, request);
+  result.constraint = ReadConstraint(reader, text, request);
   ReadLogprobsMode(reader, request);
   ReadStop(reader, *request.mutable_stop());
   result.stream = ReadStream(reader);

@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
+#include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 
 namespace sluice::gateway::openai {
@@ -116,7 +117,9 @@ void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
   call().EndEvents();
 }
 
-void ResponseCall::Fail(const absl::Status& status) {
+void ResponseCall::Fail(const absl::Status& failure) {
+  const absl::Status status =
+      NameConstraint(failure, request_.generate.has_constraint() ? "text.format" : "tools");
   if (!call().has_sent_events()) return call().Respond(ErrorResponse(status));
   const json error = ErrorBody(status)["error"];
   SendEvent("error",

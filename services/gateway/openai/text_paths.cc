@@ -1,18 +1,23 @@
 #include "services/gateway/openai/text_paths.h"
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
+#include "services/gateway/openai/prompts.h"
 
 namespace sluice::gateway::openai {
 namespace {
 
 using nlohmann::json;
 using Call = std::shared_ptr<ApiCall>;
+
+constexpr int32_t kMaxPriority = std::numeric_limits<int32_t>::max();
 
 // Hands the body and the model on; answers where either is not to be had.
 template <class Next>
@@ -78,7 +83,9 @@ void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> 
            });
 }
 
-json ScoreJson(const v1::ScoreResponse& score, const TokenTexts& texts, const std::string& model) {
+// Of a ScoreResponse of one text, or of a ScoredText.
+template <class Score>
+json ScoreJson(const Score& score, const TokenTexts& texts) {
   CompletionLogprobs logprobs(texts);
   for (int i = 0; i < score.token_ids_size(); ++i) {
     if (i == 0) {
@@ -88,27 +95,54 @@ json ScoreJson(const v1::ScoreResponse& score, const TokenTexts& texts, const st
     }
   }
   return {{"object", "score"},
-          {"model", model},
           {"token_ids", score.token_ids()},
           {"logprobs", logprobs.Take()},
+          {"sum_logprob", score.sum_logprob()},
           {"mean_nll", score.mean_nll()},
-          {"perplexity", score.perplexity()},
-          {"usage",
-           {{"prompt_tokens", score.token_ids_size()}, {"total_tokens", score.token_ids_size()}}}};
+          {"perplexity", score.perplexity()}};
+}
+
+// One text's score, or a list of those of several.
+json ScoresJson(const v1::ScoreResponse& response, const TokenTexts& texts,
+                const std::string& model) {
+  json body;
+  int64_t num_tokens = response.token_ids_size();
+  if (response.scores().empty()) {
+    body = ScoreJson(response, texts);
+  } else {
+    body = {{"object", "list"}, {"data", json::array()}};
+    for (const v1::ScoredText& score : response.scores()) {
+      num_tokens += score.token_ids_size();
+      body["data"].push_back(ScoreJson(score, texts));
+      body["data"].back()["index"] = body["data"].size() - 1;
+    }
+  }
+  body["model"] = model;
+  body["usage"] = {{"prompt_tokens", num_tokens}, {"total_tokens", num_tokens}};
+  return body;
+}
+
+// A prompt that is an array of texts, or of arrays of token ids, asks for a list of scores.
+bool AsksForSeveral(const json& prompt) {
+  return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
 }
 
 absl::Status ReadScoreInput(ObjectReader& reader, v1::ScoreRequest& request) {
-  const json* prompt = reader.Any("prompt");
+  const std::vector<Prompt> prompts = ReadPrompts(reader);
   if (const auto top = reader.Integer("top_logprobs", 0, 20)) {
     request.set_top(static_cast<int32_t>(*top));
   }
-  if (prompt != nullptr && prompt->is_string()) {
-    request.set_text(prompt->get<std::string>());
-  } else if (const auto ids = reader.Integers("prompt")) {
-    request.mutable_token_ids()->mutable_token_ids()->Assign(ids->begin(), ids->end());
+  // vLLM's priorities fall: smaller goes first.
+  if (const auto priority = reader.Integer("priority", -kMaxPriority, kMaxPriority)) {
+    request.set_priority(static_cast<int32_t>(-*priority));
   }
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  return prompt == nullptr ? Missing("prompt") : absl::OkStatus();
+  if (!AsksForSeveral(*reader.Any("prompt"))) {
+    SetInput(prompts.front(), request);
+    return absl::OkStatus();
+  }
+  for (const Prompt& prompt : prompts) SetInput(prompt, *request.add_inputs());
+  return absl::OkStatus();
 }
 
 void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
@@ -126,7 +160,7 @@ void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> excha
                            const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
                          // A model without a tokenizer has scores, and no texts.
                          static const auto* const kNone = new TokenTexts;
-                         call->Respond(200, ScoreJson(score, texts.ok() ? **texts : *kNone, name));
+                         call->Respond(200, ScoresJson(score, texts.ok() ? **texts : *kNone, name));
                        });
                  });
              return absl::OkStatus();

@@ -309,7 +309,25 @@ class ChatTest(unittest.TestCase):
         self.assertTrue(all(len(t["top_logprobs"]) == 2 for t in content))
 
     def test_max_completion_tokens(self):
-        self.assertEqual(chat(max_completion_tokens=3).json["usage"]["completion_tokens"], 3)
+        self.assertEqual(chat(max_tokens=None, max_completion_tokens=3).json["usage"]["completion_tokens"], 3)
+
+    def test_a_prediction_changes_no_text(self):
+        expected = chat(max_tokens=60).json["choices"][0]["message"]["content"]
+        half = len(expected) // 2
+        for content in (expected, expected[:half] + " and then " + expected[half:], "x" * 4000,
+                        [{"type": "text", "text": expected[:half]}, {"type": "text", "text": expected[half:]}]):
+            answer = chat(max_tokens=60, prediction={"type": "content", "content": content}).json
+            self.assertEqual(answer["choices"][0]["message"]["content"], expected)
+
+    def test_a_prediction_is_drafted(self):
+        # Where a step takes longer with more rows nothing is drafted, but for trying.
+        for _ in range(20):
+            expected = chat(max_tokens=60, decline_drafts=True).json["choices"][0]["message"]["content"]
+            usage = chat(max_tokens=60, prediction={"type": "content", "content": expected}).json["usage"]
+            details = usage["completion_tokens_details"]
+            if details["accepted_prediction_tokens"] > 0:
+                return
+        self.fail("nothing of 20 predictions was accepted")
 
 
 class ErrorsTest(unittest.TestCase):
@@ -340,6 +358,19 @@ class ErrorsTest(unittest.TestCase):
         self.check(complete(use_beam_search=True, top_p=0.5), 400, "top_p", None, "contradict")
         self.check(complete(prompt_logprobs=1, stream=True), 400, "prompt_logprobs", "invalid_value", "stream")
         self.check(complete(service_tier="gold"), 400, "service_tier", "invalid_value")
+        self.check(complete(service_tier="flex", priority=3), 400, "priority", "invalid_value", "contradict")
+        self.check(complete(priority=-9), 400, "priority", None)
+        self.check(complete(decline_drafts=True, max_draft_tokens=3), 400, "decline_drafts", None, "contradict")
+        self.check(complete(max_draft_tokens=33), 400, "max_draft_tokens", "integer_above_max_value")
+        self.check(complete(guided_regex="a", ignore_eos=True), 400, "ignore_eos", None, "contradict")
+        self.check(complete(guided_regex="(a"), 400, "guided_regex", None, "byte 2")
+        self.check(complete(guided_json={"not": {}}), 400, "guided_json", None)
+        self.check(complete(guided_grammar="root ::= x"), 400, "guided_grammar", None, "the rule x")
+        self.check(complete(structured_outputs={"json": "{"}), 400, "structured_outputs", None)
+        self.check(complete(guided_json={}, guided_regex="a"), 400, "guided_regex", "invalid_value", "at most one")
+        self.check(chat(response_format={"type": "json_schema", "json_schema": {"schema": {"unevaluatedItems": False}}}), 400,
+                   "response_format", None, "#/unevaluatedItems")
+        self.check(chat(max_tokens=4, max_completion_tokens=5), 400, "max_completion_tokens", "invalid_value", "contradict")
         self.check(chat(messages=[]), 400, "messages", "empty_array")
         self.check(chat(messages=None), 400, "messages", "missing_required_parameter")
         self.check(chat(messages=[{"content": "x"}]), 400, "messages[0].role", "missing_required_parameter")
@@ -348,6 +379,13 @@ class ErrorsTest(unittest.TestCase):
         self.check(chat(top_logprobs=2), 400, "top_logprobs", "invalid_value")
         self.check(chat(tool_choice="required"), 400, "tool_choice", "invalid_value", "tools")
         self.check(chat(functions=[]), 400, "functions", "unsupported_parameter")
+        self.check(chat(prediction="x"), 400, "prediction", "invalid_type")
+        self.check(chat(prediction={"type": "text", "content": "x"}), 400, "prediction.type", "invalid_value", "content")
+        self.check(chat(prediction={"type": "content"}), 400, "prediction.content", "missing_required_parameter")
+        self.check(chat(prediction={"type": "content", "content": 3}), 400, "prediction.content", "invalid_type")
+        self.check(chat(prediction={"type": "content", "content": "x"}, decline_drafts=True), 400, "prediction", "invalid_value")
+        self.check(chat(prediction={"type": "content", "content": "x"}, use_beam_search=True, n=2), 400, "prediction",
+                   "invalid_value")
         self.check(chat(response_format={"type": "xml"}), 400, "response_format.type", "invalid_value", "json_schema")
         self.check(chat(response_format={"type": "json_schema"}), 400, "response_format.json_schema",
                    "missing_required_parameter")

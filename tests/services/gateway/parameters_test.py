@@ -51,7 +51,7 @@ DOCUMENTED = {
 # Those that no server of texts can honour, with a value that asks for something.
 REFUSED = {
     "/v1/completions": {"suffix": "x"},
-    "/v1/chat/completions": {"audio": {}, "function_call": "auto", "functions": [], "modalities": ["audio"], "prediction": {},
+    "/v1/chat/completions": {"audio": {}, "function_call": "auto", "functions": [], "modalities": ["audio"],
                              "store": True, "verbosity": "low", "web_search_options": {}},
     "/v1/responses": {"background": True, "context_management": [], "conversation": "x", "include": ["x"], "max_tool_calls": 1,
                       "previous_response_id": "x", "prompt": {}, "store": True, "top_logprobs": 2, "truncation": "auto"},
@@ -82,7 +82,7 @@ class ParametersTest(unittest.TestCase):
         self.addCleanup(served.stop)
         names = {name for name in column(3) if not name.startswith("header") and name != "x-request-id"}
         of_chats = {"messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs", "reasoning_effort",
-                    "max_completion_tokens", "top_logprobs"}
+                    "max_completion_tokens", "top_logprobs", "prediction"}
         of_completions = {"prompt", "echo", "truncate_prompt_tokens"}
         self.assertGreater(len(names), 40)
         # A member that is null counts as absent, but has to be known.

@@ -49,11 +49,26 @@ class TextTest(unittest.TestCase):
         logprobs = score["logprobs"]["token_logprobs"][1:]
         self.assertAlmostEqual(score["mean_nll"], -sum(logprobs) / len(logprobs), places=5)
         self.assertEqual(post("/v1/score", prompt=score["token_ids"]).json["mean_nll"], score["mean_nll"])
+        self.assertAlmostEqual(score["sum_logprob"], sum(logprobs), places=4)
         self.assertEqual(post("/v1/score").error["param"], "prompt")
         self.assertEqual(post("/v1/score", prompt=3).error["code"], "invalid_type")
 
 
 class KserveTest(unittest.TestCase):
+    def test_scores_of_several_texts(self):
+        alone = [post("/v1/score", prompt=text, top_logprobs=1).json for text in (TEXT, TEXT + " and")]
+        scores = post("/v1/score", prompt=[TEXT, TEXT + " and"], top_logprobs=1).json
+        self.assertEqual((scores["object"], [score["index"] for score in scores["data"]]), ("list", [0, 1]))
+        self.assertEqual(scores["usage"]["prompt_tokens"], sum(score["usage"]["prompt_tokens"] for score in alone))
+        for score, one in zip(scores["data"], alone):
+            for name in ("token_ids", "logprobs", "sum_logprob", "mean_nll", "perplexity"):
+                self.assertEqual(score[name], one[name], name)
+        by_ids = post("/v1/score", prompt=[score["token_ids"] for score in alone]).json
+        self.assertEqual([score["mean_nll"] for score in by_ids["data"]], [score["mean_nll"] for score in alone])
+        for prompt in ([], ["x", 3], ["x"] * 129):
+            self.assertEqual(post("/v1/score", prompt=prompt).error["param"], "prompt")
+        self.assertIn("inputs[1]", post("/v1/score", prompt=["x", ""]).error["message"])
+
     def test_health_and_metadata(self):
         self.assertEqual(get("/v2/health/live").json, {"live": True})
         self.assertEqual(get("/v2/health/ready").json, {"ready": True})
