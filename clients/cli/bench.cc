@@ -6,6 +6,7 @@
 #include "clients/cli/bench_report.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
+#include "clients/cli/constraint_flags.h"
 #include "clients/cli/load_generator.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/progress_line.h"
@@ -195,12 +196,16 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   PhasesOptions phases{.rounds = 5};
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;
+  ConstraintFlags constraint;
   bool json = false;
   FlagSet flags("bench", "[flags]",
                 "Keeps a number of requests in progress until all are done, then prints times and "
                 "rates.");
   AddLoadFlags(flags, &load, &phases.drafts, &json);
   AddPhaseFlags(flags, &phases);
+  AddConstraintFlags(flags, &constraint,
+                     "A constraint (one of these), under which each decode phase is measured once "
+                     "more; without --phases decode:16. It must allow texts of --max_tokens");
   flags.Section("Choosing tokens (temperature 0 where it is not given)");
   AddSamplingParameters(flags, &load.sampling, {"seed"});
   AddModelFlags(flags, &model_flags);
@@ -211,8 +216,10 @@ int BenchCommand(absl::Span<const std::string> arguments, Environment& environme
   phases.seed = load.seed;
   phases.sampling = load.sampling;
   load.drafts.set_decline(!phases.drafts);
-  if (phases.draft_replay.has_value() && phases.phases.empty()) {
-    phases.phases.push_back({.kind = Phase::Kind::kDecode, .count = 1});
+  phases.constraint = ConstraintOf(constraint);
+  if (phases.phases.empty() && (phases.draft_replay.has_value() || phases.constraint.has_value())) {
+    const int streams = phases.constraint.has_value() ? 16 : 1;
+    phases.phases.push_back({.kind = Phase::Kind::kDecode, .count = streams});
   }
   absl::Status usage = CheckLoad(load);
   usage.Update(CheckPhases(phases));

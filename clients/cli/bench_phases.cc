@@ -92,10 +92,18 @@ absl::StatusOr<double> RateOf(const Phase& phase, const LoadTrace& trace) {
 int NumRequests(const PhasesOptions& options) {
   int requests = 0;
   for (const Phase& phase : options.phases) {
-    const bool twice = phase.kind == Phase::Kind::kDecode && options.draft_replay.has_value();
-    requests += LoadOf(phase, options, 0).requests * (twice ? 2 : 1);
+    const int times =
+        phase.kind == Phase::Kind::kDecode
+            ? 1 + int{options.draft_replay.has_value()} + int{options.constraint.has_value()}
+            : 1;
+    requests += LoadOf(phase, options, 0).requests * times;
   }
   return requests * (options.rounds + 1);
+}
+
+LoadOptions ConstrainedOf(LoadOptions load, const PhasesOptions& options) {
+  load.constraint = options.constraint;
+  return load;
 }
 
 LoadOptions ReplayOf(const LoadTrace& recorded, const PhasesOptions& options) {
@@ -129,14 +137,23 @@ class PhaseRunner {
     const absl::StatusOr<LoadTrace> plain = RunOne(LoadOf(figures.phase, options_, round));
     if (!plain.ok()) return plain.status();
     absl::Status status = AddRate(round, figures.phase, *plain, figures.tokens_per_second);
-    const bool replay =
-        figures.phase.kind == Phase::Kind::kDecode && options_.draft_replay.has_value();
-    if (!status.ok() || !replay || client_.interrupted()) return status;
-    const absl::StatusOr<LoadTrace> replayed = RunOne(ReplayOf(*plain, options_));
+    if (figures.phase.kind != Phase::Kind::kDecode) return status;
+    if (status.ok() && options_.draft_replay.has_value()) status = Replay(round, *plain, figures);
+    if (status.ok() && options_.constraint.has_value()) {
+      const absl::StatusOr<LoadTrace> kept = RunOne(ConstrainedOf(plain->options, options_));
+      if (!kept.ok()) return kept.status();
+      status = AddRate(round, figures.phase, *kept, figures.constrained_per_second);
+    }
+    return status;
+  }
+
+ private:
+  absl::Status Replay(int round, const LoadTrace& plain, PhaseFigures& figures) {
+    const absl::StatusOr<LoadTrace> replayed = RunOne(ReplayOf(plain, options_));
     if (!replayed.ok()) return replayed.status();
     for (size_t i = 0; i < replayed->requests.size(); ++i) {
       const RequestTrace& request = replayed->requests[i];
-      if (request.tokens != plain->requests[i].tokens) {
+      if (request.tokens != plain.requests[i].tokens) {
         return absl::InternalError(absl::StrCat("stream ", i, " wrote other tokens with drafts"));
       }
       figures.num_drafted += round > 0 ? request.usage.num_drafted_tokens() : 0;
@@ -145,7 +162,6 @@ class PhaseRunner {
     return AddRate(round, figures.phase, *replayed, figures.replayed_per_second);
   }
 
- private:
   absl::StatusOr<LoadTrace> RunOne(const LoadOptions& load) {
     absl::StatusOr<LoadTrace> trace =
         RunLoad(client_, load, [this](int finished, int64_t generated) {

@@ -36,6 +36,8 @@ struct PhasesOptions {
   // which this share is right.
   std::optional<double> draft_replay;
   int draft_tokens = 4;  // the longest draft of it
+  // Each decode phase is measured once more with texts that keep this.
+  std::optional<v1::Constraint> constraint;
 };
 
 // Tokens per second, round by round.
@@ -46,6 +48,8 @@ struct PhaseFigures {
   std::vector<double> replayed_per_second;
   int64_t num_drafted = 0;
   int64_t num_accepted = 0;
+  // Of a decode phase, where there is a constraint: tokens per second under it.
+  std::vector<double> constrained_per_second;
 };
 
 // The load that a phase is. Every round draws prompts of its own, so that none was seen before.
@@ -54,6 +58,9 @@ LoadOptions LoadOf(const Phase& phase, const PhasesOptions& options, int round);
 // The same load with what `recorded` wrote as drafts. Which tokens are right is a function of seed,
 // request and place alone.
 LoadOptions ReplayOf(const LoadTrace& recorded, const PhasesOptions& options);
+
+// The same load under the constraint. REQUIRES: there is one.
+LoadOptions ConstrainedOf(LoadOptions load, const PhasesOptions& options);
 
 // Tokens per second of the phase in its load. FAILED_PRECONDITION where the streams of a decode
 // phase were not all at work at some time: they write too few tokens.

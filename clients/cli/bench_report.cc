@@ -71,15 +71,33 @@ void AddGaps(const std::optional<GapShares>& shares, Json& json) {
   json["system_gap_share"] = shares->system;
 }
 
-// "" where nothing was replayed.
-std::string ReplayLine(const PhaseFigures& figures) {
-  const std::vector<double>& rates = figures.replayed_per_second;
-  if (rates.empty()) return "";
+// Of a phase measured in another way as well: its rates, and how many times the plain one.
+std::string OtherLine(const char* name, const std::vector<double>& rates,
+                      const PhaseFigures& figures) {
   const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
-  return absl::StrFormat("%-22s %10.2f %10.2f %10.2f   %.2f times; of %d tokens drafted %d right\n",
-                         "  with drafts", Median(rates), *least, *most,
-                         Median(rates) / Median(figures.tokens_per_second), figures.num_drafted,
-                         figures.num_accepted);
+  return absl::StrFormat("%-22s %10.2f %10.2f %10.2f   %.3f times", name, Median(rates), *least,
+                         *most, Median(rates) / Median(figures.tokens_per_second));
+}
+
+// "" where nothing was measured in other ways.
+std::string OtherLines(const PhaseFigures& figures) {
+  std::string lines;
+  if (!figures.replayed_per_second.empty()) {
+    absl::StrAppend(&lines, OtherLine("  with drafts", figures.replayed_per_second, figures),
+                    "; of ", figures.num_drafted, " tokens drafted ", figures.num_accepted,
+                    " right\n");
+  }
+  if (!figures.constrained_per_second.empty()) {
+    absl::StrAppend(
+        &lines, OtherLine("  under the constraint", figures.constrained_per_second, figures), "\n");
+  }
+  return lines;
+}
+
+Json ConstrainedJson(const PhaseFigures& figures) {
+  return {{"tokens_per_second", Median(figures.constrained_per_second)},
+          {"rounds", figures.constrained_per_second},
+          {"times", Median(figures.constrained_per_second) / Median(figures.tokens_per_second)}};
 }
 
 Json ReplayJson(const PhaseFigures& figures) {
@@ -224,7 +242,7 @@ std::string PhasesTable(const PhasesReport& report) {
     const auto [least, most] = std::minmax_element(rates.begin(), rates.end());
     absl::StrAppendFormat(&table, "%-22s %10.2f %10.2f %10.2f\n", NameOf(figures.phase),
                           Median(rates), *least, *most);
-    absl::StrAppend(&table, ReplayLine(figures));
+    absl::StrAppend(&table, OtherLines(figures));
   }
   return absl::StrCat(table, GapLine(report.gaps));
 }
@@ -240,8 +258,12 @@ std::string PhasesJson(const PhasesReport& report) {
     json["phases"].push_back({{"phase", NameOf(figures.phase)},
                               {"tokens_per_second", Median(figures.tokens_per_second)},
                               {"rounds", figures.tokens_per_second}});
-    if (figures.replayed_per_second.empty()) continue;
-    json["phases"].back()["draft_replay"] = ReplayJson(figures);
+    if (!figures.replayed_per_second.empty()) {
+      json["phases"].back()["draft_replay"] = ReplayJson(figures);
+    }
+    if (!figures.constrained_per_second.empty()) {
+      json["phases"].back()["constrained"] = ConstrainedJson(figures);
+    }
   }
   return DumpLine(json) + "\n";
 }

@@ -32,9 +32,9 @@ auto FromText(Set set) {
 
 }  // namespace
 
-void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into) {
+void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into, const std::string& title) {
   v1::Constraint* constraint = &into->constraint;
-  flags.Section("What the text must keep (one of these)");
+  flags.Section(title);
   flags.AddParsed(
       "json_schema", "FILE", "The text is JSON that this JSON Schema accepts.",
       FromFile([=](std::string text) { constraint->set_json_schema(std::move(text)); }));
@@ -49,9 +49,17 @@ void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into) {
                   FromText([=](std::string text) { constraint->add_choices(std::move(text)); }));
 }
 
+std::optional<v1::Constraint> ConstraintOf(const ConstraintFlags& flags) {
+  if (flags.constraint.ByteSizeLong() == 0 && !flags.any_json) return std::nullopt;
+  v1::Constraint constraint = flags.constraint;
+  if (flags.any_json) constraint.set_any_json(true);
+  return constraint;
+}
+
 void SetConstraint(const ConstraintFlags& flags, v1::GenerateRequest& request) {
-  if (flags.constraint.ByteSizeLong() > 0) *request.mutable_constraint() = flags.constraint;
-  if (flags.any_json) request.mutable_constraint()->set_any_json(true);
+  if (std::optional<v1::Constraint> constraint = ConstraintOf(flags)) {
+    *request.mutable_constraint() = *std::move(constraint);
+  }
 }
 
 }  // namespace sluice

@@ -1,6 +1,9 @@
 // The flags that say what a text must keep. Whether they belong together is the server's to judge.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "clients/cli/flags.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -12,8 +15,13 @@ struct ConstraintFlags {
   bool any_json = false;
 };
 
-// --json_schema, --any_json, --regex, --grammar, --choice. Files are read as the flags are parsed.
-void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into);
+// --json_schema, --any_json, --regex, --grammar, --choice, in a section of this title. Files are read
+// as the flags are parsed.
+void AddConstraintFlags(FlagSet& flags, ConstraintFlags* into,
+                        const std::string& title = "What the text must keep (one of these)");
+
+// The constraint that was given; nothing where none was.
+std::optional<v1::Constraint> ConstraintOf(const ConstraintFlags& flags);
 
 // Sets the request's constraint where one was given.
 void SetConstraint(const ConstraintFlags& flags, v1::GenerateRequest& request);

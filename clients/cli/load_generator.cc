@@ -89,7 +89,12 @@ class Load {
     *request.mutable_sampling() = options_.sampling;
     if (!options_.sampling.has_temperature()) request.mutable_sampling()->set_temperature(0);
     request.mutable_sampling()->set_seed(options_.seed);
-    request.mutable_stop()->set_ignore_eos(true);
+    if (options_.constraint.has_value()) {
+      *request.mutable_constraint() = *options_.constraint;
+      request.mutable_sampling()->set_min_tokens(options_.max_tokens);
+    } else {
+      request.mutable_stop()->set_ignore_eos(true);
+    }
     *request.mutable_drafts() = options_.drafts;
     if (!options_.expected.empty()) {
       const std::vector<int32_t>& expected = options_.expected.at(index);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,8 @@ struct LoadOptions {
   v1::DraftOptions drafts;       // of every request
   // By request, what it expects to write; empty: none says so.
   std::vector<std::vector<int32_t>> expected;
+  // What every text keeps; it is not let end before max_tokens, which it must allow.
+  std::optional<v1::Constraint> constraint;
 };
 
 // Tokens that arrived together.
@@ -53,7 +56,8 @@ using LoadProgress = std::function<void(int finished_requests, int64_t generated
 // The token ids of request number `index`: uniform in [0, V), a function of seed and index alone.
 std::vector<int32_t> RandomPrompt(const LoadOptions& options, int index);
 
-// Runs the load past the end of sequence, so that every request writes max_tokens tokens.
+// Runs the load past the end of sequence, or under a constraint with the end held back, so that every
+// request writes max_tokens tokens.
 // The first failure keeps further requests from starting and is returned; but after an interrupt,
 // what had ended by then.
 absl::StatusOr<LoadTrace> RunLoad(Client& client, const LoadOptions& options,

@@ -1,6 +1,7 @@
-// `sluice score`: the log-probability of every token of a text.
+// `sluice score`: the log-probability of every token of a text, or of each of many.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/json.h"
@@ -11,10 +12,13 @@
 namespace sluice {
 namespace {
 
+constexpr int kMostInputs = 128;  // of one call
+
 struct ScoreFlags {
-  // Exactly one of these three.
+  // Exactly one of these four.
   std::optional<std::string> text;
-  std::optional<std::string> file;  // "-": stdin
+  std::optional<std::string> file;   // "-": stdin
+  std::optional<std::string> lines;  // the same, a text in each line
   std::optional<std::vector<int32_t>> token_ids;
 
   std::optional<int32_t> top;  // only with `json`
@@ -27,6 +31,10 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
   flags.Section("Text (exactly one)");
   flags.Add("text", "TEXT", "Text to score, UTF-8.", &into->text);
   flags.Add("file", "FILE", "File with the text; - for stdin.", &into->file);
+  flags.Add("lines", "FILE",
+            "File with a text in each line, scored one by one; empty lines are left out. - for "
+            "stdin.",
+            &into->lines);
   flags.AddParsed("token_ids", "1,2,3", "Token ids to score; nothing is added to them.",
                   [into](const std::string& text) {
                     absl::StatusOr<std::vector<int32_t>> ids = ParseTokenIds(text);
@@ -42,7 +50,7 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
       "One object: {\"token_ids\":[..],\"logprobs\":[null,-1.2,..],\"mean_nll\":..,"
       "\"perplexity\":..,\"sum_logprob\":..}, with --top also \"top\":[null,[{\"token_id\":..,"
       "\"logprob\":..},..],..]. Entry i belongs to token i; the first has nothing "
-      "before it.",
+      "before it. With --lines, an object for each.",
       &into->json);
   flags.Section("Call");
   flags.Add("priority", "N", "Larger goes first. Default 0.", &into->priority);
@@ -50,11 +58,11 @@ void AddScoreFlags(FlagSet& flags, ScoreFlags* into) {
 }
 
 absl::Status CheckFlags(const ScoreFlags& flags) {
-  const int inputs =
-      int{flags.text.has_value()} + int{flags.file.has_value()} + int{flags.token_ids.has_value()};
+  const int inputs = int{flags.text.has_value()} + int{flags.file.has_value()} +
+                     int{flags.lines.has_value()} + int{flags.token_ids.has_value()};
   if (inputs != 1) {
     return absl::InvalidArgumentError(
-        "give exactly one of --text TEXT, --file FILE and --token_ids 1,2,3");
+        "give exactly one of --text TEXT, --file FILE, --lines FILE and --token_ids 1,2,3");
   }
   if (flags.top.has_value() && !flags.json) {
     return absl::InvalidArgumentError("--top needs --json: the summary has no place for it");
@@ -74,10 +82,33 @@ absl::StatusOr<std::string> ReadText(const std::string& path, Environment& envir
   return text;
 }
 
-absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {
+v1::ScoreRequest EmptyRequest(const ScoreFlags& flags) {
   v1::ScoreRequest request;
   request.set_top(flags.top.value_or(0));
   request.set_priority(flags.priority.value_or(0));
+  return request;
+}
+
+// Of the texts in the lines, as many in each as one call takes.
+absl::StatusOr<std::vector<v1::ScoreRequest>> LinesToRequests(const ScoreFlags& flags,
+                                                              Environment& environment) {
+  const absl::StatusOr<std::string> text = ReadText(*flags.lines, environment);
+  if (!text.ok()) return text.status();
+  std::vector<v1::ScoreRequest> requests;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    if (requests.empty() || requests.back().inputs_size() == kMostInputs) {
+      requests.push_back(EmptyRequest(flags));
+    }
+    requests.back().add_inputs()->set_text(std::string(line));
+  }
+  if (requests.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(*flags.lines, " has no line with a text"));
+  }
+  return requests;
+}
+
+absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment& environment) {
+  v1::ScoreRequest request = EmptyRequest(flags);
   if (flags.token_ids.has_value()) {
     request.mutable_token_ids()->mutable_token_ids()->Assign(flags.token_ids->begin(),
                                                              flags.token_ids->end());
@@ -90,7 +121,9 @@ absl::StatusOr<v1::ScoreRequest> ToRequest(const ScoreFlags& flags, Environment&
   return request;
 }
 
-std::string JsonText(const v1::ScoreResponse& score, bool with_top) {
+// Of a ScoreResponse, or of one of its texts.
+template <class Score>
+std::string JsonText(const Score& score, bool with_top) {
   Json result;
   result["token_ids"] = Json::array();
   for (const int32_t id : score.token_ids()) result["token_ids"].push_back(id);
@@ -116,6 +149,37 @@ std::string SummaryText(const v1::ScoreResponse& score) {
       score.token_ids_size(), score.logprobs_size(), score.mean_nll(), score.perplexity());
 }
 
+std::string RowText(const v1::ScoredText& score) {
+  return absl::StrFormat("%8d %14.6f %10.6f %12.6g", score.token_ids_size(), score.sum_logprob(),
+                         score.mean_nll(), score.perplexity());
+}
+
+int ScoreLines(Client& client, const ScoreFlags& flags,
+               const std::vector<v1::ScoreRequest>& requests, Environment& environment) {
+  if (!flags.json) {
+    environment.out << absl::StrFormat("%8s %14s %10s %12s\n", "tokens", "sum logprob", "mean nll",
+                                       "perplexity");
+  }
+  for (const v1::ScoreRequest& request : requests) {
+    const absl::StatusOr<v1::ScoreResponse> scores = client.Score(request, flags.timeout);
+    if (!scores.ok()) return Fail(scores.status(), environment);
+    for (const v1::ScoredText& score : scores->scores()) {
+      environment.out << (flags.json ? JsonText(score, flags.top.has_value()) : RowText(score))
+                      << "\n";
+    }
+  }
+  return Succeed(environment);
+}
+
+int ScoreOne(Client& client, const ScoreFlags& flags, const v1::ScoreRequest& request,
+             Environment& environment) {
+  const absl::StatusOr<v1::ScoreResponse> score = client.Score(request, flags.timeout);
+  if (!score.ok()) return Fail(score.status(), environment);
+  environment.out << (flags.json ? JsonText(*score, flags.top.has_value()) : SummaryText(*score))
+                  << "\n";
+  return Succeed(environment);
+}
+
 }  // namespace
 
 int ScoreCommand(absl::Span<const std::string> arguments, Environment& environment) {
@@ -133,17 +197,21 @@ int ScoreCommand(absl::Span<const std::string> arguments, Environment& environme
   usage.Update(CheckOneTarget(endpoint_flags, model_flags));
   if (!usage.ok()) return FailUsage(flags.command(), usage, environment);
 
-  const absl::StatusOr<v1::ScoreRequest> request = ToRequest(score_flags, environment);
-  if (!request.ok()) return Fail(request.status(), environment);
+  // What is to be scored is read before anything is started.
+  absl::StatusOr<v1::ScoreRequest> one = EmptyRequest(score_flags);
+  absl::StatusOr<std::vector<v1::ScoreRequest>> many = std::vector<v1::ScoreRequest>();
+  if (score_flags.lines.has_value()) {
+    many = LinesToRequests(score_flags, environment);
+  } else {
+    one = ToRequest(score_flags, environment);
+  }
+  if (!one.ok()) return Fail(one.status(), environment);
+  if (!many.ok()) return Fail(many.status(), environment);
   absl::StatusOr<std::unique_ptr<Client>> client =
       ConnectOrStart(endpoint_flags, model_flags, environment);
   if (!client.ok()) return Fail(client.status(), environment);
-  const absl::StatusOr<v1::ScoreResponse> score = (*client)->Score(*request, score_flags.timeout);
-  if (!score.ok()) return Fail(score.status(), environment);
-  const std::string text =
-      score_flags.json ? JsonText(*score, score_flags.top.has_value()) : SummaryText(*score);
-  environment.out << text << "\n";
-  return Succeed(environment);
+  return score_flags.lines.has_value() ? ScoreLines(**client, score_flags, *many, environment)
+                                       : ScoreOne(**client, score_flags, *one, environment);
 }
 
 }  // namespace sluice

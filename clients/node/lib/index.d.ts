@@ -158,6 +158,8 @@ export interface Score {
   logprobs: PositionLogprobs[];
   meanNll: number;
   perplexity: number;
+  /** Of the text under the model, given its first token. */
+  sumLogprob: number;
 }
 
 export interface Model {
@@ -201,6 +203,9 @@ export class Client {
   chat(messages: readonly Message[], options?: Omit<GenerateOptions, "prompt">): Promise<string>;
   /** The log-probability of every token of a text. */
   score(prompt: string | readonly number[], options?: CallOptions & {top?: number; priority?: number}): Promise<Score>;
+  /** The same of up to 128 texts; what they begin with in common is computed once. */
+  scores(prompts: readonly (string | readonly number[])[],
+      options?: CallOptions & {top?: number; priority?: number}): Promise<Score[]>;
   tokenize(text: string, options?: CallOptions & {addSpecialTokens?: boolean}): Promise<number[]>;
   detokenize(tokenIds: readonly number[], options?: CallOptions): Promise<string>;
   model(options?: CallOptions): Promise<Model>;

@@ -47,6 +47,10 @@ export class Client {
     return this.unary("score", {...inputOf(prompt), top, priority}, call);
   }
 
+  async scores(prompts, {top = 0, priority = 0, ...call} = {}) {
+    return (await this.unary("score", {inputs: prompts.map(inputOf), top, priority}, call)).scores;
+  }
+
   async tokenize(text, {addSpecialTokens = true, ...call} = {}) {
     return (await this.unary("tokenize", {text: Buffer.from(text), addSpecialTokens}, call)).tokenIds;
   }

@@ -10,7 +10,7 @@ import grpc
 from sluice.calls import ClientBase, StreamBase
 from sluice.connection import Endpoints, Tls
 from sluice.errors import Error
-from sluice.request import Keywords, Prompt, make_score_request
+from sluice.request import Keywords, Prompt, make_score_request, make_scores_request
 from sluice.retry import Attempts, RetryPolicy
 from sluice.v1 import generation_pb2 as pb
 from sluice.v1 import status_pb2, tokenizer_pb2
@@ -93,6 +93,12 @@ class Client(ClientBase[Stream]):
               timeout: Optional[float] = None) -> pb.ScoreResponse:
         """The log-probability of every token of a text."""
         return self._unary("Score", make_score_request(prompt, top, priority), timeout)
+
+    def scores(self, prompts: Sequence[Union[str, Sequence[int]]], *, top: int = 0, priority: int = 0,
+               timeout: Optional[float] = None) -> List[pb.ScoredText]:
+        """The same of up to 128 texts; what they begin with in common is computed once."""
+        response = self._unary("Score", make_scores_request(prompts, top, priority), timeout)
+        return list(response.scores)
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True, timeout: Optional[float] = None) -> List[int]:
         request = tokenizer_pb2.TokenizeRequest(text=text.encode(), add_special_tokens=add_special_tokens)

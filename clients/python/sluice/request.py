@@ -150,6 +150,16 @@ def make_score_request(prompt: Union[str, Sequence[int]], top: int, priority: in
     return request
 
 
+def make_scores_request(prompts: Sequence[Union[str, Sequence[int]]], top: int, priority: int) -> pb.ScoreRequest:
+    request = pb.ScoreRequest(top=top, priority=priority)
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            request.inputs.add(text=prompt)
+        else:
+            request.inputs.add().token_ids.token_ids.extend(prompt)
+    return request
+
+
 def tokens_by_sequence(request: pb.GenerateRequest) -> List[pb.ResumedSequence]:
     return [pb.ResumedSequence() for _ in range(max(1, request.n))]
 

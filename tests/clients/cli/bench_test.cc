@@ -340,6 +340,42 @@ TEST(BenchTest, MeasuresPhasesInTurns) {
   EXPECT_EQ(prompts.size(), requests.size());
 }
 
+TEST(BenchTest, MeasuresDecodingUnderAConstraintToo) {
+  FakeAnswers answers = DefaultAnswers();
+  Lockstep lockstep(3);
+  answers.generate = [&lockstep](const v1::GenerateRequest& request, const WriteEvent& write) {
+    for (int i = 0; i < request.max_tokens(); ++i) {
+      lockstep.Meet();
+      write(TextEvent(0, "x", {1}));
+    }
+    write(FinishedEvent(1, request.max_tokens()));
+    return absl::OkStatus();
+  };
+  FakePipeline pipeline(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"bench", "--endpoint", pipeline.endpoint(), "--phases", "decode:3",
+                      "--rounds", "1", "--max_tokens", "300", "--regex", "x*", "--json"}),
+            0);
+  const Json report = Json::parse(fake.out.str());
+  const Json& phase = report["phases"][0];
+  EXPECT_EQ(phase["constrained"]["rounds"].size(), 1u);
+  EXPECT_EQ(phase["constrained"]["times"], phase["constrained"]["tokens_per_second"].get<double>() /
+                                               phase["tokens_per_second"].get<double>());
+  // Of each round the same prompts, free and then under the constraint.
+  const std::vector<v1::GenerateRequest> requests = pipeline.requests();
+  ASSERT_EQ(requests.size(), 2u * 2 * 3);
+  std::set<std::string> prompts;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const bool constrained = i / 3 % 2 == 1;
+    prompts.insert(requests[i].token_ids().SerializeAsString());
+    EXPECT_EQ(requests[i].constraint().regex(), constrained ? "x*" : "");
+    EXPECT_EQ(requests[i].stop().ignore_eos(), !constrained);
+    EXPECT_EQ(requests[i].sampling().min_tokens(), constrained ? 300 : 0);
+    EXPECT_TRUE(requests[i].drafts().decline());
+  }
+  EXPECT_EQ(prompts.size(), 2u * 3);
+}
+
 TEST(ProgressLineTest, DrawsABarOnATerminal) {
   std::ostringstream err;
   {

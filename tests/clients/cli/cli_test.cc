@@ -47,10 +47,12 @@ const std::map<std::string, Names>& FlagsOfCommands() {
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
-    const Names score = {"text", "file", "token_ids", "top", "json", "priority", "timeout"};
-    const Names load = {"prompt_tokens", "max_tokens",   "concurrency", "requests",
-                        "seed",          "json",         "phases",      "rounds",
-                        "draft_replay",  "draft_tokens", "allow_drafts"};
+    const Names score = {"text", "file", "lines",    "token_ids",
+                         "top",  "json", "priority", "timeout"};
+    const Names load = {"prompt_tokens", "max_tokens",   "concurrency",  "requests",
+                        "seed",          "json",         "phases",       "rounds",
+                        "draft_replay",  "draft_tokens", "allow_drafts", "json_schema",
+                        "any_json",      "regex",        "grammar",      "choice"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
         {"up", Names{"port",          "host",          "tls_cert",        "tls_key",

@@ -110,6 +110,42 @@ TEST(ScoreTest, ReadsFilesAndStdin) {
   EXPECT_EQ(seen.Get().text(), "");
 }
 
+TEST(ScoreTest, ScoresTheTextsInLines) {
+  SeenRequest seen;
+  FakeAnswers answers = DefaultAnswers();
+  answers.score = [&seen](const v1::ScoreRequest& request) {
+    seen.Set(request);
+    v1::ScoreResponse response;
+    for (int i = 0; i < request.inputs_size(); ++i) {
+      v1::ScoredText& score = *response.add_scores();
+      score.add_token_ids(i);
+      score.set_sum_logprob(-i);
+      score.set_perplexity(1);
+    }
+    return response;
+  };
+  FakePipeline pipeline(answers);
+  FakeEnvironment piped;
+  piped.in.str("one\n\ntwo\n");
+  EXPECT_EQ(piped.Run({"score", "--endpoint", pipeline.endpoint(), "--lines", "-", "--json"}), 0);
+  EXPECT_EQ(piped.out.str(),
+            "{\"token_ids\":[0],\"logprobs\":[null],\"mean_nll\":0.0,\"perplexity\":1.0,"
+            "\"sum_logprob\":0.0}\n"
+            "{\"token_ids\":[1],\"logprobs\":[null],\"mean_nll\":0.0,\"perplexity\":1.0,"
+            "\"sum_logprob\":-1.0}\n");
+  EXPECT_EQ(seen.Get().inputs(1).text(), "two");
+  // More than a call takes go in several.
+  FakeEnvironment many;
+  for (int i = 0; i < 130; ++i) many.in << "x\n";
+  EXPECT_EQ(many.Run({"score", "--endpoint", pipeline.endpoint(), "--lines", "-"}), 0);
+  EXPECT_EQ(seen.Get().inputs_size(), 2);
+  EXPECT_THAT(many.out.str(), HasSubstr("tokens    sum logprob   mean nll   perplexity\n"));
+  FakeEnvironment empty;
+  empty.in.str("\n\n");
+  EXPECT_EQ(empty.Run({"score", "--endpoint", pipeline.endpoint(), "--lines", "-"}), 1);
+  EXPECT_THAT(empty.err.str(), HasSubstr("- has no line with a text"));
+}
+
 TEST(ScoreTest, SaysWhatIsWrongWithAFile) {
   const TempFolder folder;
   FakeEnvironment missing;
