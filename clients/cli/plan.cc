@@ -102,7 +102,7 @@ void AddProcesses(const KeptModel& kept, uint64_t positions, const std::string& 
       {.name = prefix + "sampler", .weight_bytes = HeadBytes(kept.config, kept.format)});
 }
 
-uint64_t Mebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
+uint64_t WholeMebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; }
 
 // Its sequences are those of the served model, as long as they.
 absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPlan& plan) {
@@ -117,7 +117,7 @@ absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPla
   const absl::StatusOr<ModelIdentity> identity = IdentifyModel(*draft.model);
   if (!identity.ok()) return identity.status();
   plan.draft_model = identity->name;
-  plan.draft_kv_cache_mib = Mebibytes(positions * KvBytesPerPosition(*config, plan.kv_dtype));
+  plan.draft_kv_cache_mib = WholeMebibytes(positions * KvBytesPerPosition(*config, plan.kv_dtype));
   AddProcesses({*config, *shards, *format, plan.kv_dtype}, positions, "draft-", plan);
   return absl::OkStatus();
 }
@@ -147,7 +147,7 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
                   .context = *context,
                   .sequences = flags.sequences,
                   .kv_bytes_per_position = per_position};
-  plan.kv_cache_mib = Mebibytes(positions * per_position);
+  plan.kv_cache_mib = WholeMebibytes(positions * per_position);
   AddProcesses({*config, *shards, *format, kv_dtype}, positions, "", plan);
   if (!flags.model.draft_model.has_value()) return plan;
   const absl::Status added = AddDraftModel(flags, positions, plan);

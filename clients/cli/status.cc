@@ -134,18 +134,19 @@ std::string ProcessTable(const v1::GetStatusResponse& status) {
   }
   const int address_width = static_cast<int>(width);
   const int service_width = status.has_draft_model() ? 15 : 10;
-  std::string table = absl::StrFormat("%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n",
-                                      service_width, "SERVICE", "STAGE", "RANK", "STATE", "WEIGHTS",
-                                      "KV CACHE", "GAPS", address_width, "ADDRESS", "DETAIL");
+  std::string table = absl::StrFormat(
+      "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", service_width, "SERVICE", "STAGE",
+      "RANK", "STATE", "WEIGHTS", "KV CACHE", "GAPS", "SYSTEM", address_width, "ADDRESS", "DETAIL");
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
     // What is wrong with it or, where nothing is, what it computes with.
     const std::string& detail = process.detail().empty() ? process.arithmetic() : process.detail();
-    absl::StrAppendFormat(&table, "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %-*s  %s\n", service_width,
-                          process.service(), shard ? absl::StrCat(process.stage()) : "-",
-                          shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
-                          Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
-                          GapShare(process), address_width, process.address(), detail);
+    absl::StrAppendFormat(
+        &table, "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", service_width,
+        process.service(), shard ? absl::StrCat(process.stage()) : "-",
+        shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
+        Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()), GapShare(process),
+        SystemGapShare(process), address_width, process.address(), detail);
   }
   return table;
 }

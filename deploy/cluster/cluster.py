@@ -154,7 +154,11 @@ class Load:
 
     def stream(self):
         while not self.ended.is_set():
-            result = self.client.text()
+            try:
+                result = self.client.text()
+            except subprocess.TimeoutExpired as error:
+                self.wrong.append(f"no end within {error.timeout:.0f} s")
+                continue
             if result.returncode == 0 and result.stdout == self.expected:
                 self.done += 1
             else:

@@ -28,7 +28,7 @@ build() {
 # Debian's own layout of a system, with the packages to build with; made again where the list changed.
 make_base() {
   local packages stamp=$work/base.packages
-  packages=$(awk '$1 == "build" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates,ccache
+  packages=$(awk '$1 == "build" || $1 == "http" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates,ccache
   if [ -s "$work/context/base.tar" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$packages" ]; then return; fi
   say "making a Debian base"
   mmdebstrap --quiet --variant=apt --include="$packages" bookworm "$work/base.part.tar"

@@ -40,7 +40,7 @@ enum class DraftKind : uint8_t {
   kModelGuess,   // less
   kModelAny,     // of all four: what is known before it is asked
 };
-inline constexpr int kNumDraftKinds = 16;
+inline constexpr int kNumDraftKinds = 18;
 
 struct DraftToken {
   TokenId token = 0;

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 // A round must win so much beside going on without.
-constexpr double kMargin = 0.05;
+constexpr double kMarginOfRounds = 0.05;
 // Tokens of a probe: the first may come with several positions to compute, the others show what a
 // step of the model takes.
 constexpr int32_t kProbeTokens = 4;
@@ -75,7 +75,7 @@ bool ModelRounds::Decide(int32_t num_decodes, absl::Span<const RoundCandidate> c
   probed_.reset();
   if (model_ == nullptr || candidates.empty()) return AnyWaits();
   step_time_ = absl::Seconds(cost(num_decodes));
-  const double enough = rate * (1 + kMargin);
+  const double enough = rate * (1 + kMarginOfRounds);
   const bool would_pay = !rests_ && BestLength(num_decodes, candidates, cost).rate > enough;
   const std::vector<RoundCandidate> close = CloseOf(candidates, would_pay);
   const Choice choice = would_pay ? BestLength(num_decodes, close, cost) : Choice();

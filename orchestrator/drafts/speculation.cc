@@ -77,13 +77,17 @@ void Speculation::Forget(State& state) {
 }
 
 void Speculation::Judge(State& state, absl::Span<const TokenId> came) {
-  for (const Source& source : state.sources) {
-    for (size_t i = 0; i < came.size() && i < source.proposal.size(); ++i) {
-      const DraftToken& proposed = source.proposal[i];
-      const bool right = proposed.token == came[i];
-      JudgeOne(state, proposed, right);
-      if (!right) break;
-    }
+  for (const Source& source : state.sources) Judge(state, source.proposal, came);
+  Judge(state, state.likely, came);
+  state.likely.clear();
+}
+
+void Speculation::Judge(State& state, absl::Span<const DraftToken> proposal,
+                        absl::Span<const TokenId> came) {
+  for (size_t i = 0; i < came.size() && i < proposal.size(); ++i) {
+    const bool right = proposal[i].token == came[i];
+    JudgeOne(state, proposal[i], right);
+    if (!right) break;
   }
 }
 

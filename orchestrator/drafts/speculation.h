@@ -94,6 +94,7 @@ class Speculation final : public DraftSource {
   State& StateOf(const SequenceSpec& spec, int32_t num_prompt);
   // Holds what was proposed against what came.
   void Judge(State& state, absl::Span<const TokenId> came);
+  void Judge(State& state, absl::Span<const DraftToken> proposal, absl::Span<const TokenId> came);
   void JudgeOne(State& state, const DraftToken& proposed, bool right);
   void JudgeModel(State& state, absl::Span<const DraftToken> proposal,
                   absl::Span<const TokenId> came);

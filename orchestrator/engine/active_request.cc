@@ -47,10 +47,7 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
     output.tokens = request_.prompt;
     output.tokens.insert(output.tokens.end(), resumed.begin(), resumed.end());
     output.num_delivered = static_cast<int32_t>(resumed.size());
-    if (text_ == nullptr) continue;
-    // As in OnToken: a token that stops has no text, and so completes no stop string.
-    if (!resumed.empty() && stop_tokens_.contains(resumed.back())) resumed.pop_back();
-    text_->Open(ids_[index], TextOptionsFor(std::move(resumed)));
+    if (text_ != nullptr) text_->Open(ids_[index], TextOptionsFor(std::move(resumed)));
   }
 }
 
@@ -252,7 +249,6 @@ void ActiveRequest::SetUsage(int index, const SequenceUsage& usage) {
 }
 
 void ActiveRequest::AddEvent(RequestEvent event) {
-  if (event.kind == RequestEvent::Kind::kPreempted) ++num_noted_preemptions_;
   if (events_.size() == kMostEvents) {
     ++num_dropped_events_;
   } else {

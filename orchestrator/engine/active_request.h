@@ -82,8 +82,6 @@ class ActiveRequest {
 
   // Something happened to it; of very many, the first are kept.
   void AddEvent(RequestEvent event);
-  // Of all its sequences' preemptions so far, which events have been added for.
-  int32_t num_noted_preemptions() const { return num_noted_preemptions_; }
 
  private:
   struct Output {
@@ -117,7 +115,6 @@ class ActiveRequest {
   RequestTimes times_;
   std::vector<RequestEvent> events_;
   uint32_t num_dropped_events_ = 0;
-  int32_t num_noted_preemptions_ = 0;
   bool over_ = false;
   absl::Status failure_;  // OK where it did not fail
 };

@@ -43,21 +43,6 @@ void RequestTable::SetTime(SteadyTime now) {
   if (scheduler_ == nullptr) return;
   const SchedulerStatistics statistics = scheduler_->statistics();
   rate_.Observe(now, statistics.started_sequences, statistics.waiting_sequences);
-  if (statistics.preemptions == num_preemptions_) return;
-  num_preemptions_ = statistics.preemptions;
-  NotePreemptions();
-}
-
-void RequestTable::NotePreemptions() {
-  for (const auto& [id, request] : requests_) {
-    int32_t preemptions = 0;
-    for (const SequenceLedger& sequence : LedgerOf(*request).sequences) {
-      preemptions += sequence.usage.preemptions;
-    }
-    while (request->num_noted_preemptions() < preemptions) {
-      request->AddEvent({.kind = RequestEvent::Kind::kPreempted, .time = now_});
-    }
-  }
 }
 
 void RequestTable::OnReplica(RequestEvent::Kind kind) {
@@ -72,11 +57,6 @@ ActiveRequest* RequestTable::Find(RequestId id) {
 ActiveRequest* RequestTable::OwnerOf(SequenceId sequence) {
   const auto found = places_.find(sequence);
   return found == places_.end() || !found->second.scheduled ? nullptr : found->second.request;
-}
-
-RowRequest RequestTable::RowFor(const Segment& segment, const Row& row) const {
-  const Place& place = places_.at(segment.sequence);
-  return place.request->RowFor(place.index, segment, row);
 }
 
 std::optional<RowRequest> RequestTable::DraftRowFor(SequenceId sequence) const {
@@ -207,6 +187,11 @@ void RequestTable::UseScheduler(Scheduler* scheduler) {
 // ---- Going on ----
 
 void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
+  for (const SequenceId sequence : step.preempted) {
+    ActiveRequest* const request = OwnerOf(sequence);
+    if (request != nullptr)
+      request->AddEvent({.kind = RequestEvent::Kind::kPreempted, .time = now_});
+  }
   for (const Segment& segment : step.segments) {
     const Place& place = places_.find(segment.sequence)->second;
     RequestTimes& times = place.request->times();

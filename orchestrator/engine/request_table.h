@@ -51,8 +51,9 @@ class RequestTable {
   void SetReading(RequestId id, bool reading);
   // The replica was lost under all requests, or is back.
   void OnReplica(RequestEvent::Kind kind);
-  // Some of a sequence is on its way to be computed.
-  void OnSent(SequenceId sequence);
+  // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
+  // segments, whose sequences are alive. The rows borrow from requests until one of them ends.
+  void OnSent(const Step& step, std::vector<RowRequest>& rows);
 
   // A step of so many sequences and positions took the replica so long.
   void OnStep(int num_sequences, int num_positions, absl::Duration time) {
@@ -88,8 +89,6 @@ class RequestTable {
   // Tells a request what its text end said of one of its sequences.
   void OnText(TextStreams::Answer answer);
 
-  // What is asked of the sampler for a row of a sequence that is alive.
-  RowRequest RowFor(const Segment& segment, const Row& row) const;
   // By what another model that drafts for the sequence chooses: all of a row but its sequence, position
   // and tokens. Nothing where the sequence is over.
   std::optional<RowRequest> DraftRowFor(SequenceId sequence) const;
@@ -141,8 +140,6 @@ class RequestTable {
   // Takes a request out, its sequences too.
   void Remove(RequestId id, FinishReason reason);
   void RemoveIfOver(const ActiveRequest& request);
-  // Preemptions since the last call become events of their requests.
-  void NotePreemptions();
   // Records the end of a request that never had sequences.
   void RecordUnserved(const EngineRequest& request, const absl::Status& status);
   void ForgetDeadline(RequestId id, const EngineRequest& request);
@@ -164,7 +161,6 @@ class RequestTable {
   SteadyTime now_;
   ServiceRate rate_;
   WorkRate work_;
-  int64_t num_preemptions_ = 0;  // of the scheduler's, those that were noted
   std::vector<RequestLedger> ended_;
   // With rows that have come and were not told of yet: of searches, and of prompts that are scored.
   std::vector<RequestId> searching_, scored_;

@@ -31,10 +31,10 @@ std::vector<TokenId> TokensWith(const Steps& committed, const RowRequest& row) {
 // A sequence that gives up its blocks and comes back to them before its request is told of its last
 // token: the sampler forgets it in between, and then has to hear of all tokens.
 bool LacksTokens(const Segment& segment, const RowRequest& row) {
+  if (segment.chosen_by.has_value() || std::ssize(row.tokens) >= row.position) return false;
   const auto* options = std::get_if<const SamplingOptions*>(&row.task);
-  if (options == nullptr || segment.chosen_by.has_value() || row.draft.has_value()) return false;
-  const bool is_told = row.constraint != nullptr || HasSequenceParameters(**options);
-  return is_told && std::ssize(row.tokens) < row.position;
+  if (options == nullptr || row.draft.has_value()) return false;
+  return row.constraint != nullptr || HasSequenceParameters(**options);
 }
 
 }  // namespace
@@ -62,21 +62,24 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   int num_ahead = 0;
   for (const StepInFlight& other : in_flight_) num_ahead += other.num_positions;
   sent.bound = times_.Bound(num_ahead);
-  std::vector<RowRequest> rows;
-  std::deque<std::vector<TokenId>> completed;  // borrowed by rows
-  rows.reserve(step.num_rows());
   sent.sequences.reserve(step.segments.size());
+  for (const Segment& segment : step.segments) sent.sequences.push_back(segment.sequence);
+  rows_.clear();
+  requests_->OnSent(step, rows_);
+  std::deque<std::vector<TokenId>> completed;  // borrowed by rows
+  if (!committed_.empty()) CompleteTokens(step, completed);
+  sent.num_rows = rows_.size();
+  replica_->Execute(step, rows_);
+}
+
+void StepDriver::CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed) {
+  auto row = rows_.begin();
   for (const Segment& segment : step.segments) {
-    sent.sequences.push_back(segment.sequence);
-    requests_->OnSent(segment.sequence);
-    for (const Row& row : segment.rows) {
-      rows.push_back(requests_->RowFor(segment, row));
-      if (committed_.empty() || !LacksTokens(segment, rows.back())) continue;
-      rows.back().tokens = completed.emplace_back(TokensWith(committed_, rows.back()));
+    for (size_t i = 0; i < segment.rows.size(); ++i, ++row) {
+      if (!LacksTokens(segment, *row)) continue;
+      row->tokens = completed.emplace_back(TokensWith(committed_, *row));
     }
   }
-  sent.num_rows = rows.size();
-  replica_->Execute(step, rows);
 }
 
 absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {

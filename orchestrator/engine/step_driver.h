@@ -68,6 +68,9 @@ class StepDriver {
   };
 
   void Send(const Step& step, SteadyTime now);
+  // Tokens that its rows' requests have not been told of, for who has to hear of all; `completed` keeps
+  // them.
+  void CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed);
   void Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now);
   void FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows);
 

@@ -58,9 +58,7 @@ void Scheduler::GiveUpPlacesOfAwaiting() {
     if (tenant.num_waiting == 0 || tenant.num_running < tenant.policy.max_running_sequences) {
       continue;
     }
-    ++sequence->usage.preemptions;
-    ++num_preemptions_;
-    ThrowBack(*sequence, ThrownBackBy::kPreemption);
+    Preempt(*sequence);
   }
 }
 

@@ -49,6 +49,7 @@ std::optional<Step> Scheduler::Plan() {
     return std::nullopt;
   }
   step.ended = kv_cache_.TakeEndedTables();
+  step.preempted = std::exchange(preempted_, {});
   step.copies = std::exchange(copies_, {});
   step.after_idle = std::exchange(was_idle_, false);
   last_step_ = step.id;
@@ -62,9 +63,11 @@ std::optional<Step> Scheduler::Plan() {
 void Scheduler::AgreeOnStepsAhead() {
   steps_ahead_ = options_.steps_ahead;
   may_hold_ = false;
-  if (options_.drafts == nullptr || IsPrefilling()) return;
-  may_hold_ = options_.drafts->AllWait(static_cast<int32_t>(running_.size()));
-  if (may_hold_) steps_ahead_ = 0;
+  if (options_.drafts == nullptr) return;
+  if (!options_.drafts->AllWait(static_cast<int32_t>(running_.size()))) return;
+  if (IsPrefilling()) return;
+  may_hold_ = true;
+  steps_ahead_ = 0;
 }
 
 // Something of it can be computed now. A prompt's chunks follow each other in as many steps as

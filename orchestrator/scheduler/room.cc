@@ -187,9 +187,7 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
   }
   for (SequenceState* victim : victims) {
     if (enough(0, 0)) break;
-    ++victim->usage.preemptions;
-    ++num_preemptions_;
-    ThrowBack(*victim, ThrownBackBy::kPreemption);
+    Preempt(*victim);
   }
   return true;
 }
@@ -231,6 +229,13 @@ bool Scheduler::MayBeDisplaced(const SequenceState& sequence, const Need& need,
 
 int64_t Scheduler::MaxRunning() const {
   return int64_t{options_.max_sequences_per_step} * options_.max_inflight_steps;
+}
+
+void Scheduler::Preempt(SequenceState& sequence) {
+  ++sequence.usage.preemptions;
+  ++num_preemptions_;
+  preempted_.push_back(sequence.spec.id);
+  ThrowBack(sequence, ThrownBackBy::kPreemption);
 }
 
 void Scheduler::ThrowBack(SequenceState& sequence, ThrownBackBy cause) {

@@ -269,6 +269,7 @@ class Scheduler {
   int64_t MaxRunning() const;
   bool AreAlike(int32_t length, int32_t other_length) const;
   PrefixDomain DomainOf(const SequenceState& sequence) const;
+  void Preempt(SequenceState& sequence);
   void ThrowBack(SequenceState& sequence, ThrownBackBy cause);
   void CountAgain(SequenceState& sequence, int32_t first, int32_t end);
   void CountWork(SequenceState& sequence, int32_t num_positions, int32_t num_drafts,
@@ -318,7 +319,8 @@ class Scheduler {
   StepCost step_cost_;
   StepId last_light_step_ = 0;  // with a sequence of a light tenant; 0: none
   StepId last_step_ = 0;
-  std::vector<BlockCopy> copies_;  // for the next step
+  std::vector<BlockCopy> copies_;      // for the next step
+  std::vector<SequenceId> preempted_;  // the same
   uint64_t num_added_ = 0;
   int32_t num_parked_ = 0;    // hold nothing and stand in no line
   int32_t num_awaiting_ = 0;  // running ones that await a choice

@@ -69,6 +69,8 @@ struct Step {
   StepId id = 0;
   // Sequences whose block tables are over, before the segments say something of new ones.
   std::vector<SequenceId> ended;
+  // Sequences that lost their blocks to others since the step before.
+  std::vector<SequenceId> preempted;
   // Made in this order before the segments are computed: the source of one may be the destination
   // of one before it.
   std::vector<BlockCopy> copies;

@@ -55,12 +55,13 @@ SpanExporter::SpanExporter(std::shared_ptr<grpc::Channel> channel, SpanExporterO
 
 SpanExporter::~SpanExporter() {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  changed_.notify_all();
   Flush(options_.flush_timeout);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     giving_up_ = true;
     if (call_ != nullptr) call_->TryCancel();
   }
@@ -68,16 +69,17 @@ SpanExporter::~SpanExporter() {
 }
 
 void SpanExporter::Export(std::vector<Span> spans) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const size_t room = options_.max_queued - std::min(options_.max_queued, queue_.size());
   const size_t taken = std::min(room, spans.size());
   counts_.dropped_full += spans.size() - taken;
   std::move(spans.begin(), spans.begin() + static_cast<ptrdiff_t>(taken),
             std::back_inserter(queue_));
+  changed_.notify_all();
 }
 
 SpanCounts SpanExporter::counts() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return counts_;
 }
 
@@ -86,32 +88,28 @@ void SpanExporter::Run() {
     const std::vector<Span> batch = NextBatch();
     if (batch.empty()) return;
     Send(batch);
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     sending_ = false;
+    changed_.notify_all();
   }
 }
 
 bool SpanExporter::Flush(absl::Duration timeout) {
-  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return queue_.empty() && !sending_;
-  };
-  absl::MutexLock lock(&mutex_);
+  std::unique_lock lock(mutex_);
   ++num_flushing_;
-  const bool flushed = mutex_.AwaitWithTimeout(absl::Condition(&idle), timeout);
+  changed_.notify_all();
+  const bool flushed = changed_.wait_until(lock, (SteadyTime::Now() + timeout).ToChrono(),
+                                           [this] { return queue_.empty() && !sending_; });
   --num_flushing_;
   return flushed;
 }
 
 std::vector<Span> SpanExporter::NextBatch() {
-  const auto begun = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !queue_.empty();
-  };
-  const auto full = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  changed_.wait_until(lock, (SteadyTime::Now() + options_.batch_delay).ToChrono(), [this] {
     return stopping_ || num_flushing_ > 0 || queue_.size() >= options_.max_batch;
-  };
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&begun));
-  mutex_.AwaitWithTimeout(absl::Condition(&full), options_.batch_delay);
+  });
   const auto size = static_cast<ptrdiff_t>(std::min(queue_.size(), options_.max_batch));
   std::vector<Span> batch(std::make_move_iterator(queue_.begin()),
                           std::make_move_iterator(queue_.begin() + size));
@@ -148,20 +146,20 @@ absl::Status SpanExporter::Call(const Request& request, Response& response) {
   grpc::ClientContext context;
   Prepare(context);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (giving_up_) return absl::CancelledError("the process ends");
     call_ = &context;
   }
   const grpc::Status status = stub_->Export(&context, request, &response);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   call_ = nullptr;
   return FromGrpc(status);
 }
 
 bool SpanExporter::Pause(absl::Duration pause) {
-  absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&stopping_),
-                                  std::min(pause, options_.longest_pause));
+  const SteadyTime until = SteadyTime::Now() + std::min(pause, options_.longest_pause);
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_until(lock, until.ToChrono(), [this] { return stopping_; });
 }
 
 void SpanExporter::Count(size_t num_spans, const absl::Status& status, const Response& response) {
@@ -172,7 +170,7 @@ void SpanExporter::Count(size_t num_spans, const absl::Status& status, const Res
   }
   const auto rejected = static_cast<uint64_t>(std::clamp<int64_t>(
       response.partial_success().rejected_spans(), 0, static_cast<int64_t>(num_spans)));
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (!status.ok()) {
     counts_.dropped_failed += num_spans;
     return;

@@ -8,18 +8,18 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.grpc.pb.h"
 #include "services/telemetry/span.h"
@@ -85,15 +85,18 @@ class SpanExporter {
   const SpanExporterOptions options_;
   const std::unique_ptr<opentelemetry::proto::collector::trace::v1::TraceService::Stub> stub_;
 
-  mutable absl::Mutex mutex_;
-  std::deque<Span> queue_ ABSL_GUARDED_BY(mutex_);
-  SpanCounts counts_ ABSL_GUARDED_BY(mutex_);
-  int num_flushing_ ABSL_GUARDED_BY(mutex_) = 0;  // callers who wait: no batch does
-  bool sending_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;  // what is left is sent, and tried once
-  bool giving_up_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // under way
-  bool failing_ = false;  // of the thread: whether the last batch was lost
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by the mutex:
+  std::deque<Span> queue_;
+  SpanCounts counts_;
+  int num_flushing_ = 0;  // callers who wait: no batch does
+  bool sending_ = false;
+  bool stopping_ = false;  // what is left is sent, and tried once
+  bool giving_up_ = false;
+  grpc::ClientContext* call_ = nullptr;  // under way
+  // Of the thread alone:
+  bool failing_ = false;  // the last batch was lost
   std::thread thread_;
 };
 

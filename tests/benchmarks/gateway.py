@@ -17,9 +17,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "services", "gateway"))
 
-import http_load  # noqa: E402
 import random_prompts  # noqa: E402
 from served import STORYTELLER, Served, children_of  # noqa: E402
+from waiting_streams import waiting_streams  # noqa: E402
 
 PROMPT_TOKENS, MAX_TOKENS, REQUESTS, IDLE_STREAMS = 16, 128, 4, 1000
 
@@ -32,7 +32,8 @@ def vocabulary_size():
 def over_grpc(bin_folder, endpoint, streams, seed, drafts):
     done = subprocess.run([os.path.join(bin_folder, "sluice"), "bench", "--endpoint", endpoint, "--json", "--seed", str(seed),
                            "--prompt_tokens", str(PROMPT_TOKENS), "--max_tokens", str(MAX_TOKENS), "--concurrency", str(streams),
-                           "--requests", str(2 * streams), *(["--allow_drafts"] if drafts else [])], check=True, capture_output=True, text=True)
+                           "--requests", str(REQUESTS * streams), *(["--allow_drafts"] if drafts else [])], check=True,
+                          capture_output=True, text=True)
     figures = json.loads(done.stdout)
     return {"rate": figures["generated_tokens"] / figures["wall_seconds"], "first_ms": figures["first_token_ms"]["p50"]}
 
@@ -47,12 +48,17 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def over_http(served, streams, seed, drafts):
-    prompts = [random_prompts.prompt(seed, number, PROMPT_TOKENS, vocabulary_size()) for number in range(2 * streams)]
-    before = cpu_seconds(gateway_of(served))
+def over_http(bin_folder, served, streams, seed, drafts):
     # With a salt: what came over gRPC is not found again.
-    figures = http_load.run(served.address, streams, prompts, MAX_TOKENS, cache_salt=f"http {seed}", decline_drafts=not drafts)
-    tokens = 2 * streams * MAX_TOKENS
+    bodies = [json.dumps({"prompt": random_prompts.prompt(seed, number, PROMPT_TOKENS, vocabulary_size()), "temperature": 0,
+                          "max_tokens": MAX_TOKENS, "ignore_eos": True, "stream": True, "cache_salt": f"http {seed}",
+                          "decline_drafts": not drafts}) for number in range(REQUESTS * streams)]
+    before = cpu_seconds(gateway_of(served))
+    done = subprocess.run([os.path.join(bin_folder, "sluice-http-load"), "--port", served.address.rsplit(":", 1)[1], "--streams",
+                           str(streams)], input="\n".join(bodies), check=True, capture_output=True, text=True)
+    figures = json.loads(done.stdout)
+    tokens = len(bodies) * MAX_TOKENS
+    figures["rate"] = tokens / figures["seconds"]
     return {**figures, "cpu_us": 1e6 * (cpu_seconds(gateway_of(served)) - before) / tokens}
 
 
@@ -90,9 +96,9 @@ def main():
     drafts = flags.draft != "none"
     served = Served(flags.bin_folder, "--max_queued_sequences", "2048", "--log_level", "warning")
     try:
-        over_http(served, flags.streams, flags.rounds, drafts)  # warm
+        over_http(flags.bin_folder, served, flags.streams, flags.rounds, drafts)  # warm
         pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed, drafts),
-                  over_http(served, flags.streams, seed, drafts)) for seed in range(flags.rounds)]
+                  over_http(flags.bin_folder, served, flags.streams, seed, drafts)) for seed in range(flags.rounds)]
         for name, unit in (("rate", "tokens/s"), ("first_ms", "ms to the first token")):
             direct, through = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
             print(f"{flags.streams} streams: gRPC {direct:.1f} {unit}, gateway {through:.1f}, ratio {median_ratio(name, pairs):.3f}")

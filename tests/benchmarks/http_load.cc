@@ -1,5 +1,6 @@
 // Completions over HTTP by plain sockets, for gateway.py: a client that costs about what `sluice
-// bench` does over gRPC, so that the two differ in the server's way alone.
+// bench` does over gRPC, so that the two differ in the server's way alone. Bodies of requests are the
+// lines of its standard input; prints {"seconds": in all, "first_ms": median to the first event}.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -11,7 +12,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,14 +19,9 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 ABSL_FLAG(int, port, 0, "Of the gateway, on 127.0.0.1.");
 ABSL_FLAG(int, streams, 64, "Answers that are written at a time.");
-ABSL_FLAG(int, requests, 128, "In all.");
-ABSL_FLAG(int, prompt_tokens, 16, "Of each request, random ones.");
-ABSL_FLAG(int, max_tokens, 128, "Of each answer.");
-ABSL_FLAG(int, seed, 0, "Other prompts with another one.");
 
 namespace {
 
@@ -44,13 +39,7 @@ double Milliseconds(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-std::string RandomRequest(std::mt19937& random) {
-  std::vector<int> prompt(absl::GetFlag(FLAGS_prompt_tokens));
-  std::uniform_int_distribution<int> token(300, 1999);
-  for (int& id : prompt) id = token(random);
-  const std::string body = absl::StrCat(
-      R"({"prompt":[)", absl::StrJoin(prompt, ","), R"(],"max_tokens":)",
-      absl::GetFlag(FLAGS_max_tokens), R"(,"temperature":0,"ignore_eos":true,"stream":true})");
+std::string RequestOf(const std::string& body) {
   return absl::StrCat(
       "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n",
       "content-length: ", body.size(), "\r\n\r\n", body);
@@ -110,9 +99,10 @@ class Stream {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  std::mt19937 random(absl::GetFlag(FLAGS_seed));
-  std::vector<std::string> requests(absl::GetFlag(FLAGS_requests));
-  for (std::string& request : requests) request = RandomRequest(random);
+  std::vector<std::string> requests;
+  for (std::string body; std::getline(std::cin, body);) requests.push_back(RequestOf(body));
+  if (requests.empty()) Fail("no request came on standard input");
+  std::reverse(requests.begin(), requests.end());
   const int num_requests = static_cast<int>(requests.size());
   const int num_streams = std::min(absl::GetFlag(FLAGS_streams), num_requests);
   std::vector<double> firsts;
@@ -142,6 +132,6 @@ int main(int argc, char** argv) {
   }
   const double seconds = Milliseconds(Clock::now() - began) / 1000;
   std::nth_element(firsts.begin(), firsts.begin() + firsts.size() / 2, firsts.end());
-  std::cout << R"({"rate": )" << num_requests * absl::GetFlag(FLAGS_max_tokens) / seconds
-            << R"(, "first_ms": )" << firsts[firsts.size() / 2] << "}\n";
+  std::cout << R"({"seconds": )" << seconds << R"(, "first_ms": )" << firsts[firsts.size() / 2]
+            << "}\n";
 }

@@ -209,7 +209,7 @@ absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view 
   ReadLengths(reader, request.generate);
   ReadLogprobs(reader, request);
   request.prediction = ReadPrediction(reader, request.generate);
-  ReadWhatMustBeNeutral(reader);
+  ReadNeutralChatParameters(reader);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }

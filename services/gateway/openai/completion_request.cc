@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int32_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's
 
 void ReadMaxTokens(ObjectReader& reader, CompletionRequest& request) {

@@ -185,7 +185,7 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"score", "--text", "a", "--endpoint", "a:1", "--kv_dtype", "bf16"}, "excludes --model"},
       {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib: 0 is not from 1"},
       {{"chat", "--endpoint", "a:1", "--model", "x"}, "--endpoint names a pipeline that has"},
-      {{"score"}, "exactly one of --text TEXT, --file FILE and --token_ids"},
+      {{"score"}, "exactly one of --text TEXT, --file FILE, --lines FILE and --token_ids"},
       {{"score", "--text", "a", "--file", "b"}, "exactly one of"},
       {{"score", "--text", "\x80"}, "--text is not UTF-8: byte 0x80 at offset 0"},
       {{"score", "--text", "a", "--top", "2"}, "--top needs --json"},

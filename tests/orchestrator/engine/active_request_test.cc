@@ -1,4 +1,4 @@
-// A request alone: what its sink hears of tokens and ends, and its text end of tokens.
+// A request alone, without text: what its sink hears of tokens and ends.
 #include "orchestrator/engine/active_request.h"
 
 #include <gtest/gtest.h>
@@ -123,31 +123,6 @@ TEST(ActiveRequest, CountsResumedTokensWithoutDeliveringThem) {
   ASSERT_TRUE(made.sink->Wait().ok());
   EXPECT_EQ(made.sink->tokens(), std::vector<TokenId>{10});
   EXPECT_EQ(made.sink->end()->sequences[0].num_tokens, 3);
-}
-
-// A stream to the tokenizer that only keeps what it is sent.
-class SentRequests final : public DetokenizeStream {
- public:
-  explicit SentRequests(std::vector<v1::DetokenizeStreamRequest>* sent) : sent_(sent) {}
-  void Send(v1::DetokenizeStreamRequest request) override { sent_->push_back(std::move(request)); }
-
- private:
-  std::vector<v1::DetokenizeStreamRequest>* const sent_;
-};
-
-TEST(ActiveRequest, KeepsAResumedTokenThatStoppedFromTheTextEnd) {
-  std::vector<v1::DetokenizeStreamRequest> sent;
-  TextStreams text([&sent](const auto&) { return std::make_unique<SentRequests>(&sent); });
-  EngineRequest asked = Request(2);
-  asked.resumed = {{8, 2}, {8, 9}};  // 2 stops
-  const ActiveRequest request(3, asked, {70, 71}, std::make_shared<RecordingSink>(), &text);
-  std::vector<std::vector<TokenId>> appended;
-  for (const v1::DetokenizeStreamRequest& message : sent) {
-    if (!message.has_append()) continue;
-    const auto& ids = message.append().token_ids();
-    appended.emplace_back(ids.begin(), ids.end());
-  }
-  EXPECT_EQ(appended, (std::vector<std::vector<TokenId>>{{8}, {8, 9}}));
 }
 
 TEST(ActiveRequest, SaysNothingAfterItHasFailed) {

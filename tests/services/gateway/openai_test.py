@@ -394,7 +394,7 @@ class ErrorsTest(unittest.TestCase):
         self.check(complete(guided_choice=["a"], guided_regex="a"), 400, "guided_choice", "invalid_value", "at most one")
         self.check(complete(guided_choice=[""]), 400, "guided_choice", "invalid_type")
         self.check(complete(guided_json=7), 400, "guided_json", "invalid_type")
-        self.check(complete(guided_regex="("), 400, None, None, "regex")
+        self.check(complete(guided_regex="("), 400, "guided_regex", None, "regex")
         self.check(complete(structured_outputs={"structural_tag": {}}), 400, "structured_outputs.structural_tag",
                    "unsupported_parameter")
 
