@@ -140,7 +140,7 @@ class HttpClient:
                       "--resolve", self.resolve, "-H", f"Authorization: Bearer {self.token}",
                       "-H", "Content-Type: application/json", "-d", json.dumps(body), self.url, check=False)
         if done.returncode == 0:
-            done.stdout = json.loads(done.stdout)["choices"][0]["text"] + "\n"
+            done.stdout = json.loads(done.stdout)["choices"][0]["text"]
         return done
 
 
