@@ -8,8 +8,9 @@ namespace {
 
 // So many tokens say where in the expected text the sequence is.
 constexpr int32_t kFewestAlike = 3;
-// As many must have come otherwise before another place is looked for.
-constexpr ptrdiff_t kMostOtherwise = 2;
+// So many in a row must have come otherwise before another place is looked for: fewer are words that were
+// changed.
+constexpr ptrdiff_t kMostOtherwise = 4;
 
 }  // namespace
 

@@ -53,11 +53,11 @@ TEST_F(ExpectedDrafterTest, FindsItsPlaceAgainBehindWhatWasPutInOrLeftOut) {
   After({1, 2, 3});  // put in
   EXPECT_THAT(After({103, 104, 105}), ElementsAre(106, 107, 108));
   EXPECT_THAT(After({106}), ElementsAre(107, 108, 109));
-  EXPECT_THAT(After({150, 151, 152}), ElementsAre(153, 154, 155));  // left out
+  EXPECT_THAT(After({150, 151, 152, 153}), ElementsAre(154, 155, 156));  // left out
 }
 
 TEST_F(ExpectedDrafterTest, EndsWithWhatIsExpected) {
-  After({196, 197, 198});
+  After({195, 196, 197, 198});
   EXPECT_THAT(After({}), ElementsAre(199));
   EXPECT_THAT(After({199}), IsEmpty());
   EXPECT_THAT(After({1, 2, 3}), IsEmpty());
