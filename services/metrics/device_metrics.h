@@ -15,7 +15,7 @@ namespace sluice {
 
 class DeviceMetrics final : public prometheus::Collectable {
  public:
-  // `device` is its label, such as "cuda/mma v1"; `memory` is asked at every scrape, from any
+  // `device` is its label, such as "cuda sm_9x/wgmma v1"; `memory` is asked at every scrape, from any
   // thread: nullopt where the device says nothing.
   DeviceMetrics(std::string device, std::function<std::optional<DeviceMemory>()> memory);
 
