@@ -33,11 +33,12 @@ function(sluice_binary)
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
-# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC]): a GoogleTest binary,
-# each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on the
-# asynchronous backend (tests/kernels/testing/test_backend.h). An emulator has ten times the time.
+# sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC] [GPU_ON_HOST]): a GoogleTest
+# binary, each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on
+# the asynchronous backend, with GPU_ON_HOST on that of GPUs (tests/kernels/testing/test_backend.h), but where a
+# sanitizer or an emulator forbids. An emulator has ten times the time.
 function(sluice_test)
-  cmake_parse_arguments(ARG "ASYNC" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ASYNC;GPU_ON_HOST" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -53,8 +54,14 @@ function(sluice_test)
     list(APPEND properties LABELS ${ARG_LABELS})
   endif()
   gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}." PROPERTIES ${properties})
-  if(ARG_ASYNC)
-    gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}.async."
-      TEST_LIST ${ARG_NAME}_async_tests PROPERTIES ${properties} ENVIRONMENT "SLUICE_TEST_BACKEND=async")
+  if(NOT TARGET sluice_kernels_cuda_host OR CMAKE_CROSSCOMPILING_EMULATOR)
+    set(ARG_GPU_ON_HOST FALSE)
   endif()
+  foreach(backend async gpu_on_host)
+    string(TOUPPER ${backend} wanted)
+    if(ARG_${wanted})
+      gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}.${backend}."
+        TEST_LIST ${ARG_NAME}_${backend}_tests PROPERTIES ${properties} ENVIRONMENT "SLUICE_TEST_BACKEND=${backend}")
+    endif()
+  endforeach()
 endfunction()

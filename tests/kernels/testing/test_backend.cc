@@ -8,13 +8,22 @@
 
 #include "kernels/check.h"
 #include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/gpu_on_host.h"
 
 namespace sluice::testing {
 
-bool TestsAsync() {
+namespace {
+
+bool TestsOn(std::string_view backend) {
   const char* const kind = std::getenv("SLUICE_TEST_BACKEND");
-  return kind != nullptr && std::string_view(kind) == "async";
+  return kind != nullptr && kind == backend;
 }
+
+}  // namespace
+
+bool TestsAsync() { return TestsOn("async"); }
+
+bool TestsGpuOnHost() { return TestsOn("gpu_on_host"); }
 
 std::optional<DeviceId> TestDevice() {
   const char* const text = std::getenv("SLUICE_TEST_DEVICE");
@@ -22,6 +31,11 @@ std::optional<DeviceId> TestDevice() {
   const absl::StatusOr<DeviceId> device = ParseDevice(text);
   SLUICE_CHECK(device.ok());
   return *device;
+}
+
+bool TestsRoundOperands() {
+  const std::optional<DeviceId> device = TestDevice();
+  return TestsGpuOnHost() || (device.has_value() && device->kind == DeviceKind::kCuda);
 }
 
 std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend) {
@@ -35,6 +49,7 @@ std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options) {
     SLUICE_CHECK(backend.ok());
     return *std::move(backend);
   }
+  if (TestsGpuOnHost()) return NewGpuOnHost();
   return AsTestBackend(MakeCpuBackend(options));
 }
 

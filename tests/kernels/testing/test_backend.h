@@ -10,9 +10,10 @@
 
 namespace sluice::testing {
 
-// The backend of the test device where there is one; otherwise the CPU backend or, where the test runs a second time as "async" (ASYNC of sluice_test, which
-// sets SLUICE_TEST_BACKEND), the same made asynchronous: kernels/reference/async_backend.h. Bits
-// are the same on both.
+// The backend of the test device where there is one; otherwise the CPU backend or, where the test
+// runs once more (sluice_test, which sets SLUICE_TEST_BACKEND): as "async" the same made
+// asynchronous, with the same bits (kernels/reference/async_backend.h); as "gpu_on_host" the backend
+// of GPUs with its kernels carried out on the host.
 std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options = {.num_threads = 2});
 
 // `backend`, made asynchronous where the test runs so.
@@ -22,7 +23,12 @@ std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend);
 // on it, which ./dev gpu-prove has them do. None where it is not set.
 std::optional<DeviceId> TestDevice();
 
-// Whether it does.
+// Which of those the test runs on.
 bool TestsAsync();
+bool TestsGpuOnHost();
+
+// Whether that backend rounds what products read to BF16 whatever the weights are, as GPUs do: what
+// is exact to F32 elsewhere is then off by as much as with BF16 weights.
+bool TestsRoundOperands();
 
 }  // namespace sluice::testing
