@@ -56,6 +56,18 @@ done < <(cd "$root/tests/gpu" && /usr/bin/python3 -B -c 'import parts; print("\n
 loader=$(readlink -f /lib64/ld-linux-x86-64.so.2)
 for folder in bin tests; do cp "$loader" "$stage/$folder/ld-linux-x86-64.so.2"; done
 cp -r "$root/models/storyteller" "$stage/models/"
+mkdir -p "$stage/tests/golden"
+cp "$root"/tests/golden/*.json "$stage/tests/golden/"
+# Whole models and what the oracle computes of them: a family each, some 25 MB. Only where the oracle is at hand.
+oracle=${SLUICE_TESTDATA:-$root/../shared}/oracle
+presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 phi3-longrope-partial gemma gpt2 gpt_neox
+  sluice-sinusoidal-layernorm-gelu)
+contents=(bin tests lib libc models)
+if [ -d "$oracle" ] && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+  mkdir "$stage/oracle"
+  /usr/bin/python3 -B "$root/tests/golden/oracle_models.py" "$oracle" "$stage/oracle" "${presets[@]/%/:F32}" "${presets[@]/%/:BF16}"
+  contents+=(oracle)
+fi
 # The oldest C library that the programs run with is the one that they were linked with.
 ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 
@@ -63,7 +75,7 @@ rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
 cp "$root"/tests/gpu/{run,parts,prove}.py "$out/"
-tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - bin tests lib libc models |
+tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"
 chmod +x "$out/run"

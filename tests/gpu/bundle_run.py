@@ -35,6 +35,11 @@ def libc_is_new_enough():
 
 def main():
     unpack()
+    # Where tests look for what they need of the checkout.
+    os.environ.setdefault("SLUICE_PROJECT", UNPACKED)
+    oracle = os.path.join(UNPACKED, "oracle")
+    if os.path.isdir(oracle):
+        os.environ.setdefault("SLUICE_ORACLE_MODELS", oracle)
     folder = "elf" if libc_is_new_enough() else ""
     bin_folder, tests = (os.path.join(UNPACKED, kind, folder) for kind in ("bin", "tests"))
     if sys.argv[1:2] == ["--"]:

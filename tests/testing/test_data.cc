@@ -14,7 +14,10 @@ std::optional<std::string> TestData(std::string_view name) {
 }
 
 std::string ProjectPath(std::string_view name) {
-  return (std::filesystem::path(SLUICE_SOURCE_DIR) / name).lexically_normal().string();
+  const char* root = std::getenv("SLUICE_PROJECT");
+  return (std::filesystem::path(root != nullptr ? root : SLUICE_SOURCE_DIR) / name)
+      .lexically_normal()
+      .string();
 }
 
 }  // namespace sluice::testing

@@ -12,7 +12,8 @@ namespace sluice::testing {
 // SLUICE_SKIP_WITHOUT("models/stories260K").
 std::optional<std::string> TestData(std::string_view name);
 
-// The checkout's own file or folder, such as "models/storyteller".
+// The checkout's own file or folder, such as "models/storyteller"; below $SLUICE_PROJECT where tests
+// were carried to another machine.
 std::string ProjectPath(std::string_view name);
 
 }  // namespace sluice::testing

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "tests/testing/test_data.h"
 
@@ -50,9 +51,25 @@ std::vector<Element> ReadRaw(const std::string& path) {
   return values;
 }
 
+OracleModel Read(const std::string& folder) {
+  OracleModel model = {.folder = folder,
+                       .ids = ReadRaw<int32_t>(folder + "/ids.i32"),
+                       .logits = ReadRaw<double>(folder + "/logits.f64"),
+                       .prefix_logits = ReadRaw<double>(folder + "/prefixes.f64")};
+  if (model.prefix_logits.empty()) model.prefix_logits = model.logits;
+  return model;
+}
+
 }  // namespace
 
+std::optional<std::string> CarriedOracleModels() {
+  const char* const folder = std::getenv("SLUICE_ORACLE_MODELS");
+  if (folder == nullptr) return std::nullopt;
+  return folder;
+}
+
 std::string ReasonWithoutOracle() {
+  if (CarriedOracleModels().has_value()) return "";
   if (!TestData("oracle").has_value()) {
     return "no oracle below $SLUICE_TESTDATA (default ../shared beside the checkout)";
   }
@@ -68,23 +85,26 @@ std::vector<std::string> OraclePresets() {
 }
 
 OracleModels::OracleModels(const std::vector<std::string>& items) {
+  const std::optional<std::string> carried = CarriedOracleModels();
+  if (carried.has_value()) {
+    for (const std::string& item : items) {
+      const std::string folder = *carried + "/" + absl::StrReplaceAll(item, {{":", "-"}});
+      if (std::filesystem::exists(folder)) models_[item] = Read(folder);
+    }
+    return;
+  }
   std::string pattern = (std::filesystem::temp_directory_path() / "sluice-oracle-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
   folder_ = pattern;
   OutputOf(absl::StrJoin({Script(), folder_, absl::StrJoin(items, " ")}, " "));
   for (const std::string& item : items) {
     const std::vector<std::string> parts = absl::StrSplit(item, ':');
-    const std::string model = folder_ + "/" + parts[0] + "-" + parts[1];
-    OracleModel& made = models_[item];
-    made = {.folder = model,
-            .ids = ReadRaw<int32_t>(model + "/ids.i32"),
-            .logits = ReadRaw<double>(model + "/logits.f64"),
-            .prefix_logits = ReadRaw<double>(model + "/prefixes.f64")};
-    if (made.prefix_logits.empty()) made.prefix_logits = made.logits;
+    models_[item] = Read(folder_ + "/" + parts[0] + "-" + parts[1]);
   }
 }
 
 OracleModels::~OracleModels() {
+  if (folder_.empty()) return;
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }

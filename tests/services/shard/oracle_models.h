@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,20 @@ struct OracleModel {
   std::vector<double> prefix_logits;
 };
 
-// Why no model can be made here (the oracle or NumPy is missing), or "" where they can.
+// The folder of models that were made before, for tests that were carried to another machine:
+// $SLUICE_ORACLE_MODELS. They are some of all.
+std::optional<std::string> CarriedOracleModels();
+
+// Why no model can be made here (the oracle or NumPy is missing), or "" where they can, or some were
+// carried.
 std::string ReasonWithoutOracle();
 
 // Names of the oracle's presets.
 std::vector<std::string> OraclePresets();
 
 // Makes models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", in a folder
-// that is removed when the object goes. Throws std::runtime_error where that fails.
+// that is removed when the object goes. Throws std::runtime_error where that fails. Of carried ones
+// takes those that are there.
 class OracleModels {
  public:
   explicit OracleModels(const std::vector<std::string>& items);

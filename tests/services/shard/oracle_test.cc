@@ -194,6 +194,7 @@ constexpr Errors kBf16Bound{.largest = 0.5, .root_mean_square = 0.04};
 Errors F32Bound() { return TestsRoundOperands() ? kBf16Bound : kF32Bound; }
 
 TEST_F(OracleTest, CoversEveryPreset) {
+  if (CarriedOracleModels().has_value()) GTEST_SKIP() << "models were made before, of some presets";
   EXPECT_THAT(kPresets, ::testing::UnorderedElementsAreArray(OraclePresets()));
 }
 
