@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# build_images.sh [--programs BUILD]: builds the image in build/images, as an OCI layout and as an archive that `ctr images
-# import` and `docker load` take. With --programs, from those that are in the folder BUILD of this machine, a Debian 12, and not
-# from the sources: in a minute, but without the flags that harden a release. Needs root, or a user who may map users
-# (/etc/subuid): Debian's buildah, runc, skopeo and mmdebstrap; no registry and no daemon.
+# build_images.sh [--programs BUILD]: builds the image `sluice` in build/images and, where this machine has CUDA 13 ($CUDA_HOME,
+# by default /usr/local/cuda), the image `sluice-cuda`: each as an OCI layout and as an archive that `ctr images import` and
+# `docker load` take. With --programs, from those that are in the folder BUILD of this machine, a Debian 12, and not from the
+# sources: in a minute, but without the flags that harden a release; `sluice-cuda` too where BUILD was built with CUDA. Needs
+# root, or a user who may map users (/etc/subuid): Debian's buildah, runc, skopeo and mmdebstrap; no registry and no daemon.
 #
 # The same commit, on the same Debian packages, gives the same digest, wherever and whenever.
 set -euo pipefail
@@ -14,6 +15,7 @@ esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 work=$PWD/build/images
 mkdir -p "$work/context"
+cuda=$(realpath "${CUDA_HOME:-/usr/local/cuda}")
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
@@ -28,7 +30,7 @@ build() {
 # Debian's own layout of a system, with the packages to build with; made again where the list changed.
 make_base() {
   local packages stamp=$work/base.packages
-  packages=$(awk '$1 == "build" || $1 == "http" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates,ccache
+  packages=$(awk '$1 == "build" || $1 == "http" { printf "%s,", $2 }' deploy/packages.txt)ca-certificates
   if [ -s "$work/context/base.tar" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$packages" ]; then return; fi
   say "making a Debian base"
   mmdebstrap --quiet --variant=apt --include="$packages" bookworm "$work/base.part.tar"
@@ -48,34 +50,51 @@ copy_source() {
 build_root() {
   make_base
   copy_source
-  mkdir -p "$work/ccache" "$work/result"
+  mkdir -p "$work/result"
   say "building the programs of sluice $version"
-  build --volume "$work/ccache:/ccache:rw" --volume "$work/result:/result:rw" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
+  local mounts=(--volume "$work/result:/result:rw")
+  rm -f "$work"/result/*
+  if [ -x "$cuda/bin/nvcc" ]; then mounts+=(--volume "$cuda:/usr/local/cuda:ro"); fi
+  build "${mounts[@]}" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
     --tag sluice-build --file deploy/images/Containerfile.build "$work/context" >"$work/build.id"
-  mv "$work/result/root.tar" "$work/context/root.tar"
 }
 
 collect_root() {
   say "collecting the programs in $programs"
-  rm -rf "$work/root"
+  rm -rf "$work/root" "$work/result"
+  mkdir -p "$work/result"
   deploy/images/lay_out.sh "$programs" "$work/root"
-  deploy/images/pack_root.sh "$work/root" "$work/context/root.tar"
+  deploy/images/pack_root.sh "$work/root" "$work/result/root.tar"
+  if [ -x "$programs/bin/sluice-gpu-ceilings" ]; then
+    deploy/images/add_nccl.sh "$cuda" "$work/root"
+    deploy/images/pack_root.sh "$work/root" "$work/result/root-cuda.tar"
+  fi
   rm -rf "$work/root"
 }
 
-if [ -n "$programs" ]; then collect_root; else build_root; fi
-say "building the image of sluice $version"
-mkdir -p "$work/final"
-mv "$work/context/root.tar" "$work/final/root.tar"
-build --build-arg VERSION="$version" --build-arg REVISION="$revision" --tag "sluice:$version" --file deploy/images/Containerfile \
-  "$work/final" >"$work/sluice.id"
-rm -rf "$work/oci"
-store push --quiet --format oci "sluice:$version" "oci:$work/oci:sluice:$version"
-store push --quiet "sluice:$version" "docker-archive:$work/sluice.part.tar:docker.io/library/sluice:$version"
-mv "$work/sluice.part.tar" "$work/sluice.tar"
+# make_image NAME ROOT FLAG...: the image NAME of what lies in ROOT.tar.
+make_image() {
+  local name=$1 root=$2 digest
+  shift 2
+  say "making the image $name $version"
+  mkdir -p "$work/final"
+  mv "$work/result/$root.tar" "$work/final/root.tar"
+  build --build-arg NAME="$name" --build-arg VERSION="$version" --build-arg REVISION="$revision" "$@" --tag "$name:$version" \
+    --file deploy/images/Containerfile "$work/final" >"$work/$name.id"
+  store push --quiet --format oci "$name:$version" "oci:$work/oci:$name:$version"
+  store push --quiet "$name:$version" "docker-archive:$work/$name.part.tar:docker.io/library/$name:$version"
+  mv "$work/$name.part.tar" "$work/$name.tar"
+  digest=$(skopeo inspect --format '{{.Digest}}' "oci:$work/oci:$name:$version")
+  echo "$name:$version $digest $(($(stat -c %s "$work/$name.tar") / 1000000)) MB"
+  echo "  root.tar $(sha256sum "$work/final/root.tar" | cut -d' ' -f1)"
+  echo "  oci:$work/oci:$name:$version"
+  echo "  $work/$name.tar"
+}
 
-digest=$(skopeo inspect --format '{{.Digest}}' "oci:$work/oci:sluice:$version")
-echo "sluice:$version $digest $(($(stat -c %s "$work/sluice.tar") / 1000000)) MB"
-echo "  root.tar $(sha256sum "$work/final/root.tar" | cut -d' ' -f1)"
-echo "  oci:$work/oci:sluice:$version"
-echo "  $work/sluice.tar"
+if [ -n "$programs" ]; then collect_root; else build_root; fi
+rm -rf "$work/oci"
+make_image sluice root
+if [ -e "$work/result/root-cuda.tar" ]; then
+  # What the container toolkit of a node with GPUs goes by.
+  make_image sluice-cuda root-cuda --env NVIDIA_VISIBLE_DEVICES=all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility
+fi
