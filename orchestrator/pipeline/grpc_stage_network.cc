@@ -6,9 +6,11 @@
 
 #include "absl/time/clock.h"
 #include "services/common/connection_cause.h"
+#include "services/common/lane_offer.h"
 #include "services/common/refusal.h"
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
+#include "services/lane/lane_outbox.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 #include "sluice/v1/shard.grpc.pb.h"
@@ -49,6 +51,35 @@ void Ask(Dialer& dialer, const Post& post, const std::string& address, const std
                                });
 }
 
+// A Run stream whose plans go by the lane that the stage offers once it is open.
+template <class Request, class Response>
+class PlanStream final : public MessageStream<Request, Response> {
+ public:
+  using Handler = typename MessageStream<Request, Response>::Handler;
+
+  PlanStream(const Post& post, const std::string& address,
+             const typename ClientStream<Request, Response>::Method& method, Handler handler)
+      : stream_(
+            post, method,
+            {.on_response =
+                 [this, address, on_response = std::move(handler.on_response)](Response response) {
+                   if (response.opened().has_lane()) {
+                     NoteUnused(address, outbox_.Open(response.opened().lane()));
+                   }
+                   on_response(std::move(response));
+                 },
+             .on_done = std::move(handler.on_done)}) {}
+
+  void Send(Request&& request) override {
+    if (!request.has_execute()) return stream_.Send(std::move(request));
+    outbox_.Send(std::move(request), [this](Request&& unsent) { stream_.Send(std::move(unsent)); });
+  }
+
+ private:
+  LaneOutbox<Request> outbox_;
+  PostedStream<Request, Response> stream_;  // last: its handler uses what is above
+};
+
 template <class Service, class Request, class Response>
 absl::StatusOr<std::unique_ptr<MessageStream<Request, Response>>> Run(
     Dialer& dialer, const Post& post, const std::string& orchestrator, const std::string& address,
@@ -56,8 +87,8 @@ absl::StatusOr<std::unique_ptr<MessageStream<Request, Response>>> Run(
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
   if (!channel.ok()) return channel.status();
   const auto stub = Service::NewStub(*channel);
-  return std::make_unique<PostedStream<Request, Response>>(
-      post,
+  return std::make_unique<PlanStream<Request, Response>>(
+      post, address,
       [&](auto* context, auto* stream) {
         context->AddMetadata(kOrchestratorKey, orchestrator);
         stub->async()->Run(context, stream);

@@ -3,15 +3,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/lane_offer.h"
 
 namespace sluice {
 
-void ActivationsReceiver::Open(uint64_t epoch, Sink sink) {
+void ActivationsReceiver::Open(uint64_t epoch, std::shared_ptr<Inbox> inbox) {
   std::shared_ptr<Stream> old;
   {
     absl::MutexLock lock(&mutex_);
     epoch_ = epoch;
-    sink_ = std::move(sink);
+    inbox_ = std::move(inbox);
     old = std::move(stream_);
   }
   if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
@@ -22,18 +23,19 @@ void ActivationsReceiver::Close(uint64_t epoch, const absl::Status& reason) {
   {
     absl::MutexLock lock(&mutex_);
     if (epoch != epoch_) return;
-    sink_ = nullptr;
+    inbox_ = nullptr;
     old = std::move(stream_);
   }
   if (old != nullptr) old->Close(reason);
 }
 
 grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* ActivationsReceiver::Push(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   return Stream::Start(
       {.on_request = [this](Stream& stream,
                             v1::PushRequest request) { OnRequest(stream, std::move(request)); },
-       .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+       .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); },
+       .on_this_host = IsOnThisHost(*context)});
 }
 
 void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
@@ -43,7 +45,7 @@ void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
       status = Accept(request.open().epoch(), stream);
       break;
     case v1::PushRequest::kStep:
-      status = Deliver(std::move(*request.mutable_step()));
+      status = Deliver(std::move(request));
       break;
     case v1::PushRequest::REQUEST_NOT_SET:
       status = absl::InvalidArgumentError("PushRequest without open or step");
@@ -54,28 +56,33 @@ void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
 
 absl::Status ActivationsReceiver::Accept(uint64_t epoch, Stream& stream) {
   absl::MutexLock lock(&mutex_);
-  if (sink_ == nullptr || epoch != epoch_) {
+  if (inbox_ == nullptr || epoch != epoch_) {
     return absl::AbortedError(
         absl::StrCat("not wired into epoch ", epoch, "; the current epoch is ", epoch_));
+  }
+  if (stream_ != nullptr) {
+    return absl::AbortedError(absl::StrCat("epoch ", epoch, " has its stream already"));
   }
   stream_ = stream.shared_from_this();
   v1::PushResponse response;
   response.mutable_opened()->set_epoch(epoch);
+  OfferLane(stream, *inbox_, *response.mutable_opened());
   stream.Send(std::move(response));
   return absl::OkStatus();
 }
 
-absl::Status ActivationsReceiver::Deliver(v1::PushStep step) {
-  Sink sink;
+absl::Status ActivationsReceiver::Deliver(v1::PushRequest request) {
+  std::shared_ptr<Inbox> inbox;
   {
     absl::MutexLock lock(&mutex_);
-    if (sink_ == nullptr || step.epoch() != epoch_) {
+    const v1::PushStep& step = request.step();
+    if (inbox_ == nullptr || step.epoch() != epoch_) {
       return absl::AbortedError(
           absl::StrCat("step ", step.step_id(), " of epoch ", step.epoch(), ", which is over"));
     }
-    sink = sink_;
+    inbox = inbox_;
   }
-  sink(std::move(step));
+  inbox->Add(std::move(request));
   return absl::OkStatus();
 }
 
@@ -89,8 +96,8 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
       [this](grpc::ClientContext* context, Stream* stream) {
         stub_->async()->Push(context, stream);
       },
-      {.on_response = [shared =
-                           shared_](const v1::PushResponse&) { shared->Decide(absl::OkStatus()); },
+      {.on_response =
+           [shared = shared_](const v1::PushResponse& response) { shared->OnResponse(response); },
        .on_done =
            [shared = shared_](const absl::Status& status) {
              shared->Decide(status.ok() ? absl::UnavailableError("the next stage ended the stream")
@@ -99,6 +106,11 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
   v1::PushRequest request;
   request.mutable_open()->set_epoch(epoch_);
   stream_->Send(std::move(request));
+}
+
+void ActivationsSender::Shared::OnResponse(const v1::PushResponse& response) {
+  if (response.opened().has_lane()) NoteUnused("next stage", outbox.Open(response.opened().lane()));
+  Decide(absl::OkStatus());
 }
 
 // The lock is held during the call, so that the sender's destructor waits for it.
@@ -134,7 +146,8 @@ void ActivationsSender::Send(uint64_t step_id, v1::Tensor hidden,
   step.set_step_id(step_id);
   *step.mutable_hidden() = std::move(hidden);
   step.mutable_computed_ns()->Add(computed_ns.begin(), computed_ns.end());
-  stream_->Send(std::move(request));
+  shared_->outbox.Send(std::move(request),
+                       [this](v1::PushRequest&& unsent) { stream_->Send(std::move(unsent)); });
 }
 
 }  // namespace sluice

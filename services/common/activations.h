@@ -17,6 +17,8 @@
 #include "services/common/server_stream.h"
 #include "services/common/steady_time.h"
 #include "services/common/transport.h"
+#include "services/lane/lane_inbox.h"
+#include "services/lane/lane_outbox.h"
 #include "sluice/v1/activations.grpc.pb.h"
 
 namespace sluice {
@@ -24,12 +26,12 @@ namespace sluice {
 // Serves ActivationsService for the session that is wired in at the moment. Thread-safe.
 class ActivationsReceiver final : public v1::ActivationsService::CallbackService {
  public:
-  // Gets the rows of each step. Must not block.
-  using Sink = std::function<void(v1::PushStep step)>;
+  // Gets the rows of each step, with their requests.
+  using Inbox = LaneInbox<v1::PushRequest>;
 
-  // Accepts streams of `epoch` from now on, and no others.
-  void Open(uint64_t epoch, Sink sink);
-  // Ends the stream of `epoch`, if that is still the current one, and drops its sink.
+  // Accepts a stream of `epoch` from now on, and no other.
+  void Open(uint64_t epoch, std::shared_ptr<Inbox> inbox);
+  // Ends the stream of `epoch`, if that is still the current one, and drops its inbox.
   void Close(uint64_t epoch, const absl::Status& reason);
 
   grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
@@ -41,11 +43,11 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   void OnRequest(Stream& stream, v1::PushRequest request);
   // OK and this is the stream of the epoch, or ABORTED.
   absl::Status Accept(uint64_t epoch, Stream& stream);
-  absl::Status Deliver(v1::PushStep step);
+  absl::Status Deliver(v1::PushRequest request);
 
   absl::Mutex mutex_;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  Sink sink_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Inbox> inbox_ ABSL_GUARDED_BY(mutex_);  // null: no epoch is open
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -78,7 +80,9 @@ class ActivationsSender {
     std::condition_variable changed;
     std::optional<absl::Status> opened;         // guarded by mutex
     std::function<void(absl::Status)> on_lost;  // guarded by mutex
+    LaneOutbox<v1::PushRequest> outbox;
 
+    void OnResponse(const v1::PushResponse& response);
     void Decide(const absl::Status& status);
   };
 

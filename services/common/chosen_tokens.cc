@@ -4,66 +4,78 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/lane_offer.h"
 
 namespace sluice {
 
 // ---- The sampler's end ----
 
+void ChosenTokensPublisher::End(const std::shared_ptr<Follower>& follower,
+                                const absl::Status& reason) {
+  if (follower != nullptr) follower->stream->Close(reason);
+}
+
 void ChosenTokensPublisher::Open(uint64_t epoch) {
-  std::shared_ptr<Stream> old;
+  std::shared_ptr<Follower> old;
   {
     absl::MutexLock lock(&mutex_);
     epoch_ = epoch;
     open_ = true;
-    old = std::move(stream_);
+    old = std::move(follower_);
   }
-  if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
+  End(old, absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
 }
 
 void ChosenTokensPublisher::Close(uint64_t epoch, const absl::Status& reason) {
-  std::shared_ptr<Stream> old;
+  std::shared_ptr<Follower> old;
   {
     absl::MutexLock lock(&mutex_);
     if (epoch != epoch_) return;
     open_ = false;
-    old = std::move(stream_);
+    old = std::move(follower_);
   }
-  if (old != nullptr) old->Close(reason);
+  End(old, reason);
 }
 
 void ChosenTokensPublisher::Publish(uint64_t epoch, v1::Chosen chosen) {
-  std::shared_ptr<Stream> stream;
+  std::shared_ptr<Follower> follower;
   {
     absl::MutexLock lock(&mutex_);
-    if (epoch != epoch_ || stream_ == nullptr) return;
-    stream = stream_;
+    if (epoch != epoch_ || follower_ == nullptr) return;
+    follower = follower_;
   }
   v1::FollowResponse response;
   *response.mutable_chosen() = std::move(chosen);
-  stream->Send(std::move(response));
+  follower->outbox.Send(std::move(response), [&](v1::FollowResponse&& unsent) {
+    follower->stream->Send(std::move(unsent));
+  });
 }
 
 grpc::ServerBidiReactor<v1::FollowRequest, v1::FollowResponse>* ChosenTokensPublisher::Follow(
-    grpc::CallbackServerContext*) {
+    grpc::CallbackServerContext* context) {
   return Stream::Start({.on_request =
                             [this](Stream& stream, const v1::FollowRequest& request) {
-                              if (absl::Status status = Accept(request.epoch(), stream);
-                                  !status.ok()) {
+                              if (absl::Status status = Accept(request, stream); !status.ok())
                                 stream.Close(status);
-                              }
                             },
-                        .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+                        .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); },
+                        .on_this_host = IsOnThisHost(*context)});
 }
 
-absl::Status ChosenTokensPublisher::Accept(uint64_t epoch, Stream& stream) {
-  absl::MutexLock lock(&mutex_);
-  if (!open_ || epoch != epoch_) {
-    return absl::AbortedError(
-        absl::StrCat("not wired into epoch ", epoch, "; the current epoch is ", epoch_));
+absl::Status ChosenTokensPublisher::Accept(const v1::FollowRequest& request, Stream& stream) {
+  auto follower = std::make_shared<Follower>();
+  follower->stream = stream.shared_from_this();
+  if (request.has_lane() && stream.on_this_host()) {
+    NoteUnused("embedding", follower->outbox.Open(request.lane()));
   }
-  stream_ = stream.shared_from_this();
+  absl::MutexLock lock(&mutex_);
+  if (!open_ || request.epoch() != epoch_) {
+    return absl::AbortedError(
+        absl::StrCat("not wired into epoch ", request.epoch(), "; the current epoch is ", epoch_));
+  }
+  follower_ = std::move(follower);
   v1::FollowResponse response;
-  response.mutable_following()->set_epoch(epoch);
+  response.mutable_following()->set_epoch(request.epoch());
   stream.Send(std::move(response));
   return absl::OkStatus();
 }
@@ -71,7 +83,7 @@ absl::Status ChosenTokensPublisher::Accept(uint64_t epoch, Stream& stream) {
 // ---- The embedding's end ----
 
 ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, uint64_t epoch,
-                                           std::function<void(absl::Status)> on_lost)
+                                           std::function<void(absl::Status)> on_lost, LaneUse lane)
     : stub_(v1::ChosenTokensService::NewStub(std::move(sampler))),
       shared_(std::make_shared<Shared>()) {
   shared_->on_lost = std::move(on_lost);
@@ -84,6 +96,8 @@ ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sample
        .on_done = [shared = shared_](const absl::Status& status) { shared->OnDone(status); }});
   v1::FollowRequest request;
   request.set_epoch(epoch);
+  const std::optional<v1::LaneOffer> offer = shared_->inbox.offer();
+  if (lane == LaneUse::kOffered && offer.has_value()) *request.mutable_lane() = *offer;
   stream_->Send(std::move(request));
 }
 
@@ -96,13 +110,9 @@ ChosenTokensFollower::~ChosenTokensFollower() {
 }
 
 void ChosenTokensFollower::Shared::OnResponse(v1::FollowResponse response) {
+  if (response.has_chosen()) return inbox.Add(std::move(response));
   const std::lock_guard lock(mutex);
   following = following || response.has_following();
-  if (response.has_chosen()) {
-    newest = response.chosen().step_id();
-    chosen[newest] = std::move(*response.mutable_chosen());
-    while (chosen.begin()->first + kRemembered < newest) chosen.erase(chosen.begin());
-  }
   changed.notify_all();
 }
 
@@ -110,6 +120,7 @@ void ChosenTokensFollower::Shared::OnDone(const absl::Status& status) {
   // Held during the call, so that the follower's destructor waits for it.
   const std::lock_guard lock(mutex);
   ended = status.ok() ? absl::UnavailableError("the sampler ended the stream") : status;
+  inbox.Close(*ended);
   changed.notify_all();
   if (on_lost != nullptr) on_lost(*ended);
 }
@@ -124,15 +135,22 @@ absl::Status ChosenTokensFollower::WaitUntilOpen(SteadyTime deadline) {
   return shared_->ended.value_or(absl::OkStatus());
 }
 
+void ChosenTokensFollower::Remember(v1::FollowResponse response) {
+  newest_ = response.chosen().step_id();
+  chosen_[newest_] = std::move(*response.mutable_chosen());
+  while (chosen_.begin()->first + kRemembered < newest_) chosen_.erase(chosen_.begin());
+}
+
 absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
                                             absl::Span<int32_t> tokens) {
-  std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait(lock,
-                        [&] { return shared_->newest >= step_id || shared_->ended.has_value(); });
-  if (shared_->ended.has_value()) return *shared_->ended;
-  const auto found = shared_->chosen.find(step_id);
+  while (newest_ < step_id) {
+    absl::StatusOr<v1::FollowResponse> response = shared_->inbox.Next();
+    if (!response.ok()) return response.status();
+    Remember(*std::move(response));
+  }
+  const auto found = chosen_.find(step_id);
   const auto num_rows = static_cast<int64_t>(tokens.size());
-  if (found == shared_->chosen.end() || first_row < 0 ||
+  if (found == chosen_.end() || first_row < 0 ||
       first_row + num_rows > found->second.token_ids_size()) {
     return absl::InvalidArgumentError(absl::StrCat("the sampler has chosen nothing in row ",
                                                    first_row + num_rows - 1, " of step ", step_id));
@@ -141,10 +159,15 @@ absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
   return absl::OkStatus();
 }
 
+// Takes what has come, so that nothing gathers where plans name no tokens for long.
 std::vector<uint64_t> ChosenTokensFollower::ComputedFor(uint64_t step_id) {
-  const std::lock_guard lock(shared_->mutex);
-  const auto found = shared_->chosen.find(step_id == 0 ? shared_->newest : step_id);
-  if (found == shared_->chosen.end()) return {};
+  while (true) {
+    absl::StatusOr<std::optional<v1::FollowResponse>> response = shared_->inbox.TakeIfThere();
+    if (!response.ok() || !response->has_value()) break;
+    Remember(**std::move(response));
+  }
+  const auto found = chosen_.find(step_id == 0 ? newest_ : step_id);
+  if (found == chosen_.end()) return {};
   return {found->second.computed_ns().begin(), found->second.computed_ns().end()};
 }
 

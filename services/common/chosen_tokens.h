@@ -20,6 +20,8 @@
 #include "services/common/client_stream.h"
 #include "services/common/server_stream.h"
 #include "services/common/steady_time.h"
+#include "services/lane/lane_inbox.h"
+#include "services/lane/lane_outbox.h"
 #include "sluice/v1/chosen_tokens.grpc.pb.h"
 
 namespace sluice {
@@ -42,15 +44,28 @@ class ChosenTokensPublisher final : public v1::ChosenTokensService::CallbackServ
   using Stream = ServerStream<v1::FollowRequest, v1::FollowResponse>;
 
   // OK and this is the stream of the epoch, or ABORTED.
-  absl::Status Accept(uint64_t epoch, Stream& stream);
+  absl::Status Accept(const v1::FollowRequest& request, Stream& stream);
+
+  // Who follows.
+  struct Follower {
+    std::shared_ptr<Stream> stream;
+    LaneOutbox<v1::FollowResponse> outbox;
+  };
+
+  // Ends what `follower`, which may be null, follows.
+  static void End(const std::shared_ptr<Follower>& follower, const absl::Status& reason);
 
   absl::Mutex mutex_;
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Follower> follower_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Follows the sampler, and remembers what it chose in the last kRemembered steps. Thread-safe.
+// Whether the other end is offered a lane.
+enum class LaneUse { kNone, kOffered };
+
+// Follows the sampler, and remembers what it chose in the last kRemembered steps. TokensOf() and
+// ComputedFor() belong to one thread; the rest is thread-safe.
 class ChosenTokensFollower {
  public:
   // Of those that a plan may name, and as many again that come before it is looked at.
@@ -59,7 +74,7 @@ class ChosenTokensFollower {
   // `on_lost` is called at most once, from another thread, when the stream ends other than by
   // destruction of the follower.
   ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, uint64_t epoch,
-                       std::function<void(absl::Status)> on_lost);
+                       std::function<void(absl::Status)> on_lost, LaneUse lane = LaneUse::kNone);
   // Ends the stream.
   ~ChosenTokensFollower();
 
@@ -68,7 +83,8 @@ class ChosenTokensFollower {
   absl::Status WaitUntilOpen(SteadyTime deadline);
 
   // Waits for the tokens of rows from `first_row` on, one for each of `tokens`. INVALID_ARGUMENT
-  // where a later step has been told, or the step has no such rows; why the stream ended, once it has.
+  // where a later step has been told, or the step has no such rows, or the lane is damaged; why the stream
+  // ended, once it has.
   absl::Status TokensOf(uint64_t step_id, int32_t first_row, absl::Span<int32_t> tokens);
   // Chosen.computed_ns of a step whose tokens have come, 0 for the newest; empty where it is
   // forgotten, or there is none.
@@ -82,21 +98,27 @@ class ChosenTokensFollower {
 
   // Outlives the follower while its stream ends.
   struct Shared {
-    std::mutex mutex;  // guards all
+    LaneInbox<v1::FollowResponse> inbox;
+
+    std::mutex mutex;  // guards what follows
     std::condition_variable changed;
     bool following = false;
     std::optional<absl::Status> ended;
     std::function<void(absl::Status)> on_lost;
-    std::map<uint64_t, v1::Chosen> chosen;  // by step
-    uint64_t newest = 0;
 
     void OnResponse(v1::FollowResponse response);
     void OnDone(const absl::Status& status);
   };
 
+  void Remember(v1::FollowResponse response);
+
   const std::unique_ptr<v1::ChosenTokensService::Stub> stub_;
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<Stream> stream_;
+
+  // Of the thread that asks.
+  std::map<uint64_t, v1::Chosen> chosen_;  // by step
+  uint64_t newest_ = 0;
 };
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/common/lane_offer.h"
 #include "services/common/server_stream.h"
 
 namespace sluice {
@@ -26,9 +27,10 @@ inline std::string OrchestratorOf(const grpc::CallbackServerContext& context) {
 }
 
 // Serves `oneof request {open, execute}` of Request. `open` makes the session of a stream
-// or says why not; `Session` is a StageSession with AddPlan(execute).
+// or says why not; `Session` is a StageSession with AddPlan(request).
 template <class Session, class Request, class Response, class Open>
-ServerStream<Request, Response>* ServeRunStream(Open open) {
+ServerStream<Request, Response>* ServeRunStream(const grpc::CallbackServerContext& context,
+                                                Open open) {
   using Stream = ServerStream<Request, Response>;
   auto session = std::make_shared<std::shared_ptr<Session>>();  // touched by the stream's requests,
                                                                 // one at a time
@@ -46,7 +48,7 @@ ServerStream<Request, Response>* ServeRunStream(Open open) {
                if (*session == nullptr) {
                  return stream.Close(absl::FailedPreconditionError("Execute before Open"));
                }
-               (*session)->AddPlan(std::move(*request.mutable_execute()));
+               (*session)->AddPlan(std::move(request));
              } else {
                stream.Close(absl::InvalidArgumentError("a request without open or execute"));
              }
@@ -60,7 +62,8 @@ ServerStream<Request, Response>* ServeRunStream(Open open) {
              }
              stream.Close(reason);
              session->reset();
-           }});
+           },
+       .on_this_host = IsOnThisHost(context)});
 }
 
 }  // namespace sluice

@@ -26,6 +26,8 @@ class ServerStream : public ResponseQueue<grpc::ServerBidiReactor<Request, Respo
     // The client sends no more: it half-closed, left, or the connection broke. Called once, after
     // the last on_request. A handler that does not Close() leaves the stream open for responses.
     std::function<void(ServerStream& stream)> on_requests_end;
+    // The client came over a unix socket.
+    bool on_this_host = false;
   };
 
   // Starts serving; the result belongs to gRPC, which the service method returns it to.
@@ -35,6 +37,9 @@ class ServerStream : public ResponseQueue<grpc::ServerBidiReactor<Request, Respo
     stream->StartRead(&stream->incoming_);
     return stream.get();
   }
+
+  // Whether the client is a process of this host, which may be offered a lane.
+  bool on_this_host() const { return handler_.on_this_host; }
 
  private:
   explicit ServerStream(Handler handler) : handler_(std::move(handler)) {}

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
+#include "services/security/local_address.h"
 
 namespace sluice {
 
@@ -19,8 +20,8 @@ EmbeddingService::EmbeddingService(Model model, EmbeddingTable* table, Backend* 
 grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(
     grpc::CallbackServerContext* context) {
   return ServeRunStream<EmbeddingSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
-      [this, orchestrator = OrchestratorOf(*context)](const v1::EmbeddingOpen& open,
-                                                      Stream& stream) {
+      *context, [this, orchestrator = OrchestratorOf(*context)](const v1::EmbeddingOpen& open,
+                                                                Stream& stream) {
         return Open(orchestrator, open, stream);
       });
 }
@@ -36,7 +37,12 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
   absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_->Dial(open.sampler());
   if (!sampler.ok()) return sampler.status();
   auto session = std::make_shared<EmbeddingSession>(
-      open.epoch(), *next_stage, *sampler, stream.shared_from_this(), *table_, *backend_, [this] {
+      open.epoch(),
+      EmbeddingSession::Peers{
+          .next_stage = *std::move(next_stage),
+          .sampler = *std::move(sampler),
+          .sampler_lane = IsUnixAddress(open.sampler()) ? LaneUse::kOffered : LaneUse::kNone},
+      stream.shared_from_this(), *table_, *backend_, [this] {
         ++num_steps_;
         worker_.NoteStep();
       });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/lane_offer.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -13,18 +14,19 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 
 }  // namespace
 
-EmbeddingSession::EmbeddingSession(uint64_t epoch, std::shared_ptr<grpc::Channel> next_stage,
-                                   std::shared_ptr<grpc::Channel> sampler,
-                                   std::shared_ptr<Stream> stream, EmbeddingTable& table,
-                                   Backend& backend, std::function<void()> on_step)
+EmbeddingSession::EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
+                                   EmbeddingTable& table, Backend& backend,
+                                   std::function<void()> on_step)
     : epoch_(epoch),
       stream_(std::move(stream)),
       table_(table),
       on_step_(std::move(on_step)),
       rows_(backend, table.hidden_size()),
-      chosen_(std::move(sampler), epoch,
-              [this](const absl::Status& status) { Stop(Annotate(status, "sampler")); }),
-      sender_(std::move(next_stage), epoch, [this](const absl::Status& status) {
+      chosen_(
+          std::move(peers.sampler), epoch,
+          [this](const absl::Status& status) { Stop(Annotate(status, "sampler")); },
+          peers.sampler_lane),
+      sender_(std::move(peers.next_stage), epoch, [this](const absl::Status& status) {
         Stop(Annotate(status, "next stage"));
         chosen_.Cancel();  // a plan may wait for a token
       }) {}
@@ -42,7 +44,7 @@ void EmbeddingSession::Close(const absl::Status& reason) {
 
 void EmbeddingSession::Stop(const absl::Status& reason) {
   stream_->Close(reason);
-  plans_.Close();
+  plans_.Close(reason);
 }
 
 absl::Status EmbeddingSession::Open() {
@@ -52,6 +54,7 @@ absl::Status EmbeddingSession::Open() {
   if (!status.ok()) return status;
   v1::EmbeddingRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
+  OfferLane(*stream_, plans_, *response.mutable_opened());
   stream_->Send(std::move(response));
   return absl::OkStatus();
 }
@@ -59,9 +62,11 @@ absl::Status EmbeddingSession::Open() {
 absl::Status EmbeddingSession::Serve() {
   absl::Status status = Open();
   while (status.ok()) {
-    std::optional<v1::EmbeddingExecute> plan = plans_.Next();
-    if (!plan.has_value()) break;
-    status = Annotate(Execute(*plan), absl::StrCat("step ", plan->step_id()));
+    absl::StatusOr<v1::EmbeddingRunRequest> request = plans_.Next();
+    if (!request.ok()) return request.status();
+    if (!request->has_execute()) return absl::InvalidArgumentError("a request without a plan");
+    v1::EmbeddingExecute& plan = *request->mutable_execute();
+    status = Annotate(Execute(plan), absl::StrCat("step ", plan.step_id()));
   }
   return status;
 }

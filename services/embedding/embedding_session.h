@@ -14,8 +14,8 @@
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
 #include "services/common/step_rows.h"
-#include "services/common/work_queue.h"
 #include "services/embedding/embedding_table.h"
+#include "services/lane/lane_inbox.h"
 #include "sluice/v1/embedding.pb.h"
 
 namespace sluice {
@@ -24,12 +24,18 @@ class EmbeddingSession final : public StageSession {
  public:
   using Stream = ServerStream<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
 
+  // What it dials.
+  struct Peers {
+    std::shared_ptr<grpc::Channel> next_stage;
+    std::shared_ptr<grpc::Channel> sampler;
+    LaneUse sampler_lane = LaneUse::kNone;
+  };
+
   // Borrows table and backend. `on_step` is called after every step.
-  EmbeddingSession(uint64_t epoch, std::shared_ptr<grpc::Channel> next_stage,
-                   std::shared_ptr<grpc::Channel> sampler, std::shared_ptr<Stream> stream,
+  EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
                    EmbeddingTable& table, Backend& backend, std::function<void()> on_step);
 
-  void AddPlan(v1::EmbeddingExecute plan) { plans_.Add(std::move(plan)); }
+  void AddPlan(v1::EmbeddingRunRequest request) { plans_.Add(std::move(request)); }
 
   void Run() override;
   void Close(const absl::Status& reason) override;
@@ -50,7 +56,7 @@ class EmbeddingSession final : public StageSession {
   EmbeddingTable& table_;
   const std::function<void()> on_step_;
   StepRows rows_;
-  WorkQueue<v1::EmbeddingExecute> plans_;
+  LaneInbox<v1::EmbeddingRunRequest> plans_;
   // Last, because they may call Stop() at once.
   ChosenTokensFollower chosen_;
   ActivationsSender sender_;

@@ -20,8 +20,8 @@ SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend,
 grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
     grpc::CallbackServerContext* context) {
   return ServeRunStream<SamplerSession, v1::SamplerRunRequest, v1::SamplerRunResponse>(
-      [this, orchestrator = OrchestratorOf(*context)](const v1::SamplerOpen& open,
-                                                      SamplerSession::Stream& stream) {
+      *context, [this, orchestrator = OrchestratorOf(*context)](const v1::SamplerOpen& open,
+                                                                SamplerSession::Stream& stream) {
         return Open(orchestrator, open, stream);
       });
 }

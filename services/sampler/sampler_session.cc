@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/lane_offer.h"
 #include "services/common/status.h"
 #include "services/sampler/perturbation.h"
 
@@ -76,15 +77,14 @@ SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, S
       on_step_(std::move(on_step)),
       rows_(backend, sampler.hidden_size()),
       sequences_(sampler.vocab_size(), &constraints),
-      told_options_(sampler.vocab_size()) {}
+      told_options_(sampler.vocab_size()),
+      steps_(std::make_shared<Joiner>(epoch)) {}
 
-// What is not compiled yet begins to be, before the steps ahead of this one are done.
-void SamplerSession::AddPlan(v1::SamplerExecute plan) {
+void SamplerSession::Hurry(const v1::SamplerExecute& plan) {
   if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
   for (const v1::SamplerSequence& told : plan.sequences()) {
     if (told.has_constraint()) constraints_.Hurry(told.constraint());
   }
-  steps_->AddPlan(std::move(plan));
 }
 
 void SamplerSession::Run() {
@@ -94,26 +94,28 @@ void SamplerSession::Run() {
 
 void SamplerSession::Close(const absl::Status& reason) {
   stream_->Close(reason);
-  steps_->Close();
+  steps_->Close(reason);
   receiver_.Close(epoch_, reason);
   publisher_.Close(epoch_, reason);
 }
 
 absl::Status SamplerSession::Serve() {
-  receiver_.Open(epoch_, [steps = steps_](v1::PushStep rows) { steps->AddRows(std::move(rows)); });
+  receiver_.Open(epoch_, {steps_, &steps_->rows()});
   publisher_.Open(epoch_);
   v1::SamplerRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
+  OfferLane(*stream_, steps_->plans(), *response.mutable_opened());
   stream_->Send(std::move(response));
   absl::Status status;
   while (status.ok()) {
-    const std::optional<v1::SamplerExecute> plan = steps_->NextPlan();
-    if (!plan.has_value()) break;
+    const absl::StatusOr<v1::SamplerExecute> plan = steps_->NextPlan();
+    if (!plan.ok()) return plan.status();
+    Hurry(*plan);
     const absl::StatusOr<Prepared> prepared = Prepare(*plan);
     status = prepared.status();
     if (status.ok()) {
-      const std::optional<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
-      if (!rows.has_value()) break;
+      const absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
+      if (!rows.ok()) return rows.status();
       status = Execute(*plan, *prepared, *rows);
     }
     status = Annotate(status, absl::StrCat("step ", plan->step_id()));

@@ -34,13 +34,13 @@ class SamplerSession final : public StageSession {
                  ConstraintStore& constraints, ActivationsReceiver& receiver,
                  ChosenTokensPublisher& publisher, std::function<void()> on_step);
 
-  void AddPlan(v1::SamplerExecute plan);
+  void AddPlan(v1::SamplerRunRequest request) { steps_->plans().Add(std::move(request)); }
 
   void Run() override;
   void Close(const absl::Status& reason) override;
 
  private:
-  using Joiner = StepJoiner<v1::SamplerExecute>;
+  using Joiner = StepJoiner<v1::SamplerRunRequest>;
 
   // What a plan asks of every row. The tasks borrow from the rest and from the sequences.
   struct Prepared {
@@ -57,6 +57,8 @@ class SamplerSession final : public StageSession {
   };
 
   absl::Status Serve();
+  // What a plan needs compiled begins to be.
+  void Hurry(const v1::SamplerExecute& plan);
   // Needs no rows: the stages before compute them meanwhile.
   absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
   absl::Status PrepareRow(const v1::SamplerExecute& plan, int row, Prepared& prepared);
@@ -82,7 +84,7 @@ class SamplerSession final : public StageSession {
   StepRows rows_;
   SequenceTable sequences_;
   ToldOptions told_options_;
-  const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
+  const std::shared_ptr<Joiner> steps_;  // shared with the receiver
 };
 
 }  // namespace sluice

@@ -9,8 +9,10 @@
 
 namespace sluice {
 
+bool IsUnixAddress(absl::string_view address) { return absl::StartsWith(address, "unix:"); }
+
 bool IsOwnersAddress(absl::string_view address) {
-  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "inproc:");
+  return IsUnixAddress(address) || absl::StartsWith(address, "inproc:");
 }
 
 bool IsLocalAddress(absl::string_view address) {

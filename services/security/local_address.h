@@ -8,6 +8,8 @@ namespace sluice {
 // True for unix sockets, in-process names and loopback addresses.
 bool IsLocalAddress(absl::string_view address);
 
+bool IsUnixAddress(absl::string_view address);
+
 // True for unix sockets and in-process names, which only their owner can reach.
 bool IsOwnersAddress(absl::string_view address);
 

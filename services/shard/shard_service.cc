@@ -23,8 +23,8 @@ ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backe
 grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService::Run(
     grpc::CallbackServerContext* context) {
   return ServeRunStream<ShardSession, v1::ShardRunRequest, v1::ShardRunResponse>(
-      [this, orchestrator = OrchestratorOf(*context)](const v1::ShardOpen& open,
-                                                      ShardSession::Stream& stream) {
+      *context, [this, orchestrator = OrchestratorOf(*context)](const v1::ShardOpen& open,
+                                                                ShardSession::Stream& stream) {
         return Open(orchestrator, open, stream);
       });
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/lane_offer.h"
 #include "services/common/status.h"
 #include "services/shard/step_broadcast.h"
 
@@ -82,9 +83,10 @@ void ShardSession::StepEnds() {
   stream_->Send(std::move(response));
 }
 
-void ShardSession::SendOpened() {
+void ShardSession::SendOpened(const Plans* plans) {
   v1::ShardRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
+  if (plans != nullptr) OfferLane(*stream_, *plans, *response.mutable_opened());
   stream_->Send(std::move(response));
 }
 
@@ -111,6 +113,7 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
 LeadSession::LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
                          std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage)
     : ShardSession(epoch, parts, std::move(join), std::move(stream)),
+      steps_(std::make_shared<Joiner>(epoch)),
       sender_(std::move(next_stage), epoch,
               [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); }) {}
 
@@ -121,22 +124,22 @@ void LeadSession::Close(const absl::Status& reason) {
 
 void LeadSession::Stop(const absl::Status& reason) {
   ShardSession::Close(reason);
-  steps_->Close();
+  steps_->Close(reason);
   parts().receiver.Close(epoch(), reason);
 }
 
 absl::Status LeadSession::Serve(Communicator& communicator) {
   absl::Status status = sender_.WaitUntilOpen(SteadyTime::Now() + kOpenTimeout);
   if (!status.ok()) return Annotate(status, "next stage");
-  parts().receiver.Open(epoch(),
-                        [steps = steps_](v1::PushStep rows) { steps->AddRows(std::move(rows)); });
-  SendOpened();
+  parts().receiver.Open(epoch(), {steps_, &steps_->rows()});
+  SendOpened(&steps_->plans());
   while (status.ok()) {
-    std::optional<Joiner::Step> step = steps_->Next();
-    if (!step.has_value()) break;
-    StepBegins(step->plan, step->rows);
-    status = Annotate(Execute(communicator, step->plan, step->rows),
-                      absl::StrCat("step ", step->plan.step_id()));
+    const absl::StatusOr<v1::ShardExecute> plan = steps_->NextPlan();
+    if (!plan.ok()) return plan.status();
+    absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
+    if (!rows.ok()) return rows.status();
+    StepBegins(*plan, *rows);
+    status = Annotate(Execute(communicator, *plan, *rows), absl::StrCat("step ", plan->step_id()));
     StepEnds();
   }
   return status;
@@ -163,7 +166,7 @@ absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExe
   return absl::OkStatus();
 }
 
-void FollowSession::AddPlan(v1::ShardExecute) {
+void FollowSession::AddPlan(v1::ShardRunRequest) {
   Close(absl::FailedPreconditionError("plans go to rank 0 of a stage alone"));
 }
 

@@ -51,7 +51,7 @@ class ShardSession : public StageSession {
   ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
                std::shared_ptr<Stream> stream);
 
-  virtual void AddPlan(v1::ShardExecute plan) = 0;
+  virtual void AddPlan(v1::ShardRunRequest request) = 0;
 
   void Run() final;
   void Close(const absl::Status& reason) override;
@@ -62,7 +62,9 @@ class ShardSession : public StageSession {
 
   // Makes the step's block copies and runs this rank's layers over the step in rows().
   absl::Status Forward(const v1::ShardExecute& plan);
-  void SendOpened();
+  // Offers the lane of `plans`, where there are any.
+  using Plans = LaneInbox<v1::ShardRunRequest>;
+  void SendOpened(const Plans* plans = nullptr);
   // Marks the step's beginning and end; the end is told to the orchestrator now and then.
   void StepBegins(const v1::ShardExecute& plan, const v1::PushStep& rows);
   void StepEnds();
@@ -100,7 +102,7 @@ class LeadSession final : public ShardSession {
   LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
               std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage);
 
-  void AddPlan(v1::ShardExecute plan) override { steps_->AddPlan(std::move(plan)); }
+  void AddPlan(v1::ShardRunRequest request) override { steps_->plans().Add(std::move(request)); }
   void Close(const absl::Status& reason) override;
 
  private:
@@ -110,9 +112,9 @@ class LeadSession final : public ShardSession {
   absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan,
                        v1::PushStep& step);
 
-  using Joiner = StepJoiner<v1::ShardExecute>;
-  const std::shared_ptr<Joiner> steps_ = std::make_shared<Joiner>();  // shared with the receiver
-  ActivationsSender sender_;  // last: it may call Stop() at once
+  using Joiner = StepJoiner<v1::ShardRunRequest>;
+  const std::shared_ptr<Joiner> steps_;  // shared with the receiver
+  ActivationsSender sender_;             // last: it may call Stop() at once
 };
 
 // The other ranks.
@@ -120,7 +122,7 @@ class FollowSession final : public ShardSession {
  public:
   using ShardSession::ShardSession;
 
-  void AddPlan(v1::ShardExecute plan) override;
+  void AddPlan(v1::ShardRunRequest request) override;
 
  private:
   absl::Status Serve(Communicator& communicator) override;

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "services/common/server.h"
+#include "services/common/transport.h"
 
 namespace sluice {
 namespace {
@@ -34,24 +38,40 @@ v1::Chosen ChosenIn(uint64_t step_id, const std::vector<int32_t>& tokens) {
   return chosen;
 }
 
-// A sampler's end that is served, and followers of it.
-class ChosenTokensTest : public ::testing::Test {
+// A sampler's end that is served, in this process or over a unix socket and by a lane, and followers of it.
+class ChosenTokensTest : public ::testing::TestWithParam<LaneUse> {
  protected:
-  ChosenTokensTest()
-      : server_(*Server::Start({.address = "inproc:it", .services = {&publisher_}})) {}
+  ChosenTokensTest() : folder_(::testing::TempDir() + "/lane-XXXXXX") {
+    const std::string address = GetParam() == LaneUse::kOffered
+                                    ? absl::StrCat("unix:", mkdtemp(folder_.data()), "/it")
+                                    : "inproc:it";
+    server_ = *Server::Start({.address = address, .services = {&publisher_}});
+    if (GetParam() == LaneUse::kNone) dialer_.RegisterInProcess("it", server_->grpc_server());
+    channel_ = *dialer_.Dial(address);
+  }
+  ~ChosenTokensTest() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
 
   std::unique_ptr<ChosenTokensFollower> Follow(
       uint64_t epoch, std::function<void(absl::Status)> on_lost = nullptr) {
-    return std::make_unique<ChosenTokensFollower>(
-        server_->grpc_server()->InProcessChannel(grpc::ChannelArguments()), epoch,
-        std::move(on_lost));
+    return std::make_unique<ChosenTokensFollower>(channel_, epoch, std::move(on_lost), GetParam());
   }
 
   ChosenTokensPublisher publisher_;
+  std::string folder_;
   std::unique_ptr<Server> server_;
+  Dialer dialer_;
+  std::shared_ptr<grpc::Channel> channel_;
 };
 
-TEST_F(ChosenTokensTest, TellTokensByStepAndRow) {
+INSTANTIATE_TEST_SUITE_P(, ChosenTokensTest, ::testing::Values(LaneUse::kNone, LaneUse::kOffered),
+                         [](const auto& info) {
+                           return info.param == LaneUse::kOffered ? "ByALane" : "ByTheStream";
+                         });
+
+TEST_P(ChosenTokensTest, TellTokensByStepAndRow) {
   publisher_.Open(4);
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
@@ -65,7 +85,7 @@ TEST_F(ChosenTokensTest, TellTokensByStepAndRow) {
   later.join();
 }
 
-TEST_F(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
+TEST_P(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
   publisher_.Open(4);
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
@@ -82,14 +102,14 @@ TEST_F(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(ChosenTokensTest, GiveUpByTheSteadyClock) {
+TEST_P(ChosenTokensTest, GiveUpByTheSteadyClock) {
   publisher_.Open(4);
   publisher_.Close(4, absl::OkStatus());
   const auto follower = Follow(4);
   EXPECT_FALSE(follower->WaitUntilOpen(SteadyTime::Now()).ok());
 }
 
-TEST_F(ChosenTokensTest, SayWhereARowHasChosenNothing) {
+TEST_P(ChosenTokensTest, SayWhereARowHasChosenNothing) {
   publisher_.Open(4);
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
@@ -101,7 +121,7 @@ TEST_F(ChosenTokensTest, SayWhereARowHasChosenNothing) {
   }
 }
 
-TEST_F(ChosenTokensTest, ForgetWhatLiesFarBack) {
+TEST_P(ChosenTokensTest, ForgetWhatLiesFarBack) {
   publisher_.Open(4);
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
@@ -112,14 +132,14 @@ TEST_F(ChosenTokensTest, ForgetWhatLiesFarBack) {
   EXPECT_FALSE(TokenOf(*follower, kLast - ChosenTokensFollower::kRemembered - 1, 0).ok());
 }
 
-TEST_F(ChosenTokensTest, AcceptTheEpochThatIsWiredIn) {
+TEST_P(ChosenTokensTest, AcceptTheEpochThatIsWiredIn) {
   EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
   publisher_.Open(5);
   EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(Follow(5)->WaitUntilOpen(SoonEnough()).ok());
 }
 
-TEST_F(ChosenTokensTest, TellWhoWaitsThatTheSamplerIsLost) {
+TEST_P(ChosenTokensTest, TellWhoWaitsThatTheSamplerIsLost) {
   publisher_.Open(4);
   absl::Notification lost;
   const auto follower = Follow(4, [&](const absl::Status&) { lost.Notify(); });

@@ -15,6 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "services/common/step_joiner.h"
 #include "services/common/work_queue.h"
+#include "sluice/v1/shard.pb.h"
 
 namespace sluice {
 namespace {
@@ -108,37 +109,44 @@ TEST(StageWorker, ClosesEverySessionItWasGiven) {
   }
 }
 
-struct Plan {
-  uint64_t id = 0;
-  uint64_t step_id() const { return id; }
-};
+constexpr uint64_t kEpoch = 3;
+using Joiner = StepJoiner<v1::ShardRunRequest>;
 
-v1::PushStep Rows(uint64_t step) {
-  v1::PushStep rows;
-  rows.set_step_id(step);
-  rows.mutable_hidden()->add_shape(static_cast<int64_t>(step));
-  return rows;
+v1::ShardRunRequest PlanOf(uint64_t step) {
+  v1::ShardRunRequest request;
+  request.mutable_execute()->set_step_id(step);
+  return request;
+}
+
+v1::PushRequest RowsOf(uint64_t step) {
+  v1::PushRequest request;
+  request.mutable_step()->set_epoch(kEpoch);
+  request.mutable_step()->set_step_id(step);
+  request.mutable_step()->mutable_hidden()->add_shape(static_cast<int64_t>(step));
+  return request;
 }
 
 TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
   for (const uint32_t seed : {1u, 2u, 3u}) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     constexpr uint64_t kSteps = 100;
-    StepJoiner<Plan> joiner;
+    Joiner joiner(kEpoch);
     std::thread plans([&] {
-      for (uint64_t step = 1; step <= kSteps; ++step) joiner.AddPlan({step});
+      for (uint64_t step = 1; step <= kSteps; ++step) joiner.plans().Add(PlanOf(step));
     });
     std::thread rows([&] {
       std::vector<uint64_t> order(kSteps);
       for (uint64_t i = 0; i < kSteps; ++i) order[i] = i + 1;
       std::shuffle(order.begin(), order.end(), std::mt19937(seed));
-      for (const uint64_t step : order) joiner.AddRows(Rows(step));
+      for (const uint64_t step : order) joiner.rows().Add(RowsOf(step));
     });
     for (uint64_t step = 1; step <= kSteps; ++step) {
-      const auto next = joiner.Next();
-      ASSERT_TRUE(next.has_value());
-      EXPECT_EQ(next->plan.id, step);
-      EXPECT_EQ(next->rows.hidden().shape(0), static_cast<int64_t>(step));
+      const auto plan = joiner.NextPlan();
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(plan->step_id(), step);
+      const auto told = joiner.RowsOf(step);
+      ASSERT_TRUE(told.ok()) << told.status();
+      EXPECT_EQ(told->hidden().shape(0), static_cast<int64_t>(step));
     }
     plans.join();
     rows.join();
@@ -146,14 +154,25 @@ TEST(StepJoiner, GivesStepsInTheOrderOfPlansHoweverPartsArrive) {
 }
 
 TEST(StepJoiner, GivesNothingOnceClosed) {
-  StepJoiner<Plan> joiner;
-  joiner.AddPlan({1});
-  std::thread waiting([&] { EXPECT_FALSE(joiner.Next().has_value()); });  // for the rows of step 1
-  joiner.Close();
+  const absl::Status reason = absl::AbortedError("replaced");
+  Joiner joiner(kEpoch);
+  joiner.plans().Add(PlanOf(1));
+  std::thread waiting([&] { EXPECT_EQ(joiner.RowsOf(1).status(), reason); });
+  joiner.Close(reason);
   waiting.join();
-  joiner.AddPlan({1});
-  joiner.AddRows(Rows(1));
-  EXPECT_FALSE(joiner.Next().has_value());
+  joiner.plans().Add(PlanOf(1));
+  joiner.rows().Add(RowsOf(1));
+  EXPECT_EQ(joiner.NextPlan().status(), reason);
+  EXPECT_EQ(joiner.RowsOf(1).status(), reason);
+}
+
+// A lane is not looked into on its way.
+TEST(StepJoiner, RefusesRowsOfAnotherEpochAndRequestsWithoutAPlan) {
+  Joiner joiner(kEpoch + 1);
+  joiner.rows().Add(RowsOf(1));
+  EXPECT_EQ(joiner.RowsOf(1).status().code(), absl::StatusCode::kAborted);
+  joiner.plans().Add(v1::ShardRunRequest());
+  EXPECT_EQ(joiner.NextPlan().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(WorkQueue, GivesItemsInOrderAndNothingOnceClosed) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "services/common/activations.h"
@@ -17,6 +20,7 @@
 #include "services/common/run_stream.h"
 #include "services/common/server.h"
 #include "services/common/server_stream.h"
+#include "services/common/transport.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 
 namespace sluice {
@@ -193,36 +197,63 @@ v1::Tensor Row(int64_t value) {
   return tensor;
 }
 
-TEST(Activations, CarryRowsInOrder) {
-  ActivationsReceiver receiver;
-  Served served(&receiver);
-  std::vector<uint64_t> steps;  // touched by the stream's requests, one at a time
-  absl::Notification all;
-  receiver.Open(3, [&](const v1::PushStep& rows) {
-    EXPECT_EQ(rows.hidden().shape(0), static_cast<int64_t>(rows.step_id()) * 10);
-    EXPECT_THAT(rows.computed_ns(), ElementsAre(rows.step_id(), 5));
-    steps.push_back(rows.step_id());
-    if (rows.step_id() == 100) all.Notify();
-  });
-  ActivationsSender sender(served.channel(), 3, [](const absl::Status&) {});
-  ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
-  for (uint64_t step = 1; step <= 100; ++step) {
-    sender.Send(step, Row(static_cast<int64_t>(step) * 10), {step, 5});
+using Inbox = ActivationsReceiver::Inbox;
+
+// Served in this process, or over a unix socket, where rows go by a lane.
+class Activations : public ::testing::TestWithParam<bool> {
+ protected:
+  Activations() : folder_(::testing::TempDir() + "/lane-XXXXXX") {
+    const std::string address =
+        GetParam() ? absl::StrCat("unix:", mkdtemp(folder_.data()), "/it") : "inproc:it";
+    server_ = *Server::Start({.address = address, .services = {&receiver_}});
+    if (!GetParam()) dialer_.RegisterInProcess("it", server_->grpc_server());
+    channel_ = *dialer_.Dial(address);
   }
-  ASSERT_TRUE(all.WaitForNotificationWithTimeout(absl::Minutes(1)));
-  ASSERT_EQ(steps.size(), 100u);
-  for (size_t i = 0; i < steps.size(); ++i) EXPECT_EQ(steps[i], i + 1);
+  ~Activations() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  ActivationsReceiver receiver_;
+  std::string folder_;
+  std::unique_ptr<Server> server_;
+  Dialer dialer_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, Activations, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "OverAUnixSocket" : "InProcess";
+});
+
+TEST_P(Activations, CarryRowsInOrder) {
+  const auto inbox = std::make_shared<Inbox>();
+  receiver_.Open(3, inbox);
+  ActivationsSender sender(channel_, 3, [](const absl::Status&) {});
+  ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+  std::thread sending([&] {
+    for (uint64_t step = 1; step <= 100; ++step) {
+      v1::Tensor rows = Row(static_cast<int64_t>(step) * 10);
+      if (step % 10 == 0) rows.set_data(std::string(5 << 20, 'x'));  // more than a lane takes
+      sender.Send(step, std::move(rows), {step, 5});
+    }
+  });
+  for (uint64_t step = 1; step <= 100; ++step) {
+    const auto request = inbox->Next();
+    ASSERT_TRUE(request.ok()) << request.status();
+    const v1::PushStep& rows = request->step();
+    ASSERT_EQ(rows.step_id(), step);
+    EXPECT_EQ(rows.hidden().shape(0), static_cast<int64_t>(step) * 10);
+    EXPECT_THAT(rows.computed_ns(), ElementsAre(step, 5));
+  }
+  sending.join();
 }
 
-TEST(Activations, AreRefusedForAnEpochThatIsNotOpen) {
-  ActivationsReceiver receiver;
-  Served served(&receiver);
-  const auto never = [](const v1::PushStep&) { FAIL(); };
+TEST_P(Activations, AreRefusedForAnEpochThatIsNotOpen) {
   for (const uint64_t opened : {0, 4, 2}) {
-    if (opened != 0) receiver.Open(opened, never);
+    if (opened != 0) receiver_.Open(opened, std::make_shared<Inbox>());
     absl::Status lost;
     absl::Notification told;
-    ActivationsSender sender(served.channel(), 3, [&](const absl::Status& status) {
+    ActivationsSender sender(channel_, 3, [&](const absl::Status& status) {
       lost = status;
       told.Notify();
     });
@@ -233,26 +264,31 @@ TEST(Activations, AreRefusedForAnEpochThatIsNotOpen) {
   }
 }
 
-TEST(Activations, OfAnOldEpochEndWithTheNewOne) {
-  ActivationsReceiver receiver;
-  Served served(&receiver);
-  const auto ignore = [](const v1::PushStep&) {};
-  receiver.Open(3, ignore);
+TEST_P(Activations, HaveOneStreamAnEpoch) {
+  receiver_.Open(3, std::make_shared<Inbox>());
+  ActivationsSender first(channel_, 3, [](const absl::Status&) {});
+  ASSERT_TRUE(first.WaitUntilOpen(SoonEnough()).ok());
+  ActivationsSender second(channel_, 3, [](const absl::Status&) {});
+  EXPECT_EQ(second.WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
+}
+
+TEST_P(Activations, OfAnOldEpochEndWithTheNewOne) {
+  receiver_.Open(3, std::make_shared<Inbox>());
   absl::Notification lost;
-  ActivationsSender old(served.channel(), 3, [&](const absl::Status& status) {
+  ActivationsSender old(channel_, 3, [&](const absl::Status& status) {
     EXPECT_EQ(status, absl::AbortedError("replaced by epoch 4"));
     lost.Notify();
   });
   ASSERT_TRUE(old.WaitUntilOpen(SoonEnough()).ok());
-  receiver.Close(2, absl::InternalError("not the current epoch's"));
+  receiver_.Close(2, absl::InternalError("not the current epoch's"));
   EXPECT_FALSE(lost.HasBeenNotified());
-  receiver.Open(4, ignore);
+  receiver_.Open(4, std::make_shared<Inbox>());
   ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Minutes(1)));
-  ActivationsSender current(served.channel(), 4, [](const absl::Status&) {});
+  ActivationsSender current(channel_, 4, [](const absl::Status&) {});
   EXPECT_EQ(current.WaitUntilOpen(SoonEnough()), absl::OkStatus());
 }
 
-TEST(Activations, RefuseARequestThatSaysNothing) {
+TEST(ActivationsReceiver, RefusesARequestThatSaysNothing) {
   ActivationsReceiver receiver;
   Served served(&receiver);
   Client client(served.channel());
@@ -266,7 +302,9 @@ struct FakeSession {
   std::vector<uint64_t> steps;
   absl::Status closed;
   bool left = false;
-  void AddPlan(const v1::EmbeddingExecute& plan) { steps.push_back(plan.step_id()); }
+  void AddPlan(const v1::EmbeddingRunRequest& request) {
+    steps.push_back(request.execute().step_id());
+  }
   void Close(const absl::Status& reason) { closed = reason; }
   void OrchestratorLeft() { left = true; }
 };
@@ -274,8 +312,9 @@ struct FakeSession {
 class RunService final : public v1::EmbeddingService::CallbackService {
  public:
   grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
-      grpc::CallbackServerContext*) override {
+      grpc::CallbackServerContext* context) override {
     return ServeRunStream<FakeSession, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
+        *context,
         [this](const v1::EmbeddingOpen& open,
                auto&) -> absl::StatusOr<std::shared_ptr<FakeSession>> {
           if (open.epoch() == 0) return absl::AbortedError("not epoch 0");

@@ -1,0 +1,34 @@
+// Which streams are offered a lane (services/lane): those over unix sockets, whose folder says who may come.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "services/common/log.h"
+#include "services/lane/lane_inbox.h"
+
+namespace sluice {
+
+// Whether the caller came over a unix socket.
+inline bool IsOnThisHost(const grpc::ServerContextBase& context) {
+  return absl::StartsWith(context.peer(), "unix:");
+}
+
+// Has `opened`, which answers the stream's client, offer him the lane of what he will send.
+template <class Stream, class Message, class Opened>
+void OfferLane(const Stream& stream, const LaneInbox<Message>& inbox, Opened& opened) {
+  if (!stream.on_this_host()) return;
+  if (const std::optional<v1::LaneOffer> offer = inbox.offer()) *opened.mutable_lane() = *offer;
+}
+
+// Says in the log of a lane that is not used, unless `opened` is OK: messages to `to` go by the stream.
+inline void NoteUnused(absl::string_view to, const absl::Status& opened) {
+  if (opened.ok()) return;
+  Log(LogLevel::kInfo, "lane", "lane-unused", {{"to", to}, {"status", opened.ToString()}});
+}
+
+}  // namespace sluice

@@ -1,0 +1,114 @@
+// The receiving end of a stream that may have a lane: what comes by either way, in the order of turns.
+// Whoever works on the messages waits on the lane itself, so that a message costs one wake-up.
+//
+// Next() and TakeIfThere() belong to one thread; the rest is thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "services/lane/lane_reader.h"
+
+namespace sluice {
+
+// Message has turn(): see LaneOffer in protos/sluice/v1/lane.proto.
+template <class Message>
+class LaneInbox {
+ public:
+  // What the sender may write to; nothing where this process can offer no memory.
+  std::optional<v1::LaneOffer> offer() const { return lane_.offer(); }
+
+  // A message has come by the stream.
+  void Add(Message message) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!closed_.ok()) return;
+      const uint64_t turn = message.turn() != 0 ? message.turn() : ++last_without_lane_;
+      streamed_.insert_or_assign(turn, std::move(message));
+      news_ = true;
+    }
+    lane_.Wake();
+  }
+
+  // Wakes Next(). The first call decides.
+  void Close(const absl::Status& reason) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closed_.ok()) closed_ = reason;
+      streamed_.clear();
+      news_ = true;
+    }
+    lane_.Wake();
+  }
+
+  // Waits for the next message. What it was closed with; INVALID_ARGUMENT where the lane is damaged, or
+  // holds a message whose turn is over.
+  absl::StatusOr<Message> Next() {
+    while (true) {
+      absl::StatusOr<std::optional<Message>> message = TakeIfThere();
+      if (!message.ok()) return message.status();
+      if (message->has_value()) return **std::move(message);
+      lane_.Sleep([this] { return news_ || (!ahead_.has_value() && lane_.HasNews()); });
+    }
+  }
+
+  // The same, but for the wait.
+  absl::StatusOr<std::optional<Message>> TakeIfThere() {
+    if (news_ || holds_) {
+      absl::StatusOr<std::optional<Message>> message = TakeStreamed();
+      if (!message.ok() || message->has_value()) return message;
+    }
+    if (!ahead_.has_value() && damage_.ok()) damage_ = ReadAhead();
+    if (!damage_.ok()) return damage_;
+    if (!ahead_.has_value() || ahead_->turn() != next_) return std::optional<Message>();
+    ++next_;
+    return std::exchange(ahead_, std::nullopt);
+  }
+
+ private:
+  absl::StatusOr<std::optional<Message>> TakeStreamed() {
+    absl::MutexLock lock(&mutex_);
+    if (!closed_.ok()) return closed_;
+    if (auto node = streamed_.extract(next_); !node.empty()) {
+      ++next_;
+      return std::optional<Message>(std::move(node.mapped()));
+    }
+    news_ = false;
+    holds_ = !streamed_.empty();
+    return std::optional<Message>();
+  }
+
+  // What the lane has, one message ahead of its turn at most.
+  absl::Status ReadAhead() {
+    Message& message = ahead_.emplace();
+    const absl::StatusOr<bool> read = lane_.Read(message);
+    if (read.ok() && *read && message.turn() < next_) {
+      return absl::InvalidArgumentError(absl::StrCat("the lane holds a message of turn ",
+                                                     message.turn(), " after turn ", next_ - 1));
+    }
+    if (!read.ok() || !*read) ahead_.reset();
+    return read.status();
+  }
+
+  LaneReader lane_{LaneSegment::Create()};
+  std::optional<Message> ahead_;    // read from the lane
+  absl::Status damage_;             // of the lane
+  uint64_t next_ = 1;               // turn
+  bool holds_ = false;              // of streamed_, when it was looked at last: later turns
+  std::atomic<bool> news_ = false;  // something has come by the stream since then, or the end
+
+  absl::Mutex mutex_;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Message> streamed_ ABSL_GUARDED_BY(mutex_);  // by turn
+  uint64_t last_without_lane_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace sluice

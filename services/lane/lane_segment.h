@@ -1,0 +1,65 @@
+// The memory of a lane as mapped into this process: one ring of bytes with one writer and one reader,
+// and the bell that wakes the reader.
+//
+//   header | capacity() bytes
+//
+// Who receives creates it and offers it to who sends (protos/sluice/v1/lane.proto). It has no name in any
+// folder and ends with the processes that have it, however they end. Sealed at its size: a peer can
+// neither shorten nor grow it under the other's feet.
+//
+// A peer may still write what it likes, at any time: nothing here is believed (LaneReader, LaneWriter).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/communicator/shm_word.h"
+#include "sluice/v1/lane.pb.h"
+
+namespace sluice {
+
+class LaneSegment {
+ public:
+  // Memory that can be offered or, where the system has none of that kind, that serves this process alone.
+  // Pages are taken as they are written.
+  static std::unique_ptr<LaneSegment> Create();
+
+  // The memory that a peer offers. NOT_FOUND where it can't be reached from this process, INVALID_ARGUMENT
+  // where it is no lane's, or another's.
+  static absl::StatusOr<std::unique_ptr<LaneSegment>> Open(const v1::LaneOffer& offer);
+
+  LaneSegment(const LaneSegment&) = delete;
+  LaneSegment& operator=(const LaneSegment&) = delete;
+  ~LaneSegment();
+
+  // Valid as long as this segment lives. Nothing of a segment that was opened, or that can't be offered.
+  std::optional<v1::LaneOffer> offer() const;
+
+  // Bytes ever written to the ring, and ever read from it, modulo 2^32.
+  ShmWord& written() const { return header_->written; }
+  ShmWord& read() const { return header_->read; }
+  // 1 while the reader sleeps or is about to.
+  ShmWord& parked() const { return header_->parked; }
+  std::byte* ring() const;
+  // A power of two.
+  static constexpr std::uint32_t capacity() { return std::uint32_t{4} << 20; }
+
+ private:
+  struct Header {
+    ShmWord written;
+    ShmWord read;
+    ShmWord parked;
+    std::uint64_t key;
+  };
+
+  LaneSegment(Header* header, int fd) : header_(header), fd_(fd) {}
+
+  Header* const header_;
+  const int fd_;  // -1: none to offer
+};
+
+}  // namespace sluice

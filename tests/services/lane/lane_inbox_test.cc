@@ -1,0 +1,185 @@
+// Both ends of a stream with a lane: services/lane/lane_inbox.h and lane_outbox.h.
+#include "services/lane/lane_inbox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "services/common/sent_bytes.h"
+#include "services/lane/lane_outbox.h"
+#include "services/lane/lane_segment.h"
+#include "sluice/v1/activations.pb.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::PushRequest StepOf(uint64_t step, size_t bytes = 10) {
+  v1::PushRequest request;
+  request.mutable_step()->set_step_id(step);
+  request.mutable_step()->mutable_hidden()->set_data(std::string(bytes, 'x'));
+  return request;
+}
+
+v1::PushRequest WithTurn(uint64_t turn) {
+  v1::PushRequest request = StepOf(turn);
+  request.set_turn(turn);
+  return request;
+}
+
+class LaneInboxTest : public ::testing::Test {
+ protected:
+  void OpenLane() { ASSERT_TRUE(outbox_.Open(*inbox_.offer()).ok()); }
+
+  // By the lane, or into streamed_.
+  void Send(v1::PushRequest request) {
+    outbox_.Send(std::move(request),
+                 [this](v1::PushRequest&& unsent) { streamed_.push_back(std::move(unsent)); });
+  }
+  void DeliverStreamed() {
+    for (; !streamed_.empty(); streamed_.pop_front()) inbox_.Add(std::move(streamed_.front()));
+  }
+
+  // The step of the next message; 0: none is there.
+  uint64_t Take() {
+    const auto request = inbox_.TakeIfThere();
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request.ok() && request->has_value() ? (*request)->step().step_id() : 0;
+  }
+
+  LaneInbox<v1::PushRequest> inbox_;
+  LaneOutbox<v1::PushRequest> outbox_;
+  std::deque<v1::PushRequest> streamed_;
+};
+
+TEST_F(LaneInboxTest, TakesWhatComesByTheStreamWhereThereIsNoLane) {
+  for (uint64_t step = 1; step <= 3; ++step) inbox_.Add(StepOf(step));
+  for (uint64_t step = 1; step <= 3; ++step) EXPECT_EQ(inbox_.Next()->step().step_id(), step);
+  EXPECT_EQ(Take(), 0u);
+}
+
+TEST_F(LaneInboxTest, GivesTurnsToWhatGoesByTheStreamToo) {
+  Send(StepOf(1));
+  EXPECT_EQ(streamed_.size(), 1u);
+  OpenLane();
+  Send(StepOf(2));
+  EXPECT_EQ(streamed_.size(), 1u);
+  EXPECT_EQ(Take(), 0u);  // the second waits for the first
+  DeliverStreamed();
+  EXPECT_EQ(Take(), 1u);
+  EXPECT_EQ(Take(), 2u);
+}
+
+TEST_F(LaneInboxTest, TakesAMessageThatIsTooLargeInItsTurn) {
+  OpenLane();
+  Send(StepOf(1));
+  Send(StepOf(2, LaneSegment::capacity()));
+  Send(StepOf(3));
+  ASSERT_EQ(streamed_.size(), 1u);
+  EXPECT_EQ(Take(), 1u);
+  EXPECT_EQ(Take(), 0u);
+  DeliverStreamed();
+  EXPECT_EQ(Take(), 2u);
+  EXPECT_EQ(Take(), 3u);
+}
+
+TEST_F(LaneInboxTest, TakesWhatTheStreamBroughtTooEarly) {
+  OpenLane();
+  inbox_.Add(WithTurn(2));
+  EXPECT_EQ(Take(), 0u);
+  Send(StepOf(1));
+  EXPECT_EQ(Take(), 1u);
+  EXPECT_EQ(Take(), 2u);
+}
+
+TEST_F(LaneInboxTest, GoesOnByTheStreamWhereTheLaneIsFull) {
+  OpenLane();
+  constexpr uint64_t kSteps = 100;
+  for (uint64_t step = 1; step <= kSteps; ++step) Send(StepOf(step, 100'000));
+  EXPECT_GT(streamed_.size(), 50u);
+  DeliverStreamed();
+  for (uint64_t step = 1; step <= kSteps; ++step) ASSERT_EQ(inbox_.Next()->step().step_id(), step);
+}
+
+TEST_F(LaneInboxTest, KeepsTheOrderOfManyByBothWays) {
+  OpenLane();
+  constexpr uint64_t kSteps = 5'000;
+  std::thread sending([this] {
+    std::mt19937 random(1);
+    for (uint64_t step = 1; step <= kSteps; ++step) {
+      outbox_.Send(StepOf(step, random() % 64 == 0 ? LaneSegment::capacity() : random() % 5'000),
+                   [this](v1::PushRequest&& unsent) { inbox_.Add(std::move(unsent)); });
+    }
+  });
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    const auto request = inbox_.Next();
+    ASSERT_TRUE(request.ok()) << request.status();
+    ASSERT_EQ(request->step().step_id(), step);
+  }
+  sending.join();
+}
+
+uint64_t SentBytesOf(const std::string& message) {
+  for (const SentBytes& sent : AllSentBytes()) {
+    if (sent.message == message) return sent.bytes;
+  }
+  return 0;
+}
+
+TEST_F(LaneInboxTest, CountsWhatGoesByTheLane) {
+  OpenLane();
+  const uint64_t before = SentBytesOf("PushRequest");
+  Send(StepOf(1));
+  Send(StepOf(2, LaneSegment::capacity()));  // by the stream, which counts itself
+  EXPECT_EQ(SentBytesOf("PushRequest") - before, inbox_.Next()->ByteSizeLong());
+}
+
+TEST_F(LaneInboxTest, IsClosedForWhoWaitsAndForGood) {
+  OpenLane();
+  std::thread closing([this] { inbox_.Close(absl::AbortedError("replaced")); });
+  EXPECT_EQ(inbox_.Next().status(), absl::AbortedError("replaced"));
+  closing.join();
+  inbox_.Close(absl::InternalError("later"));
+  inbox_.Add(WithTurn(1));
+  Send(StepOf(1));
+  EXPECT_EQ(inbox_.Next().status(), absl::AbortedError("replaced"));
+  EXPECT_FALSE(inbox_.TakeIfThere().ok());
+}
+
+TEST_F(LaneInboxTest, SaysWhatIsWrongWithItsLane) {
+  OpenLane();
+  const auto peer = LaneSegment::Open(*inbox_.offer());
+  (*peer)->written().Store(LaneSegment::capacity() + 1);
+  EXPECT_EQ(inbox_.Next().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
+  LaneWriter writer(*LaneSegment::Open(*inbox_.offer()));
+  ASSERT_TRUE(writer.Write(WithTurn(1)));
+  ASSERT_TRUE(writer.Write(WithTurn(1)));
+  EXPECT_EQ(Take(), 1u);
+  EXPECT_THAT(std::string(inbox_.TakeIfThere().status().message()), HasSubstr("after turn 1"));
+}
+
+TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {
+  OpenLane();
+  const auto peer = LaneSegment::Open(*inbox_.offer());
+  std::thread sending([&] {
+    (*peer)->parked().Store(17);  // no value that a reader writes
+    Send(StepOf(1));
+  });
+  EXPECT_EQ(inbox_.Next()->step().step_id(), 1u);
+  sending.join();
+}
+
+}  // namespace
+}  // namespace sluice
