@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,6 +22,8 @@ namespace sluice {
 template <class Request>
 class StepJoiner {
  public:
+  using Plan = std::remove_cvref_t<decltype(std::declval<const Request&>().execute())>;
+
   explicit StepJoiner(uint64_t epoch) : epoch_(epoch) {}
 
   // What comes, by streams and lanes.
@@ -28,7 +31,7 @@ class StepJoiner {
   LaneInbox<v1::PushRequest>& rows() { return rows_; }
 
   // Waits for the next plan. What this was closed with; errors of LaneInbox::Next().
-  auto NextPlan() -> absl::StatusOr<std::decay_t<decltype(std::declval<Request>().execute())>> {
+  absl::StatusOr<Plan> NextPlan() {
     absl::StatusOr<Request> request = plans_.Next();
     if (!request.ok()) return request.status();
     if (!request->has_execute()) return absl::InvalidArgumentError("a request without a plan");
