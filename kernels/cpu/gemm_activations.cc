@@ -161,8 +161,8 @@ bool IsTiled(const CpuPackedMatrix& weights) {
 // Tiles as large as can be that all have about as many rows: a kernel fetches the weights for all
 // of a panel's tiles evenly.
 int64_t TileRowsOf(const CpuPackedMatrix& weights, int64_t rows) {
-  if (!IsTiled(weights)) return 1;
-  const int64_t num_tiles = (rows + kTileRows - 1) / kTileRows;
+  const int64_t most = weights.kernel().tile_rows;
+  const int64_t num_tiles = (rows + most - 1) / most;
   return (rows + num_tiles - 1) / num_tiles;
 }
 

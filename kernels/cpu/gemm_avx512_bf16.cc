@@ -4,6 +4,9 @@
 namespace sluice {
 namespace {
 
+// Rows whose sums fit the registers beside what they are multiplied with.
+constexpr int kTileRows = 12;
+
 __m512bh LoadPairs(const void* from) { return Pairs(_mm512_loadu_si512(from)); }
 
 struct StreamRun {
@@ -118,6 +121,7 @@ void PackBf16(const PackRun& run) {
 constexpr GemmKernel kBf16{.activations = ActivationLayout::kBFloat16Tiles,
                            .needs_sums = false,
                            .depth_step = 2,
+                           .tile_rows = kTileRows,
                            .pack = PackBf16,
                            .multiply = MultiplyBf16};
 

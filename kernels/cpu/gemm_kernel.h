@@ -19,8 +19,6 @@ inline constexpr int64_t kPanelWidth = 32;
 inline constexpr int64_t kWidthStep = 16;
 // Rows that a kernel is given at most at a time.
 inline constexpr int64_t kMostRows = 96;
-// Rows that are interleaved in ActivationLayout::kBFloat16Tiles, at most.
-inline constexpr int64_t kTileRows = 12;
 // Rows of ActivationLayout::kBFloat16Rows are a multiple of this, those of zeroes included, and
 // inputs of its weights a multiple of kRowsDepth: a tile register has 16 rows of 32 bfloat16.
 inline constexpr int64_t kRowsStep = 16;
@@ -33,8 +31,8 @@ inline constexpr int64_t kUnpackedBytes = 16384;
 enum class ActivationLayout {
   kFloats,         // the operand itself, row-major
   kRoundedFloats,  // rounded to bfloat16 but stored as floats, row-major
-  // bfloat16 in tiles of up to kTileRows rows, all of one size but for the last one, which holds
-  // what is left: element (r, k) of a tile of R rows lies at (k / 2) * 2 R + 2 r + k % 2.
+  // bfloat16 in tiles of up to GemmKernel::tile_rows rows, all of one size but for the last one,
+  // which holds what is left: element (r, k) of a tile of R rows lies at (k / 2) * 2 R + 2 r + k % 2.
   kBFloat16Tiles,
   // bfloat16, row-major, with rows of zeroes up to a multiple of kRowsStep.
   kBFloat16Rows,
@@ -75,6 +73,7 @@ struct GemmKernel {
   ActivationLayout activations;
   bool needs_sums;  // x_sums
   int64_t depth_step;
+  int64_t tile_rows = 1;  // that are interleaved, at most
   void (*pack)(const PackRun& run);
   void (*multiply)(const SliceRun& run);
 };

@@ -7,7 +7,10 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 #include "kernels/cpu/memory.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/weight_format.h"
@@ -23,25 +26,36 @@ struct ReadPattern {
   int streams = 1;   // runs side by side that a thread reads: 1, 2, 4 or 8
   size_t ahead = 0;  // bytes that it asks for in advance, in every run; 0: left to the processor
   size_t chunk = 1 << 20;  // bytes that a thread takes at a time; a power of two
+  bool huge_pages = true;  // mapped as weights are, on huge pages where the system has them; or not
 };
 
-// How fast all threads of a pool together read an area much larger than the caches, on huge pages
-// where the system has them.
+// Every pattern that was ever best somewhere, and those between.
+std::vector<ReadPattern> ReadPatterns();
+
+// The pattern for which `measure`, in bytes per second, once says most. All take turns, three
+// times, because the machine's speed changes from second to second. REQUIRES: there are some.
+ReadPattern BestPattern(absl::Span<const ReadPattern> patterns,
+                        absl::FunctionRef<double(const ReadPattern&)> measure);
+
+// How fast all threads of a pool together read an area much larger than the caches.
 class ReadCeiling {
  public:
-  // Fills the area and finds out by which pattern it is read best: that differs from machine to
-  // machine, and a ceiling that one loop happens to miss is none. Borrows the pool.
+  // Fills an area of either kind of pages and finds out by which pattern they are read best: that
+  // differs from machine to machine, and a ceiling that one loop happens to miss is none. Borrows
+  // the pool.
   explicit ReadCeiling(ThreadPool& pool);
 
   // Bytes per second of one pass over a part of the area, the next one at each call.
   double Measure();
 
  private:
+  HostMemory& AreaOf(const ReadPattern& pattern) { return areas_[pattern.huge_pages ? 1 : 0]; }
+  void Fill(HostMemory& area);
   double Measure(const ReadPattern& pattern);
 
   ThreadPool& pool_;
-  HostMemory memory_;
-  size_t next_ = 0;  // in floats
+  HostMemory areas_[2];  // on small pages, on huge ones; the best pattern's alone is kept
+  size_t next_ = 0;      // in floats
   ReadPattern best_;
 };
 
