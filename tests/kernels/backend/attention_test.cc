@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/kernels/backend/attention_shapes.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
 #include "tests/kernels/testing/tensors.h"
@@ -13,33 +14,7 @@ namespace {
 using AttentionTest = BackendTest;
 SLUICE_FOR_ALL_BACKENDS(AttentionTest);
 
-struct Shape {
-  int block_size = 16;
-  int num_kv_heads = 2;
-  int group = 2;  // query heads per KV head
-  int head_dim = 64;
-  DType dtype = DType::kF32;
-
-  int64_t window = 0;
-
-  AttentionOptions Options() const {
-    return {.scale = 1 / std::sqrt(static_cast<float>(head_dim)), .window = window};
-  }
-  KvPoolSpec Pool(int num_blocks) const {
-    return {.num_layers = 2,
-            .num_blocks = num_blocks,
-            .block_size = block_size,
-            .num_kv_heads = num_kv_heads,
-            .head_dim = head_dim,
-            .dtype = dtype};
-  }
-};
-
-std::ostream& operator<<(std::ostream& stream, const Shape& shape) {
-  return stream << "blocks of " << shape.block_size << ", " << shape.num_kv_heads << " KV heads of "
-                << shape.head_dim << " serving " << shape.group << " each, " << Name(shape.dtype)
-                << ", window " << shape.window;
-}
+using Shape = AttentionShape;
 
 // Shapes that real models have, and ones that nothing is a multiple of.
 const Shape kShapes[] = {
@@ -55,17 +30,6 @@ const Shape kShapes[] = {
     {.block_size = 4, .num_kv_heads = 1, .group = 9, .head_dim = 8, .window = 8},
     {.block_size = 32, .num_kv_heads = 2, .group = 2, .head_dim = 24, .window = 1000},
 };
-
-// A sequence of `length` positions in blocks drawn at random from a pool of `num_blocks`.
-Sequence RandomSequence(Random& random, const Shape& shape, int64_t length, int num_blocks) {
-  std::vector<int32_t> blocks =
-      BlocksInOrder(int64_t{num_blocks} * shape.block_size, shape.block_size);
-  std::shuffle(blocks.begin(), blocks.end(), random);
-  blocks.resize((length + shape.block_size - 1) / shape.block_size);
-  const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
-  return {RandomMatrix(random, length, kv_width * shape.group, 2),
-          RandomMatrix(random, length, kv_width), RandomMatrix(random, length, kv_width), blocks};
-}
 
 // `rows` in the blocks of `place`.
 Sequence Tail(const Sequence& rows, const Sequence& place) {
@@ -172,86 +136,6 @@ TEST_P(AttentionTest, ThreadsDoNotMatter) {
       EXPECT_TRUE(
           SameBits(AttendChunk(*backend, *other, 0, sequence, 0, 60, shape.Options()), expected))
           << num_threads << " threads, " << shape;
-    }
-  }
-}
-
-// Contexts of several splits, in blocks that divide a split, that don't, and that are longer.
-const Shape kLongShapes[] = {
-    {.num_kv_heads = 1, .group = 3, .head_dim = 24},
-    {.block_size = 5, .num_kv_heads = 2, .group = 1, .head_dim = 7, .dtype = DType::kBF16},
-    {.block_size = 700, .num_kv_heads = 1, .group = 2, .head_dim = 16},
-    {.block_size = 16, .num_kv_heads = 2, .group = 2, .head_dim = 8, .window = 600},
-    {.block_size = 64, .num_kv_heads = 1, .group = 9, .head_dim = 4, .window = 513},
-};
-// Of so many positions; the kernels of GPUs take their time on the host.
-int64_t LongContext(const BackendCase& backend_case) { return backend_case.is_gpu ? 700 : 1300; }
-
-int BlocksOf(int64_t length, const Shape& shape) {
-  return static_cast<int>(length / shape.block_size) + 2;
-}
-
-TEST_P(AttentionTest, LongContextsAgreeWithReference) {
-  Random random(12);
-  const int64_t length = LongContext(GetParam());
-  for (const Shape& shape : kLongShapes) {
-    const KvPoolSpec spec = shape.Pool(BlocksOf(length, shape));
-    const Sequence sequence = RandomSequence(random, shape, length, spec.num_blocks);
-    const auto ours = NewKvPool(backend(), spec);
-    const auto theirs = NewKvPool(reference(), spec);
-    EXPECT_TRUE(IsNear(AttendChunk(backend(), *ours, 1, sequence, 0, length, shape.Options(), 3),
-                       AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Options()),
-                       AttentionTolerance()))
-        << shape;
-  }
-}
-
-// Decode rows around the ends of splits, on few threads and on many: what a prefill gave them.
-TEST_P(AttentionTest, EverySharingOfALongContextGivesTheSameBits) {
-  Random random(13);
-  const int64_t length = LongContext(GetParam());
-  for (const Shape& shape : kLongShapes) {
-    const KvPoolSpec spec = shape.Pool(BlocksOf(length, shape));
-    const Sequence sequence = RandomSequence(random, shape, length, spec.num_blocks);
-    const auto pool = NewKvPool(backend(), spec);
-    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Options());
-    for (const int num_threads :
-         GetParam().is_gpu ? std::vector<int>{7} : std::vector<int>{1, 2, 7}) {
-      const auto other = NewBackend(num_threads);
-      const auto other_pool = NewKvPool(*other, spec);
-      for (int64_t first = 0, count; first < length; first += count) {
-        const int64_t to_boundary = 511 - first % 512;
-        count = to_boundary < 3 || to_boundary > 509 ? 1 : std::min(to_boundary - 2, int64_t{300});
-        count = std::min(count, length - first);
-        EXPECT_TRUE(
-            SameBits(AttendChunk(*other, *other_pool, 0, sequence, first, count, shape.Options()),
-                     whole.Rows(first, count)))
-            << count << " positions from " << first << ", " << num_threads << " threads, " << shape;
-      }
-    }
-  }
-}
-
-// Drafted rows: some of one sequence after a long context, on few threads and on many.
-TEST_P(AttentionTest, RowsTogetherHaveTheBitsOfRowsInTurn) {
-  Random random(15);
-  const int64_t length = LongContext(GetParam());
-  for (const Shape& shape : kLongShapes) {
-    const KvPoolSpec spec = shape.Pool(BlocksOf(length, shape));
-    const Sequence sequence = RandomSequence(random, shape, length, spec.num_blocks);
-    const auto pool = NewKvPool(backend(), spec);
-    const HostMatrix whole = AttendChunk(backend(), *pool, 0, sequence, 0, length, shape.Options());
-    for (const int num_threads : {1, 3}) {
-      const auto other = NewBackend(num_threads);
-      const auto other_pool = NewKvPool(*other, spec);
-      AttendChunk(*other, *other_pool, 0, sequence, 0, length, shape.Options());
-      for (int64_t rows = 2; rows <= 9; rows += GetParam().is_gpu ? 7 : 1) {
-        const int64_t first = length - rows;
-        EXPECT_TRUE(
-            SameBits(AttendChunk(*other, *other_pool, 0, sequence, first, rows, shape.Options()),
-                     whole.Rows(first, rows)))
-            << rows << " rows, " << num_threads << " threads, " << shape;
-      }
     }
   }
 }
