@@ -19,8 +19,9 @@ namespace {
 // multiply-adds, which keep the multipliers busy. More chains, which rows that need not unpack have
 // room for, are slower: all their sums end at once with a group.
 constexpr int kTileRows = 8;
-// Rows so few that the processor itself foresees which weights are needed.
-constexpr int kForeseenRows = 4;
+// How far ahead one tile asks for weights. The processor itself foresees that they are read one after
+// the other, but too late: few bytes hold many weights, and are done with soon.
+constexpr int64_t kAheadBytes = 8192;
 
 __m512 LoadScales(const std::byte* from) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -178,7 +179,7 @@ void AddGroups(const GroupedRun& run) {
   std::byte* stream = run.stream;
   const std::byte* ahead = run.ahead;
   for (int64_t g = 0; g < run.groups; ++g) {
-    for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T1);
+    for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T0);
     GroupSums<Code, kRows, kVectors> sums(run.x.sums + g * run.x.step);
     const std::byte* chunk = w + kVectors * kLanes * 2;
 #pragma GCC unroll 4
@@ -241,14 +242,13 @@ void MultiplyGroupedPanel(const SliceRun& run) {
   // Memory brings the next groups while these are multiplied: each tile asks for as many.
   const int64_t lines = (kBytes + num_tiles * 64 - 1) / (num_tiles * 64);
   if (num_tiles == 1) {  // no other rows need what these unpack
-    return AddRows<Code, Source::kPacked, kVectors>(
-        {.x = TileOf(run, 0, 0),
-         .w = run.w,
-         .stream = nullptr,
-         .groups = groups,
-         .sums = run.sums,
-         .ahead = run.w + kStep * kBytes,
-         .ahead_lines = run.rows <= kForeseenRows ? 0 : lines});
+    return AddRows<Code, Source::kPacked, kVectors>({.x = TileOf(run, 0, 0),
+                                                     .w = run.w,
+                                                     .stream = nullptr,
+                                                     .groups = groups,
+                                                     .sums = run.sums,
+                                                     .ahead = run.w + kAheadBytes,
+                                                     .ahead_lines = lines});
   }
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
