@@ -187,13 +187,13 @@ void AddGroups(const GroupedRun& run) {
       __m512i vectors[kOfChunk];
       if constexpr (kSource == Source::kUnpacked) {
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
+        for (int64_t v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
       } else {
         code.Unpack(chunk, vectors);
       }
       if constexpr (kSource == Source::kBoth) {
 #pragma GCC unroll 4
-        for (int v = 0; v < kOfChunk; ++v) _mm512_store_si512(stream + v * 64, vectors[v]);
+        for (int64_t v = 0; v < kOfChunk; ++v) _mm512_store_si512(stream + v * 64, vectors[v]);
       }
       stream += kOfChunk * 64;
 #pragma GCC unroll 4
