@@ -58,6 +58,7 @@ class Planner {
     process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
     process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
     if (spec_.demo) process.argv.push_back("--demo");
+    AddLogFlags(process);
     return process;
   }
 
@@ -104,6 +105,17 @@ class Planner {
   }
 
  private:
+  void AddLogFlags(ProcessSpec& process) const {
+    if (spec_.flags.log_level.has_value()) {
+      process.argv.insert(process.argv.end(),
+                          {"--log_level", std::string(Name(*spec_.flags.log_level))});
+    }
+    if (spec_.log_format != LogFormat::kText) {
+      process.argv.insert(process.argv.end(),
+                          {"--log_format", std::string(Name(spec_.log_format))});
+    }
+  }
+
   ProcessSpec WithListener(const std::string& program, const std::string& name,
                            const std::string& address, const std::vector<int>& cpus,
                            const Arguments& further) const {
@@ -115,14 +127,7 @@ class Planner {
     if (spec_.flags.rope_scaling.has_value()) {
       process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
     }
-    if (spec_.flags.log_level.has_value()) {
-      process.argv.insert(process.argv.end(),
-                          {"--log_level", std::string(Name(*spec_.flags.log_level))});
-    }
-    if (spec_.log_format != LogFormat::kText) {
-      process.argv.insert(process.argv.end(),
-                          {"--log_format", std::string(Name(spec_.log_format))});
-    }
+    AddLogFlags(process);
     if (!cpus.empty()) {
       process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
     }
@@ -207,6 +212,13 @@ void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
   processes.push_back(planner.Internal("sampler", "draft-sampler", head));
 }
 
+void AddTerminationLogs(const std::string& folder, std::vector<ProcessSpec>& processes) {
+  for (ProcessSpec& process : processes) {
+    process.last_words = absl::StrCat(folder, "/", process.name, ".end");
+    process.argv.insert(process.argv.end(), {"--termination_log", process.last_words});
+  }
+}
+
 // The orchestrator, which is the last, on `port`; the others on those after it.
 void AddMetricsPorts(int port, std::vector<ProcessSpec>& processes) {
   for (size_t i = 0; i < processes.size(); ++i) {
@@ -269,6 +281,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   processes.push_back(planner.Orchestrator(OrchestratorArguments(spec, planner, shards)));
   if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
   if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());
+  AddTerminationLogs(spec.socket_folder, processes);
   return processes;
 }
 

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/child_process.h"
@@ -54,6 +57,7 @@ class Supervisor {
   absl::Status StartDue() {
     for (Ward& ward : wards_) {
       if (ward.child.has_value() || ward.next_start > SteadyTime::Now()) continue;
+      std::remove(ward.spec->last_words.c_str());  // an earlier one's
       absl::StatusOr<ChildProcess> child = ChildProcess::Start(ward.spec->argv);
       if (!child.ok()) return child.status();
       ward.child.emplace(*std::move(child));
@@ -103,6 +107,14 @@ class Supervisor {
     }
   }
 
+  // What ended a process that ends again and again.
+  static std::string Reason(const ProcessSpec& process) {
+    std::ifstream file(process.last_words);
+    std::string words;
+    if (!std::getline(file, words)) return "; what it said is above";
+    return absl::StrCat(": ", words);
+  }
+
   absl::Status HandleEnd(Ward& ward) {
     const pid_t pid = ward.child->pid();
     const std::string how = ward.child->Reap();
@@ -115,7 +127,7 @@ class Supervisor {
     if (!ready_ && ward.ends >= options_.most_early_ends) {
       return absl::AbortedError(absl::StrCat(ward.spec->name, " ended ", ward.ends,
                                              " times before the pipeline was ready, last with ",
-                                             how, "; what it said is above"));
+                                             how, Reason(*ward.spec)));
     }
     const SteadyTime now = SteadyTime::Now();
     if (now - ward.started >= options_.stable_after) ward.pause = options_.first_pause;

@@ -18,6 +18,8 @@ struct ProcessSpec {
   std::string name;               // unique, such as "shard-0-1"
   std::vector<std::string> argv;  // argv[0] is a path
   std::string health;             // address of its grpc.health.v1; empty: it has none
+  // A file in which it says why it ends, where it does so by itself; empty: there is none.
+  std::string last_words = "";
 };
 
 // One end of a process.
@@ -56,7 +58,7 @@ struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(5);
 };
 
-// OK when stopped; ABORTED naming the process and its last end when it was given up; errors of
+// OK when stopped; ABORTED naming the process, its last end and its last words when it was given up; errors of
 // ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
 // without that.
 absl::Status Supervise(const SupervisorOptions& options);

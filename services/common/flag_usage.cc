@@ -8,7 +8,7 @@ namespace {
 
 bool IsOurFlagFile(absl::string_view file) {
   return absl::EndsWith(file, "/main.cc") || absl::EndsWith(file, "/process.cc") ||
-         absl::EndsWith(file, "/telemetry_flags.cc");
+         absl::EndsWith(file, "/log_flags.cc") || absl::EndsWith(file, "/telemetry_flags.cc");
 }
 
 }  // namespace

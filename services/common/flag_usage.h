@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Of the flags that are linked in, --help shows those of Sluice's mains, process.cc and
-// telemetry_flags.cc, under the files' paths in the repository, wherever that was built.
+// Of the flags that are linked in, --help shows those of Sluice's mains, process.cc, log_flags.cc
+// and telemetry_flags.cc, under the files' paths in the repository, wherever that was built.
 void ShowOwnFlags();
 
 // "services/shard/main.cc" for a source file of a service or the orchestrator in any folder; other

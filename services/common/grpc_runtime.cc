@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -57,12 +58,18 @@ class Repeats {
   absl::Time said_ ABSL_GUARDED_BY(mutex_);
 };
 
+// What is no news, or is said by others.
+bool IsKnown(absl::string_view message) {
+  // Of every connection between processes, whose certificates name roles instead of hosts.
+  return absl::StartsWith(message, "No match found for server name") ||
+         // Of an address that can't be listened on, which whoever wanted to says in a sentence.
+         absl::StrContains(message, "No address added out of total");
+}
+
 // What gRPC has to say, in lines like all others. Its errors are about connections, which are tried
 // again, or told to whoever made the call: warnings here.
 void LogForGrpc(gpr_log_func_args* line) {
-  // Said of every connection between processes, whose certificates name roles instead of hosts.
-  constexpr absl::string_view kNoHostName = "No match found for server name";
-  if (absl::string_view(line->message).substr(0, kNoHostName.size()) == kNoHostName) return;
+  if (IsKnown(line->message)) return;
   static Repeats& repeats = *new Repeats;
   if (repeats.Has(line->message)) return;
   const bool is_error = line->severity == GPR_LOG_SEVERITY_ERROR;

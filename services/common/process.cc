@@ -1,7 +1,6 @@
 #include "services/common/process.h"
 
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,11 +15,10 @@
 #include "services/common/cpu_list.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
-#include "services/common/log_format.h"
+#include "services/common/log_flags.h"
 #include "services/common/process_end.h"
 #include "services/common/refusal.h"
 #include "services/common/steady_time.h"
-#include "services/common/termination_log.h"
 #include "services/common/wire_metrics.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
@@ -36,10 +34,6 @@ ABSL_FLAG(
     std::string, cpus, "",
     "CPUs that this process keeps to, such as 0-3,8, its threads for arithmetic each to one of "
     "them; all where empty");
-ABSL_FLAG(std::string, log_level, "info",
-          "least level of lines in the log: info, warning or error");
-ABSL_FLAG(std::string, log_format, "text",
-          "how lines of the log are written: text, or json, an object on each line");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of this process's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file of the authority that peers' certificates come from");
@@ -64,9 +58,6 @@ ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(1),
           "how long calls that are open after that may take to end");
 
-ABSL_FLAG(std::string, termination_log, "",
-          "file that is told in a sentence why the process ends, where it does so by itself: "
-          "/dev/termination-log in a container of Kubernetes; none where empty");
 ABSL_FLAG(absl::Duration, refusal_timeout, absl::Seconds(30),
           "a process that nobody has used yet and that its orchestrator has refused for so long, "
           "such as one that was started with another model, ends itself and says why; 0: never");
@@ -94,13 +85,6 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& p
       std::make_shared<ProcessMetrics>(std::string(absl::StripPrefix(program, "sluice-")),
                                        [&service] { return service.server().serving(); }));
   return MetricsServer::Start(absl::StrCat("0.0.0.0:", port), std::move(sources));
-}
-
-// Of the start: on stderr, where the log does not begin yet, and in the termination log.
-int Fail(const char* program, int exit_status, absl::string_view reason) {
-  std::fprintf(stderr, "%s: %s\n", program, std::string(reason).c_str());
-  WriteTerminationLog(reason);
-  return exit_status;
 }
 
 void EndWhenRefused(const std::string& program) {
@@ -132,22 +116,15 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   absl::SetProgramUsageMessage(usage);
   ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
+  if (const absl::Status applied = ApplyLogFlags(); !applied.ok()) {
+    return FailAtStart(argv[0], 2, applied.message());
+  }
   if (arguments.size() > 1) {
-    return Fail(argv[0], 2, absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
+    return FailAtStart(argv[0], 2,
+                       absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
   }
-  const absl::StatusOr<LogLevel> log_level = ParseLogLevel(absl::GetFlag(FLAGS_log_level));
-  if (!log_level.ok()) {
-    return Fail(argv[0], 2, absl::StrCat("--log_level: ", log_level.status().message()));
-  }
-  SetMinimumLogLevel(*log_level);
-  const absl::StatusOr<LogFormat> log_format = ParseLogFormat(absl::GetFlag(FLAGS_log_format));
-  if (!log_format.ok()) {
-    return Fail(argv[0], 2, absl::StrCat("--log_format: ", log_format.status().message()));
-  }
-  SetLogFormat(*log_format);
   if (absl::GetFlag(FLAGS_hang_timeout) <= absl::ZeroDuration()) {
-    return Fail(
+    return FailAtStart(
         argv[0], 2,
         absl::StrCat("--hang_timeout is ", absl::FormatDuration(absl::GetFlag(FLAGS_hang_timeout)),
                      "; it must be longer than 0s, such as 2s"));
@@ -156,7 +133,7 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   absl::Status kept = cpus.status();
   if (kept.ok()) kept = KeepToCpus(*cpus);
   if (!kept.ok()) {
-    return Fail(argv[0], 2, absl::StrCat("--cpus: ", kept.message()));
+    return FailAtStart(argv[0], 2, absl::StrCat("--cpus: ", kept.message()));
   }
   const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
                                   .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
@@ -168,21 +145,21 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
                                           .authority = absl::GetFlag(FLAGS_tls_ca),
                                           .domain = absl::GetFlag(FLAGS_tls_domain)}};
   if (options.model.empty()) {
-    return Fail(argv[0], 2, "--model is required: the folder of the model");
+    return FailAtStart(argv[0], 2, "--model is required: the folder of the model");
   }
   if (options.tls.complete()) {
     const absl::Status issued = CheckIssuer(options.tls);
-    if (!issued.ok()) return Fail(argv[0], 1, issued.ToString());
+    if (!issued.ok()) return FailAtStart(argv[0], 1, issued.ToString());
   }
   const std::string program = std::filesystem::path(argv[0]).filename().string();
   EndWhenRefused(program);
   absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
-  if (!service.ok()) return Fail(argv[0], 1, service.status().ToString());
+  if (!service.ok()) return FailAtStart(argv[0], 1, service.status().ToString());
   const absl::Status health =
       (*service)->server().ServeHealthOn(absl::GetFlag(FLAGS_health_listen));
-  if (!health.ok()) return Fail(argv[0], 1, health.ToString());
+  if (!health.ok()) return FailAtStart(argv[0], 1, health.ToString());
   const auto metrics = ServeMetrics(program, **service);
-  if (!metrics.ok()) return Fail(argv[0], 1, metrics.status().ToString());
+  if (!metrics.ok()) return FailAtStart(argv[0], 1, metrics.status().ToString());
   Log(LogLevel::kInfo, program, "listening", {{"address", (*service)->server().address()}});
   int signal = 0;
   do {

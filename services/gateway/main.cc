@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
+#include "services/common/log_flags.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
@@ -156,8 +157,7 @@ void AllowManyConnections() {
 
 int Run(const char* program) {
   if (const absl::Status status = CheckFlags(); !status.ok()) {
-    std::fprintf(stderr, "%s: %s\n", program, std::string(status.message()).c_str());
-    return 2;
+    return FailAtStart(program, 2, status.message());
   }
   AllowManyConnections();
   sigset_t signals;
@@ -170,10 +170,7 @@ int Run(const char* program) {
   const absl::StatusOr<std::unique_ptr<Tracer>> tracer = TracerFromFlags("sluice-gateway");
   absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server =
       tracer.ok() ? Start(tracer->get()) : tracer.status();
-  if (!server.ok()) {
-    std::fprintf(stderr, "%s: %s\n", program, server.status().ToString().c_str());
-    return 1;
-  }
+  if (!server.ok()) return FailAtStart(program, 1, server.status().ToString());
   Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
   int signal = 0;
   sigwait(&signals, &signal);
@@ -194,9 +191,12 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Serves HTTP in front of the gRPC API of orchestrators.");
   sluice::ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  if (const absl::Status applied = sluice::ApplyLogFlags(); !applied.ok()) {
+    return sluice::FailAtStart(argv[0], 2, applied.message());
+  }
   if (arguments.size() > 1) {
-    std::fprintf(stderr, "%s: unexpected argument %s; see --help\n", argv[0], arguments[1]);
-    return 2;
+    return sluice::FailAtStart(argv[0], 2,
+                               absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
   }
   return sluice::Run(argv[0]);
 }

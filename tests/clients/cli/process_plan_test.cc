@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 ModelConfig TinyConfig() { return *ParseModelConfig(TinyLlamaConfig(), "", "test"); }
@@ -27,7 +28,7 @@ PipelineSpec Spec(const ModelFlags& flags) {
           .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}};
 }
 
-// The command lines, in order.
+// The command lines, in order, without the file of last words that each ends with.
 std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   const ModelConfig config = TinyConfig();
   const auto shards = PlanShards(config, spec.flags);
@@ -35,6 +36,10 @@ std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   std::vector<std::string> lines;
   for (const ProcessSpec& process : PlanProcesses(spec, config, *shards)) {
     lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
+    EXPECT_EQ(process.last_words, spec.socket_folder + "/" + process.name + ".end");
+    const std::string last = " --termination_log " + process.last_words;
+    EXPECT_THAT(lines.back(), EndsWith(last));
+    lines.back().resize(lines.back().size() - last.size());
   }
   return lines;
 }
@@ -108,6 +113,16 @@ TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines.back(),
             "gateway: /bin/sluice-gateway --orchestrator 127.0.0.1:8700 --listen 127.0.0.1:8080");
+}
+
+TEST(ProcessPlanTest, AllLogAlike) {
+  PipelineSpec spec = Spec({});
+  spec.flags.log_level = LogLevel::kError;
+  spec.log_format = LogFormat::kJson;
+  spec.http_listen = "127.0.0.1:8080";
+  for (const std::string& line : CommandLines(spec)) {
+    EXPECT_THAT(line, HasSubstr(" --log_level error --log_format json"));
+  }
 }
 
 TEST(ProcessPlanTest, AGatewayWithTlsComesToTheOrchestratorOnASocket) {

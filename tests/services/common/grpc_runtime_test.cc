@@ -28,5 +28,12 @@ TEST(GrpcRuntimeTest, LogsWhatGrpcSaysInLinesOfOursAndNoneTwice) {
   EXPECT_THAT(SaidOf("handshake failed"), HasSubstr("handshake failed"));
 }
 
+TEST(GrpcRuntimeTest, LeavesOutWhatOthersSayInASentence) {
+  PrepareGrpc();
+  EXPECT_THAT(SaidOf("UNKNOWN:No address added out of total 1 resolved for '127.0.0.1:1'"),
+              IsEmpty());
+  EXPECT_THAT(SaidOf("No match found for server name: alpha"), IsEmpty());
+}
+
 }  // namespace
 }  // namespace sluice

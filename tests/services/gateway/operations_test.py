@@ -75,6 +75,29 @@ def generation(max_tokens):
     return head.encode() + body
 
 
+class StartTest(unittest.TestCase):
+    def test_logs_as_it_is_told(self):
+        with Gateway("--log_format", "json") as gateway:
+            self.assertEqual(json.loads(gateway.address)["event"], "listening")
+
+    def test_last_words(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+            for each in (folder, other):
+                make_certificate(each, "localhost")
+            words = os.path.join(folder, "words")
+            for flags, status, said in (
+                    (("--tls_cert", f"{folder}/tls.crt", "--tls_key", f"{other}/tls.key"), 1,
+                     f"INVALID_ARGUMENT: the key {other}/tls.key is not that of the certificate {folder}/tls.crt\n"),
+                    (("--threads", "20000"), 2, "--threads is 20000; accepted: 1 to 64\n"),
+                    (("--log_level", "loud"), 2, "--log_level: \"loud\" is no level; accepted: info, warning, error\n")):
+                with self.subTest(flags=flags):
+                    done = subprocess.run([os.path.join(BIN, "sluice-gateway"), "--orchestrator", served.endpoint, "--listen",
+                                           "127.0.0.1:0", "--termination_log", words, *flags], capture_output=True, text=True, timeout=60)
+                    self.assertEqual(done.returncode, status)
+                    with open(words) as file:
+                        self.assertEqual(file.read(), said)
+
+
 class HealthTest(unittest.TestCase):
     def test_needs_no_token_where_calls_do(self):
         self.assertEqual(call(served.address, "GET", "/v1/models").status, 401)
