@@ -169,6 +169,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     case DeviceKind::kCpu:
       break;
   }
+  const int threads = options.cpu.num_threads;
+  if (threads < 0 || threads > kMostThreads) {
+    return absl::InvalidArgumentError(absl::StrCat(threads, " threads; accepted: 1 to ",
+                                                   kMostThreads, ", or 0 for one per core"));
+  }
   return MakeCheckedCpuBackend(options.cpu, warn);
 }
 

@@ -50,12 +50,16 @@ struct DeviceOptions {
   CpuBackendOptions cpu;
 };
 
+// Threads for arithmetic. More than any machine has cores; so many threads start on most.
+inline constexpr int kMostThreads = 1024;
+
 // Whether this machine has it and it will do, in milliseconds: CheckGpu (kernels/gpu/gpu_check.h).
 absl::Status CheckDevice(const DeviceId& device);
 
 // A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
 // instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told
-// why. INTERNAL where none does; otherwise the status of CheckDevice, or of a device that
+// why. INTERNAL where none does; INVALID_ARGUMENT for a number of threads that is none of 0 to
+// kMostThreads; otherwise the status of CheckDevice, or of a device that
 // can't be used all the same (MakeGpuBackend in kernels/gpu/gpu_devices.h).
 // Thread-safe; instructions and each GPU are checked once a process.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(

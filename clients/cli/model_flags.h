@@ -22,9 +22,6 @@ namespace sluice {
 // head and other programs.
 constexpr double DeviceShareOf(int num_shards) { return 0.8 / num_shards; }
 
-// More than any machine has cores; so many threads start on most.
-inline constexpr int32_t kMostThreads = 1024;
-
 struct ModelFlags {
   std::optional<std::string> model;  // folder; none: the embedded model
   std::optional<int32_t> tp;

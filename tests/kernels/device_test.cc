@@ -34,6 +34,15 @@ struct Choice {
   }
 };
 
+TEST(MakeBackend, RefusesMoreThreadsThanAnyMachineHasCores) {
+  for (const int threads : {-1, kMostThreads + 1, 20000}) {
+    const absl::Status status =
+        MakeBackend({.cpu = {.num_threads = threads}}, [](const std::string&) {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("accepted: 1 to 1024"));
+  }
+}
+
 TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
   std::vector<std::string> warnings;
   const auto choose = [&](bool hopper_works) {
