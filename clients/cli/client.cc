@@ -51,6 +51,7 @@ std::optional<std::string> CauseIn(const v1::GetStatusResponse& status) {
 }
 
 constexpr char kNobodyListens[] = "Connection refused";
+constexpr char kNoSocket[] = "No such file or directory";  // of a unix socket's path
 
 // How a call ends that does not wait for a connection.
 grpc::Status CallAtOnce(const std::shared_ptr<grpc::Channel>& channel) {
@@ -62,14 +63,22 @@ grpc::Status CallAtOnce(const std::shared_ptr<grpc::Channel>& channel) {
 }
 
 bool IsRefused(const std::shared_ptr<grpc::Channel>& channel) {
-  return channel->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_TRANSIENT_FAILURE &&
-         ConnectionCause(CallAtOnce(channel).error_message()) == kNobodyListens;
+  if (channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+  const std::string cause = ConnectionCause(CallAtOnce(channel).error_message());
+  return cause == kNobodyListens || cause == kNoSocket;
 }
 
 // A cause that has one remedy most of the time, with that.
 std::string Advised(const std::string& cause) {
-  if (cause != kNobodyListens) return cause;
-  return absl::StrCat(cause, ": nothing listens there; `sluice up` starts a pipeline");
+  if (cause == kNobodyListens || cause == kNoSocket) {
+    return absl::StrCat(cause, ": nothing listens there; `sluice up` starts a pipeline");
+  }
+  if (cause == "Socket closed") {
+    return absl::StrCat(
+        cause, ": where it speaks TLS, name its authority (--tls_ca), and where it asks for ",
+        "a certificate yours (--tls_cert)");
+  }
+  return cause;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "clients/cli/in_process.h"
 #include "services/common/address.h"
 #include "services/common/cpu_list.h"
+#include "services/common/log.h"
 #include "services/common/transport.h"
 #include "services/model/digest/vocabulary_check.h"
 
@@ -74,6 +75,7 @@ absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environ
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& endpoint,
                                                           Environment& environment) {
+  SetMinimumLogLevel(LogLevel::kError);  // what gRPC has to say of connections, statuses tell
   absl::StatusOr<std::string> token = TokenOf(endpoint, environment);
   if (!token.ok()) return token.status();
   std::vector<std::shared_ptr<grpc::Channel>> channels;

@@ -7,6 +7,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/health_check.h"
 #include "clients/cli/outcome.h"
+#include "services/common/connection_cause.h"
 #include "services/common/transport.h"
 
 namespace sluice {
@@ -45,6 +46,12 @@ int HealthCommand(absl::Span<const std::string> arguments, Environment& environm
   if (!channel.ok()) return Fail(channel.status(), environment);
   const absl::StatusOr<HealthState> state =
       CheckHealth(*channel, health.service, absl::Now() + health.timeout);
+  if (absl::IsUnavailable(state.status())) {
+    return Fail(absl::UnavailableError(
+                    absl::StrCat("cannot reach ", endpoint.addresses().front(), ": ",
+                                 ConnectionCause(std::string(state.status().message())))),
+                environment);
+  }
   if (!state.ok()) return Fail(state.status(), environment);
   environment.out << Name(*state) << "\n";
   const int exit = Succeed(environment);

@@ -107,8 +107,12 @@ absl::Status Scheduler::CheckSize(const SequenceSpec& spec) const {
   const int64_t computed = num_prompt + std::max(spec.max_new_tokens - 1, 0);
   const int64_t capacity = int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size();
   if (computed > capacity) {
+    const int64_t most_new = capacity - num_prompt + 1;
     return absl::InvalidArgumentError(absl::StrCat(
-        sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity));
+        sizes, " need ", computed, " positions of KV cache; the whole pool holds ", capacity,
+        !spec.score_prompt && most_new > 0
+            ? absl::StrCat("; accepted: max_tokens of 1 to ", most_new)
+            : ""));
   }
   return absl::OkStatus();
 }

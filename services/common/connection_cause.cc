@@ -2,8 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace sluice {
+namespace {
+
+// OpenSSL's reasons, which are about records and handshakes, as what they mean for who connects.
+std::string InWords(const std::string& cause) {
+  constexpr std::array<std::pair<const char*, const char*>, 2> kMeanings = {
+      {{"wrong version number", "it does not speak TLS"},
+       {"certificate verify failed",
+        "its certificate comes from no authority that is trusted here"}}};
+  for (const auto& [reason, meaning] : kMeanings) {
+    if (cause.find(reason) != std::string::npos) return meaning;
+  }
+  return cause;
+}
+
+}  // namespace
 
 std::string ConnectionCause(const std::string& message) {
   // One for each way of choosing among addresses: the first, or one after the other.
@@ -14,7 +30,7 @@ std::string ConnectionCause(const std::string& message) {
   });
   if (!is_chain) return message;
   const size_t colon = message.rfind(": ");
-  return colon == std::string::npos ? message : message.substr(colon + 2);
+  return InWords(colon == std::string::npos ? message : message.substr(colon + 2));
 }
 
 }  // namespace sluice
