@@ -1,6 +1,7 @@
 // `sluice bench`: puts load on a pipeline and prints what it takes.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "clients/cli/bench_phases.h"
 #include "clients/cli/bench_report.h"
@@ -11,6 +12,7 @@
 #include "clients/cli/outcome.h"
 #include "clients/cli/progress_line.h"
 #include "clients/cli/sampling_flags.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
@@ -151,8 +153,13 @@ int MeasureLoad(Client& client, LoadOptions load, bool json, Environment& enviro
   SayIfInterrupted(
       absl::StrCat("the ", figures.num_requests, " of ", load.requests, " requests that had ended"),
       environment);
-  environment.out << (json ? BenchJson(figures, load, NameOf(*model), MachineOf(client))
-                           : BenchTable(figures, load, NameOf(*model), MachineOf(client)));
+  if (json) {
+    environment.out << BenchJson(figures, load, NameOf(*model), MachineOf(client));
+  } else {
+    const size_t width = HelpWidth(environment.columns);
+    environment.out << BenchTable(figures, load, NameOf(*model), MachineOf(client)) << "\n"
+                    << absl::StrJoin(Wrapped(kFigureDefinitions, width), "\n") << "\n";
+  }
   return End(environment);
 }
 

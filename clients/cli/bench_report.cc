@@ -202,9 +202,8 @@ std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
                       figures.prefill_tokens_per_second, "decode",
                       figures.decode_tokens_per_second),
       GapLine(figures.gaps),
-      absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n\n", "wall time",
-                      figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens),
-      kFigureDefinitions, "\n");
+      absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n", "wall time",
+                      figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens));
 }
 
 std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,

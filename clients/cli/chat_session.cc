@@ -1,5 +1,6 @@
 #include "clients/cli/chat_session.h"
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <utility>
@@ -19,15 +20,25 @@
 namespace sluice {
 namespace {
 
-constexpr char kChatCommands[] =
-    "/reset          forgets the conversation\n"
-    "/retry          takes the last answer back and asks for another\n"
-    "/save FILE      writes the conversation as JSON\n"
-    "/load FILE      goes on with one that was written so\n"
-    "/options        shows what answers are asked for with\n"
-    "/options NAME=VALUE ..   changes it, by the names of this command's flags: temperature=0.2\n"
-    "/help           this list\n"
-    "/exit           ends, as Ctrl-D does\n";
+constexpr std::array<std::pair<const char*, const char*>, 8> kChatCommands = {
+    {{"/reset", "forgets the conversation"},
+     {"/retry", "takes the last answer back and asks for another"},
+     {"/save FILE", "writes the conversation as JSON"},
+     {"/load FILE", "goes on with one that was written so"},
+     {"/options", "shows what answers are asked for with"},
+     {"/options NAME=VALUE ..",
+      "changes it, by the names of this command's flags: temperature=0.2"},
+     {"/help", "this list"},
+     {"/exit", "ends, as Ctrl-D does"}}};
+constexpr size_t kMeaningColumn = 25;
+
+std::string CommandsText(int columns) {
+  std::string text;
+  for (const auto& [command, meaning] : kChatCommands) {
+    text += Hanging(command, meaning, kMeaningColumn, HelpWidth(columns));
+  }
+  return text;
+}
 
 std::unique_ptr<LineReader> ReaderFor(Environment& environment) {
   if (environment.in_is_terminal && environment.make_line_editor) {
@@ -91,7 +102,7 @@ absl::Status ChatSession::Command(const std::string& line, Next* next) {
   if (name == "/exit") {
     *next = Next::kEnd;
   } else if (name == "/help") {
-    environment_.err << kChatCommands << std::flush;
+    environment_.err << CommandsText(environment_.columns) << std::flush;
   } else if (name == "/reset") {
     conversation_.Reset();
   } else if (name == "/retry") {

@@ -29,8 +29,11 @@ std::string ProgressBar::Draw(double share, std::string_view text, int columns) 
     const int filled = static_cast<int>(share * bar);
     line = absl::StrCat("[", std::string(filled, '#'), std::string(bar - filled, '.'), "] ",
                         std::string(text));
+  } else if (text_width <= room) {
+    line = std::string(text);
   } else {
-    line = std::string(text.substr(0, room));
+    // How far it is comes before what it is, of which there is room for a part.
+    line = absl::StrCat(static_cast<int>(share * 100), "% ", std::string(text)).substr(0, room);
   }
   // A terminal that was made narrower shows what was drawn before on several rows.
   const int rows_above = std::max(0, width_ - 1) / columns;

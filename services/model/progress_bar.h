@@ -1,5 +1,6 @@
-// A line of progress on a terminal that is drawn again and again in its place: a bar and a text, as
-// much of both as the terminal is wide at that moment. Not thread-safe.
+// A line of progress on a terminal that is drawn again and again in its place: a bar and a text, the
+// text alone where a terminal is too narrow at that moment for both, or a percentage and as much of
+// the text as there is room for. Not thread-safe.
 #pragma once
 
 #include <string>

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "clients/cli/line_reader.h"
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
@@ -16,9 +17,13 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::Not;
+using ::testing::SizeIs;
 
 // Answers " one", " two", ...; refuses a prompt that ends in "refuse".
 FakeAnswers Counting(bool has_chat_template) {
@@ -61,6 +66,16 @@ TEST(ChatTest, SendsTheGrowingConversation) {
   EXPECT_THAT(Turns(requests[1]), ElementsAre("user: hello", "assistant:  one", "user: more"));
   EXPECT_EQ(requests[0].max_tokens(), 128);
   EXPECT_THAT(fake.err.str(), Not(HasSubstr("template")));
+}
+
+TEST(ChatTest, ListsItsCommandsAsWideAsTheTerminalIs) {
+  FakePipeline pipeline(Counting(/*has_chat_template=*/true));
+  FakeEnvironment fake;
+  fake.environment.columns = 40;
+  EXPECT_EQ(Chat(pipeline, fake, "/help\n"), 0);
+  const std::vector<std::string> lines = absl::StrSplit(fake.err.str(), '\n');
+  EXPECT_THAT(lines, Each(SizeIs(Le(40u))));
+  EXPECT_THAT(lines, Contains("/save FILE"));
 }
 
 TEST(ChatTest, ContinuesTheTextWithoutATemplateAndSaysSoOnce) {

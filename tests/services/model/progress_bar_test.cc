@@ -26,8 +26,13 @@ TEST(ProgressBar, FitsEveryTerminal) {
     const std::string shown = Shown(bar.Draw(1, "loading storyteller: 100% of 14.7 MB", columns));
     EXPECT_LE(static_cast<int>(shown.size()), std::max(1, columns - 1)) << columns;
   }
+}
+
+TEST(ProgressBar, SaysHowFarItIsWhereTheTextHasNoRoom) {
   ProgressBar bar;
-  EXPECT_EQ(Shown(bar.Draw(0.3, "loading storyteller: 30%", 14)), "loading story");
+  EXPECT_EQ(Shown(bar.Draw(0.3, "loading storyteller: 30%", 26)), "loading storyteller: 30%");
+  EXPECT_EQ(Shown(bar.Draw(0.3, "loading storyteller: 30%", 14)), "30% loading s");
+  EXPECT_EQ(Shown(bar.Draw(1, "loading storyteller: 100%", 4)), "100");
 }
 
 TEST(ProgressBar, TakesBackWhatANarrowerTerminalShowsOnSeveralRows) {
