@@ -19,6 +19,8 @@ PROGRAMS = ["sluice"] + [f"sluice-{name}" for name in
 
 
 class InstallTest(unittest.TestCase):
+    FLAGS = {"--ignore_eos": "Goes on after", "--temperature": "Logits are divided by it"}  # without a value and with one
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -86,6 +88,28 @@ class InstallTest(unittest.TestCase):
         environment = dict(os.environ, PATH=self.path("bin") + ":" + os.environ["PATH"])
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, timeout=60)
         self.assertEqual(done.stdout.split(), ["generate"], done.stderr)
+
+    def lines(self, *command):
+        environment = dict(os.environ, PATH=self.path("bin") + ":" + os.environ["PATH"])
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.splitlines()
+
+    @unittest.skipUnless(shutil.which("zsh"), "needs zsh")
+    def test_zsh_completes_flags_with_what_they_do(self):
+        # What completion hands to the line editor, printed instead.
+        script = ("_describe() { print -rl -- ${(P)2} }; words=(sluice generate --); CURRENT=3; source "
+                  + self.path("share/zsh/vendor-completions/_sluice"))
+        offered = dict(line.split(":", 1) for line in self.lines("zsh", "-f", "-c", script))
+        for flag, text in self.FLAGS.items():
+            self.assertTrue(offered[flag].startswith(text), offered[flag])
+
+    @unittest.skipUnless(shutil.which("fish"), "needs fish")
+    def test_fish_completes_flags_with_what_they_do(self):
+        script = f"source {self.path('share/fish/vendor_completions.d/sluice.fish')}; complete -C 'sluice generate --'"
+        offered = dict(line.split("\t", 1) for line in self.lines("fish", "--no-config", "-c", script) if "\t" in line)
+        for flag, text in self.FLAGS.items():
+            self.assertTrue(offered[flag].startswith(text), offered[flag])
 
 
 if __name__ == "__main__":
