@@ -1,15 +1,15 @@
-// `sluice generate` and `sluice run` against a service that says what the test tells it to.
+// `sluice generate` against a service that says what the test tells it to: what it sends and prints.
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "clients/cli/json.h"
-#include "tests/clients/cli/fake_pipeline.h"
+#include "tests/clients/cli/story.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice::testing {
@@ -18,30 +18,6 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// Answers every request with these events.
-FakeAnswers Saying(std::vector<v1::GenerateResponse> events) {
-  FakeAnswers answers = DefaultAnswers();
-  answers.generate = [events](const v1::GenerateRequest&, const WriteEvent& write) {
-    for (const v1::GenerateResponse& event : events) write(event);
-    return absl::OkStatus();
-  };
-  return answers;
-}
-
-FakeAnswers Failing(const absl::Status& status, std::vector<v1::GenerateResponse> events = {}) {
-  FakeAnswers answers = DefaultAnswers();
-  answers.generate = [status, events](const v1::GenerateRequest&, const WriteEvent& write) {
-    for (const v1::GenerateResponse& event : events) write(event);
-    return status;
-  };
-  return answers;
-}
-
-std::vector<v1::GenerateResponse> Story() {
-  return {TextEvent(0, "there ", {5}), TextEvent(0, "", {6}), TextEvent(0, "was", {7, 8}),
-          FinishedEvent(1, 4)};
-}
 
 std::vector<Json> Lines(const std::string& text) {
   std::vector<Json> lines;
@@ -269,49 +245,6 @@ TEST(GenerateTest, LeavesUnsetWhatWasNotGiven) {
   EXPECT_FALSE(request.sampling().has_temperature() || request.sampling().has_seed());
 }
 
-TEST(GenerateTest, PrintsTheServersRefusal) {
-  FakePipeline pipeline(Failing(absl::InvalidArgumentError("top_p is 2; accepted: (0, 1]")));
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--top_p", "2", "Once"}), 1);
-  EXPECT_THAT(fake.out.str(), IsEmpty());
-  EXPECT_EQ(fake.err.str(), "sluice: top_p is 2; accepted: (0, 1] [INVALID_ARGUMENT]\n");
-}
-
-TEST(GenerateTest, KeepsWhatCameBeforeAFailure) {
-  FakePipeline pipeline(Failing(absl::InternalError("broke"), {TextEvent(0, "half", {1})}));
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
-  EXPECT_EQ(fake.out.str(), "half");
-  EXPECT_EQ(fake.err.str(), "sluice: broke [INTERNAL]\n");
-}
-
-TEST(GenerateTest, NoticesAStreamWithoutItsEnd) {
-  FakePipeline pipeline(Saying({TextEvent(0, "half", {1})}));
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
-  EXPECT_THAT(fake.err.str(), HasSubstr("without its last event [INTERNAL]"));
-}
-
-TEST(GenerateTest, SaysWhereNobodyListens) {
-  FakeEnvironment fake;
-  // A port below 1024 that no test machine serves.
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", "127.0.0.1:9", "--connect_timeout", "1", "Once"}),
-            1);
-  EXPECT_EQ(fake.err.str(),
-            "sluice: nothing listens at 127.0.0.1:9; start one with `sluice up` (waiting 1s for "
-            "it)\n"
-            "sluice: cannot reach 127.0.0.1:9: Connection refused: nothing listens there; `sluice "
-            "up` starts a pipeline [UNAVAILABLE]\n");
-}
-
-TEST(GenerateTest, SaysHowAnAddressIsWritten) {
-  for (const char* address : {"8700", ":8700", "::1:8805", "http://127.0.0.1:8700"}) {
-    FakeEnvironment fake;
-    EXPECT_EQ(fake.Run({"generate", "--endpoint", address, "Once"}), 2);
-    EXPECT_THAT(fake.err.str(), HasSubstr("write HOST:PORT, such as"));
-  }
-}
-
 TEST(GenerateTest, ReadsThePromptFromStdinOrAFile) {
   FakePipeline pipeline(Saying(Story()));
   const TempFolder folder;
@@ -330,30 +263,6 @@ TEST(GenerateTest, ReadsThePromptFromStdinOrAFile) {
   EXPECT_EQ(prompt_of({"given"}, "unread"), "given");
 }
 
-TEST(GenerateTest, RefusesTwoPromptsNoneAndFilesThatAreNotThere) {
-  FakePipeline pipeline(Saying(Story()));
-  const auto refusal = [&](std::vector<std::string> arguments, bool terminal) {
-    FakeEnvironment fake;
-    fake.environment.in_is_terminal = terminal;
-    arguments.insert(arguments.begin(), {"generate", "--endpoint", pipeline.endpoint()});
-    EXPECT_NE(fake.Run(arguments), 0);
-    return fake.err.str();
-  };
-  EXPECT_THAT(refusal({}, /*terminal=*/true), HasSubstr("no prompt: give one of"));
-  EXPECT_THAT(refusal({}, /*terminal=*/false), HasSubstr("no prompt: give one of"));
-  EXPECT_THAT(refusal({"-", "--prompt_file", "x"}, true), HasSubstr("more than one prompt"));
-  EXPECT_THAT(refusal({"given", "--prompt_file", "x"}, true), HasSubstr("more than one prompt"));
-  EXPECT_THAT(refusal({"--prompt_file", "/nowhere"}, true),
-              HasSubstr("/nowhere: No such file or directory [NOT_FOUND]"));
-}
-
-TEST(GenerateTest, PrintsNothingForARefusedRequestOfSeveralSequences) {
-  FakePipeline pipeline(Failing(absl::InvalidArgumentError("n is 17; accepted: 1 to 16")));
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--n", "17", "Once"}), 1);
-  EXPECT_THAT(fake.out.str(), IsEmpty());
-}
-
 TEST(GenerateTest, SpellsControlCharactersOutAtATerminalAlone) {
   FakePipeline pipeline(Saying({TextEvent(0,
                                           "a\x1b[31m\tb\xC2\x9B"
@@ -369,142 +278,6 @@ TEST(GenerateTest, SpellsControlCharactersOutAtATerminalAlone) {
   EXPECT_EQ(pipe.out.str(),
             "a\x1b[31m\tb\xC2\x9B"
             "c\n");
-}
-
-TEST(GenerateTest, AsksForCertificatesBeyondLoopback) {
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", "192.0.2.1:8700", "Once"}), 1);
-  EXPECT_THAT(fake.err.str(), HasSubstr("192.0.2.1:8700"));
-  EXPECT_THAT(fake.err.str(), HasSubstr("set --tls_ca to the authority of its certificate"));
-}
-
-TEST(GenerateTest, CtrlCEndsTheCallAndExits130) {
-  FakeEnvironment fake;
-  bool client_left = false;
-  FakeAnswers answers = DefaultAnswers();
-  answers.generate = [&](const v1::GenerateRequest&, const WriteEvent& write) {
-    write(TextEvent(0, "half", {1}));
-    EXPECT_TRUE(fake.interrupt.Request(130));
-    while (write(TextEvent(0, "", {}))) {
-    }
-    client_left = true;
-    return absl::CancelledError();
-  };
-  {
-    FakePipeline pipeline(answers);
-    EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 130);
-  }
-  EXPECT_TRUE(client_left);
-  EXPECT_THAT(fake.err.str(), IsEmpty());
-}
-
-TEST(GenerateTest, GivesUpAfterItsTimeout) {
-  FakeAnswers answers = DefaultAnswers();
-  answers.generate = [](const v1::GenerateRequest&, const WriteEvent& write) {
-    while (write(TextEvent(0, "", {}))) {
-    }
-    return absl::CancelledError();
-  };
-  FakePipeline pipeline(answers);
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--timeout", "0.05", "Once"}),
-            1);
-  EXPECT_THAT(fake.err.str(), HasSubstr("[DEADLINE_EXCEEDED]"));
-}
-
-TEST(GenerateTest, FailsWhereStdoutCannotBeWritten) {
-  FakePipeline pipeline(Saying(Story()));
-  FakeEnvironment fake;
-  fake.out.setstate(std::ios::badbit);
-  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
-  EXPECT_THAT(fake.err.str(), HasSubstr("could not be written to stdout"));
-}
-
-TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
-  FakePipeline pipeline(Saying(Story()));
-  FakeEnvironment fake;
-  InProcessOptions seen;
-  fake.environment.start_in_process = [&](const InProcessOptions& options) {
-    seen = options;
-    return pipeline.InProcess();
-  };
-  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "int4",
-                      "--kv_dtype", "bf16", "--threads", "3", "--kv_cache_mib", "64",
-                      "--rope_scaling", "yarn,factor=4", "Once"}),
-            0);
-  EXPECT_EQ(fake.out.str(), "there was");
-  EXPECT_EQ(seen.model, "some/model");
-  EXPECT_EQ(seen.num_ranks, 4);
-  EXPECT_EQ(seen.num_stages, 2);
-  EXPECT_EQ(seen.weights, WeightType::kInt4);
-  EXPECT_EQ(seen.kv_dtype, DType::kBF16);
-  EXPECT_EQ(seen.num_threads, 3);
-  EXPECT_EQ(seen.kv_cache_bytes, 64u << 20);
-  EXPECT_EQ(seen.overrides.rope_scaling, "yarn,factor=4");
-  EXPECT_EQ(pipeline.requests().at(0).text(), "Once");
-}
-
-TEST(RunTest, SaysHowManyPositionsThePoolHolds) {
-  FakeAnswers answers = Saying(Story());
-  answers.model.set_max_positions(512);
-  answers.status.mutable_kv_cache()->set_block_size(16);
-  answers.status.mutable_kv_cache()->set_num_blocks(4);
-  FakePipeline pipeline(answers);
-  FakeEnvironment fake;
-  fake.environment.start_in_process = [&](const InProcessOptions&) { return pipeline.InProcess(); };
-  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "Once"}), 0);
-  EXPECT_THAT(fake.err.str(),
-              HasSubstr("sluice: the KV pool holds 64 positions; the context of fake "
-                        "is 512, so no sequence reaches it: --kv_cache_mib"));
-}
-
-TEST(RunTest, RefusesMoreThreadsThanAnyMachineHas) {
-  FakeEnvironment fake;
-  EXPECT_EQ(fake.Run({"run", "--threads", "20000", "Once"}), 2);
-  EXPECT_THAT(fake.err.str(), HasSubstr("--threads: 20000 is more than 1024"));
-}
-
-TEST(RunTest, PrintsWhyThePipelineDidNotStart) {
-  FakeEnvironment fake;
-  fake.environment.start_in_process = [](const InProcessOptions& options) {
-    return absl::NotFoundError(options.model + "/config.json does not exist");
-  };
-  EXPECT_EQ(fake.Run({"run", "--model", "nowhere", "Once"}), 1);
-  EXPECT_EQ(fake.err.str(), "sluice: nowhere/config.json does not exist [NOT_FOUND]\n");
-}
-
-// The model that `run` starts for a program at `executable`; empty where it starts none.
-std::string ModelStartedBy(const std::string& executable, FakeEnvironment& fake) {
-  std::string model;
-  fake.environment.executable = executable;
-  fake.environment.start_in_process = [&model](const InProcessOptions& options) {
-    model = options.model;
-    return absl::CancelledError("seen enough");
-  };
-  EXPECT_EQ(fake.Run({"run", "Once"}), 1);
-  return model;
-}
-
-TEST(RunTest, FindsTheEmbeddedModelFromTheProgram) {
-  const TempFolder folder;
-  for (const char* place : {"models/storyteller", "usr/share/sluice/models/storyteller"}) {
-    std::filesystem::create_directories(folder.PathOf(place));
-    folder.Write(std::string(place) + "/config.json", "{}");
-  }
-  FakeEnvironment in_checkout;
-  EXPECT_EQ(ModelStartedBy(folder.PathOf("build/release/bin/sluice"), in_checkout),
-            folder.PathOf("models/storyteller"));
-  FakeEnvironment installed;
-  EXPECT_EQ(ModelStartedBy(folder.PathOf("usr/bin/sluice"), installed),
-            folder.PathOf("usr/share/sluice/models/storyteller"));
-}
-
-TEST(RunTest, AsksForAModelWhereNoneIsEmbedded) {
-  const TempFolder folder;
-  FakeEnvironment fake;
-  EXPECT_EQ(ModelStartedBy(folder.PathOf("a/b/c/sluice"), fake), "");
-  EXPECT_THAT(fake.err.str(), HasSubstr(folder.PathOf("models/storyteller")));
-  EXPECT_THAT(fake.err.str(), HasSubstr("name a model's folder with --model DIR"));
 }
 
 }  // namespace
