@@ -3,7 +3,8 @@
 Usage: gateway.py BIN_DIR [--rounds N] [--streams 64] [--node_streams 1,8] [--draft none|ngram]
 
 Prints medians over the rounds and their ratios: the rate of tokens and the time to the first one through the gateway, over
-those through gRPC; tokens per second of Node.js's own HTTP client; and what a stream costs the gateway that waits, in memory.
+those through gRPC, and gRPC's to itself; tokens per second of Node.js's own HTTP client; and what a stream costs the gateway that
+waits, in memory.
 Both sides send the same prompts, of which each is new to the server; without --draft ngram every token takes a step of its own.
 """
 
@@ -80,15 +81,17 @@ def idle_mib(served):
         return (memory_kib(gateway_of(served)) - before) / 1024
 
 
-def median_ratio(name, pairs):
-    """Of turns that followed each other: the machine's speed changes from moment to moment."""
-    return statistics.median(through[name] / direct[name] for direct, through in pairs)
+def median_ratios(name, turns):
+    """Of turns that followed each other, as the machine's speed changes from moment to moment: the gateway over the mean of gRPC
+    before and after it, and gRPC after over gRPC before, which is what a ratio of 1 looks like here."""
+    return (statistics.median(2 * through[name] / (before[name] + after[name]) for before, through, after in turns),
+            statistics.median(after[name] / before[name] for before, _, after in turns))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin_folder")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--node_streams", default="1,8")
     parser.add_argument("--draft", choices=("none", "ngram"), default="none")
@@ -97,12 +100,15 @@ def main():
     served = Served(flags.bin_folder, "--max_queued_sequences", "2048", "--log_level", "warning")
     try:
         over_http(flags.bin_folder, served, flags.streams, flags.rounds, drafts)  # warm
-        pairs = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, seed, drafts),
-                  over_http(flags.bin_folder, served, flags.streams, seed, drafts)) for seed in range(flags.rounds)]
+        turns = [(over_grpc(flags.bin_folder, served.endpoint, flags.streams, 2 * round, drafts),
+                  over_http(flags.bin_folder, served, flags.streams, round, drafts),
+                  over_grpc(flags.bin_folder, served.endpoint, flags.streams, 2 * round + 1, drafts)) for round in range(flags.rounds)]
         for name, unit in (("rate", "tokens/s"), ("first_ms", "ms to the first token")):
-            direct, through = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
-            print(f"{flags.streams} streams: gRPC {direct:.1f} {unit}, gateway {through:.1f}, ratio {median_ratio(name, pairs):.3f}")
-        cpu = statistics.median(through["cpu_us"] for _, through in pairs)
+            direct, through = (statistics.median(turn[i][name] for turn in turns) for i in (0, 1))
+            ratio, control = median_ratios(name, turns)
+            print(f"{flags.streams} streams: gRPC {direct:.1f} {unit}, gateway {through:.1f}, ratio {ratio:.3f} (gRPC to itself "
+                  f"{control:.3f})")
+        cpu = statistics.median(through["cpu_us"] for _, through, _ in turns)
         print(f"{flags.streams} streams: {cpu:.1f} us of the gateway's processor time for a token")
         for streams in map(int, flags.node_streams.split(",")):
             rates = [from_node(served.address, streams, turn, drafts) for turn in range(flags.rounds)]

@@ -19,6 +19,9 @@ class ByteStream {
   // Reads at least one byte; 0 where the stream has ended or failed. One read at a time; `into`
   // stays valid until it calls back.
   virtual void Read(absl::Span<char> into, std::function<void(size_t num_bytes)> done) = 0;
+  // Writes what can be written at once, most often all; returns how many bytes that was. Not while
+  // a Write() is under way, which is for the rest.
+  virtual size_t TryWrite(absl::string_view bytes) = 0;
   // Writes all. One write at a time; `bytes` stay valid until it calls back.
   virtual void Write(absl::string_view bytes, std::function<void(bool ok)> done) = 0;
   // The other side sees the end of the stream, and may still be read.

@@ -185,8 +185,7 @@ void Connection::Advance() {
 
 void Connection::Serve(Request request) {
   is_serving_ = true;
-  watched_.reset();
-  stream_->SetTimer(absl::InfiniteDuration(), nullptr);
+  StopWatching();
   if (!request.keep_alive) closes_when_written_ = true;
   auto exchange = std::make_shared<ActiveExchange>(shared_from_this(), std::move(request));
   exchange_ = exchange;
@@ -232,6 +231,11 @@ void Connection::WatchTime(Watch watch) {
   });
 }
 
+void Connection::StopWatching() {
+  watched_.reset();
+  stream_->SetTimer(absl::InfiniteDuration(), nullptr);
+}
+
 void Connection::OnTime(Watch watch) {
   const bool within_request = parser_.state() != RequestParser::State::kNothing;
   if (watch == Watch::kHeader && within_request) {
@@ -251,7 +255,8 @@ void Connection::Send(absl::string_view bytes) {
   loop_.Post([self = shared_from_this()] { self->WriteNext(); });
 }
 
-// Writes a piece: the time that a client has is that for a piece.
+// Writes what the socket takes at once, and then a piece: the time that a client has is that for a
+// piece.
 void Connection::WriteNext() {
   if (closed_) return;
   if (num_written_ == writing_.size()) {
@@ -260,6 +265,8 @@ void Connection::WriteNext() {
     std::swap(writing_, outgoing_);
     num_written_ = 0;
   }
+  num_written_ += stream_->TryWrite(absl::string_view(writing_).substr(num_written_));
+  if (num_written_ == writing_.size()) return OnWritten(true);
   WatchTime(Watch::kWrite);
   const absl::string_view piece = absl::string_view(writing_).substr(num_written_, kWritePiece);
   num_written_ += piece.size();
@@ -276,8 +283,7 @@ void Connection::OnWritten(bool ok) {
   if (closed_) return;
   if (num_written_ < writing_.size() || !outgoing_.empty()) return WriteNext();
   is_writing_ = false;
-  watched_.reset();
-  stream_->SetTimer(absl::InfiniteDuration(), nullptr);
+  if (watched_ == Watch::kWrite) StopWatching();
   if (lingers_) {
     stream_->EndWrites();
     return WatchTime(Watch::kLinger);

@@ -58,6 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void WatchReading();
   void WatchTime(Watch watch);
+  void StopWatching();
   void OnTime(Watch watch);
 
   void Send(absl::string_view bytes);

@@ -59,6 +59,14 @@ class AsioLoop final : public Loop {
   std::thread thread_;
 };
 
+// What TLS writes it may have to write again, so that is left to the callback.
+size_t DoTryWrite(TlsStream&, absl::string_view) { return 0; }
+size_t DoTryWrite(tcp::socket& socket, absl::string_view bytes) {
+  Error error;  // also where the buffer is full; what else it is a Write() finds out
+  socket.non_blocking(true, error);
+  return error ? 0 : socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
+}
+
 void DoHandshake(tcp::socket&, std::function<void(bool)> done) { done(true); }
 void DoHandshake(TlsStream& stream, std::function<void(bool)> done) {
   stream.async_handshake(TlsStream::server,
@@ -81,6 +89,8 @@ class AsioStream final : public ByteStream {
         asio::buffer(into.data(), into.size()),
         [done = std::move(done)](Error error, size_t num_bytes) { done(error ? 0 : num_bytes); });
   }
+
+  size_t TryWrite(absl::string_view bytes) override { return DoTryWrite(stream_, bytes); }
 
   void Write(absl::string_view bytes, std::function<void(bool)> done) override {
     asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()),
