@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "services/common/num_returned.h"
 #include "services/gateway/backend/random.h"
-#include "services/gateway/json/json_text.h"
 #include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
@@ -40,9 +38,10 @@ void AddTo(json& calls, json delta) {
 }  // namespace
 
 ChatCall::ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : GenerationCall(context, std::move(exchange)),
-      id_(RandomId("chatcmpl-")),
-      created_(absl::ToUnixSeconds(absl::Now())) {}
+    : ChoiceCall(context, std::move(exchange),
+                 {.id_prefix = "chatcmpl-",
+                  .object = "chat.completion",
+                  .chunk = "chat.completion.chunk"}) {}
 
 absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
   absl::StatusOr<ChatRequest> request = ReadChatRequest(body, call().request().body);
@@ -54,8 +53,6 @@ absl::StatusOr<GenerationCall::Needs> ChatCall::Read(const json& body) {
                .chat = &request_.generate.chat(),
                .tools = &request_.tools};
 }
-
-absl::Status ChatCall::UnknownModel(const std::string& name) const { return ModelNotFound(name); }
 
 void ChatCall::Prepare() {
   choices_.resize(NumReturned(request_.generate));
@@ -106,7 +103,7 @@ json ChatCall::NewToolCalls(Choice& choice, const OutputPiece& piece) {
       delta["function"]["name"] = call.name;
     }
     delta["function"]["arguments"] = call.arguments;
-    if (!request_.parameters.stream.stream) AddTo(choice.tool_calls, delta);
+    if (!streams()) AddTo(choice.tool_calls, delta);
     deltas.push_back(std::move(delta));
   }
   return deltas;
@@ -115,7 +112,7 @@ json ChatCall::NewToolCalls(Choice& choice, const OutputPiece& piece) {
 void ChatCall::Take(int index, const OutputPiece& piece, json logprobs) {
   Choice& choice = choices_[index];
   json calls = NewToolCalls(choice, piece);
-  if (!request_.parameters.stream.stream) {
+  if (!streams()) {
     choice.content += piece.text;
     choice.reasoning += piece.reasoning;
     if (!logprobs.is_null()) AppendLogprobs(choice.logprobs, std::move(logprobs));
@@ -141,15 +138,14 @@ json ChatCall::Message(Choice& choice) const {
 
 void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
   const v1::Finished& finished = all.front();
-  const bool streams = request_.parameters.stream.stream;
   json choices = json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     const int index = static_cast<int>(i);
-    if (index >= finished.sequences_size() && !streams) continue;  // a search found fewer
+    if (index >= finished.sequences_size() && !streams()) continue;  // a search found fewer
     Take(index, choices_[i].splitter->Finish(), nullptr);
     const bool calls_tools = choices_[i].num_calls > 0;
     json object = {{"index", i}};
-    if (streams) {
+    if (streams()) {
       BeginChoice(index);
       object["delta"] = json::object();
       object["logprobs"] = nullptr;
@@ -159,20 +155,15 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
     }
     if (index < finished.sequences_size()) SetFinish(object, finished.sequences(index));
     if (calls_tools && object["finish_reason"] == "stop") object["finish_reason"] = "tool_calls";
-    if (streams) {
+    if (streams()) {
       SendChoice(object);
     } else {
       choices.push_back(std::move(object));
     }
   }
-  json body = Envelope(streams ? "chat.completion.chunk" : "chat.completion");
-  body["choices"] = std::move(choices);
-  if (request_.generate.has_prompt_logprobs()) body["prompt_logprobs"] = prompt_logprobs_;
-  body["usage"] = Usage(all);
-  if (!streams) return call().Respond(200, body);
-  if (request_.parameters.stream.include_usage) call().SendEvent(ToJson(body));
-  call().SendEvent("[DONE]");
-  call().EndEvents();
+  json further = json::object();
+  if (request_.generate.has_prompt_logprobs()) further["prompt_logprobs"] = prompt_logprobs_;
+  End(std::move(choices), all, further);
 }
 
 void ChatCall::Fail(const absl::Status& status) {
@@ -191,22 +182,6 @@ void ChatCall::SendDelta(int index, json delta, json logprobs) {
               {"delta", std::move(delta)},
               {"logprobs", std::move(logprobs)},
               {"finish_reason", nullptr}});
-}
-
-void ChatCall::SendChoice(const json& choice) {
-  if (!choice_event_.has_value()) {
-    choice_event_.emplace(Envelope("chat.completion.chunk"),
-                          request_.parameters.stream.include_usage);
-  }
-  call().SendEvent(choice_event_->Of(choice));
-}
-
-json ChatCall::Envelope(const char* object) const {
-  json body = {{"id", id_}, {"object", object}, {"created", created_}, {"model", model().name()}};
-  if (!request_.parameters.service_tier.empty()) {
-    body["service_tier"] = request_.parameters.service_tier;
-  }
-  return body;
 }
 
 }  // namespace sluice::gateway::openai

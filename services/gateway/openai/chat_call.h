@@ -2,18 +2,16 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "services/gateway/api/generation_call.h"
 #include "services/gateway/openai/chat_request.h"
-#include "services/gateway/openai/choice_event.h"
+#include "services/gateway/openai/choice_call.h"
 #include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::openai {
 
-class ChatCall final : public GenerationCall {
+class ChatCall final : public ChoiceCall {
  public:
   ChatCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
@@ -29,11 +27,11 @@ class ChatCall final : public GenerationCall {
   };
 
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
-  absl::Status UnknownModel(const std::string& name) const override;
   void Prepare() override;
   void OnChunk(int prompt, const v1::Chunk& chunk) override;
   void OnFinished(const std::vector<v1::Finished>& finished) override;
   void Fail(const absl::Status& status) override;
+  const GenerationParameters& parameters() const override { return request_.parameters; }
 
   // Makes the prediction the tokens that are expected, then begins.
   void TokenizePrediction();
@@ -42,15 +40,10 @@ class ChatCall final : public GenerationCall {
   nlohmann::json Message(Choice& choice) const;
   void BeginChoice(int index);
   void SendDelta(int index, nlohmann::json delta, nlohmann::json logprobs);
-  void SendChoice(const nlohmann::json& choice);
-  nlohmann::json Envelope(const char* object) const;
 
-  const std::string id_;
-  const int64_t created_;
   ChatRequest request_;
   std::vector<Choice> choices_;
-  std::optional<ChoiceEvent> choice_event_;  // once the first was sent
-  nlohmann::json prompt_logprobs_;           // null where not asked for
+  nlohmann::json prompt_logprobs_;  // null where not asked for
 };
 
 }  // namespace sluice::gateway::openai

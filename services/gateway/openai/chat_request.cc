@@ -114,6 +114,12 @@ void ReadTemplateVariables(ObjectReader& reader, v1::Chat& chat) {
   if (const auto effort = reader.String("reasoning_effort"))
     variables["reasoning_effort"] = *effort;
   if (!variables.empty()) chat.set_variables_json(ToJson(variables));
+  if (const auto begins = reader.Bool("add_generation_prompt")) {
+    chat.set_add_generation_prompt(*begins);
+  }
+  if (reader.Bool("continue_final_message").value_or(false)) {
+    reader.Refuse({"continue_final_message"}, "the template ends each message");
+  }
 }
 
 void ReadLengths(ObjectReader& reader, v1::GenerateRequest& generate) {
@@ -193,19 +199,23 @@ absl::Status ReadMessages(const json& messages, v1::Chat& chat) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view text) {
-  ObjectReader reader(body);
-  ChatRequest request;
-  request.parameters = ReadGenerationParameters(reader, text, request.generate);
-  v1::Chat& chat = *request.generate.mutable_chat();
+ToolChoice ReadChat(ObjectReader& reader, absl::string_view text, v1::Chat& chat) {
   if (const json* messages = reader.Array("messages")) {
     reader.Fail(ReadMessages(*messages, chat));
   } else {
     reader.Fail("messages", "missing_required_parameter",
                 "Missing required parameter: 'messages'.");
   }
-  request.tools = ReadTools(reader, text, ToolLayout::kChat, chat);
+  ToolChoice tools = ReadTools(reader, text, ToolLayout::kChat, chat);
   ReadTemplateVariables(reader, chat);
+  return tools;
+}
+
+absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view text) {
+  ObjectReader reader(body);
+  ChatRequest request;
+  request.parameters = ReadGenerationParameters(reader, text, request.generate);
+  request.tools = ReadChat(reader, text, *request.generate.mutable_chat());
   ReadLengths(reader, request.generate);
   ReadLogprobs(reader, request);
   request.prediction = ReadPrediction(reader, request.generate);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/generation_parameters.h"
 #include "services/gateway/tool_calls/tool_choice.h"
 #include "sluice/v1/generation.pb.h"
@@ -23,6 +24,10 @@ struct ChatRequest {
 
 // `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
 absl::StatusOr<ChatRequest> ReadChatRequest(const nlohmann::json& body, absl::string_view text);
+
+// What the chat template is to see: messages, tools, variables, whether the assistant's turn begins.
+// Faults go to the reader. `text` as above.
+ToolChoice ReadChat(ObjectReader& reader, absl::string_view text, v1::Chat& chat);
 
 // The conversation in `messages` as the chat template is to see it: contents as one text, arguments
 // of tool calls as objects. INVALID_ARGUMENT naming the message.

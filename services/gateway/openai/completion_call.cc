@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "services/common/num_returned.h"
-#include "services/gateway/backend/random.h"
-#include "services/gateway/json/json_text.h"
 #include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/usage.h"
@@ -19,9 +16,8 @@ using nlohmann::json;
 }  // namespace
 
 CompletionCall::CompletionCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : GenerationCall(context, std::move(exchange)),
-      id_(RandomId("cmpl-")),
-      created_(absl::ToUnixSeconds(absl::Now())) {}
+    : ChoiceCall(context, std::move(exchange),
+                 {.id_prefix = "cmpl-", .object = "text_completion", .chunk = "text_completion"}) {}
 
 absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
   absl::StatusOr<CompletionRequest> request = ReadCompletionRequest(body, call().request().body);
@@ -31,10 +27,6 @@ absl::StatusOr<GenerationCall::Needs> CompletionCall::Read(const json& body) {
       .model = request_.parameters.model,
       .token_texts = request_.logprobs.has_value() || request_.generate.has_prompt_logprobs(),
       .bad_words = request_.parameters.bad_words};
-}
-
-absl::Status CompletionCall::UnknownModel(const std::string& name) const {
-  return ModelNotFound(name);
 }
 
 void CompletionCall::Prepare() {
@@ -122,7 +114,7 @@ void CompletionCall::Begin() {
         finished[i].add_sequences()->set_reason(v1::FINISH_REASON_LENGTH);
       }
     }
-    if (request_.parameters.stream.stream) EchoChoices();
+    if (streams()) EchoChoices();
     return OnFinished(finished);
   }
   std::vector<v1::GenerateRequest> requests;
@@ -177,7 +169,7 @@ void CompletionCall::OnChunk(int prompt, const v1::Chunk& chunk) {
   }
   Choice& choice = ChoiceOf(prompt, chunk.sequence());
   if (choice.logprobs != nullptr) choice.logprobs->Add(chunk);
-  if (!request_.parameters.stream.stream) {
+  if (!streams()) {
     choice.text += chunk.text();
     return;
   }
@@ -188,46 +180,30 @@ void CompletionCall::OnChunk(int prompt, const v1::Chunk& chunk) {
 }
 
 void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
-  const bool streams = request_.parameters.stream.stream;
   json choices = json::array();
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
-    const bool shows_logprobs = choice.logprobs != nullptr && !streams;
+    const bool shows_logprobs = choice.logprobs != nullptr && !streams();
     json object = ChoiceJson(static_cast<int>(i), choice.text,
                              shows_logprobs ? choice.logprobs->Take() : json(nullptr));
     const v1::Finished& end = finished[i / num_sequences()];
     const int sequence = static_cast<int>(i) % num_sequences();
-    if (sequence >= end.sequences_size() && !streams) continue;  // a search found fewer
+    if (sequence >= end.sequences_size() && !streams()) continue;  // a search found fewer
     if (request_.generate.has_prompt_logprobs()) {
       object["prompt_logprobs"] = prompt_logprobs_[i / num_sequences()];
     }
     if (sequence < end.sequences_size()) SetFinish(object, end.sequences(sequence));
-    if (streams) {
+    if (streams()) {
       SendChoice(object);
     } else {
       choices.push_back(std::move(object));
     }
   }
-  json body = Envelope();
-  body["choices"] = std::move(choices);
-  body["usage"] = Usage(finished);
-  if (!streams) return call().Respond(200, body);
-  if (request_.parameters.stream.include_usage) call().SendEvent(ToJson(body));
-  call().SendEvent("[DONE]");
-  call().EndEvents();
+  End(std::move(choices), finished);
 }
 
 void CompletionCall::Fail(const absl::Status& status) {
   AnswerError(call(), NameConstraint(status, request_.parameters.constraint));
-}
-
-json CompletionCall::Envelope() const {
-  json body = {
-      {"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model().name()}};
-  if (!request_.parameters.service_tier.empty()) {
-    body["service_tier"] = request_.parameters.service_tier;
-  }
-  return body;
 }
 
 json CompletionCall::ChoiceJson(int index, const std::string& text, json logprobs) const {
@@ -235,13 +211,6 @@ json CompletionCall::ChoiceJson(int index, const std::string& text, json logprob
           {"text", text},
           {"logprobs", std::move(logprobs)},
           {"finish_reason", nullptr}};
-}
-
-void CompletionCall::SendChoice(const json& choice) {
-  if (!choice_event_.has_value()) {
-    choice_event_.emplace(Envelope(), request_.parameters.stream.include_usage);
-  }
-  call().SendEvent(choice_event_->Of(choice));
 }
 
 }  // namespace sluice::gateway::openai

@@ -2,18 +2,16 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "services/gateway/api/generation_call.h"
-#include "services/gateway/openai/choice_event.h"
+#include "services/gateway/openai/choice_call.h"
 #include "services/gateway/openai/completion_request.h"
 #include "services/gateway/openai/logprobs.h"
 
 namespace sluice::gateway::openai {
 
-class CompletionCall final : public GenerationCall {
+class CompletionCall final : public ChoiceCall {
  public:
   CompletionCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
@@ -30,11 +28,11 @@ class CompletionCall final : public GenerationCall {
   };
 
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
-  absl::Status UnknownModel(const std::string& name) const override;
   void Prepare() override;
   void OnChunk(int prompt, const v1::Chunk& chunk) override;
   void OnFinished(const std::vector<v1::Finished>& finished) override;
   void Fail(const absl::Status& status) override;
+  const GenerationParameters& parameters() const override { return request_.parameters; }
 
   // The steps of Prepare(), by prompt.
   void ResolvePrompt(size_t index);
@@ -47,16 +45,11 @@ class CompletionCall final : public GenerationCall {
   Choice& ChoiceOf(int prompt, int sequence);
   void BeginChoices();
   void EchoChoices();
-  nlohmann::json Envelope() const;
   nlohmann::json ChoiceJson(int index, const std::string& text, nlohmann::json logprobs) const;
-  void SendChoice(const nlohmann::json& choice);
 
-  const std::string id_;
-  const int64_t created_;
   CompletionRequest request_;
   std::vector<Echo> echoes_;  // by prompt, where asked for
   std::vector<Choice> choices_;
-  std::optional<ChoiceEvent> choice_event_;      // once the first was sent
   std::vector<nlohmann::json> prompt_logprobs_;  // by prompt; null where not asked for
 };
 

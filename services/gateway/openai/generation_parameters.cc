@@ -117,6 +117,13 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   if (const auto most = reader.Integer("max_draft_tokens", 1, 32)) {
     request.mutable_drafts()->set_max_tokens(static_cast<int32_t>(*most));
   }
+  // vLLM's switches, at what they are set to there and cannot be otherwise here.
+  if (!reader.Bool("skip_special_tokens").value_or(true)) {
+    reader.Refuse({"skip_special_tokens"}, "special tokens are left out of texts");
+  }
+  if (!reader.Bool("detokenize").value_or(true)) {
+    reader.Refuse({"detokenize"}, "answers are texts; token ids come over gRPC");
+  }
   // Who is behind a request is told by its token; what is kept is kept by prefixes.
   reader.PassOver(
       {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata"});

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "services/gateway/backend/random.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
@@ -29,9 +27,7 @@ json UsageJson(const v1::Usage& usage) {
 }  // namespace
 
 ResponseCall::ResponseCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
-    : GenerationCall(context, std::move(exchange)),
-      id_(RandomId("resp_")),
-      created_(absl::ToUnixSeconds(absl::Now())) {}
+    : OpenAiCall(context, std::move(exchange), "resp_") {}
 
 absl::StatusOr<GenerationCall::Needs> ResponseCall::Read(const json& body) {
   absl::StatusOr<ResponseRequest> request = ReadResponseRequest(body, call().request().body);
@@ -39,10 +35,6 @@ absl::StatusOr<GenerationCall::Needs> ResponseCall::Read(const json& body) {
   request_ = *std::move(request);
   return Needs{
       .model = request_.model, .chat = &request_.generate.chat(), .tools = &request_.tools};
-}
-
-absl::Status ResponseCall::UnknownModel(const std::string& name) const {
-  return ModelNotFound(name);
 }
 
 void ResponseCall::Prepare() {
@@ -58,9 +50,9 @@ void ResponseCall::Prepare() {
 
 json ResponseCall::Response(const char* status) const {
   json response = request_.echoed;
-  response.update({{"id", id_},
+  response.update({{"id", id()},
                    {"object", "response"},
-                   {"created_at", created_},
+                   {"created_at", created()},
                    {"status", status},
                    {"background", false},
                    {"error", nullptr},

@@ -5,20 +5,19 @@
 #include <string>
 #include <vector>
 
-#include "services/gateway/api/generation_call.h"
+#include "services/gateway/openai/openai_call.h"
 #include "services/gateway/openai/response_items.h"
 #include "services/gateway/openai/response_request.h"
 #include "services/gateway/tool_calls/output_splitter.h"
 
 namespace sluice::gateway::openai {
 
-class ResponseCall final : public GenerationCall {
+class ResponseCall final : public OpenAiCall {
  public:
   ResponseCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
  private:
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
-  absl::Status UnknownModel(const std::string& name) const override;
   void Prepare() override;
   void OnChunk(int prompt, const v1::Chunk& chunk) override;
   void OnFinished(const std::vector<v1::Finished>& finished) override;
@@ -30,8 +29,6 @@ class ResponseCall final : public GenerationCall {
   nlohmann::json Response(const char* status) const;
   void Take(const OutputPiece& piece);
 
-  const std::string id_;
-  const int64_t created_;
   ResponseRequest request_;
   std::unique_ptr<OutputSplitter> splitter_;
   std::unique_ptr<ResponseItems> items_;

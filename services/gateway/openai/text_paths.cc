@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
 #include "services/gateway/openai/prompts.h"
@@ -41,26 +42,56 @@ absl::Status Missing(const char* name) {
                         std::string("Missing required parameter: '") + name + "'.");
 }
 
+template <class TokenIds>
+json TokensJson(const TokenIds& token_ids, int32_t context_size) {
+  return {{"tokens", token_ids}, {"count", token_ids.size()}, {"max_model_len", context_size}};
+}
+
+// Of the text in `prompt`.
+void TokenizeText(const ApiContext& context, const Call& call, v1::TokenizeRequest request,
+                  int32_t context_size) {
+  context.backend.Tokenize(
+      call->caller(), std::move(request),
+      [call, context_size](const absl::StatusOr<v1::TokenizeResponse>& tokens) {
+        if (!tokens.ok()) return call->Respond(ErrorResponse(tokens.status()));
+        call->Respond(200, TokensJson(tokens->token_ids(), context_size));
+      });
+}
+
+// Of the prompt that the chat template makes of `messages`.
+void TokenizeChat(const ApiContext& context, const Call& call, const v1::Chat& chat,
+                  int32_t context_size) {
+  context.backend.ApplyChatTemplate(
+      call->caller(), TemplateRequest(chat),
+      [call, context_size](const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) {
+        if (!prompt.ok()) return call->Respond(ErrorResponse(prompt.status()));
+        call->Respond(200, TokensJson(prompt->token_ids(), context_size));
+      });
+}
+
 void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(context, std::move(exchange),
            [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
-             v1::TokenizeRequest request;
              const std::optional<std::string> prompt = reader.String("prompt");
+             const bool is_chat = reader.Array("messages") != nullptr;
+             v1::Chat chat;
+             if (is_chat) ReadChat(reader, call->request().body, chat);
+             if (is_chat && prompt.has_value()) {
+               reader.Fail("messages", "invalid_value",
+                           "'messages' and 'prompt' contradict each other: give one of them.");
+             }
+             v1::TokenizeRequest request;
              if (const auto value = reader.Bool("add_special_tokens")) {
                request.set_add_special_tokens(*value);
              }
              if (absl::Status status = reader.Finish(); !status.ok()) return status;
+             if (is_chat) {
+               TokenizeChat(context, call, chat, model.max_positions());
+               return absl::OkStatus();
+             }
              if (!prompt.has_value()) return Missing("prompt");
              request.set_text(*prompt);
-             context.backend.Tokenize(call->caller(), std::move(request),
-                                      [call, most = model.max_positions()](
-                                          const absl::StatusOr<v1::TokenizeResponse>& tokens) {
-                                        if (!tokens.ok())
-                                          return call->Respond(ErrorResponse(tokens.status()));
-                                        call->Respond(200, {{"tokens", tokens->token_ids()},
-                                                            {"count", tokens->token_ids_size()},
-                                                            {"max_model_len", most}});
-                                      });
+             TokenizeText(context, call, std::move(request), model.max_positions());
              return absl::OkStatus();
            });
 }

@@ -43,6 +43,16 @@ class TextTest(unittest.TestCase):
         self.assertEqual(post("/detokenize", tokens=[1.5]).error["param"], "tokens[0]")
         self.assertEqual(post("/tokenize", prompt=TEXT, model="x").status, 404)
 
+    def test_tokens_of_a_conversation(self):
+        messages = [{"role": "user", "content": "hi"}]
+        for begins, text in ((None, "user: hi\nassistant:"), (True, "user: hi\nassistant:"), (False, "user: hi\n")):
+            tokens = post("/tokenize", messages=messages, add_generation_prompt=begins).json["tokens"]
+            self.assertEqual(tokens, post("/tokenize", prompt=text, add_special_tokens=False).json["tokens"])
+        counted = post("/v1/messages/count_tokens", messages=messages, model="storyteller").json["input_tokens"]
+        self.assertEqual(post("/tokenize", messages=messages).json["count"], counted)
+        self.assertEqual(post("/tokenize", messages=messages, prompt="hi").error["param"], "messages")
+        self.assertEqual(post("/tokenize", messages=[]).error["param"], "messages")
+
     def test_score(self):
         score = post("/v1/score", prompt=TEXT, top_logprobs=2).json
         self.assertEqual(len(score["token_ids"]), len(score["logprobs"]["tokens"]))
