@@ -2,7 +2,6 @@
 #include <sys/resource.h>
 
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -12,12 +11,14 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_flags.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
+#include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
 #include "services/telemetry/telemetry_flags.h"
 
@@ -111,6 +112,10 @@ absl::Status CheckFlags() {
 }
 
 absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
+  const absl::Status files = CheckCertificateFiles(
+      {.certificate = absl::GetFlag(FLAGS_tls_cert), .key = absl::GetFlag(FLAGS_tls_key)},
+      absl::Now());
+  if (!files.ok()) return files;
   gateway::GatewayOptions options;
   const ClientSecurity security = {
       .tls = {.certificate = absl::GetFlag(FLAGS_orchestrator_tls_cert),

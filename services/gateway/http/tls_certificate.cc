@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "services/security/certificate_files.h"
 
 namespace sluice::http {
 namespace {
@@ -16,9 +15,6 @@ constexpr absl::Duration kLookEvery = absl::Seconds(1);
 
 absl::StatusOr<std::shared_ptr<ssl::context>> Read(const std::string& certificate,
                                                    const std::string& key) {
-  const absl::Status files =
-      CheckCertificateFiles({.certificate = certificate, .key = key}, absl::Now());
-  if (!files.ok()) return files;
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
   Error error;
   context->set_options(

@@ -17,8 +17,7 @@ namespace sluice::http {
 
 class TlsCertificate {
  public:
-  // Of PEM files; TLS 1.2 and later. NOT_FOUND where one can't be used; CheckCertificateFiles' status
-  // (services/security) where they are none, or don't belong together.
+  // Of PEM files; TLS 1.2 and later. NOT_FOUND where one can't be used.
   static absl::StatusOr<std::unique_ptr<TlsCertificate>> Load(std::string certificate,
                                                               std::string key);
 
