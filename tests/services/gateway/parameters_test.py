@@ -81,8 +81,8 @@ class ParametersTest(unittest.TestCase):
         served = Served(BIN)
         self.addCleanup(served.stop)
         names = {name for name in column(3) if not name.startswith("header") and name != "x-request-id"}
-        of_chats = {"messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs", "reasoning_effort",
-                    "max_completion_tokens", "top_logprobs", "prediction"}
+        of_chats = {"messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs", "add_generation_prompt",
+                    "reasoning_effort", "max_completion_tokens", "top_logprobs", "prediction"}
         of_completions = {"prompt", "echo", "truncate_prompt_tokens"}
         self.assertGreater(len(names), 40)
         # A member that is null counts as absent, but has to be known.
