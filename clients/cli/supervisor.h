@@ -58,8 +58,8 @@ struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(5);
 };
 
-// OK when stopped; ABORTED naming the process, its last end and its last words when it was given up; errors of
-// ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
+// OK when stopped; ABORTED naming the process, its last end and its last words when it was given up;
+// errors of ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
 // without that.
 absl::Status Supervise(const SupervisorOptions& options);
 

@@ -12,7 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "services/model/lfs_pointer.h"
+#include "services/model/stand_in.h"
 
 namespace sluice {
 namespace {
@@ -136,7 +136,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   if (!file.is_open()) return absl::ErrnoToStatus(errno, path);
   text << file.rdbuf();
   std::string contents = std::move(text).str();
-  if (absl::Status real = CheckNoLfsPointer(contents, path); !real.ok()) return real;
+  if (absl::Status real = CheckIsNoStandIn(contents, path); !real.ok()) return real;
   return contents;
 }
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "services/model/json_fields.h"
-#include "services/model/lfs_pointer.h"
+#include "services/model/stand_in.h"
 
 namespace sluice {
 namespace {
@@ -238,7 +238,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   if (!file.ok()) return file.status();
   const std::string_view beginning(reinterpret_cast<const char*>(file->bytes().data()),
                                    std::min<size_t>(file->bytes().size(), 64));
-  if (absl::Status real = CheckNoLfsPointer(beginning, path); !real.ok()) return real;
+  if (absl::Status real = CheckIsNoStandIn(beginning, path); !real.ok()) return real;
   auto contents = ParseSafetensors(file->bytes(), path);
   if (!contents.ok()) return contents.status();
   return SafetensorsFile(*std::move(file), *std::move(contents));

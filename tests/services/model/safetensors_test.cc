@@ -127,6 +127,17 @@ TEST(Safetensors, KnowsWhatGitLfsLeavesInPlaceOfAFile) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(Safetensors, KnowsAWebPageInPlaceOfAFile) {
+  const TempFolder folder;
+  for (const char* page : {"<!DOCTYPE html><html>404</html>", "\n<HTML lang=en></HTML>"}) {
+    const std::string path = folder.Write("model.safetensors", page);
+    const absl::Status status = SafetensorsFile::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is a web page"));
+    EXPECT_EQ(ReadTextFile(path).status().code(), absl::StatusCode::kFailedPrecondition);
+  }
+}
+
 TEST(Safetensors, RefusesWhatIsNoFile) {
   const TempFolder folder;
   const auto missing = SafetensorsFile::Open(folder.PathOf("no.safetensors"));
