@@ -11,8 +11,7 @@ namespace sluice {
 int UsableCpus();
 
 // The least quota of the control groups that this process is in, in CPUs; infinity where none has
-// one. Reads proc/self/{cgroup,mountinfo} and the groups' own files below `root`, "/" of the
-// machine itself; what it can't read limits nothing.
+// one. `root` as in LeastGroupLimit().
 double CpuQuota(const std::string& root);
 
 }  // namespace sluice

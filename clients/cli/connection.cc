@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "clients/cli/in_process.h"
+#include "clients/cli/memory_fit.h"
 #include "services/common/address.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
@@ -124,6 +125,8 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
   if (!folder.ok()) return folder.status();
   absl::StatusOr<std::optional<InProcessDraftModel>> draft_model = DraftModelOf(model, *folder);
   if (!draft_model.ok()) return draft_model.status();
+  const absl::Status fits = CheckPipelineFits(model, *folder, environment.memory_limit);
+  if (!fits.ok()) return fits;
   if (const absl::Status kept = KeepToCpus(model.cpus); !kept.ok()) return kept;
   absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
       environment.start_in_process({.model = *std::move(folder),

@@ -2,8 +2,10 @@
 // own. The streams and the interrupt are borrowed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <istream>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -28,6 +30,8 @@ struct Environment {
   int columns = 100;  // of the terminal that help is read in
   // Where temporary files go: TMPDIR, or /tmp.
   std::string temp_folder = "/tmp";
+  // What this host lets processes hold: MemoryLimit() of usable_memory.h.
+  uint64_t memory_limit = std::numeric_limits<uint64_t>::max();
   // Path of this program: the services' binaries and the embedded model are found from it.
   std::string executable;
   // Bearer token from the environment; may be empty.

@@ -14,6 +14,7 @@
 #include "clients/cli/cli.h"
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
+#include "kernels/usable_memory.h"
 #include "services/model/progress_bar.h"
 
 namespace {
@@ -79,6 +80,7 @@ int main(int argc, char** argv) {
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
       .columns = isatty(STDOUT_FILENO) == 1 ? sluice::TerminalColumns(STDOUT_FILENO) : 100,
       .temp_folder = TempFolder(),
+      .memory_limit = sluice::MemoryLimit(""),
       .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
       .token = EnvironmentVariable("SLUICE_TOKEN"),
       .start_in_process = sluice::StartInProcess,

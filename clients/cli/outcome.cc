@@ -6,6 +6,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/terminal_text.h"
 #include "services/common/retry_info.h"
+#include "services/common/termination_log.h"
 
 namespace sluice {
 namespace {
@@ -22,6 +23,7 @@ int Fail(const absl::Status& status, Environment& environment) {
   environment.out.flush();
   if (environment.interrupt.requested()) return environment.interrupt.exit_code();
   const std::string code = absl::StatusCodeToString(status.code());
+  WriteTerminationLog(status.message().empty() ? code : status.message());
   environment.err << "sluice: " << MessageOf(status, environment)
                   << (status.message().empty() ? "" : " ") << "[" << code << "]";
   if (const std::optional<absl::Duration> delay = RetryDelay(status)) {
@@ -32,6 +34,7 @@ int Fail(const absl::Status& status, Environment& environment) {
 }
 
 int FailUsage(const std::string& command, const absl::Status& status, Environment& environment) {
+  WriteTerminationLog(status.message());
   environment.err << "sluice " << command << ": " << MessageOf(status, environment) << "\nsluice "
                   << command << " --help explains the flags." << std::endl;
   return kUsage;

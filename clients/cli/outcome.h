@@ -1,5 +1,5 @@
-// How a command ends: what is said on stderr and which exit status goes with it. Thread-safe where
-// the environment's streams are.
+// How a command ends: what is said on stderr, and in the termination log where there is one, and which
+// exit status goes with it. Thread-safe where the environment's streams are.
 #pragma once
 
 #include <optional>

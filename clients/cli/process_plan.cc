@@ -212,10 +212,11 @@ void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
   processes.push_back(planner.Internal("sampler", "draft-sampler", head));
 }
 
+// Beside the sockets: what each process says when it ends by itself.
 void AddTerminationLogs(const std::string& folder, std::vector<ProcessSpec>& processes) {
   for (ProcessSpec& process : processes) {
-    process.last_words = absl::StrCat(folder, "/", process.name, ".end");
-    process.argv.insert(process.argv.end(), {"--termination_log", process.last_words});
+    process.termination_log = absl::StrCat(folder, "/", process.name, ".end");
+    process.argv.insert(process.argv.end(), {"--termination_log", process.termination_log});
   }
 }
 

@@ -8,9 +8,10 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
-#include <string>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "clients/cli/child_process.h"
 #include "services/common/steady_time.h"
 
@@ -26,6 +27,15 @@ struct Ward {
   absl::Duration pause;
   int ends = 0;
 };
+
+// What a process has left in its termination log, which is emptied for the next one.
+std::string TakeReason(const std::string& termination_log) {
+  if (termination_log.empty()) return "";
+  std::ostringstream text;
+  text << std::ifstream(termination_log).rdbuf();
+  std::remove(termination_log.c_str());
+  return std::string(absl::StripSuffix(text.str(), "\n"));
+}
 
 int PollTimeout(SteadyTime until) {
   if (until == SteadyTime::InfiniteFuture()) return -1;
@@ -118,6 +128,7 @@ class Supervisor {
   absl::Status HandleEnd(Ward& ward) {
     const pid_t pid = ward.child->pid();
     const std::string how = ward.child->Reap();
+    const std::string reason = TakeReason(ward.spec->termination_log);
     ward.child.reset();
     if (stop_ && ward.spec->name == options_.stopped_first) {
       ward.next_start = SteadyTime::InfiniteFuture();
@@ -125,14 +136,14 @@ class Supervisor {
     }
     ++ward.ends;
     if (!ready_ && ward.ends >= options_.most_early_ends) {
-      return absl::AbortedError(absl::StrCat(ward.spec->name, " ended ", ward.ends,
-                                             " times before the pipeline was ready, last with ",
-                                             how, Reason(*ward.spec)));
+      return absl::AbortedError(absl::StrCat(
+          ward.spec->name, " ended ", ward.ends, " times before the pipeline was ready, last with ",
+          how, reason.empty() ? "; what it said is above" : ": ", reason));
     }
     const SteadyTime now = SteadyTime::Now();
     if (now - ward.started >= options_.stable_after) ward.pause = options_.first_pause;
     ward.next_start = now + ward.pause;
-    if (options_.on_end) options_.on_end({ward.spec->name, pid, how, ward.pause});
+    if (options_.on_end) options_.on_end({ward.spec->name, pid, how, reason, ward.pause});
     ward.pause = std::min(2 * ward.pause, options_.longest_pause);
     return absl::OkStatus();
   }
@@ -154,28 +165,29 @@ class Supervisor {
       if (ward.child) ward.child->Signal(SIGTERM);
     }
     const SteadyTime deadline = SteadyTime::Now() + options_.grace;
-    while (SteadyTime::Now() < deadline && ReapEnded(deadline)) {
-    }
+    while (AnyLeft() && SteadyTime::Now() < deadline) ReapEnded(deadline);
     // What is left is killed by its destructor.
     wards_.clear();
   }
 
-  // Waits until a process has ended, at most until `deadline`. False where none is left.
-  bool ReapEnded(SteadyTime deadline) {
+  bool AnyLeft() const {
+    return std::any_of(wards_.begin(), wards_.end(),
+                       [](const Ward& ward) { return ward.child.has_value(); });
+  }
+
+  // Waits until a process has ended, at most until `deadline`.
+  void ReapEnded(SteadyTime deadline) {
     std::vector<pollfd> fds;
     for (const Ward& ward : wards_) {
       fds.push_back({ward.child ? ward.child->pidfd() : -1, POLLIN, 0});
     }
     poll(fds.data(), fds.size(), PollTimeout(deadline));
-    bool left = false;
     for (size_t i = 0; i < wards_.size(); ++i) {
       if (fds[i].revents != 0) {
         wards_[i].child->Reap();
         wards_[i].child.reset();
       }
-      left = left || wards_[i].child.has_value();
     }
-    return left;
   }
 
   const SupervisorOptions& options_;

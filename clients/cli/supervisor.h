@@ -18,8 +18,7 @@ struct ProcessSpec {
   std::string name;               // unique, such as "shard-0-1"
   std::vector<std::string> argv;  // argv[0] is a path
   std::string health;             // address of its grpc.health.v1; empty: it has none
-  // A file in which it says why it ends, where it does so by itself; empty: there is none.
-  std::string last_words = "";
+  std::string termination_log;    // file where it says why it ends by itself; empty: nowhere
 };
 
 // One end of a process.
@@ -27,6 +26,7 @@ struct ProcessEnd {
   std::string name;
   pid_t pid = 0;
   std::string how;            // "exit status 1", "signal 9 (Killed)"
+  std::string reason;         // what it said itself; may be empty
   absl::Duration restart_in;  // the pause before it is started again
 };
 
@@ -58,8 +58,8 @@ struct SupervisorOptions {
   absl::Duration grace = absl::Seconds(5);
 };
 
-// OK when stopped; ABORTED naming the process, its last end and its last words when it was given up;
-// errors of ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
+// OK when stopped; ABORTED naming the process, its last end and why when it was given up; errors of
+// ChildProcess::Start. No process is left when it returns, nor when the calling thread ends
 // without that.
 absl::Status Supervise(const SupervisorOptions& options);
 

@@ -3,13 +3,28 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/usable_memory.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
+#include "services/model/memory_check.h"
+#include "services/model/memory_plan.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 
 namespace sluice {
+namespace {
+
+absl::Status CheckMemory(const EmbeddingServerOptions& options, const ModelConfig& config,
+                         const WeightSource& source) {
+  if (options.device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
+  const absl::StatusOr<WeightFormat> format = source.Resolve(options.weights);
+  if (!format.ok()) return format.status();
+  return CheckFits({.who = "the embedding table", .weight_bytes = EmbeddingBytes(config, *format)},
+                   MemoryLimit(""));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
     const EmbeddingServerOptions& options, Dialer* dialer) {
@@ -25,6 +40,8 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   if (!source.ok()) return source.status();
   uint64_t bytes = source->BytesOf(ModelTensor::kEmbedding);
   if (config->position == PositionKind::kLearned) bytes += source->BytesOf(ModelTensor::kPositions);
+  const absl::Status fits = CheckMemory(options, *config, *source);
+  if (!fits.ok()) return fits;
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());

@@ -3,13 +3,28 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/usable_memory.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
+#include "services/model/memory_check.h"
+#include "services/model/memory_plan.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 
 namespace sluice {
+namespace {
+
+absl::Status CheckMemory(const SamplerServerOptions& options, const ModelConfig& config,
+                         const WeightSource& source) {
+  if (options.device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
+  const absl::StatusOr<WeightFormat> format = source.Resolve(options.weights);
+  if (!format.ok()) return format.status();
+  return CheckFits({.who = "the head", .weight_bytes = HeadBytes(config, *format)},
+                   MemoryLimit(""));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
     const SamplerServerOptions& options) {
@@ -25,6 +40,8 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   if (!source.ok()) return source.status();
   uint64_t bytes = source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead);
   if (config->norm_bias) bytes += source->BytesOf(ModelTensor::kFinalNormBias);
+  const absl::Status fits = CheckMemory(options, *config, *source);
+  if (!fits.ok()) return fits;
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());

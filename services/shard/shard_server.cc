@@ -5,14 +5,31 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/usable_memory.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
+#include "services/model/memory_check.h"
+#include "services/model/memory_plan.h"
 #include "services/model/model_check.h"
 #include "services/model/model_config.h"
 #include "services/model/progress.h"
 
 namespace sluice {
+namespace {
+
+absl::Status CheckMemory(const ShardServerOptions& options, const ModelConfig& config,
+                         const ShardPlan& plan, const WeightSource& source) {
+  if (options.device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
+  const absl::StatusOr<WeightFormat> format = source.Resolve(options.shard.weights);
+  if (!format.ok()) return format.status();
+  return CheckFits({.who = absl::StrCat("shard ", plan.placement.stage, "-", plan.placement.rank),
+                    .weight_bytes = ShardBytes(config, plan, *format),
+                    .kv_bytes = options.shard.kv_cache_bytes},
+                   MemoryLimit(""));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServerOptions& options,
                                                                 Dialer* dialer) {
@@ -38,6 +55,8 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                                  plan->layers.end - 1, " of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
+  const absl::Status fits = CheckMemory(options, *config, *plan, *source);
+  if (!fits.ok()) return fits;
   progress.Expect(source->BytesOf(*plan));
 
   auto result = std::unique_ptr<ShardServer>(new ShardServer());

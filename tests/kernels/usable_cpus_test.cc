@@ -2,49 +2,24 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
-#include "kernels/check.h"
+#include "tests/kernels/fake_machine.h"
 
 namespace sluice::testing {
 namespace {
 
-// A machine's files below a folder.
-class Machine {
- public:
-  Machine() {
-    char folder[] = "/tmp/sluice-machine-XXXXXX";
-    SLUICE_CHECK(mkdtemp(folder) != nullptr);
-    folder_ = folder;
-  }
-  ~Machine() { std::filesystem::remove_all(folder_); }
-  Machine(const Machine&) = delete;
-
-  void Write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = folder_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  double quota() const { return CpuQuota(folder_); }
-
- private:
-  std::string folder_;
+struct Machine : FakeMachine {
+  double quota() const { return CpuQuota(root()); }
 };
-
-constexpr char kUnified[] =
-    "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-    "31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
 TEST(CpuQuota, NoFilesAreNoLimit) { EXPECT_TRUE(std::isinf(Machine().quota())); }
 
 TEST(CpuQuota, ReadsTheLimitOfAContainer) {
   Machine machine;
-  machine.Write("/proc/self/mountinfo", kUnified);
+  machine.Write("/proc/self/mountinfo", kUnifiedGroups);
   machine.Write("/proc/self/cgroup", "0::/\n");
   machine.Write("/sys/fs/cgroup/cpu.max", "max 100000\n");
   EXPECT_TRUE(std::isinf(machine.quota()));
@@ -54,7 +29,7 @@ TEST(CpuQuota, ReadsTheLimitOfAContainer) {
 
 TEST(CpuQuota, TheLeastOfAGroupAndThoseAroundItCounts) {
   Machine machine;
-  machine.Write("/proc/self/mountinfo", kUnified);
+  machine.Write("/proc/self/mountinfo", kUnifiedGroups);
   machine.Write("/proc/self/cgroup", "0::/system.slice/sluice.service\n");
   machine.Write("/sys/fs/cgroup/system.slice/sluice.service/cpu.max", "800000 100000\n");
   EXPECT_EQ(machine.quota(), 8);
@@ -89,7 +64,7 @@ TEST(CpuQuota, FindsAGroupThatIsMountedByItself) {
 
 TEST(CpuQuota, WhatMakesNoSenseLimitsNothing) {
   Machine machine;
-  machine.Write("/proc/self/mountinfo", std::string(kUnified) + "nonsense\n - cgroup2 x y\n");
+  machine.Write("/proc/self/mountinfo", std::string(kUnifiedGroups) + "nonsense\n - cgroup2 x y\n");
   machine.Write("/proc/self/cgroup", "0::/a\nnonsense\n::\n");
   for (const std::string limit : {"", "0 0", "-3 100000", "x y", "1", "1 2 3"}) {
     machine.Write("/sys/fs/cgroup/a/cpu.max", limit);

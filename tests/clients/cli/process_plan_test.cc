@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "tests/services/model/model_folder.h"
 
 namespace sluice::testing {
@@ -28,18 +31,19 @@ PipelineSpec Spec(const ModelFlags& flags) {
           .steps = {.max_step_tokens = 256, .max_step_sequences = 8, .max_queued_sequences = 9}};
 }
 
-// The command lines, in order, without the file of last words that each ends with.
+// The command lines, in order, without how each is told where to say why it ends.
 std::vector<std::string> CommandLines(const PipelineSpec& spec) {
   const ModelConfig config = TinyConfig();
   const auto shards = PlanShards(config, spec.flags);
   EXPECT_TRUE(shards.ok()) << shards.status();
   std::vector<std::string> lines;
   for (const ProcessSpec& process : PlanProcesses(spec, config, *shards)) {
-    lines.push_back(process.name + ": " + absl::StrJoin(process.argv, " "));
-    EXPECT_EQ(process.last_words, spec.socket_folder + "/" + process.name + ".end");
-    const std::string last = " --termination_log " + process.last_words;
-    EXPECT_THAT(lines.back(), EndsWith(last));
-    lines.back().resize(lines.back().size() - last.size());
+    const std::string line = absl::StrJoin(process.argv, " ");
+    const std::string end = absl::StrCat("/tmp/s/", process.name, ".end");
+    EXPECT_EQ(process.termination_log, end);
+    EXPECT_TRUE(absl::EndsWith(line, " --termination_log " + end)) << line;
+    lines.push_back(process.name + ": " +
+                    std::string(absl::StripSuffix(line, " --termination_log " + end)));
   }
   return lines;
 }

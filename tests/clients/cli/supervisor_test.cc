@@ -104,6 +104,25 @@ TEST_F(SupervisorTest, StopsEverythingWhenAsked) {
   ExpectAllGone();
 }
 
+TEST_F(SupervisorTest, PassesOnWhatAProcessSaysOfItsEnd) {
+  ready_.Set();
+  ProcessSpec fails =
+      Script("fails", "if mkdir $0.once 2>/dev/null; then echo 'no room' >$0.end; fi; exit 3");
+  fails.termination_log = fails.argv[0] + ".end";
+  StopAtStart("fails", 3);
+  EXPECT_TRUE(Supervise(Options({fails})).ok());
+  ASSERT_EQ(ends_.size(), 2u);
+  EXPECT_EQ(ends_[0].reason, "no room");
+  EXPECT_EQ(ends_[1].reason, "");  // one end's reason is not the next one's
+}
+
+TEST_F(SupervisorTest, GivesUpWithTheReasonOfTheLastEnd) {
+  ProcessSpec fails = Script("fails", "echo 'no room' >$0.end; exit 3");
+  fails.termination_log = fails.argv[0] + ".end";
+  const absl::Status status = Supervise(Options({fails}));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("last with exit status 3: no room"));
+}
+
 TEST_F(SupervisorTest, StartsAgainWhatEndsAndSaysHowItEnded) {
   ready_.Set();
   StopAtStart("fails", 3);

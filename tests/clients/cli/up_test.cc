@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "clients/cli/event_fd.h"
 #include "clients/cli/health_probe.h"
 #include "clients/cli/listen_port.h"
+#include "services/common/termination_log.h"
 #include "tests/clients/cli/fake_pipeline.h"
 #include "tests/services/model/model_folder.h"
 
@@ -193,6 +195,54 @@ TEST_F(UpTest, RefusesAPortInUse) {
   EXPECT_EQ(Up({"--port", port}), 1);
   EXPECT_EQ(fake_.err.str(), "sluice: cannot listen on 127.0.0.1:" + port +
                                  ": Address already in use [UNAVAILABLE]\n");
+}
+
+TEST_F(UpTest, SaysInTheTerminationLogWhyItEnds) {
+  const std::string log = folder_.PathOf("end");
+  const auto said = [&log] {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    return text.str();
+  };
+  const auto up = [&](const std::vector<std::string>& flags) {
+    FakeEnvironment fake;
+    fake.environment.executable = fake_.environment.executable;
+    std::vector<std::string> arguments = {"up", "--termination_log", log, "--port", "0"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return fake.Run(arguments);
+  };
+  EXPECT_EQ(up({"--model", folder_.PathOf("nowhere")}), 1);
+  EXPECT_THAT(said(), HasSubstr(folder_.PathOf("nowhere")));
+  EXPECT_EQ(up({"--model", folder_.path(), "--host", "0.0.0.0"}), 2);
+  EXPECT_THAT(said(), HasSubstr("0.0.0.0"));
+  EXPECT_EQ(up({"--modle", "x"}), 2);
+  EXPECT_THAT(said(), HasSubstr("--modle"));
+  // What a process says of itself is not lost with it.
+  Program("sampler",
+          "while [ $# -gt 1 ]; do if [ $1 = --termination_log ]; then echo 'no certificate' >$2; "
+          "fi; shift; done; exit 1");
+  EXPECT_EQ(up({"--model", folder_.path()}), 1);
+  EXPECT_EQ(said(),
+            "sampler ended 5 times before the pipeline was ready, last with exit status 1: no "
+            "certificate\n");
+  SetTerminationLog("");
+}
+
+TEST_F(UpTest, RefusesAModelThatTheMemoryLimitCannotHold) {
+  fake_.environment.memory_limit = 600 << 20;
+  EXPECT_EQ(Up({"--kv_cache_mib", "600"}), 1);
+  EXPECT_THAT(fake_.err.str(),
+              HasSubstr("600.0 MiB of keys and values, where the memory limit of this container is "
+                        "600.0 MiB"));
+  EXPECT_THAT(fake_.err.str(),
+              HasSubstr("or --kv_cache_mib of less than 599 [RESOURCE_EXHAUSTED]"));
+  // What it would have refused next says that it went on.
+  Program("sampler", "exit 1");
+  FakeEnvironment fits;
+  fits.environment.executable = fake_.environment.executable;
+  fits.environment.memory_limit = 600 << 20;
+  EXPECT_EQ(fits.Run({"up", "--model", folder_.path(), "--port", "0", "--kv_cache_mib", "599"}), 1);
+  EXPECT_THAT(fits.err.str(), HasSubstr("sampler ended 5 times"));
 }
 
 // Nothing is started for any of these: the programs are not there.

@@ -1,0 +1,53 @@
+#include "clients/cli/memory_fit.h"
+
+#include <limits>
+#include <vector>
+
+#include "clients/cli/process_plan.h"
+#include "services/model/memory_check.h"
+#include "services/model/memory_plan.h"
+#include "services/model/weights.h"
+
+namespace sluice {
+namespace {
+
+// Of embedding, shards and head.
+absl::StatusOr<uint64_t> WeightBytes(const ModelFlags& flags, const std::string& folder,
+                                     const ModelConfig& config) {
+  const absl::StatusOr<std::vector<ShardPlan>> shards = PlanShards(config, flags);
+  if (!shards.ok()) return shards.status();
+  const absl::StatusOr<WeightSource> source = WeightSource::Open(folder, config);
+  if (!source.ok()) return source.status();
+  const absl::StatusOr<WeightFormat> format = source->Resolve(flags.weight_type());
+  if (!format.ok()) return format.status();
+  uint64_t bytes = EmbeddingBytes(config, *format) + HeadBytes(config, *format);
+  for (const ShardPlan& shard : *shards) bytes += ShardBytes(config, shard, *format);
+  return bytes;
+}
+
+}  // namespace
+
+absl::Status CheckPipelineFits(const ModelFlags& flags, const std::string& folder,
+                               uint64_t limit_bytes) {
+  if (flags.on_gpu() || limit_bytes == std::numeric_limits<uint64_t>::max()) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder, flags.overrides());
+  if (!config.ok()) return config.status();
+  const absl::StatusOr<uint64_t> weights = WeightBytes(flags, folder, *config);
+  if (!weights.ok()) return weights.status();
+  KeptMemory kept{
+      .who = "the pipeline", .weight_bytes = *weights, .kv_bytes = flags.kv_cache_size_mib() << 20};
+  if (flags.draft_model.has_value()) {
+    const absl::StatusOr<ModelConfig> draft = LoadModelConfig(*flags.draft_model);
+    if (!draft.ok()) return draft.status();
+    const absl::StatusOr<uint64_t> draft_weights =
+        WeightBytes(FlagsOfDraftModel(flags), *flags.draft_model, *draft);
+    if (!draft_weights.ok()) return draft_weights.status();
+    kept.weight_bytes += *draft_weights;
+    kept.kv_bytes += DraftKvMib(flags, *config, *draft) << 20;
+  }
+  return CheckFits(kept, limit_bytes);
+}
+
+}  // namespace sluice
