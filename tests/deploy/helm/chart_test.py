@@ -48,6 +48,9 @@ MATRIX = {
     "services, 3 pipelines": ["layout=services", "replicas=3", "model.pipelineParallel=3"],
     "a claim": ["model.persistentVolumeClaim=weights", "model.path=llama/8b"],
     "a model as an image": ["model.image=registry.example/model:1"],
+    "a model that drafts": ["model.persistentVolumeClaim=weights", "model.path=8b", "model.draft.path=1b", "model.draft.weights=int4"],
+    "services, a model that drafts": ["layout=services", "model.persistentVolumeClaim=weights", "model.path=8b", "model.draft.path=1b",
+                                      "replicas=2", "model.tensorParallel=2"],
     "own tokens": ["auth.tokens[0].sha256=" + "a" * 64, "auth.tokens[0].tenant=search", "auth.tokens[0].classes={a,b}"],
     "no tokens": ["auth.enabled=false", "auth.insecurePublic=true"],
     "autoscaling": ["autoscaling.enabled=true"],
@@ -87,6 +90,8 @@ REFUSED = [
     (["auth.enabled=false"], "accepted: true, or false together with auth.insecurePublic true"),
     (["model.persistentVolumeClaim=a", "model.image=b"], "exclude each other; accepted: one of them"),
     (["model.path=x"], "model.path is \"x\" without a volume"),
+    (["model.draft.path=x"], "model.draft.path is \"x\" without a volume"),
+    (["model.draft.weights=fp4"], "model.draft.weights"),
     (["certificates.mode=existing"], "certificates.existingPrefix is empty"),
     (["certificates.mode=certManager"], "no cert-manager.io/v1; accepted: auto, helm, existing"),
     (["autoscaling.enabled=true", "layout=services"], "accepted: layout single"),
@@ -205,9 +210,9 @@ class ChartTest(unittest.TestCase):
             used = {manifest["apiVersion"] for manifest in render(values, cluster)}
             self.assertLessEqual(expected, used)
 
-    def test_the_pipelines_picture_is_all_that_policies_let_through(self):
+    def edges(self, values):
         edges = set()
-        for manifest in render(["layout=services", "model.pipelineParallel=2"]):
+        for manifest in render(values):
             if manifest["kind"] != "NetworkPolicy" or "Ingress" not in manifest["spec"]["policyTypes"]:
                 continue
             to = manifest["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
@@ -215,10 +220,32 @@ class ChartTest(unittest.TestCase):
                 for peer in rule.get("from", []):
                     to = to or "public"
                     edges.add((peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"], to))
-        self.assertEqual(edges, {
+        return edges
+
+    def test_the_pipelines_picture_is_all_that_policies_let_through(self):
+        values = ["layout=services", "model.pipelineParallel=2"]
+        served = {
             ("orchestrator", "tokenizer"), ("orchestrator", "embedding"), ("orchestrator", "sampler"),
             ("orchestrator", "stage-0"), ("orchestrator", "stage-1"), ("embedding", "stage-0"), ("embedding", "sampler"),
-            ("stage-0", "stage-1"), ("stage-1", "sampler"), ("gateway", "public")})
+            ("stage-0", "stage-1"), ("stage-1", "sampler"), ("gateway", "public")}
+        self.assertEqual(self.edges(values), served)
+        drafts = self.edges(values + ["model.persistentVolumeClaim=weights", "model.draft.path=1b"]) - served
+        self.assertEqual(drafts, {
+            ("orchestrator", "draft-embedding"), ("orchestrator", "draft-shard"), ("orchestrator", "draft-sampler"),
+            ("draft-embedding", "draft-shard"), ("draft-embedding", "draft-sampler"), ("draft-shard", "draft-sampler")})
+
+    def test_the_model_that_drafts_is_read_by_its_own_processes_alone(self):
+        values = ["layout=services", "model.persistentVolumeClaim=weights", "model.path=8b", "model.draft.path=1b",
+                  "model.draft.weights=int4", "model.draft.kvCacheMib=64"]
+        arguments = {}
+        for workload in rules.workloads(render(values + ["gateway.enabled=false"])):
+            container = rules.pod_of(workload)["spec"]["containers"][0]
+            arguments[container["name"]] = container["args"]
+        for name, args in arguments.items():
+            self.assertIn(f"--model=/models/{'1b' if name.startswith('draft-') else '8b'}", args, name)
+        self.assertIn("--weights=int4", arguments["draft-shard"])
+        self.assertIn("--kv_cache_mib=64", arguments["draft-shard"])
+        self.assertIn("--draft_shard=demo-sluice-0-draft-shard.lab.svc:8710", arguments["orchestrator"])
 
     def test_spans_leave_by_a_policy_of_their_own_and_for_nowhere_unless_asked(self):
         self.assertNotIn("otlp", str(render(["layout=services"])))

@@ -1,6 +1,8 @@
 """What every manifest of the chart must keep, whatever the values. Each rule is a generator of sentences about what is wrong."""
 
 WORKLOADS = ("Deployment", "StatefulSet", "LeaderWorkerSet")
+# Flags that name addresses.
+DIALLED = ("--tokenizer", "--embedding", "--sampler", "--shards", "--orchestrator", "--draft_embedding", "--draft_shard", "--draft_sampler")
 RESTRICTED_VOLUMES = {"configMap", "emptyDir", "secret", "persistentVolumeClaim", "projected", "image"}
 
 
@@ -145,7 +147,7 @@ def every_dialled_address_is_served(manifests):
         for container in pod_of(workload)["spec"]["containers"]:
             for argument in container.get("args", []):
                 flag, _, value = argument.partition("=")
-                if flag not in ("--tokenizer", "--embedding", "--sampler", "--shards", "--orchestrator"):
+                if flag not in DIALLED:
                     continue
                 for address in value.removeprefix("dns:///").replace(";", ",").split(","):
                     host, _, port = address.rpartition(":")

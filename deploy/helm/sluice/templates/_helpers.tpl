@@ -36,6 +36,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else }}/usr/share/sluice/models/storyteller{{ end }}
 {{- end }}
 
+{{/* The folder of the model that drafts; empty: none does. */}}
+{{- define "sluice.draftFolder" -}}
+{{- with .Values.model.draft.path }}/models/{{ . }}{{ end }}
+{{- end }}
+
 {{- define "sluice.certificateMode" -}}
 {{- if ne .Values.certificates.mode "auto" }}{{ .Values.certificates.mode }}
 {{- else if .Capabilities.APIVersions.Has "cert-manager.io/v1" }}certManager
@@ -215,7 +220,7 @@ env:
 
 {{/* How many processes the pod of the layout `single` has: each has a port for its metrics. */}}
 {{- define "sluice.numProcesses" -}}
-{{ add 4 (mul .Values.model.tensorParallel .Values.model.pipelineParallel) }}
+{{ add 4 (mul .Values.model.tensorParallel .Values.model.pipelineParallel) (ternary 3 0 (ne (include "sluice.draftFolder" .) "")) }}
 {{- end }}
 
 {{- define "sluice.terminationSeconds" -}}

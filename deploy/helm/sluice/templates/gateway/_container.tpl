@@ -13,6 +13,7 @@
   {{- end }}
   - --orchestrator_tls_ca=/etc/sluice/public/ca.crt
   - --listen=0.0.0.0:8080
+  - --termination_log=/dev/termination-log
   - --tls_cert=/etc/sluice/public/tls.crt
   - --tls_key=/etc/sluice/public/tls.key
   - --drain_delay={{ .Values.drain.delaySeconds }}s

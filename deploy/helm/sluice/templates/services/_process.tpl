@@ -49,12 +49,21 @@ sluice/pipeline: {{ index . 1 | quote }}
 {{- join ";" $stages }}
 {{- end }}
 
-{{/* Flags of every process. (list $ role port healthPort) */}}
+{{/* The services of a pipeline that are a Deployment each, by the names of their parts: those of the model that drafts as well. */}}
+{{- define "sluice.deployedParts" -}}
+tokenizer embedding sampler{{ if include "sluice.draftFolder" . }} draft-embedding draft-shard draft-sampler{{ end }}
+{{- end }}
+
+{{/* Flags of every process. (list $ part port healthPort) */}}
 {{- define "sluice.processArgs" -}}
 {{- $ := index . 0 }}
+{{- if hasPrefix "draft-" (index . 1) }}
+- --model={{ include "sluice.draftFolder" $ }}
+{{- else }}
 - --model={{ include "sluice.modelFolder" $ }}
 {{- with $.Values.model.ropeScaling }}
 - --rope_scaling={{ . }}
+{{- end }}
 {{- end }}
 - --listen=0.0.0.0:{{ index . 2 }}
 - --health_listen=0.0.0.0:{{ index . 3 }}

@@ -1,0 +1,82 @@
+"""The layout `services`: a pod for each service, and for the ranks of each stage."""
+
+import json
+import signal
+
+from cluster import all_ready, get, kubectl, pods, until
+from faults import change, other_model, strange_authority, strike, with_flag, with_folder
+from scenario import Scenario
+
+
+class Services(Scenario):
+    release = "parts"
+    what = "layout services, 2 stages of 2 ranks"
+    values = ["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128"]
+    num_pods = 7
+    first_text = "first text over mutual TLS between eight processes in six pods"
+    steps = ["rollout", "kill", "misfits", "pipelines"]
+
+    def rollout(self):
+        for role in ("tokenizer", "embedding", "sampler"):
+            self.under_load(f"rolling update of the Deployment of the {role} under load",
+                            lambda role=role: self.roll_out(f"deployment/{self.name}-0-{role}"))
+        for stage in (0, 1):
+            self.under_load(f"rolling update of the StatefulSet of stage {stage} under load",
+                            lambda stage=stage: self.roll_out(f"statefulset/{self.name}-0-stage-{stage}"))
+
+    def kill(self):
+        for role, program in (("stage-0", "sluice-shard"), ("sampler", "sluice-sampler")):
+            pod = pods(self.component(role))[0]
+            self.under_load(f"kill -9 of {program} in its pod", lambda pod=pod, program=program: strike(pod, program, signal.SIGKILL))
+
+    def misfits(self):
+        """What a part says that can't do its work; each is put right again."""
+        name = f"{self.name}-tls-sampler"
+        right = get("secret", name)["data"]["ca.crt"]
+
+        def trust(authority):
+            kubectl("patch", "secret", name, "-p", json.dumps({"data": {"ca.crt": authority}}))
+            kubectl("delete", "pod", "-l", self.component("sampler"), "--now")
+        trust(strange_authority())
+        self.ends_saying("sampler", "no authority in", "a wrong authority")
+        trust(right)
+        until(lambda: all_ready(self.release, self.num_pods), 240)
+
+        other = other_model(rms_norm_eps=0.125)
+
+        def another_model(pod):
+            with_folder("/other", other)(pod)
+            with_flag("--model=/other")(pod)
+        self.misfit(another_model, "it serves another model", "a stage started with another model")
+        self.misfit(with_flag("--model=/models/gone"), "/models/gone", "a missing volume")
+        self.same_text("and once each is put right the same text comes")
+
+    def misfit(self, edit, words, what):
+        embedding = f"{self.name}-0-embedding"
+        change(embedding, edit)
+        self.ends_saying("embedding", words, what)
+        kubectl("rollout", "undo", f"deployment/{embedding}")
+        kubectl("rollout", "status", f"deployment/{embedding}", "--timeout=240s", check=False)
+        until(lambda: all_ready(self.release, self.num_pods), 240)
+
+    def pipelines(self):
+        def scale(count):
+            self.helm("upgrade", self.release, values=[*self.values, f"replicas={count}"])
+            until(lambda: all_ready(self.release, 6 * count + 1), 300)
+        self.under_load("a second whole pipeline, and back to one", lambda: (scale(2), scale(1)))
+
+
+class Ranks(Scenario):
+    release = "ranks"
+    what = "layout services, 2 ranks in pods of their own"
+    values = ["layout=services", "model.tensorParallel=2", "ranks.placement=pods", "model.kvCacheMib=128", "gateway.enabled=false"]
+    num_pods = 6
+    first_text = "first text, with ranks over TLS"
+    steps = ["rollout", "kill"]
+
+    def rollout(self):
+        self.under_load("rolling update of the StatefulSet of ranks under load", lambda: self.roll_out(f"statefulset/{self.name}-0-stage-0"))
+
+    def kill(self):
+        pod = pods(self.component("stage-0"))[1]
+        self.under_load("kill -9 of a rank in its pod", lambda: strike(pod, "sluice-shard", signal.SIGKILL))
