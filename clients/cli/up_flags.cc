@@ -51,7 +51,7 @@ absl::Status CheckTelemetry(const UpFlags& flags) {
                               {.endpoint = flags.otlp_endpoint,
                                .authority = flags.otlp_tls_ca,
                                .token_file = flags.otlp_token_file,
-                               .sample_ratio = flags.otlp_sample_ratio.value_or(1)},
+                               .sample_ratio = flags.otlp_sample_ratio},
                               [](const char*) { return ""; })
       .status();
 }
@@ -99,7 +99,8 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
   flags.Add("otlp_token_file", "FILE", "A bearer token for it.", &into->otlp_token_file);
   flags.Add("otlp_sample_ratio", "P",
             "Part of the requests that it is told of, where their callers have not decided. "
-            "Default 1.",
+            "Default: what "
+            "OTEL_TRACES_SAMPLER of the environment says, else 1.",
             &into->otlp_sample_ratio);
   flags.Add("drain_delay", "SECONDS",
             "How long to go on serving after SIGTERM while health says NOT_SERVING. Default 0.",

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
 namespace sluice {
@@ -28,7 +29,7 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
     return std::string(name.data(), name.size());
   }
   if (const auto auth = context.auth_context(); auth != nullptr && auth->IsPeerAuthenticated()) {
-    for (const grpc::string_ref identity : auth->GetPeerIdentity()) {
+    for (const grpc::string_ref& identity : auth->GetPeerIdentity()) {
       return std::string(identity.data(), identity.size());
     }
   }
@@ -38,7 +39,13 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context) {
   const auto [begin, end] = context.client_metadata().equal_range(kTraceParentKey);
   if (begin == end || std::next(begin) != end) return std::nullopt;
-  return ParseTraceParent({begin->second.data(), begin->second.size()});
+  std::string state;
+  const auto [first, last] = context.client_metadata().equal_range(kTraceStateKey);
+  for (auto entry = first; entry != last; ++entry) {
+    absl::StrAppend(&state, state.empty() ? "" : ",",
+                    absl::string_view(entry->second.data(), entry->second.size()));
+  }
+  return ParseTraceContext({begin->second.data(), begin->second.size()}, state);
 }
 
 std::string HostOfPeer(absl::string_view peer) {

@@ -17,7 +17,8 @@ namespace sluice {
 // where the metadata is empty, longer than 128 bytes or there more than once.
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
 
-// The trace that the call is a part of, as its metadata `traceparent` says; nothing where it says none.
+// The trace that the call is a part of, as its metadata `traceparent` and `tracestate` say; nothing where
+// they say none.
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);
 
 // The host in a peer as gRPC names it: "ipv4:10.0.0.7:5123" is "10.0.0.7". Others stay as they are.

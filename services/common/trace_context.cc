@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace sluice {
 namespace {
@@ -40,6 +44,43 @@ absl::string_view Take(absl::string_view& text, size_t size) {
   return taken;
 }
 
+constexpr size_t kMostMembers = 32;
+constexpr size_t kMostKeyBytes = 256;
+constexpr size_t kMostValueBytes = 256;
+
+bool IsStateKey(absl::string_view key) {
+  if (key.empty() || key.size() > kMostKeyBytes) return false;
+  const auto is_first = [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); };
+  return is_first(key[0]) && std::all_of(key.begin(), key.end(), [&](char c) {
+           return is_first(c) || absl::string_view("_-*/@").find(c) != absl::string_view::npos;
+         });
+}
+
+// Printable ASCII but for what separates members; blanks within alone.
+bool IsStateValue(absl::string_view value) {
+  return !value.empty() && value.size() <= kMostValueBytes && value.back() != ' ' &&
+         std::all_of(value.begin(), value.end(),
+                     [](char c) { return c >= ' ' && c <= '~' && c != ',' && c != '='; });
+}
+
+// The members, without the blanks around them and the empty ones between; nothing where one is wrong.
+std::string CleanTraceState(absl::string_view text) {
+  std::vector<absl::string_view> members;
+  std::vector<absl::string_view> keys;
+  for (absl::string_view member : absl::StrSplit(text, ',')) {
+    member = absl::StripAsciiWhitespace(member);
+    if (member.empty()) continue;
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(member, absl::MaxSplits('=', 1));
+    if (!IsStateKey(parts.first) || !IsStateValue(parts.second)) return "";
+    const bool again = std::find(keys.begin(), keys.end(), parts.first) != keys.end();
+    if (again || members.size() == kMostMembers) return "";
+    keys.push_back(parts.first);
+    members.push_back(member);
+  }
+  return absl::StrJoin(members, ",");
+}
+
 // Ids are drawn by many processes and threads: their generators must not begin alike.
 std::mt19937_64 SeededGenerator() {
   std::random_device device;
@@ -63,10 +104,10 @@ std::string TraceContext::ToTraceParent() const {
   return absl::StrFormat("00-%s-%s-%02x", trace_id, span_id, flags);
 }
 
-TraceContext TraceContext::Child() const { return {trace_id, RandomDigits(), flags}; }
+TraceContext TraceContext::Child() const { return {trace_id, RandomDigits(), flags, state}; }
 
 TraceContext TraceContext::NewTrace() {
-  return {absl::StrCat(RandomDigits(), RandomDigits()), RandomDigits(), 0};
+  return {absl::StrCat(RandomDigits(), RandomDigits()), RandomDigits(), 0, ""};
 }
 
 std::optional<TraceContext> ParseTraceParent(absl::string_view text) {
@@ -87,7 +128,14 @@ std::optional<TraceContext> ParseTraceParent(absl::string_view text) {
       !absl::SimpleHexAtoi(flags, &bits)) {
     return std::nullopt;
   }
-  return TraceContext{std::string(trace_id), std::string(span_id), static_cast<uint8_t>(bits)};
+  return TraceContext{std::string(trace_id), std::string(span_id), static_cast<uint8_t>(bits), ""};
+}
+
+std::optional<TraceContext> ParseTraceContext(absl::string_view trace_parent,
+                                              absl::string_view trace_state) {
+  std::optional<TraceContext> context = ParseTraceParent(trace_parent);
+  if (context.has_value()) context->state = CleanTraceState(trace_state);
+  return context;
 }
 
 }  // namespace sluice

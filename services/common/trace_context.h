@@ -1,5 +1,6 @@
 // Which distributed trace a call belongs to, as W3C Trace Context carries it from process to process in
-// the metadata or header `traceparent`: "00-{trace id}-{span id}-{flags}", in lower-case hexadecimal.
+// the metadata or header `traceparent`: "00-{trace id}-{span id}-{flags}", in lower-case hexadecimal; with
+// it, in `tracestate`, what the tracing systems along the way have to say to those behind: "a=1,b=2".
 // Pure functions, but for the random numbers.
 #pragma once
 
@@ -12,11 +13,13 @@
 namespace sluice {
 
 inline constexpr char kTraceParentKey[] = "traceparent";
+inline constexpr char kTraceStateKey[] = "tracestate";
 
 struct TraceContext {
   std::string trace_id;  // 32 digits, not all of them 0
   std::string span_id;   // 16 digits, not all of them 0: of the caller's part
   uint8_t flags = 0;     // bit 0: the caller records it
+  std::string state;     // `tracestate`, for others; empty: none
 
   bool sampled() const { return (flags & 1) != 0; }
 
@@ -34,5 +37,11 @@ struct TraceContext {
 // Nothing where it is not what the recommendation describes: then it counts as not sent. Of versions
 // after 00, what 00 has.
 std::optional<TraceContext> ParseTraceParent(absl::string_view text);
+
+// The same with what came as `tracestate`, where it is what the recommendation describes: up to 32 members,
+// no key twice. Otherwise it counts as not sent, and the trace goes on without. Headers of that name that
+// came one by one are one list, joined by commas.
+std::optional<TraceContext> ParseTraceContext(absl::string_view trace_parent,
+                                              absl::string_view trace_state);
 
 }  // namespace sluice

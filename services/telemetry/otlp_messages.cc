@@ -97,6 +97,7 @@ void Fill(const Span& span, otlp::trace::v1::Span& into) {
   into.set_trace_id(absl::HexStringToBytes(span.context.trace_id));
   into.set_span_id(absl::HexStringToBytes(span.context.span_id));
   into.set_parent_span_id(absl::HexStringToBytes(span.parent_span_id));
+  into.set_trace_state(span.context.state);
   into.set_flags(span.context.flags);
   into.set_name(CleanText(span.name));
   into.set_kind(span.kind == SpanKind::kServer ? otlp::trace::v1::Span::SPAN_KIND_SERVER

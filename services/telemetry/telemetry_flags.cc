@@ -18,9 +18,9 @@ ABSL_FLAG(
     "this system trusts");
 ABSL_FLAG(std::string, otlp_token_file, "",
           "file of a bearer token for the collector, read again for every call");
-ABSL_FLAG(double, otlp_sample_ratio, 1,
+ABSL_FLAG(std::optional<double>, otlp_sample_ratio, std::nullopt,
           "part of the requests that are told of, 0 to 1, where their caller has not decided so: "
-          "traceparent's flag does");
+          "traceparent's flag does; default: what OTEL_TRACES_SAMPLER says, else 1");
 
 namespace sluice {
 

@@ -6,9 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "services/common/log.h"
 #include "services/common/status.h"
 #include "services/common/transport.h"
 #include "services/security/local_address.h"
@@ -18,38 +16,6 @@ namespace sluice {
 namespace {
 
 using Transport = OtlpEndpoint::Transport;
-
-// Variables are often meant for other programs: one that says nothing to this one stops nothing.
-void Ignore(const char* variable, const absl::Status& status) {
-  Log(LogLevel::kWarning, "telemetry", "variable-ignored",
-      {{"variable", variable}, {"cause", status.message()}});
-}
-
-std::optional<OtlpEndpoint> EndpointIn(const EnvironmentLookup& environment) {
-  if (absl::AsciiStrToLower(environment("OTEL_SDK_DISABLED")) == "true") return std::nullopt;
-  const char* variable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-  if (environment(variable).empty()) variable = "OTEL_EXPORTER_OTLP_ENDPOINT";
-  const std::string text = environment(variable);
-  if (text.empty()) return std::nullopt;
-  const std::string protocol = environment("OTEL_EXPORTER_OTLP_PROTOCOL");
-  if (!protocol.empty() && protocol != "grpc") {
-    Ignore(variable, absl::UnimplementedError(absl::StrCat("OTEL_EXPORTER_OTLP_PROTOCOL is ",
-                                                           protocol, "; spoken is grpc alone")));
-    return std::nullopt;
-  }
-  absl::StatusOr<OtlpEndpoint> endpoint = ParseOtlpEndpoint(text);
-  if (endpoint.ok()) return *std::move(endpoint);
-  Ignore(variable, endpoint.status());
-  return std::nullopt;
-}
-
-std::vector<std::pair<std::string, std::string>> KeyValuesIn(const EnvironmentLookup& environment,
-                                                             const char* variable) {
-  auto values = ParseKeyValues(environment(variable));
-  if (values.ok()) return *std::move(values);
-  Ignore(variable, values.status());
-  return {};
-}
 
 std::string HostName() {
   std::array<char, 256> host = {};
@@ -68,19 +34,15 @@ std::vector<SpanAttribute> ResourceOf(absl::string_view program,
     if (found == resource.end()) return resource.push_back({key, std::move(value)});
     found->value = std::move(value);
   };
-  for (auto& [key, value] : KeyValuesIn(environment, "OTEL_RESOURCE_ATTRIBUTES")) {
-    set(key, std::move(value));
-  }
-  if (std::string name = environment("OTEL_SERVICE_NAME"); !name.empty()) {
-    set("service.name", std::move(name));
-  }
+  for (auto& [key, value] : ResourceIn(environment)) set(key, std::move(value));
   return resource;
 }
 
 absl::Status Check(const TelemetryFlags& flags, Transport transport, absl::string_view address) {
-  if (!(flags.sample_ratio >= 0 && flags.sample_ratio <= 1)) {
+  const double ratio = flags.sample_ratio.value_or(1);
+  if (!(ratio >= 0 && ratio <= 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--otlp_sample_ratio is ", flags.sample_ratio, "; accepted: 0 to 1"));
+        absl::StrCat("--otlp_sample_ratio is ", ratio, "; accepted: 0 to 1"));
   }
   if (transport != Transport::kPlaintext) return absl::OkStatus();
   if (!flags.authority.empty()) {
@@ -125,15 +87,17 @@ absl::StatusOr<std::optional<TelemetryOptions>> MakeTelemetryOptions(
   if (!valid.ok()) return valid;
   std::string authority = flags.authority;
   if (authority.empty() && endpoint->transport != Transport::kPlaintext) {
-    authority = environment("OTEL_EXPORTER_OTLP_CERTIFICATE");
+    authority = CertificateIn(environment);
   }
   TelemetryOptions options;
   options.address = endpoint->address;
   options.security = SecurityOf(*endpoint, authority);
-  options.sample_ratio = flags.sample_ratio;
+  options.sampler = flags.sample_ratio.has_value() ? TraceSampler{.ratio = *flags.sample_ratio}
+                                                   : SamplerIn(environment);
   options.exporter.resource = ResourceOf(program, environment);
-  options.exporter.headers = KeyValuesIn(environment, "OTEL_EXPORTER_OTLP_HEADERS");
+  options.exporter.headers = HeadersIn(environment);
   options.exporter.token_file = flags.token_file;
+  SetBatchesFrom(environment, options.exporter);
   return options;
 }
 
@@ -141,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Tracer>> StartTracer(const TelemetryOptions& opti
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
       DialPublic(options.address, options.security);
   if (!channel.ok()) return Annotate(channel.status(), "the collector of --otlp_endpoint");
-  return std::make_unique<Tracer>(*std::move(channel), options.sample_ratio, options.exporter);
+  return std::make_unique<Tracer>(*std::move(channel), options.sampler, options.exporter);
 }
 
 }  // namespace sluice

@@ -145,6 +145,12 @@ class SpansTest(unittest.TestCase):
         self.assertEqual(said["rpc.grpc.status_code"], 0)
         self.assertNotIn(b"Once upon", b"".join(collector.bytes), "no contents")
 
+    def test_the_environment_chooses_what_is_recorded(self):
+        collector = self.collector()
+        up = self.up("--otlp_endpoint", collector.address, env={**os.environ, "OTEL_TRACES_SAMPLER": "always_on", "OTEL_BSP_SCHEDULE_DELAY": "0"})
+        text_of(Client(up.endpoint).generate(request(2), metadata=(("traceparent", UNSAMPLED),)))
+        self.assertEqual(collector.named("text_completion storyteller")[0].span.trace_id.hex(), UNSAMPLED.split("-")[1])
+
     def test_what_a_caller_does_not_record_is_not_told(self):
         collector = self.collector()
         up = self.up("--otlp_endpoint", collector.address)
@@ -196,12 +202,14 @@ class SpansTest(unittest.TestCase):
         up = self.up("--otlp_endpoint", f"http://{collector.address}", "--http_port", "0")
         address = up.process.stdout.readline().split()[-1]
         body = {"prompt": "Once upon a time", "max_tokens": 5}
-        self.assertEqual(call(address, "POST", "/v1/completions", body, {"traceparent": SAMPLED}).status, 200)
+        headers = {"traceparent": SAMPLED, "tracestate": "vendor=a,other@b=2"}
+        self.assertEqual(call(address, "POST", "/v1/completions", body, headers).status, 200)
         outer = collector.named("POST /v1/completions")[0]
         inner = collector.named("text_completion storyteller")[0]
         self.assertEqual((outer.service, outer.span.parent_span_id.hex()), ("sluice-gateway", CALLER))
         self.assertEqual(inner.span.parent_span_id, outer.span.span_id)
         self.assertEqual(inner.span.trace_id.hex(), TRACE)
+        self.assertEqual((outer.span.trace_state, inner.span.trace_state), ("vendor=a,other@b=2",) * 2)
         self.assertEqual(outer.attributes["http.response.status_code"], 200)
         self.assertLessEqual(outer.span.start_time_unix_nano, inner.span.start_time_unix_nano)
         # Without a caller's trace the gateway begins one, and both are in it.

@@ -10,7 +10,9 @@
 namespace sluice::gateway {
 
 HttpSpan::HttpSpan(Tracer* tracer, const http::Request& request)
-    : tracer_(tracer), context_(ParseTraceParent(request.Header(kTraceParentKey).value_or(""))) {
+    : tracer_(tracer),
+      context_(ParseTraceContext(request.Header(kTraceParentKey).value_or(""),
+                                 request.Joined(kTraceStateKey))) {
   if (tracer_ == nullptr) return;
   Span span = tracer_->Begin(context_);
   context_ = span.context;

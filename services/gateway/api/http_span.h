@@ -12,7 +12,7 @@ namespace sluice::gateway {
 
 class HttpSpan {
  public:
-  // On behalf of the request's header `traceparent`, where it has a right one. `tracer` is borrowed;
+  // On behalf of the request's headers `traceparent` and `tracestate`, where they are right. `tracer` is borrowed;
   // null: nothing is recorded.
   HttpSpan(Tracer* tracer, const http::Request& request);
   ~HttpSpan();

@@ -61,6 +61,7 @@ void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
   if (!caller.authorization.empty()) context.AddMetadata("authorization", caller.authorization);
   if (caller.trace.has_value()) {
     context.AddMetadata(kTraceParentKey, caller.trace->ToTraceParent());
+    if (!caller.trace->state.empty()) context.AddMetadata(kTraceStateKey, caller.trace->state);
   }
 }
 

@@ -9,6 +9,16 @@ std::optional<absl::string_view> Request::Header(absl::string_view name) const {
   return std::nullopt;
 }
 
+std::string Request::Joined(absl::string_view name) const {
+  std::string list;
+  for (const auto& [key, value] : headers) {
+    if (key != name) continue;
+    if (!list.empty()) list += ',';
+    list += value;
+  }
+  return list;
+}
+
 absl::string_view ReasonPhrase(int status) {
   switch (status) {
     case 100:

@@ -24,6 +24,8 @@ struct Request {
 
   // The first header of this (lower-case) name.
   std::optional<absl::string_view> Header(absl::string_view name) const;
+  // All headers of this name, which are one list: joined by commas; empty where there are none.
+  std::string Joined(absl::string_view name) const;
 };
 
 struct Response {

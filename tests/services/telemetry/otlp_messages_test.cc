@@ -13,7 +13,7 @@ namespace trace = opentelemetry::proto::trace::v1;
 
 Span Example() {
   Span span;
-  span.context = {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1};
+  span.context = {"0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1, "vendor=1"};
   span.parent_span_id = "00f067aa0ba902b7";
   span.name = "chat storyteller";
   span.kind = SpanKind::kServer;
@@ -40,6 +40,7 @@ TEST(OtlpMessages, CarryEverythingOfASpan) {
             std::string("\x0a\xf7\x65\x19\x16\xcd\x43\xdd\x84\x48\xeb\x21\x1c\x80\x31\x9c", 16));
   EXPECT_EQ(sent.span_id(), std::string("\xb7\xad\x6b\x71\x69\x20\x33\x31", 8));
   EXPECT_EQ(sent.parent_span_id(), std::string("\x00\xf0\x67\xaa\x0b\xa9\x02\xb7", 8));
+  EXPECT_EQ(sent.trace_state(), "vendor=1");
   EXPECT_EQ(sent.flags(), 1u);
   EXPECT_EQ(sent.name(), "chat storyteller");
   EXPECT_EQ(sent.kind(), trace::Span::SPAN_KIND_SERVER);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "tests/services/telemetry/fake_collector.h"
 #include "tests/testing/test_authority.h"
@@ -54,6 +55,64 @@ TEST(TelemetryOptions, ComeFromTheEnvironmentAsItsStandardSays) {
   EXPECT_EQ(Resource(options, "service.name"), "stories");
   EXPECT_EQ(Resource(options, "team"), "a b");
   EXPECT_THAT(options.exporter.headers, ElementsAre(Pair("api-key", "1")));
+  EXPECT_EQ(options.sampler, TraceSampler{});
+}
+
+TEST(TelemetryOptions, TakeTheVariablesOfTracesBeforeThoseOfAllSignals) {
+  const auto made = Make({}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://metrics:1"},
+                              {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces:2"},
+                              {"OTEL_EXPORTER_OTLP_HEADERS", "for=all"},
+                              {"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "for=traces"},
+                              {"OTEL_EXPORTER_OTLP_CERTIFICATE", "all.crt"},
+                              {"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "traces.crt"},
+                              {"OTEL_EXPORTER_OTLP_TIMEOUT", "1"},
+                              {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2500"}});
+  ASSERT_TRUE(made.ok() && made->has_value());
+  EXPECT_EQ((*made)->address, "traces:2");
+  EXPECT_EQ((*made)->security.tls.authority, "traces.crt");
+  EXPECT_THAT((*made)->exporter.headers, ElementsAre(Pair("for", "traces")));
+  EXPECT_EQ((*made)->exporter.call_timeout, absl::Milliseconds(2500));
+}
+
+TEST(TelemetryOptions, SampleAsTheEnvironmentSays) {
+  for (const auto& [name, argument, expected] :
+       {std::tuple("always_off", "", TraceSampler{.follows_caller = false, .ratio = 0}),
+        std::tuple("parentbased_traceidratio", "0.25", TraceSampler{.ratio = 0.25}),
+        std::tuple("jaeger_remote", "endpoint=x", TraceSampler{}),
+        std::tuple("traceidratio", "1.5", TraceSampler{})}) {
+    const auto made = Make({.endpoint = "127.0.0.1:1"},
+                           {{"OTEL_TRACES_SAMPLER", name}, {"OTEL_TRACES_SAMPLER_ARG", argument}});
+    ASSERT_TRUE(made.ok() && made->has_value());
+    EXPECT_EQ((*made)->sampler, expected) << name;
+  }
+}
+
+TEST(TelemetryOptions, SendInBatchesAsTheEnvironmentSays) {
+  const auto made = Make({.endpoint = "127.0.0.1:1"}, {{"OTEL_BSP_SCHEDULE_DELAY", "5000"},
+                                                       {"OTEL_BSP_EXPORT_TIMEOUT", "30000"},
+                                                       {"OTEL_BSP_MAX_QUEUE_SIZE", "100"},
+                                                       {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "200"}});
+  ASSERT_TRUE(made.ok() && made->has_value());
+  const SpanExporterOptions& exporter = (*made)->exporter;
+  EXPECT_EQ(exporter.batch_delay, absl::Seconds(5));
+  EXPECT_EQ(exporter.retry_for, absl::Seconds(30));
+  EXPECT_EQ(exporter.max_queued, 100u);
+  EXPECT_EQ(exporter.max_batch, 100u);  // no more than wait
+}
+
+TEST(TelemetryOptions, KeepWhatTheyWereWhereANumberIsWrong) {
+  const SpanExporterOptions usual;
+  for (const char* wrong : {"-1", "soon", "1.5", "99999999999"}) {
+    const auto made = Make({.endpoint = "127.0.0.1:1"}, {{"OTEL_BSP_SCHEDULE_DELAY", wrong},
+                                                         {"OTEL_BSP_EXPORT_TIMEOUT", wrong},
+                                                         {"OTEL_BSP_MAX_QUEUE_SIZE", wrong},
+                                                         {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0"}});
+    ASSERT_TRUE(made.ok() && made->has_value());
+    EXPECT_EQ((*made)->exporter.batch_delay, usual.batch_delay) << wrong;
+    EXPECT_EQ((*made)->exporter.retry_for, usual.retry_for) << wrong;
+    EXPECT_EQ((*made)->exporter.max_queued, usual.max_queued) << wrong;
+    EXPECT_EQ((*made)->exporter.max_batch, usual.max_batch) << wrong;
+  }
 }
 
 TEST(TelemetryOptions, NameTheProgramWhereNobodyDoes) {
@@ -64,12 +123,13 @@ TEST(TelemetryOptions, NameTheProgramWhereNobodyDoes) {
 }
 
 TEST(TelemetryOptions, FlagsGoBeforeTheEnvironment) {
-  const auto made = Make(
-      {.endpoint = "127.0.0.1:1", .sample_ratio = 0.5},
-      {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"}, {"OTEL_SDK_DISABLED", "true"}});
+  const auto made = Make({.endpoint = "127.0.0.1:1", .sample_ratio = 0.5},
+                         {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4317"},
+                          {"OTEL_SDK_DISABLED", "true"},
+                          {"OTEL_TRACES_SAMPLER", "always_off"}});
   ASSERT_TRUE(made.ok() && made->has_value());
   EXPECT_EQ((*made)->address, "127.0.0.1:1");
-  EXPECT_EQ((*made)->sample_ratio, 0.5);
+  EXPECT_EQ((*made)->sampler, TraceSampler{.ratio = 0.5});
 }
 
 TEST(TelemetryOptions, VariablesForOtherProgramsStopNothing) {
@@ -78,6 +138,13 @@ TEST(TelemetryOptions, VariablesForOtherProgramsStopNothing) {
         Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"},
                   {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}},
         Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"}, {"OTEL_SDK_DISABLED", "TRUE"}},
+        Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"},
+                  {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"},
+                  {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}},
+        Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"},
+                  {"OTEL_TRACES_EXPORTER", "none"}},
+        Variables{{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"},
+                  {"OTEL_TRACES_EXPORTER", "zipkin"}},
         Variables{{"OTEL_RESOURCE_ATTRIBUTES", "what"}}}) {
     const auto made = Make({}, variables);
     ASSERT_TRUE(made.ok()) << made.status();
@@ -133,36 +200,6 @@ TEST(TelemetryOptions, ReachACollectorOverTls) {
     EXPECT_EQ((*tracer)->counts().exported, sent);
     EXPECT_EQ((*tracer)->counts().dropped_failed, 1 - sent);
   }
-}
-
-TEST(Tracer, FollowsItsCallersDecisionAndElseTheRatio) {
-  testing::FakeCollector collector;
-  const Tracer none(collector.Channel(), 0, {});
-  const Tracer all(collector.Channel(), 1, {});
-  const TraceContext caller = TraceContext::NewTrace();
-  TraceContext sampled = caller;
-  sampled.flags = 1;
-  EXPECT_FALSE(none.Begin(std::nullopt).context.sampled());
-  EXPECT_TRUE(all.Begin(std::nullopt).context.sampled());
-  EXPECT_EQ(all.Begin(std::nullopt).parent_span_id, "");
-  EXPECT_TRUE(none.Begin(sampled).context.sampled());
-  EXPECT_FALSE(all.Begin(caller).context.sampled());
-  const Span span = all.Begin(sampled);
-  EXPECT_EQ(span.context.trace_id, caller.trace_id);
-  EXPECT_EQ(span.parent_span_id, caller.span_id);
-  EXPECT_NE(span.context.span_id, caller.span_id);
-}
-
-TEST(Tracer, SamplesByTheTracesIdAlone) {
-  const TraceContext low = {"ffffffffffffffff0000000000000001", "1", 0};
-  const TraceContext high = {"0000000000000001ffffffffffffffff", "1", 0};
-  EXPECT_TRUE(IsSampled(low, 0.001));
-  EXPECT_FALSE(IsSampled(low, 0));
-  EXPECT_FALSE(IsSampled(high, 0.999));
-  EXPECT_TRUE(IsSampled(high, 1));
-  int sampled = 0;
-  for (int i = 0; i < 4000; ++i) sampled += IsSampled(TraceContext::NewTrace(), 0.25) ? 1 : 0;
-  EXPECT_NEAR(sampled, 1000, 200);  // 7 standard deviations
 }
 
 }  // namespace
