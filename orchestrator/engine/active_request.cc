@@ -224,7 +224,7 @@ void ActiveRequest::OnToken(int index, TokenEvent token) {
     return sink_->OnChunk(std::move(chunk));
   }
   output.pending.push_back(std::move(token));
-  if (!stop_tokens_.contains(id)) text_->Append(ids_[index], {id});
+  if (stop_tokens_.empty() || !stop_tokens_.contains(id)) text_->Append(ids_[index], {id});
 }
 
 void ActiveRequest::OnSequenceFinished(int index, const FinishedSequence& finished) {

@@ -54,6 +54,14 @@ BlockId KvCache::TakeBlock(Reservation& reservation) {
 
 // ---- Tables ----
 
+KvCache::Table* KvCache::FindTable(SequenceId sequence) {
+  if (found_ != nullptr && found_for_ == sequence) return found_;
+  const auto it = tables_.find(sequence);
+  found_ = it == tables_.end() ? nullptr : &it->second;
+  found_for_ = sequence;
+  return found_;
+}
+
 PrefixIndex::Place KvCache::EndOfKnown(const Table& table) const {
   return table.num_known == 0 ? table.root : index_.PlaceOf(table.blocks[table.num_known - 1]);
 }
@@ -83,6 +91,7 @@ int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
     found += BeginWithTail(table, tokens.subspan(found), most - found);
   }
   hit_positions_ += found;
+  found_ = nullptr;
   tables_.emplace(sequence, std::move(table));
   return found;
 }
@@ -133,6 +142,7 @@ void KvCache::Fork(SequenceId from, SequenceId to, int32_t num_positions) {
   table.root = parent.root;
   if (table.root != 0) index_.HoldRoot(table.root);
   table.num_known = std::min(parent.num_known, num_positions / options_.block_size);
+  found_ = nullptr;
   tables_.emplace(to, std::move(table));
 }
 
@@ -146,14 +156,12 @@ std::optional<size_t> KvCache::BlockToCopy(const Table& table, int32_t first,
 }
 
 bool KvCache::IsReserved(SequenceId sequence, int32_t first, int32_t num_positions) {
-  const auto it = tables_.find(sequence);
-  if (it == tables_.end()) return false;
-  Table& table = it->second;
-  if (BlocksFor(num_positions) > std::ssize(table.blocks)) return false;
+  Table* const table = FindTable(sequence);
+  if (table == nullptr || BlocksFor(num_positions) > std::ssize(table->blocks)) return false;
   const int32_t index = first / options_.block_size;
-  if (table.own == index) return true;
-  if (BlockToCopy(table, first, false).has_value()) return false;
-  table.own = index;
+  if (table->own == index) return true;
+  if (BlockToCopy(*table, first, false).has_value()) return false;
+  table->own = index;
   return true;
 }
 
@@ -175,6 +183,7 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
   }
   Reservation reservation;
   if (num_positions == 0) return reservation;
+  found_ = nullptr;
   Table& table = tables_[sequence];
   SLUICE_CHECK(0 <= first && first <= num_positions &&
                BlocksFor(first) <= std::ssize(table.blocks));
@@ -199,9 +208,9 @@ absl::StatusOr<Reservation> KvCache::Reserve(SequenceId sequence, int32_t first,
 }
 
 void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens) {
-  const auto it = tables_.find(sequence);
-  SLUICE_CHECK(it != tables_.end());
-  Table& table = it->second;
+  Table* const found = FindTable(sequence);
+  SLUICE_CHECK(found != nullptr);
+  Table& table = *found;
   if (table.root == 0) return;
   const auto num_full = static_cast<int32_t>(std::ssize(tokens) / options_.block_size);
   if (table.num_known < num_full) {
@@ -215,7 +224,7 @@ void KvCache::MarkComputed(SequenceId sequence, absl::Span<const TokenId> tokens
   const bool had_tail = !table.tail.empty();
   const auto told = static_cast<size_t>(table.num_known) * options_.block_size + table.tail.size();
   if (told >= tokens.size()) return;
-  table.tail.insert(table.tail.end(), tokens.begin() + static_cast<ptrdiff_t>(told), tokens.end());
+  for (const TokenId token : tokens.subspan(told)) table.tail.push_back(token);
   if (!had_tail) tails_.try_emplace(EndOfKnown(table), sequence);
 }
 
@@ -247,6 +256,7 @@ void KvCache::Release(SequenceId sequence) {
   if (it == tables_.end()) return;
   const Table table = std::move(it->second);
   WithdrawTail(sequence, table);
+  found_ = nullptr;
   tables_.erase(it);
   // Backwards: the last block of a path becomes idle, and is evicted, before those it follows; and
   // free blocks are handed out again in position order.
@@ -270,12 +280,11 @@ absl::Span<const BlockId> KvCache::BlockTable(SequenceId sequence) const {
 }
 
 TableChange KvCache::TakeTableChange(SequenceId sequence) {
-  const auto it = tables_.find(sequence);
-  SLUICE_CHECK(it != tables_.end());
-  Table& table = it->second;
-  const int32_t first = std::exchange(table.num_told, static_cast<int32_t>(table.blocks.size()));
-  table.told = true;
-  return {.first_block = first, .blocks = absl::MakeConstSpan(table.blocks).subspan(first)};
+  Table* const table = FindTable(sequence);
+  SLUICE_CHECK(table != nullptr);
+  const int32_t first = std::exchange(table->num_told, static_cast<int32_t>(table->blocks.size()));
+  table->told = true;
+  return {.first_block = first, .blocks = absl::MakeConstSpan(table->blocks).subspan(first)};
 }
 
 void KvCache::ForgetToldTables() {

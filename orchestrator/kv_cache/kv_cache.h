@@ -175,6 +175,8 @@ class KvCache {
     int32_t own = -1;
   };
 
+  // Null where it holds no blocks. Steps ask for one sequence's several times in a row.
+  Table* FindTable(SequenceId sequence);
   // Where the block after the known ones of a table stands.
   PrefixIndex::Place EndOfKnown(const Table& table) const;
   // Tables that have `block`.
@@ -195,6 +197,9 @@ class KvCache {
   BlockPool pool_;     // the index has a reference to each of its blocks
   PrefixIndex index_;  // idle: in no table
   absl::flat_hash_map<SequenceId, Table> tables_;
+  // That FindTable found last; null after a table came or went, which may have moved it.
+  Table* found_ = nullptr;
+  SequenceId found_for_ = 0;
   // By the place after which it comes, a sequence whose block there is computed in part.
   absl::flat_hash_map<PrefixIndex::Place, SequenceId> tails_;
   std::vector<SequenceId> ended_tables_;

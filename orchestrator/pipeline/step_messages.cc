@@ -1,13 +1,15 @@
 #include "orchestrator/pipeline/step_messages.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
 namespace {
 
-// Tokens that rows chose one after another are named together.
-void AddChosen(const ChosenBy& chosen, v1::EmbeddingExecute& execute) {
-  const int32_t index = execute.token_ids_size();
+// Token `index` of the step. Tokens that rows chose one after another are named together.
+void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& execute) {
   if (const int size = execute.chosen_tokens_size(); size > 0) {
     v1::ChosenToken& last = *execute.mutable_chosen_tokens(size - 1);
     if (last.step_id() == chosen.step && last.row() + last.count() == chosen.row &&
@@ -30,15 +32,18 @@ void SetMessage(uint64_t epoch, const Step& step, v1::EmbeddingRunRequest& reque
   execute.Clear();
   execute.set_epoch(epoch);
   execute.set_step_id(step.id);
-  execute.mutable_token_ids()->Reserve(step.num_tokens());
-  execute.mutable_positions()->Reserve(step.num_tokens());
+  const int32_t num_tokens = step.num_tokens();
+  execute.mutable_token_ids()->Resize(num_tokens, 0);
+  execute.mutable_positions()->Resize(num_tokens, 0);
+  int32_t* const token_ids = execute.mutable_token_ids()->mutable_data();
+  int32_t* const positions = execute.mutable_positions()->mutable_data();
+  int32_t index = 0;
   for (const Segment& segment : step.segments) {
-    if (segment.chosen_by.has_value()) AddChosen(*segment.chosen_by, execute);
-    int32_t position = segment.first_position;
-    for (const TokenId token : segment.tokens) {
-      execute.mutable_token_ids()->AddAlreadyReserved(token);
-      execute.mutable_positions()->AddAlreadyReserved(position++);
-    }
+    if (segment.chosen_by.has_value()) AddChosen(*segment.chosen_by, index, execute);
+    const auto count = static_cast<int32_t>(segment.tokens.size());
+    std::copy_n(segment.tokens.data(), count, token_ids + index);
+    std::iota(positions + index, positions + index + count, segment.first_position);
+    index += count;
   }
 }
 
@@ -54,6 +59,8 @@ void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request) 
     message.set_source(copy.source);
     message.set_destination(copy.destination);
   }
+  execute.mutable_segments()->Reserve(static_cast<int>(step.segments.size()));
+  execute.mutable_output_rows()->Reserve(step.num_rows());
   int32_t first_row = 0;
   for (const Segment& segment : step.segments) {
     v1::Segment& message = *execute.add_segments();
@@ -62,8 +69,12 @@ void SetMessage(uint64_t epoch, const Step& step, v1::ShardRunRequest& request) 
     message.set_num_positions(static_cast<int32_t>(segment.tokens.size()));
     message.set_sequence_length(segment.sequence_length);
     message.set_first_block(segment.first_block);
-    message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
-    for (const Row& row : segment.rows) execute.add_output_rows(first_row + row.offset);
+    if (!segment.blocks.empty()) {
+      message.mutable_blocks()->Add(segment.blocks.begin(), segment.blocks.end());
+    }
+    for (const Row& row : segment.rows) {
+      execute.mutable_output_rows()->AddAlreadyReserved(first_row + row.offset);
+    }
     first_row += static_cast<int32_t>(segment.tokens.size());
   }
 }

@@ -151,15 +151,16 @@ void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   std::vector<Tokens> drafts = AskForDrafts(
       decodes.first(drafted - decodes.begin()),
       {.num_decodes = turns, .tokens = budget.tokens - turns, .beside_prompts = prefilling});
-  drafts.resize(decodes.size());
+  Tokens none;
   for (size_t i = 0; i < decodes.size() && slots > 0; ++i) {
     SequenceState* const sequence = decodes[i];
+    Tokens& draft = i < drafts.size() ? drafts[i] : none;
     if (!sequence->running) continue;                 // gave its blocks to one before it
     if (contended_ && !IsReady(*sequence)) continue;  // one before it needs what others have
     if (MostOf(*sequence, budget) <= for_prompts) break;
     if (!Equip(*sequence, sequence->length())) continue;
-    EquipDraft(*sequence, drafts[i]);
-    AppendSegment(*sequence, 1, drafts[i], step, budget);
+    if (!draft.empty()) EquipDraft(*sequence, draft);
+    AppendSegment(*sequence, 1, draft, step, budget);
     --slots;
   }
   BillDecodes();
@@ -246,14 +247,15 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, co
   segment.sequence_length = sequence.length() + num_drafts;
   segment.first_block = table.first_block;
   if (!table.blocks.empty()) segment.blocks.assign(table.blocks.begin(), table.blocks.end());
-  segment.rows = sequence.RowsFor(first, num_positions);
+  sequence.AddRowsFor(first, num_positions, segment.rows);
   for (int32_t i = 0; i < num_drafts; ++i) segment.rows.push_back({.offset = num_positions + i});
-  in_flight_.back().segments.push_back({.sequence = segment.sequence,
-                                        .run = sequence.run,
-                                        .first_position = first,
-                                        .num_positions = num_positions + num_drafts,
-                                        .rows = segment.rows,
-                                        .drafts = draft});
+  PlannedSegment& planned = in_flight_.back().segments.emplace_back();
+  planned.sequence = segment.sequence;
+  planned.run = sequence.run;
+  planned.first_position = first;
+  planned.num_positions = num_positions + num_drafts;
+  for (const Row& row : segment.rows) planned.rows.push_back(row);
+  if (num_drafts > 0) planned.drafts = draft;
   budget.rows += static_cast<int32_t>(segment.rows.size());
   budget.tokens -= num_positions + num_drafts;
   if (!IsLight(*sequence.tenant)) budget.others -= num_positions;

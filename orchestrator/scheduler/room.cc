@@ -87,11 +87,15 @@ bool Scheduler::IsUrgent(const SequenceState& sequence) const {
   return is_full && MayDisplace(sequence);
 }
 
-// Its tenant has less than its part of the places, and another has more.
+// Its tenant has clearly less than its part of the places, and another has more. What is displaced is
+// computed again and holds up the steps ahead: where little is missing, the next place that somebody
+// leaves makes up for it.
 bool Scheduler::MayDisplace(const SequenceState& sequence) const {
+  constexpr int32_t kPartToWaitFor = 8;
   const Tenant& tenant = *sequence.tenant;
   if (tenants_.num_active() < 2) return false;
-  if (tenant.num_running >= tenants_.FairPlaces(tenant, MaxRunning())) return false;
+  const int32_t fair = tenants_.FairPlaces(tenant, MaxRunning());
+  if (tenant.num_running >= fair - fair / kPartToWaitFor) return false;
   return std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
     const SequenceState& other = *entry.second;
     return other.tenant != &tenant &&

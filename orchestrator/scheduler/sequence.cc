@@ -56,8 +56,7 @@ SequenceState::SequenceState(SequenceSpec given, const PlaceInLine& place)
   spec.resumed_tokens.clear();
 }
 
-Rows SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
-  Rows rows;
+void SequenceState::AddRowsFor(int32_t first, int32_t num_positions, Rows& rows) const {
   const int32_t end = first + num_positions;
   if (spec.score_prompt) {
     for (int32_t p = std::max(first, num_scored); p < std::min(end, num_prompt() - 1); ++p) {
@@ -67,11 +66,10 @@ Rows SequenceState::RowsFor(int32_t first, int32_t num_positions) const {
   if (end == length() && spec.max_new_tokens > 0) {
     rows.push_back({.offset = end - 1 - first, .kind = RowKind::kSample});
   }
-  return rows;
 }
 
 std::optional<FinishReason> SequenceState::ReasonToEnd() const {
-  if (usage.generated_tokens > 0 && stop_tokens.contains(tokens.back())) {
+  if (usage.generated_tokens > 0 && !stop_tokens.empty() && stop_tokens.contains(tokens.back())) {
     return FinishReason::kStop;
   }
   if (usage.generated_tokens >= spec.max_new_tokens && num_computed >= num_prompt()) {

@@ -37,8 +37,8 @@ struct SequenceState {
   // Of them, those whose positions no step has computed or computes.
   int32_t num_pending() const { return length() - num_planned; }
 
-  // The rows that positions [first, first + num_positions) owe.
-  Rows RowsFor(int32_t first, int32_t num_positions) const;
+  // Appends the rows that positions [first, first + num_positions) owe.
+  void AddRowsFor(int32_t first, int32_t num_positions, Rows& rows) const;
 
   // In no line: nothing of it is to be computed before somebody says so.
   bool parked() const { return !running && (paused || awaits_choice); }

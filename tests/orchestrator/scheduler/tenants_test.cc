@@ -136,6 +136,22 @@ TEST_F(TenantsTest, ANewcomerNeedNotWaitUntilSomebodyElseHasFinished) {
   EXPECT_EQ(Usage(1).preemptions + Usage(2).preemptions, 0);
 }
 
+TEST_F(TenantsTest, WhoLacksLittleOfItsPartWaitsForTheNextPlaceThatIsLeft) {
+  options_.max_sequences_per_step = 16;  // eight each
+  kv_cache_.num_blocks = 2000;
+  for (SequenceId id = 1; id <= 100; ++id) AddOf("a", id, 4, 300);
+  for (int i = 0; i < 5; ++i) PlanAndCommit();
+  for (SequenceId id = 201; id <= 210; ++id) AddOf("b", id, 4, 300);
+  for (int i = 0; i < 20; ++i) PlanAndCommit();
+  const auto& tenants = scheduler().tenants().all();
+  EXPECT_EQ(tenants.at("b").num_running, 7);
+  EXPECT_EQ(scheduler().statistics().preemptions, 7u);
+  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
+  for (int i = 0; i < 5; ++i) PlanAndCommit();
+  EXPECT_EQ(tenants.at("b").num_running, 8);
+  EXPECT_EQ(scheduler().statistics().preemptions, 7u);
+}
+
 TEST_F(TenantsTest, LimitsHowManyRunAndWait) {
   TenantPolicies policies;
   policies.others.max_running_sequences = 2;
