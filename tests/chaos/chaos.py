@@ -33,6 +33,9 @@ sys.path.insert(0, OPTIONS.protos)
 import grpc  # noqa: E402
 from sluice.v1 import generation_pb2, status_pb2  # noqa: E402
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "end_to_end"))
+from processes import free_port, listeners_of  # noqa: E402
+
 SERVICE = "/sluice.v1.GenerationService/"
 PIDFD_GETFD = 438  # of every architecture
 LONGEST_CALL = 90  # seconds, after which a stream counts as one that does not end
@@ -56,12 +59,6 @@ class History:
 # ---- The pipeline ----
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Up:
     """`sluice up`; its log goes to a file."""
 
@@ -76,21 +73,7 @@ class Up:
 
     def processes(self):
         """{name: pid} of those that run, such as "shard-0-1"."""
-        found = {}
-        for entry in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{entry}/stat") as file:
-                    fields = file.read().rsplit(")", 1)[1].split()
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    arguments = file.read().decode().split("\0")
-            except OSError:
-                continue
-            if fields[0] == "Z" or int(fields[1]) != self.process.pid or "--listen" not in arguments:
-                continue
-            address = arguments[arguments.index("--listen") + 1]
-            name = os.path.basename(address) if address.startswith("unix:") else "orchestrator"
-            found[name] = int(entry)
-        return found
+        return listeners_of(self.process.pid)
 
     def stop(self):
         self.process.terminate()

@@ -7,27 +7,10 @@ import time
 import unittest
 
 from processes import (
-    STORYTELLER, Client, Up, main, request, sluice, status_pb2, text_of)
+    STORYTELLER, Client, Up, listeners_of, main, request, sluice, status_pb2, text_of)
 
 # The served model is slow enough for drafts to be worth waiting for.
 FLAGS = ("--tp", "2", "--pp", "2", "--draft", "none", "--draft_model", STORYTELLER)
-
-
-def pid_of(up, name):
-    """The process of `up` that listens on the socket `name`."""
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{entry}/cmdline", "rb") as file:
-                arguments = file.read().decode().split("\0")
-        except OSError:
-            continue
-        is_it = any(a.startswith("unix:") and a.endswith("/" + name) and b == "--listen"
-                    for b, a in zip(arguments, arguments[1:]))
-        if fields[0] != "Z" and int(fields[1]) == up.process.pid and is_it:
-            return int(entry)
-    raise AssertionError(f"{name} is not running")
 
 
 def without_drafts(message):
@@ -75,7 +58,7 @@ class DraftModelTest(unittest.TestCase):
                             nonlocal num_chunks
                             num_chunks += 1
                             if num_chunks == 20:
-                                os.kill(pid_of(up, name), how)
+                                os.kill(listeners_of(up.process.pid)[name], how)
 
                         before = self.status(client)
                         self.assertEqual(text_of(client.generate(message), on_chunk), expected)

@@ -42,6 +42,22 @@ def children_of(pid):
     return found
 
 
+def listeners_of(pid):
+    """{name: pid} of the services that `pid` started: by their sockets, such as "shard-0-1"; "orchestrator" is on a port."""
+    found = {}
+    for child in children_of(pid):
+        try:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                arguments = file.read().decode().split("\0")
+        except OSError:
+            continue
+        if "--listen" not in arguments:
+            continue
+        address = arguments[arguments.index("--listen") + 1]
+        found[os.path.basename(address) if address.startswith("unix:") else "orchestrator"] = child
+    return found
+
+
 class Up:
     """`sluice up`, from its ready line to SIGTERM."""
 
