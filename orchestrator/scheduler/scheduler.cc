@@ -28,10 +28,6 @@ absl::Status Validate(const SchedulerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("steps_ahead is ", options.steps_ahead, "; accepted: 0 to 63"));
   }
-  if (!(options.max_slowdown >= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_slowdown is ", options.max_slowdown, "; it must be at least 1"));
-  }
   return absl::OkStatus();
 }
 

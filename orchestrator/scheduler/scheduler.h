@@ -60,9 +60,6 @@ struct SchedulerOptions {
   // like those of one of `length` tokens. Two lengths for which it differs have no use for each
   // other's keys. Empty: all lengths are alike.
   std::function<int32_t(int32_t length)> longest_like;
-  // A step with sequences of a tenant that asks for less than its part takes at most so many times
-  // as long for what others have in it, once it is known what steps cost (SetStepCost). At least 1.
-  double max_slowdown = 1.25;
   // What tenants are granted; asked for at every Add, so that it may change. Empty or null: all the
   // same, without limits. Sequences that run or wait stay when a limit falls below them.
   std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;

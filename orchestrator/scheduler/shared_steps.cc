@@ -46,7 +46,8 @@ int32_t Scheduler::RoomForOthers(StepId step) {
     return all;
   }
   const auto light = static_cast<double>(std::max<int64_t>(positions, 1));
-  double room = (options_.max_slowdown - 1) * step_cost_.Of(light) / step_cost_.per_position;
+  double room =
+      (tenants_.policies().max_slowdown - 1) * step_cost_.Of(light) / step_cost_.per_position;
   if (positions == 0) room += 1;  // that of the one which is not here
   return static_cast<int32_t>(std::min<double>(std::max({room, fair, kLeastRoom}), all));
 }

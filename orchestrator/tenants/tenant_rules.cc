@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kLeastWeight = 0.001;
 constexpr double kMostWeight = 1000;
+constexpr double kMostSlowdown = 1000;
 constexpr int kMost = std::numeric_limits<int32_t>::max();
 
 absl::Status CheckNames(const nlohmann::json& object, const std::string& source,
@@ -65,7 +66,7 @@ const TenantRule& TenantRules::Of(const std::string& tenant) const {
 }
 
 TenantPolicies TenantRules::Policies() const {
-  TenantPolicies policies = {.others = others.policy, .named = {}};
+  TenantPolicies policies = {.others = others.policy, .named = {}, .max_slowdown = max_slowdown};
   for (const auto& [name, rule] : named) policies.named[name] = rule.policy;
   return policies;
 }
@@ -77,9 +78,13 @@ absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std:
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": it is ", ValueText(*json), "; accepted: an object"));
   }
-  absl::Status status = CheckNames(*json, source, "", {"default", "tenants"});
+  absl::Status status = CheckNames(*json, source, "", {"default", "max_slowdown", "tenants"});
   if (!status.ok()) return status;
   TenantRules rules;
+  JsonFields fields(source, *json, "");
+  rules.max_slowdown =
+      fields.NumberAtLeast("max_slowdown", 1, kMostSlowdown).value_or(rules.max_slowdown);
+  if (!fields.status().ok()) return fields.status();
   if (json->contains("default")) {
     absl::StatusOr<TenantRule> rule = ReadRule(*json, source, "", "default", {});
     if (!rule.ok()) return rule.status();

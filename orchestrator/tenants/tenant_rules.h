@@ -1,11 +1,13 @@
 // What the operator's file says about tenants. Plain values.
 //
 // The file is JSON:
-//   {"default": {"weight": 1, "priorities": [0]},
+//   {"max_slowdown": 1.25,
+//    "default": {"weight": 1, "priorities": [0]},
 //    "tenants": {"batch": {"weight": 0.25, "max_running_sequences": 8, "max_waiting_sequences":
 //    64},
 //                "chat": {"weight": 4, "priorities": [0, 1]}}}
-// "default" holds for tenants that are not named, and for what the entry of one that is leaves out.
+// "max_slowdown" is how much longer a step may take beside a tenant that asks for little, for what
+// others have in it (TenantPolicies). "default" holds for tenants that are not named, and for what the entry of one that is leaves out.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +31,14 @@ struct TenantRule {
 struct TenantRules {
   TenantRule others;
   std::map<std::string, TenantRule> named;
+  double max_slowdown = TenantPolicies().max_slowdown;
 
   const TenantRule& Of(const std::string& tenant) const;
   TenantPolicies Policies() const;
 };
 
 // `source` names the file in messages. INVALID_ARGUMENT naming field, value and what is accepted,
-// unknown fields included: weight from 0.001 to 1000, limits from 1 (waiting: 0), priorities a list
+// unknown fields included: max_slowdown from 1 to 1000, weight from 0.001 to 1000, limits from 1 (waiting: 0), priorities a list
 // of integers, sees_all_requests true or false.
 absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std::string& source);
 

@@ -1,5 +1,6 @@
 // What a tenant with little load feels of one with much, in the steps that both are in.
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "tests/orchestrator/scheduler/testing.h"
@@ -10,7 +11,9 @@ namespace {
 class SharedStepsTest : public SchedulerTest {
  protected:
   SharedStepsTest() {
-    options_.max_slowdown = 1.5;
+    options_.tenant_policies = [] {
+      return std::make_shared<const TenantPolicies>(TenantPolicies{.max_slowdown = 1.5});
+    };
     kv_cache_ = {.num_blocks = 2000, .block_size = 4};
   }
 

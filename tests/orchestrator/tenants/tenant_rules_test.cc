@@ -35,6 +35,13 @@ TEST(TenantRules, AnEmptyObjectSaysNothing) {
   const auto rules = ParseTenantRules("{}", "t");
   ASSERT_TRUE(rules.ok()) << rules.status();
   EXPECT_EQ(rules->Policies().Of("a").weight, 1);
+  EXPECT_EQ(rules->Policies().max_slowdown, TenantPolicies().max_slowdown);
+}
+
+TEST(TenantRules, SayHowMuchLongerStepsMayTake) {
+  const auto rules = ParseTenantRules(R"({"max_slowdown": 1.5})", "t");
+  ASSERT_TRUE(rules.ok()) << rules.status();
+  EXPECT_EQ(rules->Policies().max_slowdown, 1.5);
 }
 
 TEST(TenantRules, NameWhatIsWrong) {
@@ -45,7 +52,8 @@ TEST(TenantRules, NameWhatIsWrong) {
   };
   expect_refused("[]", "t: it is []; accepted: an object");
   expect_refused("{", "t");
-  expect_refused(R"({"tenant": {}})", "t: tenant is unknown; accepted: default, tenants");
+  expect_refused(R"({"tenant": {}})",
+                 "t: tenant is unknown; accepted: default, max_slowdown, tenants");
   expect_refused(R"({"tenants": []})", "t: tenants is []; accepted: an object");
   expect_refused(R"({"tenants": {"a": 1}})", "t: tenants.a is 1; accepted: an object");
   expect_refused(R"({"tenants": {"a": {"wait": 1}}})", "t: tenants.a.wait is unknown");
@@ -53,6 +61,7 @@ TEST(TenantRules, NameWhatIsWrong) {
   expect_refused(R"({"default": {"weight": "1"}})", "t: default.weight is \"1\"");
   expect_refused(R"({"default": {"max_running_sequences": 0}})",
                  "t: default.max_running_sequences is 0");
+  expect_refused(R"({"max_slowdown": 0.9})", "t: max_slowdown is 0.9");
   expect_refused(R"({"default": {"priorities": []}})", "t: default.priorities is []");
 }
 
