@@ -44,14 +44,7 @@ int HealthCommand(absl::Span<const std::string> arguments, Environment& environm
 
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(endpoint);
   if (!channel.ok()) return Fail(channel.status(), environment);
-  const absl::StatusOr<HealthState> state =
-      CheckHealth(*channel, health.service, absl::Now() + health.timeout);
-  if (absl::IsUnavailable(state.status())) {
-    return Fail(absl::UnavailableError(
-                    absl::StrCat("cannot reach ", endpoint.addresses().front(), ": ",
-                                 ConnectionCause(std::string(state.status().message())))),
-                environment);
-  }
+  const absl::StatusOr<HealthState> state = CheckHealth(*channel, health.service, health.timeout);
   if (!state.ok()) return Fail(state.status(), environment);
   environment.out << Name(*state) << "\n";
   const int exit = Succeed(environment);

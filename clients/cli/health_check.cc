@@ -1,22 +1,22 @@
 #include "clients/cli/health_check.h"
 
-#include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "services/common/call_deadline.h"
 #include "services/common/status.h"
 
 namespace sluice {
 
 absl::StatusOr<HealthState> CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
-                                        const std::string& service, absl::Time deadline) {
+                                        const std::string& service, absl::Duration timeout) {
   const absl::StatusOr<grpc::ByteBuffer> request = HealthCheckRequest(service);
   if (!request.ok()) return request.status();
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
+  SetDeadline(context, SteadyTime::Now() + timeout);
   grpc::ByteBuffer response;
   grpc::Status status;
   absl::Notification done;

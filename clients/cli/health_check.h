@@ -13,8 +13,8 @@
 namespace sluice {
 
 // What the server says of `service`; empty: of itself as a whole. The server's status where it does
-// not answer by `deadline`, NOT_FOUND where it has no such service.
+// not answer within `timeout`, NOT_FOUND where it has no such service.
 absl::StatusOr<HealthState> CheckHealth(const std::shared_ptr<grpc::Channel>& channel,
-                                        const std::string& service, absl::Time deadline);
+                                        const std::string& service, absl::Duration timeout);
 
 }  // namespace sluice

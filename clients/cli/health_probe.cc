@@ -39,7 +39,7 @@ void HealthProbe::Ask() {
   PrepareGrpc();
   const std::shared_ptr<grpc::Channel> channel = ChannelToNewServer(address_);
   do {
-    const absl::StatusOr<HealthState> state = CheckHealth(channel, "", absl::Now() + kDeadline);
+    const absl::StatusOr<HealthState> state = CheckHealth(channel, "", kDeadline);
     const bool serves = state.ok() && *state == HealthState::kServing;
     if (serves && (also_ == nullptr || also_())) return serving_.Set();
   } while (!stop_.WaitFor(kInterval));

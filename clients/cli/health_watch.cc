@@ -62,7 +62,7 @@ void HealthWatch::Ask(Watched& watched) {
       absl::MutexLock lock(&mutex_);
       asked = watched.pid;
     }
-    const absl::Status answer = CheckHealth(channel, "", absl::Now() + patience).status();
+    const absl::Status answer = CheckHealth(channel, "", patience).status();
     if (!absl::IsDeadlineExceeded(answer)) {
       if (answer.ok()) patience = hang_timeout_;
       continue;

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <condition_variable>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/status.h"
 #include "kernels/check.h"
 #include "kernels/reference/forwarding_backend.h"
 #include "kernels/reference/guarded_memory.h"
@@ -26,20 +27,22 @@ class WorkThread {
       : memory_(std::move(memory)), thread_([this] { Loop(); }) {}
   ~WorkThread() {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    changed_.notify_all();
     thread_.join();
   }
 
   // Does the work in order, until one fails. DEADLINE_EXCEEDED where that takes too long, and ever
   // after.
   absl::Status Run(std::vector<Work> work, Deadline deadline) {
-    absl::MutexLock lock(&mutex_);
+    std::unique_lock lock(mutex_);
     if (is_lost_) return absl::DeadlineExceededError("the backend is lost to work that hangs");
     work_ = std::move(work);
     is_done_ = false;
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&is_done_), deadline.Left())) {
+    changed_.notify_all();
+    if (!changed_.wait_until(lock, deadline.time(), [this] { return is_done_; })) {
       is_lost_ = true;
       return absl::DeadlineExceededError("enqueued work is not done in time");
     }
@@ -47,21 +50,20 @@ class WorkThread {
   }
 
  private:
-  bool HasToAct() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_done_ || stopping_; }
-
   void Loop() {
     while (true) {
       std::vector<Work> work;
       {
-        absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(this, &WorkThread::HasToAct));
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return !is_done_ || stopping_; });
         if (is_done_) return;
         work = std::move(work_);
       }
       absl::Status result = CarryOut(work);
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       result_ = std::move(result);
       is_done_ = true;
+      changed_.notify_all();
     }
   }
 
@@ -74,12 +76,16 @@ class WorkThread {
   }
 
   const std::shared_ptr<GuardedMemory> memory_;
-  absl::Mutex mutex_;
-  std::vector<Work> work_ ABSL_GUARDED_BY(mutex_);
-  absl::Status result_ ABSL_GUARDED_BY(mutex_);
-  bool is_done_ ABSL_GUARDED_BY(mutex_) = true;
-  bool is_lost_ ABSL_GUARDED_BY(mutex_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the standard library: those of Abseil wait by the wall clock.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<Work> work_;
+  absl::Status result_;
+  bool is_done_ = true;
+  bool is_lost_ = false;
+  bool stopping_ = false;
+
   std::thread thread_;  // last: uses what is above
 };
 

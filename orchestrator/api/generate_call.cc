@@ -26,7 +26,7 @@ uint64_t RandomNumber() {
 
 }  // namespace
 
-GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, absl::Time deadline)
+GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline)
     : context_(context),
       request_(std::move(request)),
       deadline_(deadline),
@@ -39,7 +39,7 @@ GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, 
 
 GenerateCall::Writer* GenerateCall::Start(const Context& context,
                                           absl::StatusOr<v1::GenerateRequest> request,
-                                          absl::Time deadline) {
+                                          SteadyTime deadline) {
   if (!request.ok()) {
     const std::shared_ptr<Writer> writer = Writer::Start();
     CountRefused(context, request.status());
@@ -115,7 +115,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   request.trace_id = context_.trace.trace_id;
   request.span = context_.trace.span;
   request.arrived = arrived_;
-  if (deadline_ != absl::InfiniteFuture()) request.deadline = SteadyTime::FromWall(deadline_);
+  if (deadline_ != SteadyTime::InfiniteFuture()) request.deadline = deadline_;
   seed_ = request.sampling.seed;
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return CountRefused(context_, absl::CancelledError("the caller left"));

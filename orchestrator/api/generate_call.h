@@ -19,6 +19,7 @@
 #include "orchestrator/text/cancellation.h"
 #include "orchestrator/tracing/request_tracer.h"
 #include "services/common/server_writer.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -44,14 +45,14 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
 
   // Serves `request`, or answers why there is none; the result belongs to gRPC.
   static Writer* Start(const Context& context, absl::StatusOr<v1::GenerateRequest> request,
-                       absl::Time deadline);
+                       SteadyTime deadline);
 
   void OnChunk(ChunkEvent chunk) override;
   void OnFinished(RequestEnd end) override;
   void OnFailed(absl::Status status) override;
 
  private:
-  GenerateCall(const Context& context, v1::GenerateRequest request, absl::Time deadline);
+  GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline);
 
   void Begin();
   void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
@@ -66,7 +67,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
 
   const Context context_;
   v1::GenerateRequest request_;  // constant once its texts are tokens
-  const absl::Time deadline_;
+  const SteadyTime deadline_;
   uint64_t seed_ = 0;  // set before the engine hears of the request
   const std::shared_ptr<Writer> writer_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();

@@ -10,17 +10,12 @@
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
 #include "orchestrator/api/status_message.h"
+#include "services/common/call_deadline.h"
 #include "services/common/raw_message.h"
 #include "services/common/status.h"
 
 namespace sluice {
 namespace {
-
-absl::Time DeadlineOf(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  return deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture()
-                                                                  : absl::FromChrono(deadline);
-}
 
 // The request of a caller who was admitted; nothing of another's is looked at.
 template <class Request>
@@ -117,7 +112,7 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
                                                       const v1::TokenizeRequest* request,
                                                       v1::TokenizeResponse* response) {
   return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](absl::Time deadline, auto callback) {
+                [&](SteadyTime deadline, auto callback) {
                   tokenizer_->Tokenize(*request, deadline, std::move(callback));
                 });
 }
@@ -126,7 +121,7 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
                                                         const v1::DetokenizeRequest* request,
                                                         v1::DetokenizeResponse* response) {
   return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](absl::Time deadline, auto callback) {
+                [&](SteadyTime deadline, auto callback) {
                   tokenizer_->Detokenize(*request, deadline, std::move(callback));
                 });
 }
@@ -137,7 +132,7 @@ grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerC
   absl::Status status = Admit(*context);
   if (status.ok()) status = CheckSmall(*request);
   if (status.ok()) status = CheckKnownFields(*request);
-  return PassOn(*context, status, response, [&](absl::Time deadline, auto callback) {
+  return PassOn(*context, status, response, [&](SteadyTime deadline, auto callback) {
     tokenizer_->GetVocabulary(*request, deadline, std::move(callback));
   });
 }
@@ -146,7 +141,7 @@ grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
     grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
     v1::ApplyChatTemplateResponse* response) {
   return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](absl::Time deadline, auto callback) {
+                [&](SteadyTime deadline, auto callback) {
                   tokenizer_->ApplyChatTemplate(*request, deadline, std::move(callback));
                 });
 }

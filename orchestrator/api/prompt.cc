@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-void PromptResolver::Resolve(const v1::GenerateRequest& request, absl::Time deadline,
+void PromptResolver::Resolve(const v1::GenerateRequest& request, SteadyTime deadline,
                              const std::shared_ptr<Cancellation>& caller, Callback callback) const {
   if (request.has_token_ids())
     return FromTokens(request.token_ids(), deadline, std::move(callback));
@@ -15,13 +15,13 @@ void PromptResolver::Resolve(const v1::GenerateRequest& request, absl::Time dead
   FromText(request.text(), deadline, caller, std::move(callback));
 }
 
-void PromptResolver::Resolve(const v1::ScoreInput& input, absl::Time deadline,
+void PromptResolver::Resolve(const v1::ScoreInput& input, SteadyTime deadline,
                              const std::shared_ptr<Cancellation>& caller, Callback callback) const {
   if (input.has_token_ids()) return FromTokens(input.token_ids(), deadline, std::move(callback));
   FromText(input.text(), deadline, caller, std::move(callback));
 }
 
-void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
+void PromptResolver::FromTokens(const v1::TokenIds& tokens, SteadyTime deadline,
                                 Callback callback) const {
   const absl::Status status = CheckTokenIds(tokens.token_ids(), *model_, "token_ids");
   if (!status.ok()) return callback(status);
@@ -35,7 +35,7 @@ void PromptResolver::FromTokens(const v1::TokenIds& tokens, absl::Time deadline,
   });
 }
 
-void PromptResolver::FromText(const std::string& text, absl::Time deadline,
+void PromptResolver::FromText(const std::string& text, SteadyTime deadline,
                               const std::shared_ptr<Cancellation>& caller,
                               Callback callback) const {
   v1::TokenizeRequest request;
@@ -46,7 +46,7 @@ void PromptResolver::FromText(const std::string& text, absl::Time deadline,
   });
 }
 
-void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline,
+void PromptResolver::FromChat(const v1::Chat& chat, SteadyTime deadline,
                               const std::shared_ptr<Cancellation>& caller,
                               Callback callback) const {
   v1::ApplyChatTemplateRequest request;
@@ -65,7 +65,7 @@ void PromptResolver::FromChat(const v1::Chat& chat, absl::Time deadline,
   });
 }
 
-void PromptResolver::OnceTokenizerAnswers(absl::Time deadline, Callback callback,
+void PromptResolver::OnceTokenizerAnswers(SteadyTime deadline, Callback callback,
                                           std::function<void(Callback)> then) const {
   watch_->Get(deadline, [callback = std::move(callback), then = std::move(then)](
                             const absl::StatusOr<v1::GetTokenizerInfoResponse>& info) {

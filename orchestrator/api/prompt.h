@@ -12,6 +12,7 @@
 #include "orchestrator/text/cancellation.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -31,20 +32,20 @@ class PromptResolver {
 
   // FAILED_PRECONDITION for text or chat without tokenizer or template; else the tokenizer's
   // statuses. What is waited for and done is dropped when `caller` is cancelled.
-  void Resolve(const v1::GenerateRequest& request, absl::Time deadline,
+  void Resolve(const v1::GenerateRequest& request, SteadyTime deadline,
                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
-  void Resolve(const v1::ScoreInput& input, absl::Time deadline,
+  void Resolve(const v1::ScoreInput& input, SteadyTime deadline,
                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
 
  private:
-  void FromTokens(const v1::TokenIds& tokens, absl::Time deadline, Callback callback) const;
-  void FromText(const std::string& text, absl::Time deadline,
+  void FromTokens(const v1::TokenIds& tokens, SteadyTime deadline, Callback callback) const;
+  void FromText(const std::string& text, SteadyTime deadline,
                 const std::shared_ptr<Cancellation>& caller, Callback callback) const;
-  void FromChat(const v1::Chat& chat, absl::Time deadline,
+  void FromChat(const v1::Chat& chat, SteadyTime deadline,
                 const std::shared_ptr<Cancellation>& caller, Callback callback) const;
   // Calls `then` with the callback when the tokenizer has answered for the first time; the callback
   // itself, with the reason, where it has not in time.
-  void OnceTokenizerAnswers(absl::Time deadline, Callback callback,
+  void OnceTokenizerAnswers(SteadyTime deadline, Callback callback,
                             std::function<void(Callback)> then) const;
   // What calls back with the token ids of a response, checked.
   template <class Response>

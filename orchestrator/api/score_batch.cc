@@ -141,9 +141,7 @@ void ScoreBatch::Submit(size_t index) {
     request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));
   }
   request.arrived = arrived_;
-  if (options_.deadline != absl::InfiniteFuture()) {
-    request.deadline = SteadyTime::FromWall(options_.deadline);
-  }
+  if (options_.deadline != SteadyTime::InfiniteFuture()) request.deadline = options_.deadline;
   text.submitted = context_.engine.Submit(std::move(request),
                                           std::make_shared<TextSink>(shared_from_this(), index));
 }

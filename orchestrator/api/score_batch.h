@@ -22,6 +22,7 @@
 #include "orchestrator/api/shared_prefixes.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/tracing/request_tracer.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -38,7 +39,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
   struct Options {
     int32_t top = 0;
     int32_t priority = 0;
-    absl::Time deadline;
+    SteadyTime deadline;
   };
   // One for each text, in order, or why there are none. Called once, unless it is cancelled.
   using Callback = std::function<void(absl::StatusOr<std::vector<v1::ScoredText>>)>;

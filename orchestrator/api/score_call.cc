@@ -64,7 +64,7 @@ class ScoreCall::Answer {
 };
 
 ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
-                     grpc::ByteBuffer& response, absl::Time deadline)
+                     grpc::ByteBuffer& response, SteadyTime deadline)
     : answer_(std::make_shared<Answer>(this, &response, context.trace, context.tracer)) {
   absl::Status status = request.ok() ? CheckScore(*request) : request.status();
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());

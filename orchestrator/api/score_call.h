@@ -15,6 +15,7 @@
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/tracing/request_tracer.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -35,7 +36,7 @@ class ScoreCall final : public grpc::ServerUnaryReactor {
 
   // Serves `request`, or answers why there is none. `response` lives as long as the call.
   ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
-            grpc::ByteBuffer& response, absl::Time deadline);
+            grpc::ByteBuffer& response, SteadyTime deadline);
 
  private:
   class Answer;

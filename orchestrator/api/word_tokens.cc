@@ -16,7 +16,7 @@ class Walk : public std::enable_shared_from_this<Walk> {
  public:
   using Callback = std::function<void(absl::StatusOr<v1::SamplingOptions>)>;
 
-  Walk(const v1::GenerateRequest& request, TokenizerClient* tokenizer, absl::Time deadline,
+  Walk(const v1::GenerateRequest& request, TokenizerClient* tokenizer, SteadyTime deadline,
        std::shared_ptr<Cancellation> caller, Callback callback)
       : tokenizer_(tokenizer),
         deadline_(deadline),
@@ -80,7 +80,7 @@ class Walk : public std::enable_shared_from_this<Walk> {
   }
 
   TokenizerClient* const tokenizer_;
-  const absl::Time deadline_;
+  const SteadyTime deadline_;
   const std::shared_ptr<Cancellation> caller_;
   const Callback callback_;
   v1::SamplingOptions sampling_;
@@ -92,7 +92,7 @@ class Walk : public std::enable_shared_from_this<Walk> {
 }  // namespace
 
 void ResolveWords(const v1::GenerateRequest& request, TokenizerClient* tokenizer,
-                  absl::Time deadline, const std::shared_ptr<Cancellation>& caller,
+                  SteadyTime deadline, const std::shared_ptr<Cancellation>& caller,
                   std::function<void(absl::StatusOr<v1::SamplingOptions>)> callback) {
   std::make_shared<Walk>(request, tokenizer, deadline, caller, std::move(callback))->Next();
 }

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/text/cancellation.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
@@ -17,7 +18,7 @@ namespace sluice {
 // dry_breakers as generation.proto says; at once where it has none. The tokenizer's statuses. It is
 // borrowed; what is under way is dropped when `caller` is cancelled.
 void ResolveWords(const v1::GenerateRequest& request, TokenizerClient* tokenizer,
-                  absl::Time deadline, const std::shared_ptr<Cancellation>& caller,
+                  SteadyTime deadline, const std::shared_ptr<Cancellation>& caller,
                   std::function<void(absl::StatusOr<v1::SamplingOptions>)> callback);
 
 }  // namespace sluice

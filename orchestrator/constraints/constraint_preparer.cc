@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "services/common/call_deadline.h"
 #include "services/common/status.h"
 
 namespace sluice {
@@ -24,7 +24,7 @@ struct ConstraintPreparer::Call {
   v1::PrepareConstraintRequest request;
   v1::PrepareConstraintResponse response;
   std::shared_ptr<const std::string> vocabulary;
-  absl::Time deadline;
+  SteadyTime deadline;
   Callback callback;
   int num_lost = 0;
   std::unique_ptr<grpc::ClientContext> context;  // of the current attempt
@@ -42,7 +42,7 @@ ConstraintPreparer::ConstraintPreparer(Model model, TokenizerClient* tokenizer,
       tokenizer_(tokenizer),
       sampler_(v1::SamplerService::NewStub(std::move(sampler))) {}
 
-void ConstraintPreparer::Prepare(const v1::Constraint& constraint, absl::Time deadline,
+void ConstraintPreparer::Prepare(const v1::Constraint& constraint, SteadyTime deadline,
                                  Callback callback) {
   if (model_.end_token_ids.empty()) {
     return callback(absl::FailedPreconditionError(
@@ -50,7 +50,7 @@ void ConstraintPreparer::Prepare(const v1::Constraint& constraint, absl::Time de
   }
   auto call = std::make_shared<Call>();
   *call->request.mutable_constraint() = constraint;
-  call->deadline = std::min(deadline, absl::Now() + kPatience);
+  call->deadline = std::min(deadline, SteadyTime::Now() + kPatience);
   call->callback = std::move(callback);
   GetVocabulary(call->deadline, [self = shared_from_this(), call](const Vocabulary& vocabulary) {
     if (!vocabulary.ok()) return call->callback(vocabulary.status());
@@ -70,7 +70,7 @@ void ConstraintPreparer::Stop() {
 
 // ---- What tokens stand for ----
 
-void ConstraintPreparer::GetVocabulary(absl::Time deadline, VocabularyCallback callback) {
+void ConstraintPreparer::GetVocabulary(SteadyTime deadline, VocabularyCallback callback) {
   Vocabulary known = Stopped();
   bool is_first = false;
   {
@@ -86,7 +86,7 @@ void ConstraintPreparer::GetVocabulary(absl::Time deadline, VocabularyCallback c
   if (callback != nullptr) callback(known);
 }
 
-void ConstraintPreparer::FetchPage(int32_t first_token_id, absl::Time deadline) {
+void ConstraintPreparer::FetchPage(int32_t first_token_id, SteadyTime deadline) {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return;
   v1::GetVocabularyRequest request;
@@ -99,7 +99,7 @@ void ConstraintPreparer::FetchPage(int32_t first_token_id, absl::Time deadline) 
 }
 
 void ConstraintPreparer::OnPage(const absl::StatusOr<v1::GetVocabularyResponse>& page,
-                                absl::Time deadline) {
+                                SteadyTime deadline) {
   if (!page.ok()) return PublishVocabulary(Annotate(page.status(), "constraint"));
   Vocabulary complete;
   {
@@ -139,7 +139,7 @@ void ConstraintPreparer::AskSampler(std::shared_ptr<Call> call) {
   call->response.Clear();
   call->context = std::make_unique<grpc::ClientContext>();
   call->context->set_wait_for_ready(true);
-  call->context->set_deadline(absl::ToChronoTime(call->deadline));
+  SetDeadline(*call->context, call->deadline);
   absl::MutexLock lock(&mutex_);
   asking_.insert(call->context.get());
   if (stopped_) call->context->TryCancel();

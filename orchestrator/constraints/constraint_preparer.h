@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/text/tokenizer_client.h"
+#include "services/common/steady_time.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 
 namespace sluice {
@@ -40,7 +41,7 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
   // Calls back with what the sampler is to be told, or why it can't keep it: a status of
   // constraint.proto, or UNAVAILABLE, DEADLINE_EXCEEDED where sampler or tokenizer can't be reached
   // by `deadline`. From a thread of gRPC's, or at once.
-  void Prepare(const v1::Constraint& constraint, absl::Time deadline, Callback callback);
+  void Prepare(const v1::Constraint& constraint, SteadyTime deadline, Callback callback);
 
   // Cancels what is under way. Whoever waits is told.
   void Stop();
@@ -54,9 +55,9 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
   ConstraintPreparer(Model model, TokenizerClient* tokenizer,
                      std::shared_ptr<grpc::Channel> sampler);
 
-  void GetVocabulary(absl::Time deadline, VocabularyCallback callback);
-  void FetchPage(int32_t first_token_id, absl::Time deadline);
-  void OnPage(const absl::StatusOr<v1::GetVocabularyResponse>& page, absl::Time deadline);
+  void GetVocabulary(SteadyTime deadline, VocabularyCallback callback);
+  void FetchPage(int32_t first_token_id, SteadyTime deadline);
+  void OnPage(const absl::StatusOr<v1::GetVocabularyResponse>& page, SteadyTime deadline);
   void AddPage(const v1::GetVocabularyResponse& page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishVocabulary(const Vocabulary& vocabulary);
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "services/common/call_deadline.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
 
@@ -32,7 +32,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
                                                              Response*,
                                                              std::function<void(grpc::Status)>);
 
-  Attempts(std::shared_ptr<Shared> owner, Method which, Request asked, absl::Time until,
+  Attempts(std::shared_ptr<Shared> owner, Method which, Request asked, SteadyTime until,
            Callback<Response> then)
       : shared(std::move(owner)),
         method(which),
@@ -50,7 +50,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     }
     auto next = std::make_shared<grpc::ClientContext>();
     next->set_wait_for_ready(true);
-    next->set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + bound)));
+    SetDeadline(*next, std::min(deadline, SteadyTime::Now() + bound));
     bool left = false;
     {
       absl::MutexLock lock(&mutex);
@@ -73,7 +73,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
 
   void End(const grpc::Status& status) {
     const bool hangs = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-                       absl::Now() + kNearlyThere < deadline;
+                       SteadyTime::Now() + kNearlyThere < deadline;
     {
       absl::MutexLock lock(&shared->mutex);
       if (status.ok()) shared->times.Completed(size, SteadyTime::Now() - begun);
@@ -88,7 +88,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
   const std::shared_ptr<Shared> shared;
   const Method method;
   const Request request;
-  const absl::Time deadline;
+  const SteadyTime deadline;
   const Callback<Response> callback;
   const int size;
   absl::Mutex mutex;
@@ -100,7 +100,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
 };
 
 template <class Request, class Response, class Method>
-void TokenizerClient::Call(Method method, Request request, absl::Time deadline,
+void TokenizerClient::Call(Method method, Request request, SteadyTime deadline,
                            Callback<Response> callback, Cancellation* cancellation) {
   const auto attempts = std::make_shared<Attempts<Request, Response>>(
       shared_, method, std::move(request), deadline, std::move(callback));
@@ -118,7 +118,7 @@ template <class Request, class Response>
 using CallbackMethod = void (v1::TokenizerService::Stub::async::*)(
     grpc::ClientContext*, const Request*, Response*, std::function<void(grpc::Status)>);
 
-void TokenizerClient::Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+void TokenizerClient::Tokenize(v1::TokenizeRequest request, SteadyTime deadline,
                                Callback<v1::TokenizeResponse> callback,
                                Cancellation* cancellation) {
   CallbackMethod<v1::TokenizeRequest, v1::TokenizeResponse> method =
@@ -126,14 +126,14 @@ void TokenizerClient::Tokenize(v1::TokenizeRequest request, absl::Time deadline,
   Call(method, std::move(request), deadline, std::move(callback), cancellation);
 }
 
-void TokenizerClient::Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+void TokenizerClient::Detokenize(v1::DetokenizeRequest request, SteadyTime deadline,
                                  Callback<v1::DetokenizeResponse> callback) {
   CallbackMethod<v1::DetokenizeRequest, v1::DetokenizeResponse> method =
       &v1::TokenizerService::Stub::async::Detokenize;
   Call(method, std::move(request), deadline, std::move(callback));
 }
 
-void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, absl::Time deadline,
+void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, SteadyTime deadline,
                                         Callback<v1::ApplyChatTemplateResponse> callback,
                                         Cancellation* cancellation) {
   CallbackMethod<v1::ApplyChatTemplateRequest, v1::ApplyChatTemplateResponse> method =
@@ -141,7 +141,7 @@ void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, ab
   Call(method, std::move(request), deadline, std::move(callback), cancellation);
 }
 
-void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
+void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, SteadyTime deadline,
                                     Callback<v1::GetVocabularyResponse> callback) {
   CallbackMethod<v1::GetVocabularyRequest, v1::GetVocabularyResponse> method =
       &v1::TokenizerService::Stub::async::GetVocabulary;

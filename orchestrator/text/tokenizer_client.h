@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/text/cancellation.h"
+#include "services/common/steady_time.h"
 #include "services/common/step_times.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
@@ -30,14 +31,14 @@ class TokenizerClient {
 
   // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where `deadline` passes, UNAVAILABLE where the
   // tokenizer hangs or can't be reached, CANCELLED once `cancellation` (may be null) is.
-  void Tokenize(v1::TokenizeRequest request, absl::Time deadline,
+  void Tokenize(v1::TokenizeRequest request, SteadyTime deadline,
                 Callback<v1::TokenizeResponse> callback, Cancellation* cancellation = nullptr);
-  void Detokenize(v1::DetokenizeRequest request, absl::Time deadline,
+  void Detokenize(v1::DetokenizeRequest request, SteadyTime deadline,
                   Callback<v1::DetokenizeResponse> callback);
-  void ApplyChatTemplate(v1::ApplyChatTemplateRequest request, absl::Time deadline,
+  void ApplyChatTemplate(v1::ApplyChatTemplateRequest request, SteadyTime deadline,
                          Callback<v1::ApplyChatTemplateResponse> callback,
                          Cancellation* cancellation = nullptr);
-  void GetVocabulary(v1::GetVocabularyRequest request, absl::Time deadline,
+  void GetVocabulary(v1::GetVocabularyRequest request, SteadyTime deadline,
                      Callback<v1::GetVocabularyResponse> callback);
 
  private:
@@ -51,7 +52,7 @@ class TokenizerClient {
   struct Attempts;
 
   template <class Request, class Response, class Method>
-  void Call(Method method, Request request, absl::Time deadline, Callback<Response> callback,
+  void Call(Method method, Request request, SteadyTime deadline, Callback<Response> callback,
             Cancellation* cancellation = nullptr);
 
   const std::shared_ptr<Shared> shared_;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "services/common/call_deadline.h"
 #include "services/common/connection_cause.h"
 #include "services/common/refusal.h"
 #include "services/common/status.h"
@@ -53,13 +53,13 @@ absl::Status TokenizerWatch::Refusal() const {
                                              " does not answer: ", status().message()));
 }
 
-void TokenizerWatch::Get(absl::Time deadline, Callback callback) {
+void TokenizerWatch::Get(SteadyTime deadline, Callback callback) {
   absl::StatusOr<Info> known = Refusal();
   {
     absl::MutexLock lock(&mutex_);
     if (!info_.has_value() && !stop_.is_set()) {
-      const SteadyTime due = std::min(SteadyTime::FromWall(deadline - kNoticeBeforeDeadline),
-                                      SteadyTime::Now() + options_.patience);
+      const SteadyTime due =
+          std::min(deadline + -kNoticeBeforeDeadline, SteadyTime::Now() + options_.patience);
       waiting_.push_back({due, std::move(callback)});
       return;
     }
@@ -94,7 +94,7 @@ absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Ask() {
 absl::StatusOr<TokenizerWatch::Info> TokenizerWatch::Call(std::optional<absl::Duration> patience) {
   grpc::ClientContext context;
   context.set_wait_for_ready(patience.has_value());
-  context.set_deadline(absl::ToChronoTime(absl::Now() + patience.value_or(kAnswerTime)));
+  SetDeadline(context, SteadyTime::Now() + patience.value_or(kAnswerTime));
   if (!refusal_.empty()) context.AddMetadata(kRefusalKey, refusal_);
   {
     absl::MutexLock lock(&mutex_);

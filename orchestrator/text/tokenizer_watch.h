@@ -56,7 +56,7 @@ class TokenizerWatch {
   // What the tokenizer said first. Calls back at once where that is known, else when it has
   // answered; UNAVAILABLE with address and reason where it has not by `deadline`, or for as long as
   // `patience`.
-  void Get(absl::Time deadline, Callback callback);
+  void Get(SteadyTime deadline, Callback callback);
 
  private:
   struct Waiting {

@@ -93,7 +93,7 @@ struct ConstraintPreparerTest : testing::Test {
     constraint.set_regex("a");
     absl::StatusOr<std::shared_ptr<const KeptConstraint>> result;
     absl::Notification done;
-    preparer->Prepare(constraint, absl::Now() + absl::Seconds(30), [&](auto prepared) {
+    preparer->Prepare(constraint, SteadyTime::Now() + absl::Seconds(30), [&](auto prepared) {
       result = std::move(prepared);
       done.Notify();
     });

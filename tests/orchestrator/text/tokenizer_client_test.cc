@@ -68,7 +68,7 @@ class Served {
   }
   ~Served() { tokenizer.EndAll(); }
 
-  absl::StatusOr<v1::TokenizeResponse> Call(absl::Time deadline = absl::InfiniteFuture()) {
+  absl::StatusOr<v1::TokenizeResponse> Call(SteadyTime deadline = SteadyTime::InfiniteFuture()) {
     absl::Notification done;
     absl::StatusOr<v1::TokenizeResponse> result;
     client_->Tokenize({}, deadline, [&](absl::StatusOr<v1::TokenizeResponse> response) {
@@ -104,7 +104,7 @@ TEST(TokenizerClientTest, GivesUpATokenizerThatHangsForGood) {
 
 TEST(TokenizerClientTest, TheCallersDeadlineComesFirst) {
   Served served(/*num_hanging=*/100);
-  const absl::Status status = served.Call(absl::Now() + absl::Milliseconds(10)).status();
+  const absl::Status status = served.Call(SteadyTime::Now() + absl::Milliseconds(10)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 

@@ -56,7 +56,7 @@ class TokenizerWatchTest : public ::testing::Test {
     return mutex_.AwaitWithTimeout(absl::Condition(&reached), absl::Minutes(1));
   }
 
-  absl::StatusOr<TokenizerWatch::Info> Get(absl::Time deadline = absl::InfiniteFuture()) {
+  absl::StatusOr<TokenizerWatch::Info> Get(SteadyTime deadline = SteadyTime::InfiniteFuture()) {
     absl::Notification done;
     absl::StatusOr<TokenizerWatch::Info> result;
     watch_->Get(deadline, [&](absl::StatusOr<TokenizerWatch::Info> info) {
@@ -104,7 +104,7 @@ TEST_F(TokenizerWatchTest, NoticesALossAndKeepsWhatItKnows) {
 TEST_F(TokenizerWatchTest, TellsWhoWaitsThatItStops) {
   Watch();
   absl::Notification told;
-  watch_->Get(absl::InfiniteFuture(), [&](const absl::StatusOr<TokenizerWatch::Info>& info) {
+  watch_->Get(SteadyTime::InfiniteFuture(), [&](const absl::StatusOr<TokenizerWatch::Info>& info) {
     EXPECT_EQ(info.status().code(), absl::StatusCode::kUnavailable);
     told.Notify();
   });
