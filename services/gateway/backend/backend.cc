@@ -15,7 +15,10 @@ namespace {
 // What a unary call may take once it is made; scoring a long text is the slowest.
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(120);
 constexpr absl::Duration kHealthTimeout = absl::Seconds(5);
+// Of what is known of the model: when it is asked for again, and when nobody goes on with it.
 constexpr absl::Duration kModelAge = absl::Seconds(5);
+constexpr absl::Duration kOldestModel = absl::Seconds(30);
+constexpr size_t kMostModels = 256;
 
 }  // namespace
 
@@ -183,21 +186,41 @@ void Backend::GetStatus(const Caller& caller, v1::GetStatusRequest request,
 
 void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
   std::optional<v1::GetModelResponse> known;
+  bool asks = true;
   {
     absl::MutexLock lock(&mutex_);
-    if (SteadyTime::Now() - model_since_ < kModelAge) known = model_;
+    const auto found = models_.find(caller.authorization);
+    const absl::Duration age =
+        found == models_.end() ? kOldestModel : SteadyTime::Now() - found->second.since;
+    if (age < kOldestModel) {
+      known = found->second.model;
+      asks = age >= kModelAge && !std::exchange(found->second.is_asked_for, true);
+    }
   }
-  if (known.has_value()) return done(*std::move(known));
+  if (!known.has_value()) return AskForModel(caller, std::move(done));
+  if (asks) AskForModel(caller, [](const absl::StatusOr<v1::GetModelResponse>&) {});
+  done(*std::move(known));
+}
+
+void Backend::AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
   Start<v1::GetModelRequest, v1::GetModelResponse>(
       caller, {}, &Async::GetModel,
-      [this, done = std::move(done)](absl::StatusOr<v1::GetModelResponse> model) {
-        if (model.ok()) {
-          absl::MutexLock lock(&mutex_);
-          model_ = *model;
-          model_since_ = SteadyTime::Now();
-        }
+      [this, authorization = caller.authorization,
+       done = std::move(done)](absl::StatusOr<v1::GetModelResponse> model) {
+        KeepModel(authorization, model);
         done(std::move(model));
       });
+}
+
+void Backend::KeepModel(const std::string& authorization,
+                        const absl::StatusOr<v1::GetModelResponse>& model) {
+  absl::MutexLock lock(&mutex_);
+  if (!model.ok()) {
+    models_.erase(authorization);
+    return;
+  }
+  if (models_.size() >= kMostModels) models_.clear();
+  models_[authorization] = {.model = *model, .since = SteadyTime::Now()};
 }
 
 v1::ApplyChatTemplateRequest TemplateRequest(const v1::Chat& chat) {

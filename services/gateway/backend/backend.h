@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -72,7 +73,9 @@ class Backend {
   // Whether an orchestrator serves, asked on nobody's behalf: grpc.health.v1 needs no token. OK, or
   // UNAVAILABLE and why not, on `loop`.
   void CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done);
-  // May be some seconds old: a model is asked about with every request, and rarely changes.
+  // May be some seconds old, as a caller with the same authorization was told: a model is asked about
+  // with every request, and rarely changes. What is older is asked for again, once for all, while
+  // they go on with what is known; after half a minute they wait.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
 
   const BackendOptions& options() const { return options_; }
@@ -91,6 +94,15 @@ class Backend {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::GenerationService::Stub> stub;
   };
+
+  struct KnownModel {
+    v1::GetModelResponse model;
+    SteadyTime since;
+    bool is_asked_for = false;  // again
+  };
+  void AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done);
+  void KeepModel(const std::string& authorization,
+                 const absl::StatusOr<v1::GetModelResponse>& model);
 
   struct HealthCall;
   Endpoint& PickEndpoint();
@@ -113,8 +125,7 @@ class Backend {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
-  std::optional<v1::GetModelResponse> model_ ABSL_GUARDED_BY(mutex_);
-  SteadyTime model_since_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, KnownModel> models_ ABSL_GUARDED_BY(mutex_);  // by authorization
 };
 
 // Asks for the tokens of the prompt that a conversation becomes.

@@ -99,6 +99,11 @@ class StartTest(unittest.TestCase):
 
 
 class HealthTest(unittest.TestCase):
+    def test_what_one_caller_was_told_is_not_told_to_all(self):
+        for path in ("/v1/models", "/v2/models/storyteller"):
+            self.assertEqual(call(served.address, "GET", path, headers={"authorization": f"Bearer {TOKEN}"}).status, 200)
+            self.assertEqual(call(served.address, "GET", path).status, 401)
+
     def test_needs_no_token_where_calls_do(self):
         self.assertEqual(call(served.address, "GET", "/v1/models").status, 401)
         for path in ("/health", "/v2/health/ready", "/v2/health/live"):
