@@ -1,6 +1,5 @@
 // `sluice health`: whether a process of Sluice serves, for probes that run a program.
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
@@ -45,6 +44,12 @@ int HealthCommand(absl::Span<const std::string> arguments, Environment& environm
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(endpoint);
   if (!channel.ok()) return Fail(channel.status(), environment);
   const absl::StatusOr<HealthState> state = CheckHealth(*channel, health.service, health.timeout);
+  if (absl::IsUnavailable(state.status())) {
+    return Fail(absl::UnavailableError(
+                    absl::StrCat("cannot reach ", endpoint.addresses().front(), ": ",
+                                 ConnectionCause(std::string(state.status().message())))),
+                environment);
+  }
   if (!state.ok()) return Fail(state.status(), environment);
   environment.out << Name(*state) << "\n";
   const int exit = Succeed(environment);

@@ -67,7 +67,6 @@ class Supervisor {
   absl::Status StartDue() {
     for (Ward& ward : wards_) {
       if (ward.child.has_value() || ward.next_start > SteadyTime::Now()) continue;
-      std::remove(ward.spec->last_words.c_str());  // an earlier one's
       absl::StatusOr<ChildProcess> child = ChildProcess::Start(ward.spec->argv);
       if (!child.ok()) return child.status();
       ward.child.emplace(*std::move(child));
@@ -115,14 +114,6 @@ class Supervisor {
         ward.child->Signal(SIGKILL);
       }
     }
-  }
-
-  // What ended a process that ends again and again.
-  static std::string Reason(const ProcessSpec& process) {
-    std::ifstream file(process.last_words);
-    std::string words;
-    if (!std::getline(file, words)) return "; what it said is above";
-    return absl::StrCat(": ", words);
   }
 
   absl::Status HandleEnd(Ward& ward) {

@@ -52,7 +52,10 @@ build_root() {
   copy_source
   mkdir -p "$work/result"
   say "building the programs of sluice $version"
-  build --volume "$work/result:/result:rw" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
+  local mounts=(--volume "$work/result:/result:rw")
+  rm -f "$work"/result/*
+  if [ -x "$cuda/bin/nvcc" ]; then mounts+=(--volume "$cuda:/usr/local/cuda:ro"); fi
+  build "${mounts[@]}" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
     --tag sluice-build --file deploy/images/Containerfile.build "$work/context" >"$work/build.id"
 }
 

@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
-#include "services/common/termination_log.h"
+#include "services/common/log_flags.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
@@ -58,19 +58,9 @@ ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
 ABSL_FLAG(
     absl::Duration, drain_timeout, absl::Seconds(1),
     "for answers under way to end after SIGTERM and the delay; a second signal ends them at once");
-ABSL_FLAG(std::string, termination_log, "",
-          "file that is told in a sentence why the process ends, where it does so by itself: "
-          "/dev/termination-log in a container of Kubernetes; none where empty");
 
 namespace sluice {
 namespace {
-
-// On stderr and in the termination log.
-int Fail(const char* program, int exit_status, absl::string_view reason) {
-  std::fprintf(stderr, "%s: %s\n", program, std::string(reason).c_str());
-  WriteTerminationLog(reason);
-  return exit_status;
-}
 
 absl::Status CheckRange(const char* flag, int value, int min, int max) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -172,7 +162,7 @@ void AllowManyConnections() {
 
 int Run(const char* program) {
   if (const absl::Status status = CheckFlags(); !status.ok()) {
-    return Fail(program, 2, status.message());
+    return FailAtStart(program, 2, status.message());
   }
   AllowManyConnections();
   sigset_t signals;
@@ -185,7 +175,7 @@ int Run(const char* program) {
   const absl::StatusOr<std::unique_ptr<Tracer>> tracer = TracerFromFlags("sluice-gateway");
   absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server =
       tracer.ok() ? Start(tracer->get()) : tracer.status();
-  if (!server.ok()) return Fail(program, 1, server.status().ToString());
+  if (!server.ok()) return FailAtStart(program, 1, server.status().ToString());
   Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
   int signal = 0;
   sigwait(&signals, &signal);
@@ -206,10 +196,12 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("Serves HTTP in front of the gRPC API of orchestrators.");
   sluice::ShowOwnFlags();
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
-  sluice::SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
+  if (const absl::Status applied = sluice::ApplyLogFlags(); !applied.ok()) {
+    return sluice::FailAtStart(argv[0], 2, applied.message());
+  }
   if (arguments.size() > 1) {
-    return sluice::Fail(argv[0], 2,
-                        absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
+    return sluice::FailAtStart(argv[0], 2,
+                               absl::StrCat("unexpected argument ", arguments[1], "; see --help"));
   }
   return sluice::Run(argv[0]);
 }

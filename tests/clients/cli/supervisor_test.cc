@@ -203,14 +203,6 @@ TEST_F(SupervisorTest, GivesUpWhatEndsAgainAndAgainBeforeReady) {
   ExpectAllGone();
 }
 
-TEST_F(SupervisorTest, GivesUpWithTheLastWordsOfWhatEnds) {
-  ProcessSpec fails = Script("fails", "test -e $0.end || echo 'port 7 is taken' >$0.end; exit 7");
-  fails.last_words = fails.argv[0] + ".end";
-  std::ofstream(fails.last_words) << "of an earlier one\n";
-  EXPECT_THAT(std::string(Supervise(Options({fails})).message()),
-              HasSubstr("last with exit status 7: port 7 is taken"));
-}
-
 TEST_F(SupervisorTest, NamesAProgramThatIsMissing) {
   const absl::Status status = Supervise(
       Options({Waiter("stays"), {.name = "missing", .argv = {folder_.PathOf("missing")}}}));
