@@ -65,7 +65,8 @@ absl::StatusOr<Way> ChooseChecked(absl::Span<const Way> ways, const std::string&
 absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
   absl::Status status = SelfCheck(backend);
   // Rows for a large tile per multiprocessor, of the 512 outputs by 128.
-  return status.ok() ? CheckBatchSizes(backend, (gpu.num_multiprocessors / 4 + 1) * 128) : status;
+  return status.ok() ? CheckBatchSizes(backend, (int64_t{gpu.num_multiprocessors} / 4 + 1) * 128)
+                     : status;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(

@@ -133,7 +133,7 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Weig
   if (!fits(tile)) tile = GemmTile::kDecode;
   GemmPlan plan = PlanWith(tile, rows, num_tiles);
   plan.path = path;
-  while (plan.splits < runs.num_runs && plan.blocks() < 2 * device.num_multiprocessors) {
+  while (plan.splits < runs.num_runs && plan.blocks() < int64_t{2} * device.num_multiprocessors) {
     plan.splits *= 2;
   }
   return plan;

@@ -26,7 +26,7 @@ struct KvLayout {
 
   // Elements of all keys, or all values, of one head in a block.
   constexpr int64_t HeadElements() const { return int64_t{block_size} * head_dim; }
-  constexpr int64_t BlockElements() const { return 2 * num_kv_heads * HeadElements(); }
+  constexpr int64_t BlockElements() const { return int64_t{2} * num_kv_heads * HeadElements(); }
   constexpr int64_t BlockBytes() const { return BlockElements() * (dtype == DType::kF32 ? 4 : 2); }
   // The first element of slot `slot`.
   constexpr int64_t Index(int layer, int64_t block, bool values, int head, int slot) const {

@@ -19,6 +19,7 @@ struct RecordingKey {
   StepKey step;
   uint64_t parts = 0;  // StepTables::parts()
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
   auto operator<=>(const RecordingKey&) const = default;
 };
 

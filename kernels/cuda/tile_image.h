@@ -102,7 +102,7 @@ inline constexpr int64_t kShortestRun = 1024;
 // which is the same on every rank, and the runs' tree joins those of a slice first.
 constexpr RunShape RunsOf(int64_t num_inputs, int num_slices) {
   RunShape runs{num_slices, num_inputs / num_slices};
-  while (runs.depth % (2 * kUnitInputs) == 0 && runs.depth / 2 >= kShortestRun) {
+  while (runs.depth % (int64_t{2} * kUnitInputs) == 0 && runs.depth / 2 >= kShortestRun) {
     runs.depth /= 2;
     runs.num_runs *= 2;
   }

@@ -13,7 +13,7 @@ constexpr int kInputs = 16;  // of one multiply
 // B^T as it lies there now, by token and input.
 std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor, int tokens) {
   if (!IsSwizzled(descriptor)) FailKernel("a descriptor of a matrix that is not swizzled");
-  std::vector<uint16_t> elements(tokens * kInputs);
+  std::vector<uint16_t> elements(static_cast<size_t>(tokens) * kInputs);
   for (int token = 0; token < tokens; ++token) {
     for (int k = 0; k < kInputs; ++k) {
       const uint32_t address = DescribedAddress(descriptor, token, k);
