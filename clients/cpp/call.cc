@@ -111,7 +111,10 @@ bool Call::TryAgain(const grpc::Status& status) {
 }
 
 bool Call::Lost(const grpc::Status& status) {
-  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return false;
+  // A call that reaches a server as it shuts down is cancelled by it.
+  const bool is_cancelled_there = status.error_code() == grpc::StatusCode::CANCELLED &&
+                                  (cancellation_ == nullptr || !cancellation_->cancelled());
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE && !is_cancelled_there) return false;
   // Unless another call has moved on already.
   endpoints_->current.compare_exchange_strong(endpoint_, endpoint_ + 1);
   if (!give_up_.has_value()) give_up_ = After(endpoints_->options.resume_timeout);

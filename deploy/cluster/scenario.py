@@ -34,6 +34,7 @@ class Scenario:
 
     def install(self):
         """What every run begins with: ready, and the text that all later ones are compared with."""
+        self.uninstall()  # what a run that was killed has left
         began = time.monotonic()
         self.helm("install", self.release, values=self.values)
         up = until(lambda: all_ready(self.release, self.num_pods), 400)

@@ -141,7 +141,7 @@ class Single(Scenario):
         def broken_model(pod):
             with_folder("/models", broken)(pod)
             with_flag("--model=/models")(pod)
-        self.misfit(broken_model, "model.safetensors", "a model whose weights are of another")
+        self.misfit(broken_model, "accepted: [4096, 96]", "a model whose weights are of another")
         with FullDisk() as full:
             self.misfit(with_folder("/tmp", full), "No space left on device", "a full disk")
         self.misfit(with_flag("--orchestrator_tls_ca=/gone"), "/gone", "a gateway's missing authority", component="gateway",

@@ -97,7 +97,9 @@ struct Backend::UnaryCall {
   }
 
   static void End(const std::shared_ptr<UnaryCall>& self, const absl::Status& status) {
-    if (absl::IsUnavailable(status) && SteadyTime::Now() < self->give_up) {
+    // CANCELLED: by a server that shut down as the call reached it; nobody cancels here.
+    const bool is_lost = absl::IsUnavailable(status) || absl::IsCancelled(status);
+    if (is_lost && SteadyTime::Now() < self->give_up) {
       return self->caller.loop->After(kRetryPause, [self] { Try(self); });
     }
     if (!status.ok()) return self->done(status);

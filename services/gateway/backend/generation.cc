@@ -158,7 +158,8 @@ void Generation::NoteTimes(const v1::Chunk& chunk) {
 void Generation::OnEnd(const absl::Status& status) {
   if (over_) return;
   wants_read_ = false;
-  if (absl::IsUnavailable(status)) {
+  // A call that reaches a server as it shuts down is cancelled by it; whoever cancels here is over.
+  if (absl::IsUnavailable(status) || (absl::IsCancelled(status) && attempt_ != nullptr)) {
     const SteadyTime now = SteadyTime::Now();
     if (give_up_ == SteadyTime::InfiniteFuture()) {
       give_up_ = now + backend_.options().resume_timeout;

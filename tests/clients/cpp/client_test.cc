@@ -174,6 +174,22 @@ TEST(ClientTest, WhatIsNoLossIsTheAnswer) {
   EXPECT_EQ(pipeline.requests().size(), 1u);
 }
 
+TEST(ClientTest, GoesOnWhereAServerThatShutsDownCancelsTheCall) {
+  FakeAnswers answers = DefaultAnswers();
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  answers.generate = [=](const v1::GenerateRequest& request, const WriteEvent& write) {
+    if ((*calls)++ == 0) return absl::CancelledError("");
+    return Write(request, write, 1000);
+  };
+  FakePipeline pipeline(answers);
+  Cancellation unused;
+  const Heard heard =
+      Hear(ClientOf(pipeline.endpoint())->Generate(Asking(), {.cancellation = &unused}));
+  EXPECT_TRUE(heard.status.ok()) << heard.status;
+  EXPECT_EQ(heard.texts, Undisturbed(4));
+  EXPECT_EQ(pipeline.requests().size(), 2u);
+}
+
 TEST(ClientTest, AStreamOfUnknownSeedIsNotGuessed) {
   FakeAnswers answers = DefaultAnswers();  // of an older server, that says no seed
   answers.generate = [](const v1::GenerateRequest&, const WriteEvent& write) {

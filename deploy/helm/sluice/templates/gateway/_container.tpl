@@ -31,12 +31,13 @@
     httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
     periodSeconds: 1
     failureThreshold: 30
-  # Ready is who has a pipeline behind it.
+  # Ready is who has a pipeline behind it. While pipelines are replaced all gateways may take the one that ends for
+  # theirs, and a Service without any pod turns everybody away: they stay for half a minute.
   readinessProbe:
     httpGet: {path: /health, port: http, scheme: HTTPS}
     periodSeconds: 2
     timeoutSeconds: 8
-    failureThreshold: 2
+    failureThreshold: 15
   livenessProbe:
     httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
     periodSeconds: 10
