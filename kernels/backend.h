@@ -165,6 +165,7 @@ struct StepKey {
   const void* memory = nullptr;  // of the rows that go in and come out
   int variant = 0;               // whatever else the caller's operations depend on
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
   auto operator<=>(const StepKey&) const = default;
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/usable_memory.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
@@ -13,19 +12,6 @@
 #include "services/model/progress.h"
 
 namespace sluice {
-namespace {
-
-absl::Status CheckMemory(const EmbeddingServerOptions& options, const ModelConfig& config,
-                         const WeightSource& source) {
-  if (options.device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
-  const absl::StatusOr<WeightFormat> format = source.Resolve(options.weights);
-  if (!format.ok()) return format.status();
-  return CheckFits({.who = "the embedding table", .weight_bytes = EmbeddingBytes(config, *format)},
-                   MemoryLimit(""));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
     const EmbeddingServerOptions& options, Dialer* dialer) {
   const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
@@ -40,7 +26,11 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   if (!source.ok()) return source.status();
   uint64_t bytes = source->BytesOf(ModelTensor::kEmbedding);
   if (config->position == PositionKind::kLearned) bytes += source->BytesOf(ModelTensor::kPositions);
-  const absl::Status fits = CheckMemory(options, *config, *source);
+  const absl::Status fits =
+      CheckFitsHost(options.device, *source, options.weights, [&](WeightFormat format) {
+        return KeptMemory{.who = "the embedding table",
+                          .weight_bytes = EmbeddingBytes(*config, format)};
+      });
   if (!fits.ok()) return fits;
   progress.Expect(bytes);
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "kernels/usable_memory.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +30,14 @@ absl::Status CheckFits(const KeptMemory& kept, uint64_t limit_bytes) {
       kept.who, " does not fit: ", Mebibytes(kept.weight_bytes), " of weights and ",
       Mebibytes(kept.kv_bytes), " of keys and values, where the memory limit of this container is ",
       Mebibytes(limit_bytes), "; accepted: ", WhatWouldFit(kept, limit_bytes)));
+}
+
+absl::Status CheckFitsHost(const DeviceOptions& device, const WeightSource& source,
+                           WeightType weights, absl::FunctionRef<KeptMemory(WeightFormat)> kept) {
+  if (device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
+  const absl::StatusOr<WeightFormat> format = source.Resolve(weights);
+  if (!format.ok()) return format.status();
+  return CheckFits(kept(*format), MemoryLimit(""));
 }
 
 }  // namespace sluice

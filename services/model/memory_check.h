@@ -1,10 +1,13 @@
-// Whether what is kept of a model fits into the memory that its host lets it have. A pure function.
+// Whether what is kept of a model fits into the memory that its host lets it have.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "kernels/device.h"
+#include "services/model/weights.h"
 
 namespace sluice {
 
@@ -19,5 +22,11 @@ struct KeptMemory {
 // keys and values alone are more than that: without this the kernel would end whoever keeps them
 // halfway through loading, or once the cache fills.
 absl::Status CheckFits(const KeptMemory& kept, uint64_t limit_bytes);
+
+// The same of what this process is about to load of `source`, against the limit of its own control
+// groups; `kept` is asked with the format that `weights` means there. A GPU's memory is not the
+// host's: OK.
+absl::Status CheckFitsHost(const DeviceOptions& device, const WeightSource& source,
+                           WeightType weights, absl::FunctionRef<KeptMemory(WeightFormat)> kept);
 
 }  // namespace sluice

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/usable_memory.h"
 #include "services/common/log.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/identity.h"
@@ -16,21 +15,6 @@
 #include "services/model/progress.h"
 
 namespace sluice {
-namespace {
-
-absl::Status CheckMemory(const ShardServerOptions& options, const ModelConfig& config,
-                         const ShardPlan& plan, const WeightSource& source) {
-  if (options.device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
-  const absl::StatusOr<WeightFormat> format = source.Resolve(options.shard.weights);
-  if (!format.ok()) return format.status();
-  return CheckFits({.who = absl::StrCat("shard ", plan.placement.stage, "-", plan.placement.rank),
-                    .weight_bytes = ShardBytes(config, plan, *format),
-                    .kv_bytes = options.shard.kv_cache_bytes},
-                   MemoryLimit(""));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServerOptions& options,
                                                                 Dialer* dialer) {
   // The stage before: the embedding, or shards.
@@ -55,7 +39,13 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                                  plan->layers.end - 1, " of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  const absl::Status fits = CheckMemory(options, *config, *plan, *source);
+  const absl::Status fits =
+      CheckFitsHost(options.device, *source, options.shard.weights, [&](WeightFormat format) {
+        return KeptMemory{
+            .who = absl::StrCat("shard ", plan->placement.stage, "-", plan->placement.rank),
+            .weight_bytes = ShardBytes(*config, *plan, format),
+            .kv_bytes = options.shard.kv_cache_bytes};
+      });
   if (!fits.ok()) return fits;
   progress.Expect(source->BytesOf(*plan));
 
