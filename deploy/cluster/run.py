@@ -7,10 +7,10 @@ import sys
 
 from cluster import Helm, Report, load_image, start
 from first_text import FirstText
-from services import Ranks, Services
+from services import Drafts, Ranks, Services
 from single import Single
 
-LAYOUTS = {"first": FirstText, "single": Single, "services": Services, "ranks": Ranks}
+LAYOUTS = {"first": FirstText, "single": Single, "services": Services, "ranks": Ranks, "drafts": Drafts}
 
 
 def parse(arguments):

@@ -1,9 +1,10 @@
 """The layout `services`: a pod for each service, and for the ranks of each stage."""
 
 import json
+import os
 import signal
 
-from cluster import all_ready, get, kubectl, pods, until
+from cluster import ROOT, all_ready, get, kubectl, pods, until
 from faults import change, other_model, strange_authority, strike, with_flag, with_folder
 from scenario import Scenario
 
@@ -80,3 +81,26 @@ class Ranks(Scenario):
     def kill(self):
         pod = pods(self.component("stage-0"))[1]
         self.under_load("kill -9 of a rank in its pod", lambda: strike(pod, "sluice-shard", signal.SIGKILL))
+
+
+class Drafts(Scenario):
+    """The embedded model, which its own INT4 weights draft for, from a folder of the node."""
+
+    release = "drafts"
+    what = "layout services, with a model that drafts"
+    values = ["layout=services", f"model.hostPath={os.path.join(ROOT, 'models')}", "model.path=storyteller", "model.kvCacheMib=128",
+              "model.draft.path=storyteller", "model.draft.weights=int4", "gateway.enabled=false"]
+    num_pods = 8
+    first_text = "first text, drafted"
+    steps = ["kill"]
+
+    def kill(self):
+        for role, program in (("draft-shard", "sluice-shard"), ("draft-sampler", "sluice-sampler")):
+            pod = pods(self.component(role))[0]
+            self.under_load(f"kill -9 of {program} of the draft model in its pod",
+                            lambda pod=pod, program=program: strike(pod, program, signal.SIGKILL))
+        status = json.loads(self.client.sluice("status", "--json").stdout)
+        model = status["draft_model"]
+        self.told(model["num_proposed_tokens"] > 0 and model["num_recoveries"] > 0, "the draft model is asked again",
+                  f"{model['num_proposed_tokens']} tokens proposed, {status['num_accepted_draft_tokens']} of "
+                  f"{status['num_drafted_tokens']} drafted ones right, {model['num_recoveries']} recoveries")
