@@ -24,7 +24,7 @@ revision=$(git rev-parse HEAD)$([ -z "$(git status --porcelain)" ] || echo -dirt
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "${SLUICE_STORAGE_DRIVER:-overlay}" "$@"; }
 build() {
-  store bud --isolation oci --runtime runc --network none --layers=false --quiet --timestamp "$SOURCE_DATE_EPOCH" --format oci "$@"
+  store bud --isolation oci --runtime runc --network none --layers=false --timestamp "$SOURCE_DATE_EPOCH" --format oci "$@"
 }
 
 # Debian's own layout of a system, with the packages to build with; made again where the list changed.
@@ -56,7 +56,7 @@ build_root() {
   rm -f "$work"/result/*
   if [ -x "$cuda/bin/nvcc" ]; then mounts+=(--volume "$cuda:/usr/local/cuda:ro"); fi
   build "${mounts[@]}" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
-    --tag sluice-build --file deploy/images/Containerfile.build "$work/context" >"$work/build.id"
+    --tag sluice-build --file deploy/images/Containerfile.build "$work/context" >&2
 }
 
 collect_root() {
@@ -79,7 +79,7 @@ make_image() {
   say "making the image $name $version"
   mkdir -p "$work/final"
   mv "$work/result/$root.tar" "$work/final/root.tar"
-  build --build-arg NAME="$name" --build-arg VERSION="$version" --build-arg REVISION="$revision" "$@" --tag "$name:$version" \
+  build --quiet --build-arg NAME="$name" --build-arg VERSION="$version" --build-arg REVISION="$revision" "$@" --tag "$name:$version" \
     --file deploy/images/Containerfile "$work/final" >"$work/$name.id"
   store push --quiet --format oci "$name:$version" "oci:$work/oci:$name:$version"
   store push --quiet "$name:$version" "docker-archive:$work/$name.part.tar:docker.io/library/$name:$version"
