@@ -7,8 +7,7 @@ result=$1
 
 # build_root CUDA NAME
 build_root() {
-  # All at once and from nothing, which is quicker without a compiler cache, and the same wherever it is done.
-  cmake --preset package -DSLUICE_CCACHE=OFF -DSLUICE_CUDA="$1" >/dev/null
+  cmake --preset package -DSLUICE_CUDA="$1" >/dev/null
   cmake --build build/package
   "$here/lay_out.sh" build/package "/root-of-$2"
   if [ "$1" = ON ]; then "$here/add_nccl.sh" /usr/local/cuda "/root-of-$2"; fi
