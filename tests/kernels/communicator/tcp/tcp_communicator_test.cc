@@ -17,6 +17,7 @@
 #include "kernels/communicator/tcp/rank_hello.h"
 #include "tests/kernels/communicator_calls.h"
 #include "tests/kernels/rank_certificates.h"
+#include "tests/kernels/testing/emulator.h"
 
 namespace sluice::testing {
 namespace {
@@ -26,8 +27,8 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(20);
-// For ranks that wait in vain.
-constexpr absl::Duration kShort = absl::Milliseconds(1500);
+// For ranks that wait in vain, but not before they have shaken hands.
+const absl::Duration kShort = absl::Milliseconds(IsEmulated() ? 8'000 : 1500);
 
 absl::Status Join(const TcpOptions& options, RendezvousStore& store,
                   absl::Duration timeout = kLong) {
