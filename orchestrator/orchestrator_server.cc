@@ -253,16 +253,19 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
       result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get());
+  result->sessions_ = std::make_unique<SessionService>(result->service_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
                      .credentials = *credentials,
                      .owners_socket = options.owners_socket,
-                     .services = {result->service_.get()},
-                     .names = {v1::GenerationService::service_full_name()},
+                     .services = {result->service_.get(), result->sessions_.get()},
+                     .names = {v1::GenerationService::service_full_name(),
+                               v1::GenerationSessionService::service_full_name()},
                      .max_receive_bytes = kMaxReceiveBytes,
                      .max_streams_per_connection = kMaxStreams,
                      .memory_quota_bytes = kMemoryQuotaBytes,
-                     .progress = result->progress_.get()});
+                     .progress = result->progress_.get(),
+                     .on_shutdown = [sessions = result->sessions_.get()] { sessions->Drain(); }});
   if (!server.ok()) return server.status();
   result->server_ = *std::move(server);
   result->health_->SetServer(result->server_.get());

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/generation_service.h"
+#include "orchestrator/api/session_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/engine/engine.h"
@@ -98,6 +99,7 @@ class OrchestratorServer final : public RunningService {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
   std::unique_ptr<GenerationService> service_;
+  std::unique_ptr<SessionService> sessions_;
   std::unique_ptr<Server> server_;
 };
 

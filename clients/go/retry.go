@@ -10,9 +10,10 @@ import (
 	pb "sluice/v1"
 )
 
-// RetryPolicy says how long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final. The
-// pause is what the server says, else it doubles from FirstPause to LongestPause, with a random part so that clients do
-// not come back together.
+// RetryPolicy says how long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that its context did
+// not ask for, which is what a server does to calls as it shuts down; other statuses are final. The pause is what the
+// server says, else it doubles from FirstPause to LongestPause, with a random part so that clients do not come back
+// together.
 type RetryPolicy struct {
 	ConnectFor   time.Duration // a call that has had no answer yet, while no server can be reached
 	ResumeFor    time.Duration // a stream that has begun; a call that a busy server puts off
@@ -58,7 +59,7 @@ func (a *attempts) pauseAfter(err *Error, now time.Time) (time.Duration, bool) {
 			a.pause = a.policy.LongestPause
 		}
 	}
-	again := err.Code == codes.Unavailable || err.Code == codes.ResourceExhausted
+	again := err.Code == codes.Unavailable || err.Code == codes.ResourceExhausted || err.Code == codes.Canceled
 	return pause, again && now.Add(pause).Sub(a.failingSince) <= limit
 }
 
@@ -66,6 +67,9 @@ func (a *attempts) pauseAfter(err *Error, now time.Time) (time.Duration, bool) {
 // than that time is up.
 func (a *attempts) wait(ctx context.Context, err *Error) error {
 	pause, again := a.pauseAfter(err, time.Now())
+	if ctx.Err() != nil { // the caller left
+		again = false
+	}
 	if deadline, ok := ctx.Deadline(); ok && time.Now().Add(pause).After(deadline) {
 		again = false
 	}

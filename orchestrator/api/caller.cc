@@ -13,6 +13,14 @@ namespace {
 constexpr char kTenantKey[] = "sluice-tenant";
 constexpr size_t kMaxTenantBytes = 128;
 
+absl::StatusOr<std::string> CheckTenant(absl::string_view name) {
+  if (name.empty() || name.size() > kMaxTenantBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("metadata sluice-tenant has ", name.size(),
+                                                   " bytes; accepted: 1 to ", kMaxTenantBytes));
+  }
+  return std::string(name);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
@@ -21,13 +29,15 @@ absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) {
     if (std::next(begin) != end) {
       return absl::InvalidArgumentError("metadata sluice-tenant is there more than once");
     }
-    const grpc::string_ref name = begin->second;
-    if (name.empty() || name.size() > kMaxTenantBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("metadata sluice-tenant has ", name.size(),
-                                                     " bytes; accepted: 1 to ", kMaxTenantBytes));
-    }
-    return std::string(name.data(), name.size());
+    if (begin->second.empty()) return CheckTenant("");
+    return TenantOf({begin->second.data(), begin->second.size()}, context);
   }
+  return TenantOf("", context);
+}
+
+absl::StatusOr<std::string> TenantOf(absl::string_view named,
+                                     const grpc::ServerContextBase& context) {
+  if (!named.empty()) return CheckTenant(named);
   if (const auto auth = context.auth_context(); auth != nullptr && auth->IsPeerAuthenticated()) {
     for (const grpc::string_ref& identity : auth->GetPeerIdentity()) {
       return std::string(identity.data(), identity.size());

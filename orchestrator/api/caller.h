@@ -17,6 +17,10 @@ namespace sluice {
 // where the metadata is empty, longer than 128 bytes or there more than once.
 absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context);
 
+// The same of a call that names its tenant otherwise, over the connection of `context`; empty: it does not.
+absl::StatusOr<std::string> TenantOf(absl::string_view named,
+                                     const grpc::ServerContextBase& context);
+
 // The trace that the call is a part of, as its metadata `traceparent` and `tracestate` say; nothing where
 // they say none.
 std::optional<TraceContext> TraceOf(const grpc::ServerContextBase& context);

@@ -11,13 +11,9 @@
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/word_tokens.h"
 #include "services/common/num_returned.h"
-#include "services/common/raw_message.h"
 
 namespace sluice {
 namespace {
-
-// More than this does not wait for a client: it would be memory that clients fill at will.
-constexpr size_t kMostUnreadBytes = size_t{1} << 20;
 
 uint64_t RandomNumber() {
   static thread_local std::random_device device;
@@ -26,35 +22,32 @@ uint64_t RandomNumber() {
 
 }  // namespace
 
-GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline)
+GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline,
+                           std::shared_ptr<CallStream> stream)
     : context_(context),
       request_(std::move(request)),
       deadline_(deadline),
-      writer_(Writer::Start()) {
+      stream_(std::move(stream)) {
   if (request_.request_id().empty()) {
     request_.set_request_id(absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16)));
   }
   if (context_.trace.span != nullptr) DescribeRequest(request_, *context_.trace.span);
 }
 
-GenerateCall::Writer* GenerateCall::Start(const Context& context,
-                                          absl::StatusOr<v1::GenerateRequest> request,
-                                          SteadyTime deadline) {
+void GenerateCall::Start(const Context& context, absl::StatusOr<v1::GenerateRequest> request,
+                         SteadyTime deadline, std::shared_ptr<CallStream> stream) {
   if (!request.ok()) {
-    const std::shared_ptr<Writer> writer = Writer::Start();
     CountRefused(context, request.status());
-    writer->Close(request.status());
-    return writer.get();
+    return stream->Close(request.status());
   }
-  auto call =
-      std::shared_ptr<GenerateCall>(new GenerateCall(context, *std::move(request), deadline));
-  Writer* writer = call->writer_.get();
-  call->writer_->OnCancelCall([call] { call->Cancel(); });
-  call->writer_->WatchBacklog(kMostUnreadBytes, [weak = call->weak_from_this()](bool full) {
-    if (const std::shared_ptr<GenerateCall> call = weak.lock()) call->OnBacklog(full);
-  });
+  auto call = std::shared_ptr<GenerateCall>(
+      new GenerateCall(context, *std::move(request), deadline, std::move(stream)));
+  call->stream_->Watch({.on_cancel = [call] { call->Cancel(); },
+                        .on_reading =
+                            [weak = call->weak_from_this()](bool reads) {
+                              if (const auto call = weak.lock()) call->SetReading(reads);
+                            }});
   call->Begin();
-  return writer;
 }
 
 void GenerateCall::Begin() {
@@ -131,11 +124,12 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
                                         std::move(resumed), std::move(sink));
   }
   submitted_ = context_.engine.Submit(std::move(request), std::move(sink));
+  if (!reads_) context_.engine.SetReading(*submitted_, false);
 }
 
 void GenerateCall::Refuse(const absl::Status& status) {
   CountRefused(context_, status);
-  writer_->Close(status);
+  stream_->Close(status);
 }
 
 void GenerateCall::CountRefused(const Context& context, const absl::Status& status) {
@@ -152,15 +146,16 @@ void GenerateCall::Cancel() {
   caller_->Cancel();
 }
 
-void GenerateCall::OnBacklog(bool full) {
+void GenerateCall::SetReading(bool reads) {
   absl::MutexLock lock(&mutex_);
-  if (submitted_.has_value()) context_.engine.SetReading(*submitted_, !full);
+  reads_ = reads;
+  if (submitted_.has_value()) context_.engine.SetReading(*submitted_, reads);
 }
 
 void GenerateCall::OnChunk(ChunkEvent chunk) {
   v1::GenerateResponse response;
   *response.mutable_chunk() = ToProto(std::move(chunk), request_.has_logprobs());
-  Send(response);
+  Send(std::move(response));
 }
 
 void GenerateCall::OnFinished(RequestEnd end) {
@@ -169,18 +164,18 @@ void GenerateCall::OnFinished(RequestEnd end) {
   finished = ToProto(end, request_, context_.model);
   finished.set_request_id(request_.request_id());
   finished.set_seed(seed_);
-  Send(response);
-  writer_->Close(absl::OkStatus());
+  Send(std::move(response));
+  stream_->Close(absl::OkStatus());
 }
 
-void GenerateCall::Send(v1::GenerateResponse& response) {
+void GenerateCall::Send(v1::GenerateResponse response) {
   if (!std::exchange(sent_, true)) {
     response.mutable_started()->set_request_id(request_.request_id());
     response.mutable_started()->set_seed(seed_);
   }
-  writer_->Send(SerializeMessage(response));
+  stream_->Send(std::move(response));
 }
 
-void GenerateCall::OnFailed(absl::Status status) { writer_->Close(status); }
+void GenerateCall::OnFailed(absl::Status status) { stream_->Close(status); }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
@@ -18,7 +19,6 @@
 #include "orchestrator/tenants/tenant_book.h"
 #include "orchestrator/text/cancellation.h"
 #include "orchestrator/tracing/request_tracer.h"
-#include "services/common/server_writer.h"
 #include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
@@ -26,8 +26,6 @@ namespace sluice {
 
 class GenerateCall final : public RequestSink, public std::enable_shared_from_this<GenerateCall> {
  public:
-  using Writer = ServerWriter<grpc::ByteBuffer>;
-
   // What a call works with; references are borrowed.
   struct Context {
     const ModelDescription& model;
@@ -43,39 +41,42 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     const RequestTracer* tracer = nullptr;  // null: nobody is told
   };
 
-  // Serves `request`, or answers why there is none; the result belongs to gRPC.
-  static Writer* Start(const Context& context, absl::StatusOr<v1::GenerateRequest> request,
-                       SteadyTime deadline);
+  // Serves `request`, or answers why there is none. The call lives for as long as something waits
+  // for it.
+  static void Start(const Context& context, absl::StatusOr<v1::GenerateRequest> request,
+                    SteadyTime deadline, std::shared_ptr<CallStream> stream);
 
   void OnChunk(ChunkEvent chunk) override;
   void OnFinished(RequestEnd end) override;
   void OnFailed(absl::Status status) override;
 
  private:
-  GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline);
+  GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline,
+               std::shared_ptr<CallStream> stream);
 
   void Begin();
   void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
   void PrepareConstraint(ResolvedPrompt prompt);
   void Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint);
   void Cancel();
-  // Whether as much waits for the client as may.
-  void OnBacklog(bool full);
+  // Whether the client takes what it is sent.
+  void SetReading(bool reads);
   void Refuse(const absl::Status& status);
   static void CountRefused(const Context& context, const absl::Status& status);
-  void Send(v1::GenerateResponse& response);
+  void Send(v1::GenerateResponse response);
 
   const Context context_;
   v1::GenerateRequest request_;  // constant once its texts are tokens
   const SteadyTime deadline_;
   uint64_t seed_ = 0;  // set before the engine hears of the request
-  const std::shared_ptr<Writer> writer_;
+  const std::shared_ptr<CallStream> stream_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
   const SteadyTime arrived_ = SteadyTime::Now();
   bool sent_ = false;  // something; of the engine's thread
 
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool reads_ ABSL_GUARDED_BY(mutex_) = true;
   std::optional<RequestId> submitted_ ABSL_GUARDED_BY(mutex_);
 };
 

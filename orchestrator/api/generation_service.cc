@@ -10,6 +10,7 @@
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
 #include "orchestrator/api/status_message.h"
+#include "orchestrator/api/writer_stream.h"
 #include "services/common/call_deadline.h"
 #include "services/common/raw_message.h"
 #include "services/common/status.h"
@@ -75,22 +76,42 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  absl::StatusOr<std::string> tenant = AdmitTenant(*context);
+  const std::shared_ptr<WriterStream::Writer> writer = WriterStream::Writer::Start();
+  StartGenerate({.tenant = AdmitTenant(*context),
+                 .trace = TraceOf(*context),
+                 .deadline = DeadlineOf(*context)},
+                *request, std::make_shared<WriterStream>(writer));
+  return writer.get();
+}
+
+void GenerationService::StartCall(const grpc::CallbackServerContext& session,
+                                  const v1::StartCall& start, std::shared_ptr<CallStream> stream) {
+  const grpc::Slice bytes(start.request());
+  StartGenerate({.tenant = AdmitTenant(session, start),
+                 .trace = ParseTraceContext(start.traceparent(), start.tracestate()),
+                 .deadline = start.has_timeout_ms()
+                                 ? SteadyTime::Now() + absl::Milliseconds(start.timeout_ms())
+                                 : SteadyTime::InfiniteFuture()},
+                grpc::ByteBuffer(&bytes, 1), std::move(stream));
+}
+
+void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
+                                      std::shared_ptr<CallStream> stream) {
   absl::StatusOr<v1::GenerateRequest> parsed =
-      ParseAdmitted<v1::GenerateRequest>(tenant.status(), *request);
+      ParseAdmitted<v1::GenerateRequest>(origin.tenant.status(), request);
   const std::string operation = OperationOf(parsed.ok() ? *parsed : v1::GenerateRequest());
-  return GenerateCall::Start({.model = model_,
-                              .prompts = prompts_,
-                              .tokenizer = *tokenizer_,
-                              .constraints = *constraints_,
-                              .engine = *engine_,
-                              .tenants = *tenants_,
-                              .tenant = tenant.value_or(""),
-                              .tenant_class = tenants_->ClassOf(tenant.value_or("")),
-                              .trace = TraceCall(*context, "Generate", operation),
-                              .metrics = metrics_,
-                              .tracer = tracer_},
-                             std::move(parsed), DeadlineOf(*context));
+  GenerateCall::Start({.model = model_,
+                       .prompts = prompts_,
+                       .tokenizer = *tokenizer_,
+                       .constraints = *constraints_,
+                       .engine = *engine_,
+                       .tenants = *tenants_,
+                       .tenant = origin.tenant.value_or(""),
+                       .tenant_class = tenants_->ClassOf(origin.tenant.value_or("")),
+                       .trace = TraceCall(origin.trace, "Generate", operation),
+                       .metrics = metrics_,
+                       .tracer = tracer_},
+                      std::move(parsed), origin.deadline, std::move(stream));
 }
 
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
@@ -102,7 +123,7 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
                         .engine = *engine_,
                         .tenants = *tenants_,
                         .tenant = tenant.value_or(""),
-                        .trace = TraceCall(*context, "Score", "score"),
+                        .trace = TraceCall(TraceOf(*context), "Score", "score"),
                         .tracer = tracer_},
                        ParseAdmitted<v1::ScoreRequest>(tenant.status(), *request), *response,
                        DeadlineOf(*context));
@@ -191,9 +212,18 @@ absl::StatusOr<std::string> GenerationService::AdmitTenant(
   return caller->tenant;
 }
 
-CallTrace GenerationService::TraceCall(const grpc::CallbackServerContext& context,
+absl::StatusOr<std::string> GenerationService::AdmitTenant(
+    const grpc::CallbackServerContext& session, const v1::StartCall& start) const {
+  if (authenticator_ == nullptr) return TenantOf(start.sluice_tenant(), session);
+  std::optional<absl::string_view> authorization;
+  if (!start.authorization().empty()) authorization = start.authorization();
+  absl::StatusOr<Caller> caller = authenticator_->Admit(authorization, session);
+  if (!caller.ok()) return caller.status();
+  return caller->tenant;
+}
+
+CallTrace GenerationService::TraceCall(const std::optional<TraceContext>& caller,
                                        std::string method, std::string operation) const {
-  const std::optional<TraceContext> caller = TraceOf(context);
   if (tracer_ != nullptr) return tracer_->Begin(caller, std::move(method), std::move(operation));
   return {.trace_id = caller.has_value() ? caller->trace_id : "", .span = nullptr};
 }

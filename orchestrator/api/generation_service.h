@@ -3,8 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/constraints/constraint_preparer.h"
@@ -16,6 +20,7 @@
 #include "orchestrator/tracing/request_tracer.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
+#include "sluice/v1/generation_session.pb.h"
 
 namespace sluice {
 
@@ -65,7 +70,20 @@ class GenerationService final : public internal::GenerationServiceBase {
                                       const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;
 
+  // Serves a Generate call that came as part of a session, over the connection of `session`.
+  void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
+                 std::shared_ptr<CallStream> stream);
+
  private:
+  // A Generate call as its caller describes it.
+  struct GenerateOrigin {
+    absl::StatusOr<std::string> tenant;
+    std::optional<TraceContext> trace;
+    SteadyTime deadline;
+  };
+  void StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
+                     std::shared_ptr<CallStream> stream);
+
   // Whether the caller is one who may call at all.
   absl::Status Admit(const grpc::CallbackServerContext& context) const;
   // Refuses fields that are not known as well.
@@ -74,7 +92,9 @@ class GenerationService final : public internal::GenerationServiceBase {
   // The tenant whom an admitted call is served for: the one it has proved to be, else whom it
   // names.
   absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;
-  CallTrace TraceCall(const grpc::CallbackServerContext& context, std::string method,
+  absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& session,
+                                          const v1::StartCall& start) const;
+  CallTrace TraceCall(const std::optional<TraceContext>& caller, std::string method,
                       std::string operation) const;
   void FillStatus(v1::GetStatusResponse& response) const;
   // Which requests the caller asks for and may be told of.

@@ -76,19 +76,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                ": the address is in use or not one of this host"));
   }
   if (!in_process && !is_unix) address = WithPort(address, port);
-  auto result = std::unique_ptr<Server>(new Server(
-      std::move(address), options.names, options.progress, std::move(health), std::move(server)));
+  auto result = std::unique_ptr<Server>(
+      new Server(std::move(address), options, std::move(health), std::move(server)));
   if (options.progress != nullptr) {
     options.progress->OnChanged([server = result.get()](bool hangs) { server->SetHanging(hangs); });
   }
   return result;
 }
 
-Server::Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
+Server::Server(std::string address, const ServerOptions& options,
                std::unique_ptr<HealthService> health, std::unique_ptr<grpc::Server> server)
     : address_(std::move(address)),
-      names_(std::move(names)),
-      progress_(progress),
+      names_(options.names),
+      progress_(options.progress),
+      on_shutdown_(options.on_shutdown),
       health_(std::move(health)),
       server_(std::move(server)) {}
 
@@ -151,6 +152,7 @@ void Server::TellHealth() {
 
 void Server::Shutdown(absl::Duration grace) {
   health_->EndWatches();
+  if (on_shutdown_ != nullptr) on_shutdown_();
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();
   absl::MutexLock lock(&health_mutex_);

@@ -6,6 +6,7 @@
 #include <grpcpp/server.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct ServerOptions {
   size_t memory_quota_bytes = 0;
   // Borrowed; while work hangs the server answers NOT_SERVING. Null: nobody watches.
   ProgressWatch* progress = nullptr;
+  // Ends, or has end soon, the calls that would not end by themselves: a shutdown begins.
+  std::function<void()> on_shutdown = nullptr;
   // A connection on which nothing came for so long is asked for a sign of life, and lost after as long
   // again without one.
   absl::Duration keepalive = absl::Seconds(20);
@@ -79,8 +82,8 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::string address, std::vector<std::string> names, ProgressWatch* progress,
-         std::unique_ptr<HealthService> health, std::unique_ptr<grpc::Server> server);
+  Server(std::string address, const ServerOptions& options, std::unique_ptr<HealthService> health,
+         std::unique_ptr<grpc::Server> server);
   void SetHanging(bool hanging);
   bool ServesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
     return serving_ && !hanging_ && !stopping_;
@@ -90,6 +93,7 @@ class Server {
   const std::string address_;
   const std::vector<std::string> names_;
   ProgressWatch* const progress_;
+  const std::function<void()> on_shutdown_;
   const std::unique_ptr<HealthService> health_;
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;

@@ -13,13 +13,18 @@ constexpr absl::string_view kScheme = "Bearer ";
 
 absl::StatusOr<Caller> Authenticator::Admit(const grpc::ServerContextBase& context) const {
   const auto header = context.client_metadata().find("authorization");
-  if (options_.tokens != nullptr && header != context.client_metadata().end()) {
-    absl::string_view value(header->second.data(), header->second.size());
+  if (header == context.client_metadata().end()) return Admit(std::nullopt, context);
+  return Admit(absl::string_view(header->second.data(), header->second.size()), context);
+}
+
+absl::StatusOr<Caller> Authenticator::Admit(std::optional<absl::string_view> authorization,
+                                            const grpc::ServerContextBase& context) const {
+  if (options_.tokens != nullptr && authorization.has_value()) {
     // The scheme's name is written in any case (RFC 9110, 11.1).
-    if (!absl::StartsWithIgnoreCase(value, kScheme)) {
+    if (!absl::StartsWithIgnoreCase(*authorization, kScheme)) {
       return absl::UnauthenticatedError("authorization is not \"Bearer TOKEN\"");
     }
-    return options_.tokens->Find(value.substr(kScheme.size()));
+    return options_.tokens->Find(authorization->substr(kScheme.size()));
   }
   const std::shared_ptr<const grpc::AuthContext> peer = context.auth_context();
   if (options_.certificates && peer != nullptr && peer->IsPeerAuthenticated()) {

@@ -4,9 +4,11 @@
 #include <grpcpp/server_context.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "services/security/token_file.h"
 
 namespace sluice {
@@ -26,6 +28,9 @@ class Authenticator {
   // holder: the tenant is then the certificate's common name. UNAUTHENTICATED says what was
   // expected.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context) const;
+  // The same of a call that brings its `authorization` otherwise, over the connection of `context`.
+  absl::StatusOr<Caller> Admit(std::optional<absl::string_view> authorization,
+                               const grpc::ServerContextBase& context) const;
 
  private:
   absl::StatusOr<Caller> HolderOfCertificate(const grpc::AuthContext& context) const;

@@ -18,6 +18,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 
 ABSL_FLAG(int, port, 0, "Of the gateway, on 127.0.0.1.");
@@ -98,6 +99,12 @@ class Stream {
 }  // namespace
 
 int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "Sends completions to a gateway on 127.0.0.1, so many at a time, and says how long they "
+      "took. "
+      "Takes bodies of requests from standard input, a line each; prints {\"seconds\": in all, "
+      "\"first_ms\": median to the first event}.\n"
+      "  sluice-http-load --port 8080 --streams 64 < bodies.jsonl");
   absl::ParseCommandLine(argc, argv);
   std::vector<std::string> requests;
   for (std::string body; std::getline(std::cin, body);) requests.push_back(RequestOf(body));

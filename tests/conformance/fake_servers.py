@@ -25,7 +25,8 @@ def retry_details():
 
 
 class FakeServers:
-    """Two ports: `busy` puts the first call off, `breaks` passes five events of a stream on and is lost then."""
+    """Three ports: `busy` puts the first call off, `breaks` passes five events of a stream on and is lost then, and `ends`
+    cancels as a server does that shuts down: a stream after five events, and every other call that is no stream."""
 
     def __init__(self, raw):
         from sluice.v1 import generation_pb2_grpc as rpc
@@ -51,8 +52,23 @@ class FakeServers:
                         context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
                     yield event
 
+        class Ends(rpc.GenerationServiceServicer):
+            num_models = 0
+
+            def Generate(self, request, context):
+                for number, event in enumerate(raw.stub.Generate(request)):
+                    if number == 5:
+                        context.abort(grpc.StatusCode.CANCELLED, "")
+                    yield event
+
+            def GetModel(self, request, context):
+                Ends.num_models += 1
+                if Ends.num_models % 2 == 1:
+                    context.abort(grpc.StatusCode.CANCELLED, "")
+                return raw.stub.GetModel(request)
+
         self.servers = []
-        self.busy, self.breaks = self._serve(rpc, Busy()), self._serve(rpc, Breaks())
+        self.busy, self.breaks, self.ends = (self._serve(rpc, servicer) for servicer in (Busy(), Breaks(), Ends()))
 
     def _serve(self, rpc, servicer):
         server = grpc.server(futures.ThreadPoolExecutor(4))

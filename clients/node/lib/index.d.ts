@@ -7,7 +7,7 @@ export interface Tls {
   key?: Buffer;
 }
 
-/** How long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final. */
+/** How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED it did not ask for; others are final. */
 export interface RetryPolicy {
   /** A call that has had no answer yet, while no server can be reached. Default 5,000. */
   connectForMs?: number;

@@ -3,12 +3,13 @@ import {status} from "@grpc/grpc-js";
 import {numReturned} from "./request.js";
 
 /**
- * How long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final. The pause is what the
- * server says, else it doubles from first to longest, with a random part so that clients do not come back together.
+ * How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that the caller did not ask for, which
+ * is what a server does to calls as it shuts down; other statuses are final. The pause is what the server says, else it
+ * doubles from first to longest, with a random part so that clients do not come back together.
  */
 export const defaultRetry = {connectForMs: 5000, resumeForMs: 60000, firstPauseMs: 50, longestPauseMs: 2000};
 
-const again = new Set([status.UNAVAILABLE, status.RESOURCE_EXHAUSTED]);
+const again = new Set([status.UNAVAILABLE, status.RESOURCE_EXHAUSTED, status.CANCELLED]);
 
 /** The attempts of one call. No I/O: what comes next follows from what has happened. */
 export class Attempts {

@@ -58,8 +58,7 @@ class Client(ClientBase[Stream]):
         super().__init__(Stream, grpc.aio, endpoints, tls, token, timeout, retry)
 
     async def close(self) -> None:
-        for channel in self._stubs.channels:
-            await channel.close()
+        await asyncio.gather(*self._stubs.close())
 
     async def __aenter__(self) -> "Client":
         return self
@@ -112,5 +111,6 @@ class Client(ClientBase[Stream]):
                 return await getattr(stub, method)(request, timeout=deadline.left(), metadata=self._stubs.metadata)
             except grpc.RpcError as failure:
                 error = Error.from_call(failure)
+                self._stubs.check_open(error)
                 await asyncio.sleep(deadline.allows(attempts.pause_after(error), error))
                 self._stubs.leave(endpoint)

@@ -69,6 +69,7 @@ class StreamBase:
     def _lose(self, error: Error) -> float:
         """The call has failed: what to wait before the next one. Raises the error where there is to be none."""
         self._call = None
+        self._stubs.check_open(error)
         pause = self._deadline.allows(self._attempts.pause_after(error), error)
         self._stubs.leave(self._endpoint)
         return pause

@@ -61,8 +61,7 @@ class Client(ClientBase[Stream]):
         super().__init__(Stream, grpc, endpoints, tls, token, timeout, retry)
 
     def close(self) -> None:
-        for channel in self._stubs.channels:
-            channel.close()
+        self._stubs.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -125,5 +124,6 @@ class Client(ClientBase[Stream]):
                 return call(request, timeout=deadline.left(), metadata=self._stubs.metadata)
             except grpc.RpcError as failure:
                 error = Error.from_call(failure)
+                self._stubs.check_open(error)
                 time.sleep(deadline.allows(attempts.pause_after(error), error))
                 self._stubs.leave(endpoint)

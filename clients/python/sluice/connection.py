@@ -45,6 +45,7 @@ class Stubs:
         self.channels: List[Any] = [self._channel(address, tls, grpc_module) for address in addresses]
         self._stubs = [rpc.GenerationServiceStub(channel) for channel in self.channels]
         self._at = 0
+        self.closed = False
 
     @staticmethod
     def _channel(address: str, tls: Optional[Tls], grpc_module: Any) -> Any:
@@ -54,6 +55,16 @@ class Stubs:
 
     def current(self) -> Tuple[int, rpc.GenerationServiceStub]:
         return self._at, self._stubs[self._at]
+
+    def close(self) -> List[Any]:
+        """What closing all channels gives, which asyncio's have to be awaited for."""
+        self.closed = True
+        return [channel.close() for channel in self.channels]
+
+    def check_open(self, error: Exception) -> None:
+        """Raises the error of a call that ended as the client was closed: it is not to be made again."""
+        if self.closed:
+            raise error
 
     def leave(self, index: int) -> None:
         """Goes on to the next endpoint, unless another call has done so."""

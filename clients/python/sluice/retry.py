@@ -13,12 +13,14 @@ from sluice.errors import Error
 from sluice.request import seed_of, tokens_by_sequence
 from sluice.v1 import generation_pb2 as pb
 
-_AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+# A server that shuts down cancels the calls that reach it; those that the caller ends don't come here.
+_AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED)
 
 
 @dataclasses.dataclass(frozen=True)
 class RetryPolicy:
-    """How long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final.
+    """How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that it did not ask for; other
+    statuses are final.
 
     The pause is what the server says, else it doubles from first_pause to longest_pause, with a random part so that
     clients do not come back together. All in seconds.

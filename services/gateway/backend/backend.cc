@@ -8,6 +8,8 @@
 #include "absl/time/clock.h"
 #include "services/common/health_message.h"
 #include "services/common/status.h"
+#include "services/gateway/backend/session.h"
+#include "services/gateway/backend/single_call.h"
 
 namespace sluice::gateway {
 namespace {
@@ -19,14 +21,20 @@ constexpr absl::Duration kHealthTimeout = absl::Seconds(5);
 constexpr absl::Duration kModelAge = absl::Seconds(5);
 constexpr absl::Duration kOldestModel = absl::Seconds(30);
 constexpr size_t kMostModels = 256;
+// A larger request has a stream of its own: in a session those behind it would wait.
+constexpr size_t kLargestInSession = size_t{256} << 10;
+// After which an orchestrator of an older version is asked for sessions again.
+constexpr absl::Duration kSessionsUnknown = absl::Seconds(30);
 
 }  // namespace
 
 Backend::Backend(std::vector<std::shared_ptr<grpc::Channel>> channels, BackendOptions options)
     : options_(options) {
   for (std::shared_ptr<grpc::Channel>& channel : channels) {
-    auto stub = v1::GenerationService::NewStub(channel);
-    endpoints_.push_back({std::move(channel), std::move(stub)});
+    Endpoint& endpoint = endpoints_.emplace_back();
+    endpoint.stub = v1::GenerationService::NewStub(channel);
+    endpoint.session_stub = v1::GenerationSessionService::NewStub(channel);
+    endpoint.channel = std::move(channel);
   }
 }
 
@@ -60,6 +68,33 @@ Backend::Endpoint& Backend::PickEndpoint() {
   return endpoints_[first % endpoints_.size()];
 }
 
+std::shared_ptr<Session> Backend::SessionOf(Endpoint& endpoint, http::Loop& loop) {
+  std::shared_ptr<Session> last;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (SteadyTime::Now() < endpoint.without_sessions_until) return nullptr;
+    last = endpoint.sessions[&loop];
+  }
+  if (last != nullptr && last->takes_calls()) return last;
+  auto session = Session::Open(*this, *endpoint.session_stub, loop, [this, &endpoint] {
+    absl::MutexLock lock(&mutex_);
+    endpoint.without_sessions_until = SteadyTime::Now() + kSessionsUnknown;
+  });
+  if (!session->takes_calls()) return nullptr;
+  absl::MutexLock lock(&mutex_);
+  return endpoint.sessions[&loop] = std::move(session);
+}
+
+std::shared_ptr<Call> Backend::StartCall(const Caller& caller, const v1::GenerateRequest& request,
+                                         std::weak_ptr<CallListener> listener) {
+  Endpoint& endpoint = PickEndpoint();
+  if (request.ByteSizeLong() <= kLargestInSession) {
+    const std::shared_ptr<Session> session = SessionOf(endpoint, *caller.loop);
+    if (session != nullptr) return session->Start(caller, request, std::move(listener));
+  }
+  return StartSingleCall(*this, *endpoint.stub, caller, request, std::move(listener));
+}
+
 void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
   if (!caller.authorization.empty()) context.AddMetadata("authorization", caller.authorization);
   if (caller.trace.has_value()) {
@@ -88,7 +123,7 @@ struct Backend::UnaryCall {
     if (!self->backend.CallBegins(context.get())) {
       return self->done(absl::UnavailableError("shutting down"));
     }
-    (self->backend.PickStub().async()->*self->method)(
+    (self->backend.PickEndpoint().stub->async()->*self->method)(
         context.get(), &self->request, &self->response,
         [self, context](const grpc::Status& status) {
           self->caller.loop->Post([self, status = FromGrpc(status)] { End(self, status); });

@@ -20,9 +20,11 @@
 #include "absl/time/time.h"
 #include "services/common/steady_time.h"
 #include "services/common/trace_context.h"
+#include "services/gateway/backend/call.h"
 #include "services/gateway/backend/meter.h"
 #include "services/gateway/http/loop.h"
 #include "sluice/v1/generation.grpc.pb.h"
+#include "sluice/v1/generation_session.grpc.pb.h"
 
 namespace sluice::gateway {
 
@@ -44,6 +46,8 @@ struct Caller {
   // What the call is made as a part of, passed on as it is.
   std::optional<TraceContext> trace;
 };
+
+class Session;
 
 class Backend {
  public:
@@ -81,9 +85,12 @@ class Backend {
   const BackendOptions& options() const { return options_; }
   Meter& meter() { return meter_; }
 
-  // For Generation, which makes its calls itself: an endpoint that can be reached, as far as that
-  // is known, in turns.
-  v1::GenerationService::Stub& PickStub() { return *PickEndpoint().stub; }
+  // Makes a Generate call to an endpoint that can be reached, as far as that is known, in turns.
+  // Null where the backend is shut down. On the caller's loop.
+  std::shared_ptr<Call> StartCall(const Caller& caller, const v1::GenerateRequest& request,
+                                  std::weak_ptr<CallListener> listener);
+
+  // For calls, which tell gRPC themselves what they are.
   static void Prepare(grpc::ClientContext& context, const Caller& caller);
   // Every call under way, for Shutdown(); CallBegins is false where none may begin any more.
   bool CallBegins(grpc::ClientContext* context);
@@ -93,6 +100,11 @@ class Backend {
   struct Endpoint {
     std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::GenerationService::Stub> stub;
+    std::unique_ptr<v1::GenerationSessionService::Stub> session_stub;
+    // Guarded by mutex_: one for each loop, and until when the server counts as one that knows of
+    // none.
+    std::map<http::Loop*, std::shared_ptr<Session>> sessions;
+    SteadyTime without_sessions_until;
   };
 
   struct KnownModel {
@@ -106,6 +118,8 @@ class Backend {
 
   struct HealthCall;
   Endpoint& PickEndpoint();
+  // One that takes calls; null where the server knows of none, or the backend is shut down.
+  std::shared_ptr<Session> SessionOf(Endpoint& endpoint, http::Loop& loop);
 
   // One unary call, made until it reaches a server.
   template <class Request, class Response>

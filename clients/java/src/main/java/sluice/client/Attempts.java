@@ -2,11 +2,16 @@ package sluice.client;
 
 import io.grpc.Status;
 import java.time.Duration;
+import java.util.EnumSet;
+import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.LongSupplier;
 
 /** The attempts of one call. No I/O: what comes next follows from what has happened. */
 final class Attempts {
+  private static final Set<Status.Code> AGAIN =
+      EnumSet.of(Status.Code.UNAVAILABLE, Status.Code.RESOURCE_EXHAUSTED, Status.Code.CANCELLED);
+
   private final RetryPolicy policy;
   private final LongSupplier nanoTime;
   private long pauseNanos;
@@ -32,9 +37,7 @@ final class Attempts {
     boolean patient = begun || failure.code() == Status.Code.RESOURCE_EXHAUSTED;
     Duration limit = patient ? policy.resumeFor() : policy.connectFor();
     Duration pause = failure.retryAfter().orElseGet(this::nextPause);
-    boolean again =
-        failure.code() == Status.Code.UNAVAILABLE || failure.code() == Status.Code.RESOURCE_EXHAUSTED;
-    if (!again || now - failingSince + pause.toNanos() > limit.toNanos()) throw failure;
+    if (!AGAIN.contains(failure.code()) || now - failingSince + pause.toNanos() > limit.toNanos()) throw failure;
     return pause;
   }
 

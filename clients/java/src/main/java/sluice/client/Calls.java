@@ -1,5 +1,6 @@
 package sluice.client;
 
+import io.grpc.Context;
 import io.grpc.Deadline;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
@@ -34,6 +35,7 @@ record Calls(Endpoints endpoints, RetryPolicy policy, Deadline deadline) {
   /** Throws the failure at once where the deadline comes first: it says more than that time is up. */
   void waitAfter(SluiceException failure, Attempts attempts) {
     Duration pause = attempts.pauseAfter(failure);
+    if (Context.current().isCancelled()) throw failure; // the caller left
     if (deadline != null && deadline.timeRemaining(TimeUnit.NANOSECONDS) <= pause.toNanos()) throw failure;
     try {
       Thread.sleep(pause.toMillis(), pause.toNanosPart() % 1_000_000);

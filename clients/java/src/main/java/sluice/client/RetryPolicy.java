@@ -3,9 +3,9 @@ package sluice.client;
 import java.time.Duration;
 
 /**
- * How long a call tries again after UNAVAILABLE and RESOURCE_EXHAUSTED; other statuses are final. The pause is what the
- * server says, else it doubles from {@code firstPause} to {@code longestPause}, with a random part so that clients do not
- * come back together.
+ * How long a call tries again after UNAVAILABLE, RESOURCE_EXHAUSTED and a CANCELLED that the caller did not ask for, which
+ * is what a server does to calls as it shuts down; other statuses are final. The pause is what the server says, else it
+ * doubles from {@code firstPause} to {@code longestPause}, with a random part so that clients do not come back together.
  *
  * @param connectFor for a call that has had no answer yet, while no server can be reached
  * @param resumeFor for a stream that has begun, and for a call that a busy server puts off

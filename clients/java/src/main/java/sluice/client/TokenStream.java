@@ -40,7 +40,9 @@ public final class TokenStream implements Iterable<Chunk>, Iterator<Chunk>, Auto
       } catch (StatusRuntimeException failure) {
         if (closed) break;
         events = null;
-        calls.waitAfter(SluiceException.from(failure), attempts);
+        SluiceException lost = SluiceException.from(failure);
+        if (context.isCancelled()) throw lost; // the caller left
+        calls.waitAfter(lost, attempts);
         calls.endpoints().leave(endpoint);
       }
     }
