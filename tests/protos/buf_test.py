@@ -90,8 +90,9 @@ class ReflectionTest(unittest.TestCase):
             done = curl(address, "", None, "--list-services")
             self.assertEqual(done.returncode, 0, done.stderr)
             services = set(done.stdout.split())
-            # Stages that hidden rows are sent to serve those as well, and the sampler tells which tokens it has chosen.
-            inner = {"shard": {"sluice.v1.ActivationsService"},
+            # Stages that hidden rows are sent to serve those as well, and the sampler tells which tokens it has chosen;
+            # gateways hold their calls in sessions.
+            inner = {"orchestrator": {"sluice.v1.GenerationSessionService"}, "shard": {"sluice.v1.ActivationsService"},
                      "sampler": {"sluice.v1.ActivationsService", "sluice.v1.ChosenTokensService"}}.get(name, set())
             common = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
             self.assertEqual(services, {self.OWN[name]} | inner | common, name)

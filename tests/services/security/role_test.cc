@@ -42,6 +42,8 @@ TEST(CallersOf, LetsTheOrchestratorOpenAndTheStageBeforePush) {
   EXPECT_EQ(CallersOf("/sluice.v1.ShardService/PutRendezvous", embedding), RoleSet({Role::kShard}));
   EXPECT_EQ(CallersOf("/sluice.v1.ChosenTokensService/Follow", {Role::kShard}), embedding);
   EXPECT_EQ(CallersOf("/sluice.v1.GenerationService/Generate", {}), RoleSet({Role::kClient}));
+  EXPECT_EQ(CallersOf("/sluice.v1.GenerationSessionService/OpenSession", {}),
+            RoleSet({Role::kClient}));
 }
 
 TEST(CallersOf, LetsNobodyCallWhatItDoesNotKnow) {
