@@ -1,6 +1,5 @@
 #include "orchestrator/api/generate_call.h"
 
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,17 +10,9 @@
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/word_tokens.h"
 #include "services/common/num_returned.h"
+#include "services/common/random.h"
 
 namespace sluice {
-namespace {
-
-uint64_t RandomNumber() {
-  static thread_local std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) | device();
-}
-
-}  // namespace
-
 GenerateCall::GenerateCall(const Context& context, v1::GenerateRequest request, SteadyTime deadline,
                            std::shared_ptr<CallStream> stream)
     : context_(context),

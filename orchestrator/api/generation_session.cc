@@ -48,7 +48,8 @@ void GenerationSession::OnReadDone(bool ok) {
     requests_ended_ = true;
     return FinishWhenDone();
   }
-  Handle(incoming_);
+  if (const absl::Status known = CheckKnownFields(incoming_); !known.ok()) End(known);
+  for (const v1::SessionCommand& command : incoming_.commands()) Handle(command);
   incoming_.Clear();
   absl::MutexLock lock(&mutex_);
   if (finished_) return;
@@ -56,17 +57,16 @@ void GenerationSession::OnReadDone(bool ok) {
   if (!read_is_due_) StartRead(&incoming_);
 }
 
-void GenerationSession::Handle(v1::OpenSessionRequest& request) {
-  if (const absl::Status known = CheckKnownFields(request); !known.ok()) return End(known);
-  switch (request.command_case()) {
-    case v1::OpenSessionRequest::kStart:
-      return Begin(request.call(), request.start());
-    case v1::OpenSessionRequest::kCancel:
-      return Cancel(request.call());
-    case v1::OpenSessionRequest::kSetReading:
-      return SetReading(request.call(), request.set_reading().reading());
-    case v1::OpenSessionRequest::COMMAND_NOT_SET:
-      return End(absl::InvalidArgumentError("a message of the session has no command"));
+void GenerationSession::Handle(const v1::SessionCommand& command) {
+  switch (command.command_case()) {
+    case v1::SessionCommand::kStart:
+      return Begin(command.call(), command.start());
+    case v1::SessionCommand::kCancel:
+      return Cancel(command.call());
+    case v1::SessionCommand::kSetReading:
+      return SetReading(command.call(), command.set_reading().reading());
+    case v1::SessionCommand::COMMAND_NOT_SET:
+      return End(absl::InvalidArgumentError("a command of the session is empty"));
   }
 }
 

@@ -53,7 +53,7 @@ class GenerationSession final
   void OnCancel() override;
   void OnDone() override;
 
-  void Handle(v1::OpenSessionRequest& request);
+  void Handle(const v1::SessionCommand& command);
   void Begin(int64_t call, const v1::StartCall& start);
   void Cancel(int64_t call);
   void SetReading(int64_t call, bool reads);

@@ -24,9 +24,10 @@ class Session {
 
   void Start(int64_t call, const std::string& request, int64_t timeout_ms = 0) {
     v1::OpenSessionRequest message;
-    message.set_call(call);
-    message.mutable_start()->set_request(request);
-    if (timeout_ms > 0) message.mutable_start()->set_timeout_ms(timeout_ms);
+    v1::SessionCommand& command = *message.add_commands();
+    command.set_call(call);
+    command.mutable_start()->set_request(request);
+    if (timeout_ms > 0) command.mutable_start()->set_timeout_ms(timeout_ms);
     stream_->Write(message);
   }
   void Start(int64_t call, const v1::GenerateRequest& request, int64_t timeout_ms = 0) {
@@ -34,14 +35,16 @@ class Session {
   }
   void SetReading(int64_t call, bool reading) {
     v1::OpenSessionRequest message;
-    message.set_call(call);
-    message.mutable_set_reading()->set_reading(reading);
+    v1::SessionCommand& command = *message.add_commands();
+    command.set_call(call);
+    command.mutable_set_reading()->set_reading(reading);
     stream_->Write(message);
   }
   void Cancel(int64_t call) {
     v1::OpenSessionRequest message;
-    message.set_call(call);
-    message.mutable_cancel();
+    v1::SessionCommand& command = *message.add_commands();
+    command.set_call(call);
+    command.mutable_cancel();
     stream_->Write(message);
   }
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/gateway/anthropic/error.h"
-#include "services/gateway/backend/random.h"
+#include "services/gateway/backend/random_id.h"
 #include "services/gateway/json/json_text.h"
 
 namespace sluice::gateway::anthropic {

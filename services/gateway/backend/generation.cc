@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "services/common/num_returned.h"
-#include "services/gateway/backend/random.h"
+#include "services/common/random.h"
 
 namespace sluice::gateway {
 

@@ -2,7 +2,6 @@
 
 #include <grpcpp/support/client_callback.h>
 
-#include <deque>
 #include <string>
 #include <utility>
 
@@ -44,11 +43,12 @@ class Session::Stream final
     return true;
   }
 
-  void Send(v1::OpenSessionRequest request) {
+  // What is sent while a message is being written goes with the next one.
+  void Send(v1::SessionCommand command) {
     absl::MutexLock lock(&mutex_);
     if (closed_) return;
-    outgoing_.push_back(std::move(request));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+    *waiting_.add_commands() = std::move(command);
+    if (!writing_) WriteNext();
   }
 
   void Cancel() {
@@ -77,9 +77,15 @@ class Session::Stream final
 
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
-    outgoing_.pop_front();
-    if (!ok || closed_) return outgoing_.clear();
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
+    writing_ = false;
+    if (ok && !closed_ && waiting_.commands_size() > 0) WriteNext();
+  }
+
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    writing_ = true;
+    written_.Clear();
+    written_.Swap(&waiting_);
+    StartWrite(&written_);
   }
 
   void OnDone(const grpc::Status& status) override {
@@ -98,7 +104,9 @@ class Session::Stream final
   std::shared_ptr<Stream> self_;
 
   absl::Mutex mutex_;
-  std::deque<v1::OpenSessionRequest> outgoing_ ABSL_GUARDED_BY(mutex_);  // the front one is written
+  v1::OpenSessionRequest waiting_ ABSL_GUARDED_BY(mutex_);
+  v1::OpenSessionRequest written_ ABSL_GUARDED_BY(mutex_);  // in gRPC's hands
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = true;  // nothing may start from outside
 };
 
@@ -110,18 +118,18 @@ class Session::Member final : public Call {
 
   void SetReading(bool reading) override {
     if (session_->calls_.count(number_) == 0) return;
-    v1::OpenSessionRequest request;
-    request.set_call(number_);
-    request.mutable_set_reading()->set_reading(reading);
-    session_->Send(std::move(request));
+    v1::SessionCommand command;
+    command.set_call(number_);
+    command.mutable_set_reading()->set_reading(reading);
+    session_->Send(std::move(command));
   }
 
   void Cancel() override {
     if (session_->calls_.erase(number_) == 0) return;
-    v1::OpenSessionRequest request;
-    request.set_call(number_);
-    request.mutable_cancel();
-    session_->Send(std::move(request));
+    v1::SessionCommand command;
+    command.set_call(number_);
+    command.mutable_cancel();
+    session_->Send(std::move(command));
   }
 
  private:
@@ -144,20 +152,20 @@ std::shared_ptr<Call> Session::Start(const Caller& caller, const v1::GenerateReq
                                      std::weak_ptr<CallListener> listener) {
   const int64_t number = ++last_call_;
   calls_.emplace(number, std::move(listener));
-  v1::OpenSessionRequest message;
-  message.set_call(number);
-  v1::StartCall& start = *message.mutable_start();
+  v1::SessionCommand command;
+  command.set_call(number);
+  v1::StartCall& start = *command.mutable_start();
   request.SerializeToString(start.mutable_request());
   start.set_authorization(caller.authorization);
   if (caller.trace.has_value()) {
     start.set_traceparent(caller.trace->ToTraceParent());
     start.set_tracestate(caller.trace->state);
   }
-  Send(std::move(message));
+  Send(std::move(command));
   return std::make_shared<Member>(shared_from_this(), number);
 }
 
-void Session::Send(v1::OpenSessionRequest request) { stream_->Send(std::move(request)); }
+void Session::Send(v1::SessionCommand command) { stream_->Send(std::move(command)); }
 
 void Session::OnMessage(const v1::OpenSessionResponse& message) {
   draining_ = draining_ || message.draining();

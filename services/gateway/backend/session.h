@@ -40,7 +40,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void OnMessage(const v1::OpenSessionResponse& message);
   void OnSessionEnd(const absl::Status& status);
-  void Send(v1::OpenSessionRequest request);
+  void Send(v1::SessionCommand command);
 
   std::shared_ptr<Stream> stream_;  // null where the backend was shut down
   std::function<void()> on_unknown_;

@@ -63,8 +63,7 @@ class AsioLoop final : public Loop {
 size_t DoTryWrite(TlsStream&, absl::string_view) { return 0; }
 size_t DoTryWrite(tcp::socket& socket, absl::string_view bytes) {
   Error error;  // also where the buffer is full; what else it is a Write() finds out
-  socket.non_blocking(true, error);
-  return error ? 0 : socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
+  return socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
 }
 
 void DoHandshake(tcp::socket&, std::function<void(bool)> done) { done(true); }
@@ -217,6 +216,7 @@ void Server::Impl::Accept() {
 std::unique_ptr<ByteStream> Server::Impl::StreamOver(tcp::socket socket) {
   Error ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  socket.non_blocking(true, ignored);  // for TryWrite()
   if (tls == nullptr) return std::make_unique<AsioStream<tcp::socket>>(std::move(socket));
   return std::make_unique<AsioStream<TlsStream>>(std::move(socket), *tls->Current());
 }

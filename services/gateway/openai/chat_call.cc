@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "services/common/num_returned.h"
-#include "services/gateway/backend/random.h"
+#include "services/gateway/backend/random_id.h"
 #include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"

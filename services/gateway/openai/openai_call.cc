@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "services/gateway/backend/random.h"
+#include "services/gateway/backend/random_id.h"
 #include "services/gateway/openai/error.h"
 
 namespace sluice::gateway::openai {

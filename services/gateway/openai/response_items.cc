@@ -1,6 +1,6 @@
 #include "services/gateway/openai/response_items.h"
 
-#include "services/gateway/backend/random.h"
+#include "services/gateway/backend/random_id.h"
 
 namespace sluice::gateway::openai {
 

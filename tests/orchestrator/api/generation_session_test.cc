@@ -101,20 +101,23 @@ class GenerationSessionTest : public ::testing::Test {
 
   void Begin(int64_t call, const std::string& name) {
     v1::OpenSessionRequest request;
-    request.set_call(call);
-    request.mutable_start()->set_request(name);
+    v1::SessionCommand& command = *request.add_commands();
+    command.set_call(call);
+    command.mutable_start()->set_request(name);
     stream_->Write(request);
   }
   void Cancel(int64_t call) {
     v1::OpenSessionRequest request;
-    request.set_call(call);
-    request.mutable_cancel();
+    v1::SessionCommand& command = *request.add_commands();
+    command.set_call(call);
+    command.mutable_cancel();
     stream_->Write(request);
   }
   void SetReading(int64_t call, bool reading) {
     v1::OpenSessionRequest request;
-    request.set_call(call);
-    request.mutable_set_reading()->set_reading(reading);
+    v1::SessionCommand& command = *request.add_commands();
+    command.set_call(call);
+    command.mutable_set_reading()->set_reading(reading);
     stream_->Write(request);
   }
   // The next event, whichever message it comes in. One without a call where the session has ended.
@@ -269,8 +272,10 @@ TEST_F(GenerationSessionTest, NumbersThatDoNotGrowEndTheSession) {
   service_.Await("one", [](const auto& begun) { return begun.left; });
 }
 
-TEST_F(GenerationSessionTest, MessageWithoutCommandEndsTheSession) {
-  stream_->Write(v1::OpenSessionRequest());
+TEST_F(GenerationSessionTest, EmptyCommandEndsTheSession) {
+  v1::OpenSessionRequest request;
+  request.add_commands();
+  stream_->Write(request);
   EXPECT_EQ(Finish().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -287,8 +292,9 @@ TEST_F(GenerationSessionTest, OneCallTooManyIsPutOff) {
 
 TEST_F(GenerationSessionTest, TimeoutBelowOneMillisecondIsRefused) {
   v1::OpenSessionRequest request;
-  request.set_call(1);
-  request.mutable_start()->set_timeout_ms(0);
+  v1::SessionCommand& command = *request.add_commands();
+  command.set_call(1);
+  command.mutable_start()->set_timeout_ms(0);
   stream_->Write(request);
   const v1::SessionEvent event = Next();
   EXPECT_EQ(event.end().code(), grpc::StatusCode::INVALID_ARGUMENT);

@@ -56,14 +56,34 @@ class TestLoop final : public http::Loop {
 
 using SessionStream = grpc::ServerReaderWriter<v1::OpenSessionResponse, v1::OpenSessionRequest>;
 
+// A session's commands, one by one, however they come.
+class Commands {
+ public:
+  explicit Commands(SessionStream& stream) : stream_(stream) {}
+  v1::SessionCommand Next() {
+    while (next_ == request_.commands_size()) {
+      next_ = 0;
+      if (!stream_.Read(&request_)) return {};
+    }
+    return request_.commands(next_++);
+  }
+
+ private:
+  SessionStream& stream_;
+  v1::OpenSessionRequest request_;
+  int next_ = 0;
+};
+
 // What a test has the server do with its sessions, and what the server saw.
 class Sessions final : public v1::GenerationSessionService::Service {
  public:
-  using Script = std::function<grpc::Status(int session, SessionStream& stream)>;
+  using Script =
+      std::function<grpc::Status(int session, Commands& commands, SessionStream& stream)>;
   explicit Sessions(Script script) : script_(std::move(script)) {}
 
   grpc::Status OpenSession(grpc::ServerContext*, SessionStream* stream) override {
-    return script_(++num_sessions, *stream);
+    Commands commands(*stream);
+    return script_(++num_sessions, commands, *stream);
   }
   std::atomic<int> num_sessions{0};
 
@@ -119,18 +139,12 @@ void End(SessionStream& stream, int64_t call, const absl::Status& status) {
   stream.Write(message);
 }
 
-v1::OpenSessionRequest Read(SessionStream& stream) {
-  v1::OpenSessionRequest request;
-  if (!stream.Read(&request)) request.Clear();
-  return request;
-}
-
 std::vector<int> Resumed(const v1::GenerateRequest& request) {
   if (request.resume().empty()) return {};
   return {request.resume(0).token_ids().begin(), request.resume(0).token_ids().end()};
 }
 
-v1::GenerateRequest RequestOf(const v1::OpenSessionRequest& message) {
+v1::GenerateRequest RequestOf(const v1::SessionCommand& message) {
   v1::GenerateRequest request;
   EXPECT_TRUE(message.has_start());
   EXPECT_TRUE(request.ParseFromString(message.start().request()));
@@ -195,8 +209,8 @@ class GenerationTest : public ::testing::Test {
 
 TEST_F(GenerationTest, GoesOnWhereAnEndingServerCancelsItsSession) {
   std::vector<int> resumed;
-  Sessions sessions([&](int session, SessionStream& stream) {
-    const v1::OpenSessionRequest start = Read(stream);
+  Sessions sessions([&](int session, Commands& commands, SessionStream& stream) {
+    const v1::SessionCommand start = commands.Next();
     if (session == 1) {
       Write(stream, start.call(), TokenEvent(7));
       Write(stream, start.call(), TokenEvent(8));
@@ -206,7 +220,7 @@ TEST_F(GenerationTest, GoesOnWhereAnEndingServerCancelsItsSession) {
     Write(stream, start.call(), TokenEvent(9));
     Write(stream, start.call(), FinishedEvent());
     End(stream, start.call(), absl::OkStatus());
-    Read(stream);
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
@@ -236,12 +250,12 @@ TEST_F(GenerationTest, GoesOnWhereAnEndingServerCancelsACallOfItsOwn) {
 }
 
 TEST_F(GenerationTest, StatusOfOneCallConcernsNoOther) {
-  Sessions sessions([&](int, SessionStream& stream) {
-    const int64_t first = Read(stream).call(), second = Read(stream).call();
+  Sessions sessions([&](int, Commands& commands, SessionStream& stream) {
+    const int64_t first = commands.Next().call(), second = commands.Next().call();
     End(stream, first, WithRetryDelay(absl::ResourceExhaustedError("full"), absl::Seconds(3)));
     Write(stream, second, TokenEvent(5));
     Write(stream, second, FinishedEvent());
-    Read(stream);
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
@@ -255,13 +269,13 @@ TEST_F(GenerationTest, StatusOfOneCallConcernsNoOther) {
 
 TEST_F(GenerationTest, EachCallSaysWhoMakesIt) {
   std::vector<std::string> callers;
-  Sessions sessions([&](int, SessionStream& stream) {
+  Sessions sessions([&](int, Commands& commands, SessionStream& stream) {
     for (int i = 0; i < 2; ++i) {
-      const v1::OpenSessionRequest start = Read(stream);
+      const v1::SessionCommand start = commands.Next();
       callers.push_back(start.start().authorization());
       Write(stream, start.call(), FinishedEvent());
     }
-    Read(stream);
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
@@ -271,14 +285,14 @@ TEST_F(GenerationTest, EachCallSaysWhoMakesIt) {
 }
 
 TEST_F(GenerationTest, PauseAndEndAreToldToTheServer) {
-  std::vector<v1::OpenSessionRequest> said;
-  Sessions sessions([&](int, SessionStream& stream) {
-    const v1::OpenSessionRequest start = Read(stream);
+  std::vector<v1::SessionCommand> said;
+  Sessions sessions([&](int, Commands& commands, SessionStream& stream) {
+    const v1::SessionCommand start = commands.Next();
     Write(stream, start.call(), TokenEvent(1));
-    for (int i = 0; i < 3; ++i) said.push_back(Read(stream));
+    for (int i = 0; i < 3; ++i) said.push_back(commands.Next());
     Write(stream, start.call(), TokenEvent(2));  // was on its way
-    Write(stream, Read(stream).call(), FinishedEvent());
-    Read(stream);
+    Write(stream, commands.Next().call(), FinishedEvent());
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
@@ -300,19 +314,19 @@ TEST_F(GenerationTest, PauseAndEndAreToldToTheServer) {
 }
 
 TEST_F(GenerationTest, DrainingServerGetsNoMoreCallsInThatSession) {
-  Sessions sessions([&](int session, SessionStream& stream) {
-    const int64_t call = Read(stream).call();
+  Sessions sessions([&](int session, Commands& commands, SessionStream& stream) {
+    const int64_t call = commands.Next().call();
     if (session == 1) {
       v1::OpenSessionResponse draining;
       draining.set_draining(true);
       stream.Write(draining);
       Write(stream, call, TokenEvent(session));
-      Read(stream);  // the end of the first call, which the test leaves
+      commands.Next();  // the end of the first call, which the test leaves
       return grpc::Status::OK;
     }
     Write(stream, call, TokenEvent(session));
     Write(stream, call, FinishedEvent());
-    Read(stream);
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
@@ -325,9 +339,9 @@ TEST_F(GenerationTest, DrainingServerGetsNoMoreCallsInThatSession) {
 }
 
 TEST_F(GenerationTest, CallsThatAreLeftAtShutdownEnd) {
-  Sessions sessions([&](int, SessionStream& stream) {
-    Write(stream, Read(stream).call(), TokenEvent(1));
-    Read(stream);
+  Sessions sessions([&](int, Commands& commands, SessionStream& stream) {
+    Write(stream, commands.Next().call(), TokenEvent(1));
+    commands.Next();
     return grpc::Status::OK;
   });
   Serve({&sessions});
