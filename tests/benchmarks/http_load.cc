@@ -19,6 +19,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 ABSL_FLAG(int, port, 0, "Of the gateway, on 127.0.0.1.");
@@ -105,6 +107,11 @@ int main(int argc, char** argv) {
       "Takes bodies of requests from standard input, a line each; prints {\"seconds\": in all, "
       "\"first_ms\": median to the first event}.\n"
       "  sluice-http-load --port 8080 --streams 64 < bodies.jsonl");
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "http_load.cc");
+  };
+  absl::SetFlagsUsageConfig(usage);
   absl::ParseCommandLine(argc, argv);
   std::vector<std::string> requests;
   for (std::string body; std::getline(std::cin, body);) requests.push_back(RequestOf(body));
