@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "orchestrator/orchestrator_server.h"
+#include "services/common/address.h"
 #include "services/common/process.h"
 #include "services/telemetry/telemetry_flags.h"
 
@@ -86,6 +87,21 @@ absl::StatusOr<std::optional<sluice::DraftModelPlace>> DraftModelFromFlags() {
                                  .sampler = flags[3].second};
 }
 
+absl::Status ReadLimits(sluice::OrchestratorServerOptions& options) {
+  options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
+  options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
+  for (const auto& [name, value] :
+       {std::pair("max_step_tokens", options.max_step_tokens),
+        std::pair("max_step_sequences", options.max_step_sequences),
+        std::pair("max_queued_sequences", options.max_queued_sequences)}) {
+    if (value >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is ", value, "; accepted: 1 or more"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
     const sluice::ProcessOptions& process) {
   sluice::OrchestratorServerOptions options;
@@ -104,6 +120,8 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
     if (address.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("--", name, " is required: its address"));
     }
+    const absl::Status valid = sluice::CheckAddress(address);
+    if (!valid.ok()) return sluice::Annotate(valid, absl::StrCat("--", name));
   }
   auto shards = sluice::ParseShardAddresses(absl::GetFlag(FLAGS_shards));
   if (!shards.ok()) return sluice::Annotate(shards.status(), "--shards");
@@ -119,9 +137,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   options.rank_transport =
       transport == "shm" ? sluice::RankTransport::kSharedMemory : sluice::RankTransport::kTcp;
   options.vllm_metric_names = absl::GetFlag(FLAGS_vllm_metric_names);
-  options.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
-  options.max_step_sequences = absl::GetFlag(FLAGS_max_step_sequences);
-  options.max_queued_sequences = absl::GetFlag(FLAGS_max_queued_sequences);
+  if (const absl::Status limits = ReadLimits(options); !limits.ok()) return limits;
   const auto draft = sluice::ParseDraftMode(absl::GetFlag(FLAGS_draft));
   if (!draft.ok()) return sluice::Annotate(draft.status(), "--draft");
   options.draft = *draft;

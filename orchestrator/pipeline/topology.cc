@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "services/common/address.h"
 
 namespace sluice {
 
@@ -14,6 +15,7 @@ absl::StatusOr<std::vector<std::vector<std::string>>> ParseShardAddresses(const 
       if (address.empty()) {
         return absl::InvalidArgumentError(absl::StrCat("empty shard address in \"", text, "\""));
       }
+      if (absl::Status valid = CheckAddress(address); !valid.ok()) return valid;
     }
     if (shards.back().size() != shards.front().size()) {
       return absl::InvalidArgumentError(

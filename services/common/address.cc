@@ -2,9 +2,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/un.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +28,11 @@ absl::Status Refuse(absl::string_view address, absl::string_view why, absl::stri
 bool IsIpv6(absl::string_view host) {
   in6_addr ip;
   return inet_pton(AF_INET6, std::string(host).c_str(), &ip) == 1;
+}
+
+// Of names (RFC 1123, and the underscore that people use all the same) and of IPv4 addresses.
+bool BelongsToHost(unsigned char c) {
+  return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
 }
 
 // Of the kind that is easiest to write wrong.
@@ -51,8 +61,14 @@ absl::Status CheckHostAndPort(absl::string_view address) {
   } else if (absl::StrContains(host, ':')) {
     return CheckIpv6(address, host, port);
   }
+  const bool is_name = std::all_of(host.begin(), host.end(), BelongsToHost);
+  if (!is_name && host.front() != '[') {
+    return Refuse(address, absl::StrCat("has the host \"", host, "\", which is no name or address"),
+                  absl::StrCat("127.0.0.1:", port));
+  }
   uint32_t number = 0;
-  if (absl::SimpleAtoi(port, &number) && number <= 65535) return absl::OkStatus();
+  const bool is_number = std::all_of(port.begin(), port.end(), absl::ascii_isdigit);
+  if (is_number && absl::SimpleAtoi(port, &number) && number <= 65535) return absl::OkStatus();
   return Refuse(address, absl::StrCat("has the port \"", port, "\", which is not from 0 to 65535"),
                 kExample);
 }
@@ -76,6 +92,24 @@ absl::Status CheckAddress(absl::string_view address) {
     return Refuse(address, "begins like a URL", address.substr(scheme + 3));
   }
   return CheckHostAndPort(address);
+}
+
+absl::Status CheckListenAddress(absl::string_view address) {
+  if (absl::Status valid = CheckAddress(address); !valid.ok()) return valid;
+  absl::string_view path = address;
+  if (!absl::ConsumePrefix(&path, "unix:")) return absl::OkStatus();
+  constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kMaxPath) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" has a path of ", path.size(),
+                                                   " bytes; accepted: at most ", kMaxPath));
+  }
+  const std::filesystem::path folder = std::filesystem::path(std::string(path)).parent_path();
+  std::error_code ignored;  // where it can't be told, listening says why
+  if (folder.empty() || std::filesystem::exists(folder, ignored) || ignored) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", address, "\" is in the folder ", folder.string(), ", which is not there"));
 }
 
 }  // namespace sluice

@@ -14,4 +14,8 @@ namespace sluice {
 // INVALID_ARGUMENT saying how it is written where `address` is none of the above.
 absl::Status CheckAddress(absl::string_view address);
 
+// The same of one to listen on, whose socket also needs a folder that is there and a path of at most
+// 107 bytes.
+absl::Status CheckListenAddress(absl::string_view address);
+
 }  // namespace sluice

@@ -12,12 +12,14 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "services/common/address.h"
 #include "services/common/cpu_list.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_flags.h"
 #include "services/common/process_end.h"
 #include "services/common/refusal.h"
+#include "services/common/status.h"
 #include "services/common/steady_time.h"
 #include "services/common/wire_metrics.h"
 #include "services/metrics/metrics_server.h"
@@ -74,6 +76,17 @@ sigset_t ShutdownSignals() {
   return signals;
 }
 
+// Where it is to listen, looked at before anything that is only about the kind of address.
+absl::Status CheckListenFlags() {
+  const absl::Status listen = CheckListenAddress(absl::GetFlag(FLAGS_listen));
+  if (!listen.ok()) return Annotate(listen, "--listen");
+  for (const std::string& address : absl::GetFlag(FLAGS_health_listen)) {
+    const absl::Status health = CheckListenAddress(address);
+    if (!health.ok()) return Annotate(health, "--health_listen");
+  }
+  return absl::OkStatus();
+}
+
 // None where none are wanted.
 absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& program,
                                                             RunningService& service) {
@@ -128,6 +141,9 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
         argv[0], 2,
         absl::StrCat("--hang_timeout is ", absl::FormatDuration(absl::GetFlag(FLAGS_hang_timeout)),
                      "; it must be longer than 0s, such as 2s"));
+  }
+  if (const absl::Status listen = CheckListenFlags(); !listen.ok()) {
+    return FailAtStart(argv[0], 2, listen.message());
   }
   const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(absl::GetFlag(FLAGS_cpus));
   absl::Status kept = cpus.status();

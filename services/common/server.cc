@@ -72,8 +72,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(address, "unix:");
   if (server == nullptr || (!in_process && !is_unix && port == 0)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address,
-                                               ": the address is in use or not one of this host"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address,
+                     is_unix ? ": its folder may not be written to, or something else is there"
+                             : ": the address is in use or not one of this host"));
   }
   if (!in_process && !is_unix) address = WithPort(address, port);
   auto result = std::unique_ptr<Server>(
