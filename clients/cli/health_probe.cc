@@ -27,8 +27,8 @@ std::shared_ptr<grpc::Channel> ChannelToNewServer(const std::string& address) {
 
 }  // namespace
 
-HealthProbe::HealthProbe(std::string address, std::function<bool()> also)
-    : address_(std::move(address)), also_(std::move(also)), thread_([this] { Ask(); }) {}
+HealthProbe::HealthProbe(std::vector<std::string> addresses)
+    : addresses_(std::move(addresses)), thread_([this] { Ask(); }) {}
 
 HealthProbe::~HealthProbe() {
   stop_.Set();
@@ -37,11 +37,13 @@ HealthProbe::~HealthProbe() {
 
 void HealthProbe::Ask() {
   PrepareGrpc();
-  const std::shared_ptr<grpc::Channel> channel = ChannelToNewServer(address_);
+  auto next = addresses_.begin();
+  std::shared_ptr<grpc::Channel> channel = ChannelToNewServer(*next);
   do {
     const absl::StatusOr<HealthState> state = CheckHealth(channel, "", kDeadline);
-    const bool serves = state.ok() && *state == HealthState::kServing;
-    if (serves && (also_ == nullptr || also_())) return serving_.Set();
+    if (!state.ok() || *state != HealthState::kServing) continue;
+    if (++next == addresses_.end()) return serving_.Set();
+    channel = ChannelToNewServer(*next);
   } while (!stop_.WaitFor(kInterval));
 }
 

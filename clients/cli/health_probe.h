@@ -1,10 +1,10 @@
-// Asks a server's grpc.health.v1 until it answers SERVING, and whatever else is to be up with it.
+// Asks the grpc.health.v1 of one server after the other until each has answered SERVING.
 // Thread-safe.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "clients/cli/event_fd.h"
 #include "services/common/stop_signal.h"
@@ -13,22 +13,20 @@ namespace sluice {
 
 class HealthProbe {
  public:
-  // Starts asking the server at `address`, on this host, from a thread of its own, and after it
-  // `also`, where given, until that is true.
-  explicit HealthProbe(std::string address, std::function<bool()> also = nullptr);
+  // Starts asking the servers at `addresses`, on this host, from a thread of its own.
+  explicit HealthProbe(std::vector<std::string> addresses);
   HealthProbe(const HealthProbe&) = delete;
   HealthProbe& operator=(const HealthProbe&) = delete;
   // Stops asking.
   ~HealthProbe();
 
-  // Readable once all are up.
+  // Readable once all have.
   int fd() const { return serving_.fd(); }
 
  private:
   void Ask();
 
-  const std::string address_;
-  const std::function<bool()> also_;
+  const std::vector<std::string> addresses_;
   EventFd serving_;
   StopSignal stop_;
   std::thread thread_;

@@ -80,12 +80,4 @@ absl::StatusOr<int> FindListenPort(const std::string& host, int port) {
   return BoundPort(socket.fd());
 }
 
-bool AcceptsConnections(const std::string& host, int port) {
-  const auto resolved = Resolve(host, port);
-  if (!resolved.ok()) return false;
-  const addrinfo* const address = resolved->get();
-  const Socket socket(address->ai_family);
-  return connect(socket.fd(), address->ai_addr, address->ai_addrlen) == 0;
-}
-
 }  // namespace sluice

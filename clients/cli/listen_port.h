@@ -1,4 +1,4 @@
-// Whether a TCP port can be listened on, or is. Thread-safe.
+// Whether a TCP port can be listened on. Thread-safe.
 #pragma once
 
 #include <string>
@@ -11,8 +11,5 @@ namespace sluice {
 // address or a name. UNAVAILABLE naming the address where it is in use or not one of
 // this host.
 absl::StatusOr<int> FindListenPort(const std::string& host, int port);
-
-// True where somebody accepts connections at host:port, a local one.
-bool AcceptsConnections(const std::string& host, int port);
 
 }  // namespace sluice

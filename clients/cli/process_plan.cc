@@ -53,8 +53,9 @@ class Planner {
     ProcessSpec process{
         .name = "gateway",
         .argv = {absl::StrCat(spec_.bin_folder, "/sluice-gateway"), "--orchestrator",
-                 orchestrator.empty() ? spec_.listen : orchestrator, "--listen",
-                 spec_.http_listen}};
+                 orchestrator.empty() ? spec_.listen : orchestrator, "--listen", spec_.http_listen,
+                 "--health_listen", SocketOf("gateway")},
+        .health = SocketOf("gateway")};
     process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
     process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
     if (spec_.demo) process.argv.push_back("--demo");

@@ -1,9 +1,9 @@
 // `sluice up`: one process per service and shard on this host, supervised until interrupted.
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "clients/cli/commands.h"
@@ -38,7 +38,6 @@ struct Plan {
   std::string address;
   std::string health;        // the orchestrator's own, which no other process can have
   std::string http_address;  // empty: no gateway
-  std::function<bool()> gateway_is_up;
   std::vector<ProcessSpec> processes;
 };
 
@@ -108,12 +107,7 @@ absl::StatusOr<Plan> ReservePlaces(const UpFlags& flags, const Environment& envi
   if (!sockets.ok()) return sockets.status();
   Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
   plan.health = absl::StrCat("unix:", plan.sockets->path(), "/health");
-  if (flags.http_port.has_value()) {
-    plan.http_address = AddressOf(flags.host, *http_port);
-    plan.gateway_is_up = [host = flags.host, port = *http_port] {
-      return AcceptsConnections(host, port);
-    };
-  }
+  if (flags.http_port.has_value()) plan.http_address = AddressOf(flags.host, *http_port);
   return plan;
 }
 
@@ -169,7 +163,9 @@ int Serve(const Plan& plan, absl::Duration drain, absl::Duration hang_timeout,
           Environment& environment) {
   EventFd stop;
   const Interrupt::Handler on_interrupt(environment.interrupt, [&stop] { stop.Set(); });
-  const HealthProbe health(plan.health, plan.gateway_is_up);
+  std::vector<std::string> serving = {plan.health};
+  if (!plan.http_address.empty()) serving.push_back(plan.processes.back().health);
+  const HealthProbe health(std::move(serving));
   HealthWatch watch(HealthAddresses(plan.processes), hang_timeout);
   const absl::Status status = Supervise({
       .processes = plan.processes,

@@ -12,9 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "services/common/address.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_flags.h"
+#include "services/common/server.h"
+#include "services/common/status.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
@@ -26,6 +29,10 @@ ABSL_FLAG(std::string, orchestrator, "",
           "address of the orchestrator, or of several by comma, which take calls in turns");
 ABSL_FLAG(std::string, listen, "127.0.0.1:8080",
           "HOST:PORT to serve HTTP on (port 0: any free one)");
+ABSL_FLAG(
+    std::string, health_listen, "",
+    "further address, such as unix:/path, that answers grpc.health.v1 in plaintext and nothing "
+    "else, once HTTP is served");
 ABSL_FLAG(int, threads, 1, "threads that serve connections");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file of the certificate that clients see: serves HTTPS");
 ABSL_FLAG(std::string, tls_key, "", "PEM file of its private key");
@@ -74,10 +81,19 @@ absl::Status CheckDuration(const char* flag, absl::Duration value, absl::Duratio
       absl::StrCat("--", flag, " is ", absl::FormatDuration(value), "; accepted: up to 24h"));
 }
 
-absl::Status CheckFlags() {
+absl::Status CheckAddresses() {
   if (absl::GetFlag(FLAGS_orchestrator).empty()) {
     return absl::InvalidArgumentError("--orchestrator is required: its address");
   }
+  absl::Status status = Annotate(CheckListenAddress(absl::GetFlag(FLAGS_listen)), "--listen");
+  if (const std::string health = absl::GetFlag(FLAGS_health_listen); !health.empty()) {
+    status.Update(Annotate(CheckListenAddress(health), "--health_listen"));
+  }
+  return status;
+}
+
+absl::Status CheckFlags() {
+  if (absl::Status addresses = CheckAddresses(); !addresses.ok()) return addresses;
   absl::Status status = CheckRange("threads", absl::GetFlag(FLAGS_threads), 1, 64);
   status.Update(CheckRange("max_connections", absl::GetFlag(FLAGS_max_connections), 1, 1'000'000));
   status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 1024));
@@ -152,6 +168,15 @@ absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> Start(Tracer* tracer) {
   return gateway::GatewayServer::Start(*std::move(options));
 }
 
+// Nothing where nobody asked for it.
+absl::StatusOr<std::unique_ptr<Server>> ServeHealth() {
+  const std::string address = absl::GetFlag(FLAGS_health_listen);
+  if (address.empty()) return std::unique_ptr<Server>();
+  absl::StatusOr<std::unique_ptr<Server>> health = Server::Start({.address = address});
+  if (health.ok()) (*health)->SetServing(true);
+  return health;
+}
+
 // A connection is a file descriptor, and a shell's usual limit is 1024.
 void AllowManyConnections() {
   rlimit limit = {};
@@ -176,6 +201,8 @@ int Run(const char* program) {
   absl::StatusOr<std::unique_ptr<gateway::GatewayServer>> server =
       tracer.ok() ? Start(tracer->get()) : tracer.status();
   if (!server.ok()) return FailAtStart(program, 1, server.status().ToString());
+  const absl::StatusOr<std::unique_ptr<Server>> health = ServeHealth();
+  if (!health.ok()) return FailAtStart(program, 1, health.status().ToString());
   Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
   int signal = 0;
   sigwait(&signals, &signal);

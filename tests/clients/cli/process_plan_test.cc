@@ -115,7 +115,8 @@ TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
   const std::vector<std::string> lines = CommandLines({}, "127.0.0.1:8080");
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines.back(),
-            "gateway: /bin/sluice-gateway --orchestrator 127.0.0.1:8700 --listen 127.0.0.1:8080");
+            "gateway: /bin/sluice-gateway --orchestrator 127.0.0.1:8700 --listen 127.0.0.1:8080 "
+            "--health_listen unix:/tmp/s/gateway");
 }
 
 TEST(ProcessPlanTest, AllLogAlike) {
@@ -135,7 +136,7 @@ TEST(ProcessPlanTest, AGatewayWithTlsComesToTheOrchestratorOnASocket) {
   EXPECT_THAT(lines[4], HasSubstr(" --owners_socket unix:/tmp/s/public"));
   EXPECT_EQ(lines[5],
             "gateway: /bin/sluice-gateway --orchestrator unix:/tmp/s/public --listen 0.0.0.0:8080 "
-            "--tls_cert c --tls_key k");
+            "--health_listen unix:/tmp/s/gateway --tls_cert c --tls_key k");
 }
 
 TEST(ProcessPlanTest, SharesCpusOutAmongRanks) {

@@ -2,8 +2,10 @@
 // the orchestrator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -159,6 +161,36 @@ TEST_F(UpTest, TakesNoOtherServerForItsOrchestrator) {
   EXPECT_THAT(fake_.err.str(), HasSubstr("orchestrator ended 5 times"));
 }
 
+// The same of the gateway: what another one serves at its port is not this pipeline.
+TEST_F(UpTest, TakesNoOtherServerForItsGateway) {
+  Program("orchestrator", "echo $* >$0.fifo; while :; do read -r line <$0.never; done");
+  const std::string fifo = PathOf("orchestrator") + ".fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  Program("gateway", "if mkdir $0.first; then echo $* >$0.fifo; fi; exit 1");
+  const std::string gateway_fifo = PathOf("gateway") + ".fifo";
+  ASSERT_EQ(mkfifo(gateway_fifo.c_str(), 0600), 0);
+  const auto value_of = [](const std::string& path, const std::string& flag) {
+    std::string line;
+    std::ifstream stream(path);
+    std::getline(stream, line);
+    const std::vector<std::string> arguments = absl::StrSplit(line, ' ');
+    const auto found = std::find(arguments.begin(), arguments.end(), flag);
+    return found == arguments.end() ? "" : *(found + 1);
+  };
+  std::unique_ptr<FakePipeline> own;
+  std::unique_ptr<FakePipeline> winner;
+  std::thread other([&] {
+    own = std::make_unique<FakePipeline>(DefaultAnswers());
+    own->ServeHealthOn(value_of(fifo, "--health_listen"));
+    own->SetServing(true);
+    winner = std::make_unique<FakePipeline>(DefaultAnswers(), value_of(gateway_fifo, "--listen"));
+  });
+  EXPECT_EQ(Up({"--http_port", "0"}), 1);
+  other.join();
+  EXPECT_THAT(fake_.out.str(), IsEmpty());
+  EXPECT_THAT(fake_.err.str(), HasSubstr("gateway ended 5 times before the pipeline was ready"));
+}
+
 TEST_F(UpTest, RefusesATokenizerThatCannotBeRead) {
   std::filesystem::remove_all(folder_.PathOf("bin"));
   for (const auto& [name, text] :
@@ -280,8 +312,20 @@ TEST(ListenPortTest, FindsAFreePortAndNamesABusyOne) {
 TEST(HealthProbeTest, StopsWithoutAnAnswer) {
   const absl::StatusOr<int> port = FindListenPort("127.0.0.1", 0);
   ASSERT_TRUE(port.ok()) << port.status();
-  const HealthProbe probe(absl::StrCat("127.0.0.1:", *port));
+  const HealthProbe probe({absl::StrCat("127.0.0.1:", *port)});
   EXPECT_GE(probe.fd(), 0);
+}
+
+TEST(HealthProbeTest, WaitsForEachOfSeveral) {
+  FakePipeline first(DefaultAnswers());
+  FakePipeline second(DefaultAnswers());
+  first.SetServing(true);
+  second.SetServing(false);
+  const HealthProbe probe({first.endpoint(), second.endpoint()});
+  pollfd serving = {probe.fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&serving, 1, /*timeout=*/200), 0);
+  second.SetServing(true);
+  EXPECT_EQ(poll(&serving, 1, /*timeout=*/10'000), 1);
 }
 
 }  // namespace
