@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "services/model/json_fields.h"
@@ -22,6 +23,12 @@ uint64_t Fnv1a(std::string_view text, uint64_t seed) {
 
 }  // namespace
 
+std::string ModelName(const std::string& folder) {
+  std::error_code ignored;  // nowhere to be from: what is there names it
+  const std::filesystem::path path = std::filesystem::absolute(folder + "/", ignored);
+  return path.lexically_normal().parent_path().filename().string();
+}
+
 absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
                                             const ModelOverrides& overrides) {
   absl::StatusOr<std::string> config = ReadTextFile(PathIn(folder, "config.json"));
@@ -31,9 +38,7 @@ absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
       ReadTextFile(PathIn(folder, "generation_config.json"));
   if (generation.ok()) hash = Fnv1a(*generation, hash);
   hash = Fnv1a(overrides.rope_scaling, hash);
-  const std::filesystem::path path = std::filesystem::path(folder + "/").lexically_normal();
-  return ModelIdentity{path.parent_path().filename().string(),
-                       absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
+  return ModelIdentity{ModelName(folder), absl::StrCat(absl::Hex(hash, absl::kZeroPad16))};
 }
 
 }  // namespace sluice

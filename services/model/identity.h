@@ -14,6 +14,9 @@ struct ModelIdentity {
   std::string fingerprint;
 };
 
+// The folder's own name, also of ".", of a path with a slash behind it and of "..".
+std::string ModelName(const std::string& folder);
+
 // NOT_FOUND where the folder has no config.json.
 absl::StatusOr<ModelIdentity> IdentifyModel(const std::string& folder,
                                             const ModelOverrides& overrides = {});

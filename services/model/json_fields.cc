@@ -115,12 +115,23 @@ std::string PathIn(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
+namespace {
+
+// A link that leads nowhere is no missing file: what others do without must not go unread.
+absl::Status MissingFile(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  if (error) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": is a link to ", target.string(), ", which is not there"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::error_code error;
   const auto kind = std::filesystem::status(path, error).type();
-  if (kind == std::filesystem::file_type::not_found) {
-    return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  }
+  if (kind == std::filesystem::file_type::not_found) return MissingFile(path);
   if (kind == std::filesystem::file_type::none) return absl::ErrnoToStatus(error.value(), path);
   if (kind != std::filesystem::file_type::regular) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));

@@ -21,8 +21,9 @@ absl::StatusOr<nlohmann::json> ParseJson(const std::string& text, const std::str
 // The path of a model folder's file.
 std::string PathIn(const std::string& folder, const std::string& name);
 
-// The text of a file. NOT_FOUND where it is missing, INVALID_ARGUMENT where it is longer than 64 MB
-// or no regular file, else what the system says against reading it.
+// The text of a file. NOT_FOUND where it is missing, FAILED_PRECONDITION where something stands in its
+// place (services/model/stand_in.h) or a link to it leads nowhere, INVALID_ARGUMENT where it is longer
+// than 64 MB or no regular file, else what the system says against reading it.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 // The value in a form fit for a message: at most some 60 characters, printable.

@@ -20,13 +20,21 @@ constexpr int kMaxPositions = 1 << 28;
 struct ScalingName {
   const char* name;
   RopeScaling scaling;
+  const char* flag_fields;  // those that can be said on the command line: all but lists
 };
 
 constexpr ScalingName kScalings[] = {
-    {"default", RopeScaling::kNone},      {"linear", RopeScaling::kLinear},
-    {"ntk", RopeScaling::kNtk},           {"dynamic", RopeScaling::kDynamicNtk},
-    {"yarn", RopeScaling::kYarn},         {"llama3", RopeScaling::kLlama3},
-    {"longrope", RopeScaling::kLongRope},
+    {"default", RopeScaling::kNone, "none"},
+    {"linear", RopeScaling::kLinear, "factor, original_max_position_embeddings"},
+    {"ntk", RopeScaling::kNtk, "factor, original_max_position_embeddings"},
+    {"dynamic", RopeScaling::kDynamicNtk, "factor"},
+    {"yarn", RopeScaling::kYarn,
+     "factor, original_max_position_embeddings, beta_fast, beta_slow, truncate, mscale, "
+     "mscale_all_dim, attention_factor"},
+    {"llama3", RopeScaling::kLlama3,
+     "factor, original_max_position_embeddings, low_freq_factor, high_freq_factor"},
+    {"longrope", RopeScaling::kLongRope,
+     "factor, original_max_position_embeddings, attention_factor"},
 };
 
 std::string KnownScalings() {
@@ -35,10 +43,23 @@ std::string KnownScalings() {
   });
 }
 
-std::optional<RopeScaling> ScalingNamed(const std::string& name) {
+// Null where there is none.
+const ScalingName* ScalingNamed(const std::string& name) {
   const auto* found = std::find_if(std::begin(kScalings), std::end(kScalings),
                                    [&](const ScalingName& each) { return each.name == name; });
-  return found == std::end(kScalings) ? std::nullopt : std::optional(found->scaling);
+  return found == std::end(kScalings) ? nullptr : found;
+}
+
+// INVALID_ARGUMENT for a field of the command line that the scaling of this name, where it is known,
+// would leave unread.
+absl::Status CheckFlagField(const std::string& name, const std::string& field) {
+  const ScalingName* scaling = ScalingNamed(name);
+  if (scaling == nullptr) return absl::OkStatus();
+  for (const absl::string_view each : absl::StrSplit(scaling->flag_fields, ", ")) {
+    if (each == field) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--rope_scaling: ", name, " has no field \"",
+                                                 field, "\"; accepted: ", scaling->flag_fields));
 }
 
 // Reads one scaling object into config.rope, whose theta, dim and original_positions are there.
@@ -221,12 +242,12 @@ void MapScaling(JsonFields& fields, const RopeDefaults& defaults, JsonFields& sc
   const char* key = scaling.Has("rope_type") ? "rope_type" : "type";
   std::string type = scaling.String(key).value_or("default");
   if (defaults.every_list_long && (type == "su" || type == "yarn")) type = "longrope";
-  const std::optional<RopeScaling> known = ScalingNamed(type);
-  if (!known.has_value()) {
+  const ScalingName* known = ScalingNamed(type);
+  if (known == nullptr) {
     scaling.Reject(key, KnownScalings(), absl::StatusCode::kUnimplemented);
     return;
   }
-  rope.scaling = *known;
+  rope.scaling = known->scaling;
   constexpr char kOriginal[] = "original_max_position_embeddings";
   const auto inside = scaling.OptionalInt(kOriginal, 1, kMaxPositions);
   const auto outside = fields.OptionalInt(kOriginal, 1, kMaxPositions);
@@ -286,15 +307,19 @@ absl::StatusOr<nlohmann::json> ParseRopeScaling(const std::string& text) {
     const std::pair<std::string, std::string> field =
         absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
     double number = 0;
-    if (field.second == "true" || field.second == "false") {
-      object[field.first] = field.second == "true";
-      continue;
-    }
-    if (field.first.empty() || !absl::SimpleAtod(field.second, &number) || !std::isfinite(number)) {
+    const bool is_switch = field.second == "true" || field.second == "false";
+    const bool is_number = absl::SimpleAtod(field.second, &number) && std::isfinite(number);
+    if (field.first.empty() || !(is_switch || is_number)) {
       return refuse(absl::StrCat("\"", parts[i], "\" is not FIELD=VALUE"));
     }
+    const absl::Status known = CheckFlagField(parts[0], field.first);
+    if (!known.ok()) return known;
     if (object.contains(field.first)) {
       return refuse(absl::StrCat("\"", field.first, "\" is there twice"));
+    }
+    if (is_switch) {
+      object[field.first] = field.second == "true";
+      continue;
     }
     const bool whole = number == std::floor(number) && std::abs(number) < 1e9;
     object[field.first] =

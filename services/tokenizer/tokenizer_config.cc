@@ -85,9 +85,11 @@ absl::Status TemplateFromFile(const std::string& path, const std::string& name,
 }
 
 absl::Status TemplatesFromFiles(const std::string& folder, TokenizerConfig* config) {
-  absl::Status status = TemplateFromFile(folder + "/chat_template.jinja", kDefaultTemplate, config);
+  absl::Status status =
+      TemplateFromFile(PathIn(folder, "chat_template.jinja"), kDefaultTemplate, config);
   std::error_code none;
-  for (std::filesystem::directory_iterator file(folder + "/additional_chat_templates", none), end;
+  for (std::filesystem::directory_iterator file(PathIn(folder, "additional_chat_templates"), none),
+       end;
        !none && file != end && status.ok(); file.increment(none)) {
     const std::filesystem::path& path = file->path();
     if (path.extension() != ".jinja") continue;
@@ -131,7 +133,7 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view text,
 
 absl::StatusOr<TokenizerConfig> LoadTokenizerConfig(const std::string& folder) {
   TokenizerConfig config;
-  const std::string path = folder + "/tokenizer_config.json";
+  const std::string path = PathIn(folder, "tokenizer_config.json");
   absl::StatusOr<std::string> text = ReadTextFile(path);
   if (text.ok()) {
     absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(*text, path);

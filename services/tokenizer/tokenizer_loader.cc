@@ -19,11 +19,16 @@ constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model",
 constexpr std::string_view kLookedFor =
     "tokenizer.json, tokenizer.model, spiece.model, sentencepiece.bpe.model, *.tiktoken";
 
+// A link that leads nowhere is there too: reading it says so.
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
 std::optional<std::string> FirstModel(const std::string& folder) {
   for (const char* name : kModelNames) {
-    std::error_code error;
-    std::string path = StrCat(folder, "/", name);
-    if (std::filesystem::exists(path, error)) return path;
+    std::string path = PathIn(folder, name);
+    if (IsThere(path)) return path;
   }
   return std::nullopt;
 }
@@ -63,9 +68,8 @@ absl::StatusOr<TiktokenFormat> FormatOf(const std::string& path, const Tokenizer
 absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Load(const std::string& folder) {
   absl::StatusOr<TokenizerConfig> config = LoadTokenizerConfig(folder);
   if (!config.ok()) return config.status();
-  const std::string json = folder + "/tokenizer.json";
-  std::error_code error;
-  if (std::filesystem::exists(json, error)) {
+  const std::string json = PathIn(folder, "tokenizer.json");
+  if (IsThere(json)) {
     const absl::StatusOr<std::string> text = ReadTextFile(json);
     if (!text.ok()) return text.status();
     return FromJson(*text, json, *std::move(config));

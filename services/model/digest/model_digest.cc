@@ -20,6 +20,7 @@
 #include "services/model/checkpoint.h"
 #include "services/model/digest/digest_cache.h"
 #include "services/model/digest/file_digest.h"
+#include "services/model/identity.h"
 #include "services/model/progress.h"
 
 namespace sluice {
@@ -76,7 +77,8 @@ absl::StatusOr<std::string> WeightsDigest(const std::string& folder) {
   for (const SafetensorsFile& file : checkpoint->files()) paths.push_back(file.path());
   std::sort(paths.begin(), paths.end());
   const absl::MutexLock lock(&mutex);
-  Progress progress(absl::StrCat("reading the weights of ", NameOf(folder), " once to know them"));
+  Progress progress(
+      absl::StrCat("reading the weights of ", ModelName(folder), " once to know them"));
   return DigestOf(paths, DigestCache(DigestCache::DefaultFolder()), progress);
 }
 
@@ -92,7 +94,7 @@ absl::StatusOr<std::string> TokenizerDigest(const std::string& folder) {
   }
   if (paths.empty()) return "";
   std::sort(paths.begin(), paths.end());
-  Progress progress(absl::StrCat("reading the tokenizer of ", NameOf(folder)));
+  Progress progress(absl::StrCat("reading the tokenizer of ", ModelName(folder)));
   return DigestOf(paths, DigestCache(""), progress);
 }
 

@@ -125,8 +125,21 @@ TEST(RopeFields, BadCommandLinesSayWhatIsAccepted) {
               HasSubstr("--rope_scaling: rope_type is \"xpos\"; accepted: "));
   EXPECT_THAT(Refusal(nullptr, ","), HasSubstr("FIELD=VALUE"));
   EXPECT_THAT(Refusal(nullptr, "yarn"), HasSubstr("--rope_scaling: factor is missing"));
+  EXPECT_THAT(Refusal(nullptr, "yarn,truncate=true,truncate=false"), HasSubstr("there twice"));
   EXPECT_THAT(Refusal(nullptr, "longrope"),
               HasSubstr("--rope_scaling: short_factor is missing; accepted: a list of 2 numbers"));
+}
+
+// Rather than to accept what would do nothing.
+TEST(RopeFields, FieldsOfTheCommandLineAreThoseOfItsScaling) {
+  EXPECT_THAT(Refusal(nullptr, "yarn,factor=4,foo=4"),
+              HasSubstr("--rope_scaling: yarn has no field \"foo\"; accepted: factor, "));
+  EXPECT_THAT(Refusal(nullptr, "linear,factor=4,beta_fast=8"),
+              HasSubstr("linear has no field \"beta_fast\"; accepted: factor"));
+  EXPECT_THAT(Refusal(nullptr, "default,factor=4"),
+              HasSubstr("default has no field \"factor\"; accepted: none"));
+  EXPECT_THAT(Refusal(nullptr, "linear,truncate=true"), HasSubstr("no field \"truncate\""));
+  EXPECT_EQ(Parsed(nullptr, "yarn,factor=4,beta_fast=16,mscale=1").rope.beta_fast, 16);
 }
 
 TEST(RopeFields, ModelsWithoutRotaryPositionsHaveNothingToScale) {

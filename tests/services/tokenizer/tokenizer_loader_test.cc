@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -32,6 +33,17 @@ TEST(TokenizerLoad, SaysWhatItLookedFor) {
   EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(tokenizer.status().message()),
               HasSubstr("looked for tokenizer.json, tokenizer.model, spiece.model"));
+}
+
+// Else the model would be served as one without a tokenizer.
+TEST(TokenizerLoad, ALinkThatLeadsNowhereIsNoMissingFile) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    const TempFolder folder;
+    std::filesystem::create_symlink("../blobs/4d", folder.PathOf(name));
+    const absl::Status status = Tokenizer::Load(folder.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(folder.PathOf(name) + ": is a link to"));
+  }
 }
 
 TEST(TokenizerLoad, PrefersTokenizerJson) {
