@@ -6,6 +6,7 @@
 #include <openssl/x509.h>
 
 #include <array>
+#include <cerrno>
 #include <ctime>
 #include <fstream>
 #include <memory>
@@ -117,11 +118,12 @@ absl::Status CheckIdentity(const TlsFiles& tls, absl::Time now) {
 
 absl::Status ReadSecurityFile(const std::string& path, std::string* into) {
   std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read TLS file ", path));
   std::stringstream contents;
   contents << file.rdbuf();
-  // The second fails where nothing came: an empty file, or a folder, which opens like one.
+  // It fails where nothing came.
   if (!file || !contents) {
-    return absl::NotFoundError(absl::StrCat("cannot read TLS file ", path, ", or it is empty"));
+    return absl::NotFoundError(absl::StrCat("TLS file ", path, " is empty, or a folder"));
   }
   *into = contents.str();
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <sstream>
 
@@ -96,6 +97,7 @@ TokenFile::Version TokenFile::Look() const {
 
 absl::Status TokenFile::Read() {
   std::ifstream file(path_, std::ios::binary);
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the tokens in ", path_));
   std::stringstream text;
   // An empty file is one without tokens.
   if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();

@@ -68,8 +68,10 @@ TEST_F(CertificateFilesTest, NamesTheFileAndWhatIsWrongWithIt) {
   };
   const absl::Time now = absl::Now();
   const std::vector<std::tuple<TlsFiles, absl::Time, absl::StatusCode, std::string>> cases = {
-      {changed(&TlsFiles::certificate, "/none.crt"), now, absl::StatusCode::kNotFound, "/none.crt"},
-      {changed(&TlsFiles::authority, folder_), now, absl::StatusCode::kNotFound, folder_},
+      {changed(&TlsFiles::certificate, "/none.crt"), now, absl::StatusCode::kNotFound,
+       "/none.crt: No such file or directory"},
+      {changed(&TlsFiles::authority, folder_), now, absl::StatusCode::kNotFound,
+       folder_ + " is empty, or a folder"},
       {changed(&TlsFiles::certificate, text), now, absl::StatusCode::kInvalidArgument,
        text + " holds no certificate in PEM"},
       {changed(&TlsFiles::key, text), now, absl::StatusCode::kInvalidArgument,
