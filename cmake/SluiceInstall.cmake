@@ -71,5 +71,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
+# What programs in C++ are built with against the library that comes along.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libgrpc++-dev, libprotobuf-dev, pkg-config")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${package}/debian/postinst ${package}/debian/prerm ${package}/debian/postrm)
 include(CPack)

@@ -77,16 +77,20 @@ void LogForGrpc(gpr_log_func_args* line) {
       {{"text", line->message}});
 }
 
-struct Runtime {
-  Runtime() {
+struct LogLines {
+  LogLines() {
     gpr_set_log_function(&LogForGrpc);
     // Whoever asks for more with GRPC_VERBOSITY gets it; errors alone otherwise.
     if (std::getenv("GRPC_VERBOSITY") == nullptr) {
       gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
     }
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   }
+};
 
+struct Runtime {
+  Runtime() { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); }
+
+  LogLines log_lines;  // before gRPC has anything to say
   CallbackThreads callback_threads;
   // Protocol Buffers would print a line for every text that is not UTF-8: any client could fill the
   // log. The client is told.

@@ -4,13 +4,16 @@
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 
 namespace sluice {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::internal::CaptureStderr;
 using ::testing::internal::GetCapturedStderr;
 
@@ -18,6 +21,16 @@ std::string SaidOf(const char* message) {
   CaptureStderr();
   gpr_log(GPR_ERROR, "%s", message);
   return GetCapturedStderr();
+}
+
+// Where somebody asked to hear more, gRPC speaks while it begins. The first test, because it begins once.
+TEST(GrpcRuntimeTest, LogsFromItsBeginningInLinesOfOurs) {
+  setenv("GRPC_VERBOSITY", "INFO", /*overwrite=*/1);
+  CaptureStderr();
+  PrepareGrpc();
+  const std::string said = GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(" I grpc message text="));
+  EXPECT_THAT(said, Not(ContainsRegex("(^|\n)[DIE][0-9]+ ")));
 }
 
 TEST(GrpcRuntimeTest, LogsWhatGrpcSaysInLinesOfOursAndNoneTwice) {
