@@ -15,6 +15,7 @@
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
 #include "kernels/usable_memory.h"
+#include "services/common/grpc_runtime.h"
 #include "services/model/progress_bar.h"
 
 namespace {
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   // Never destroyed: the watching thread outlives main.
   static auto& interrupt = *new sluice::Interrupt();
   WatchSignals(interrupt);
+  sluice::LogWhatGrpcSays();
   std::error_code ignored;
   sluice::Environment environment{
       .in = std::cin,

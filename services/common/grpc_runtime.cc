@@ -77,20 +77,9 @@ void LogForGrpc(gpr_log_func_args* line) {
       {{"text", line->message}});
 }
 
-struct LogLines {
-  LogLines() {
-    gpr_set_log_function(&LogForGrpc);
-    // Whoever asks for more with GRPC_VERBOSITY gets it; errors alone otherwise.
-    if (std::getenv("GRPC_VERBOSITY") == nullptr) {
-      gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
-    }
-  }
-};
-
 struct Runtime {
   Runtime() { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); }
 
-  LogLines log_lines;  // before gRPC has anything to say
   CallbackThreads callback_threads;
   // Protocol Buffers would print a line for every text that is not UTF-8: any client could fill the
   // log. The client is told.
@@ -99,7 +88,13 @@ struct Runtime {
 
 }  // namespace
 
+void LogWhatGrpcSays() {
+  gpr_set_log_function(&LogForGrpc);
+  if (std::getenv("GRPC_VERBOSITY") == nullptr) gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+}
+
 void PrepareGrpc() {
+  LogWhatGrpcSays();  // before it has anything to say
   // Never destroyed. Nobody reads it, which would allow a compiler to drop the pointer.
   [[gnu::used]] static const Runtime* const runtime = new Runtime;
 }

@@ -6,6 +6,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "services/common/grpc_runtime.h"
 #include "services/common/log.h"
 #include "services/common/log_format.h"
 #include "services/common/termination_log.h"
@@ -21,6 +22,7 @@ ABSL_FLAG(std::string, termination_log, "",
 namespace sluice {
 
 absl::Status ApplyLogFlags() {
+  LogWhatGrpcSays();
   SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
   const absl::StatusOr<LogLevel> level = ParseLogLevel(absl::GetFlag(FLAGS_log_level));
   if (!level.ok()) {
