@@ -1,19 +1,39 @@
 #include "clients/cli/flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kHelpColumn = 26;
+
+// Letters to add, leave out or replace to make one of the other (Levenshtein 1966).
+size_t NumSlips(absl::string_view one, absl::string_view other) {
+  std::vector<size_t> row(other.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < one.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < other.size(); ++j) {
+      const size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
 
 absl::Status Refused(const std::string& text, absl::string_view expected) {
   return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not ", expected));
@@ -98,7 +118,25 @@ const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
   return nullptr;
 }
 
+const FlagSet::Flag* FlagSet::Nearest(absl::string_view argument) const {
+  const absl::string_view name = absl::StripPrefix(absl::StripPrefix(argument, "-"), "-");
+  // A slip in a short name makes another word of it.
+  size_t most = name.size() < 6 ? 1 : 2;
+  const Flag* nearest = nullptr;
+  for (const Flag& flag : flags_) {
+    const size_t slips = NumSlips(name, flag.name);
+    if (slips > most || (nearest != nullptr && slips == most)) continue;
+    most = slips;
+    nearest = &flag;
+  }
+  return nearest;
+}
+
 absl::Status FlagSet::Unknown(const std::string& argument) const {
+  if (const Flag* meant = Nearest(argument.substr(0, argument.find('='))); meant != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown flag ", argument, "; did you mean --", meant->name, "?"));
+  }
   std::string known;
   for (const Flag& flag : flags_) absl::StrAppend(&known, " --", flag.name);
   return absl::InvalidArgumentError(

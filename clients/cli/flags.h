@@ -91,6 +91,8 @@ class FlagSet {
   static absl::Status CheckRange(int32_t value, int32_t least, int32_t most);
   const Flag* Find(const std::string& name) const;
   absl::Status ParseFlag(absl::Span<const std::string> arguments, size_t* next);
+  // The flag that an unknown one was probably meant to be; null where none is alike.
+  const Flag* Nearest(absl::string_view argument) const;
   absl::Status Unknown(const std::string& argument) const;
 
   const std::string command_;

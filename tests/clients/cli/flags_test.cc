@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice {
 namespace {
 
@@ -86,11 +88,28 @@ TEST(FlagsTest, TakesAnythingAfterTwoDashes) {
 }
 
 TEST(FlagsTest, NamesTheUnknownAndWhatExists) {
-  for (const std::string argument : {"--cuont", "--cuont=3", "--nocount", "-c"}) {
+  for (const std::string argument : {"--number", "--number=3", "--nonumber", "-c"}) {
     const std::string message = Refusal({argument, "3"});
     EXPECT_THAT(message, HasSubstr(argument.substr(0, argument.find('='))));
     EXPECT_THAT(message, HasSubstr("--text --count --share --seed --time --loud --item"));
   }
+}
+
+TEST(FlagsTest, NamesTheFlagThatWasMeant) {
+  FlagSet flags("test", "", "Tests.");
+  int32_t tokens = 0;
+  bool loud = false;
+  flags.Add("max_tokens", "N", "Counts.", &tokens);
+  flags.AddSwitch("loud", "Shouts.", &loud);
+  for (const std::string argument :
+       {"--max-tokens", "--max_token", "--max_tokens_", "--mxa_tokens=3", "-max_tokens", "--lod"}) {
+    const std::string message(flags.Parse(std::vector<std::string>{argument}).message());
+    EXPECT_EQ(message,
+              absl::StrCat("unknown flag ", argument.substr(0, argument.find('=')),
+                           "; did you mean ", argument == "--lod" ? "--loud?" : "--max_tokens?"));
+  }
+  EXPECT_THAT(std::string(flags.Parse(std::vector<std::string>{"--maximum"}).message()),
+              HasSubstr("test has --max_tokens --loud --help"));
 }
 
 TEST(FlagsTest, NamesTheOffendingValue) {
