@@ -32,10 +32,11 @@ constexpr size_t kMostEvents = 64;
 
 ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<SequenceId> ids,
                              std::shared_ptr<RequestSink> sink, TextStreams* text)
-    : id_(id),
-      request_(std::move(request)),
+    : request_(std::move(request)),
       stop_tokens_(request_.stop_tokens.begin(), request_.stop_tokens.end()),
+      id_(id),
       ids_(std::move(ids)),
+      choosing_row_(ChoosingRow()),
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {
@@ -111,26 +112,37 @@ int32_t ActiveRequest::FewestTokens(int32_t max_new_tokens) const {
 }
 
 RowRequest ActiveRequest::RowFor(int index, const Segment& segment, const Row& row) const {
-  if (beams_ != nullptr && row.kind == RowKind::kSample) return beams_->RowFor(segment, row);
+  if (row.kind == RowKind::kScore) return ScoringRow(index, segment, row);
+  if (beams_ != nullptr) return beams_->RowFor(segment, row);
+  RowRequest request = choosing_row_;
+  request.sequence = segment.sequence;
+  request.sequence_index = index;
+  request.position = segment.first_position + row.offset + 1;
+  const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
+  if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
+  request.tokens = outputs_[index].tokens;
+  return request;
+}
+
+RowRequest ActiveRequest::ChoosingRow() const {
+  RowRequest request;
+  request.task = &request_.sampling;
+  request.num_logprobs = request_.num_logprobs;
+  request.processed_logprobs = request_.processed_logprobs;
+  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
+  request.stop_tokens = request_.stop_tokens;
+  request.constraint = request_.constraint.get();
+  if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
+  return request;
+}
+
+RowRequest ActiveRequest::ScoringRow(int index, const Segment& segment, const Row& row) const {
   RowRequest request;
   request.sequence = segment.sequence;
   request.sequence_index = index;
   request.position = segment.first_position + row.offset + 1;
-  if (row.kind == RowKind::kScore) {
-    request.task = ScoreTarget{row.target};
-    request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
-    return request;
-  }
-  request.task = &request_.sampling;
-  request.processed_logprobs = request_.processed_logprobs;
-  request.constraint = request_.constraint.get();
-  if (request_.constraint != nullptr) request.max_forced = request_.max_drafts;
-  const auto num_tokens = static_cast<int32_t>(segment.tokens.size());
-  if (row.offset >= num_tokens - segment.num_drafts) request.draft = segment.tokens[row.offset];
-  request.num_logprobs = request_.num_logprobs;
-  request.num_prompt_tokens = static_cast<int32_t>(request_.prompt.size());
-  request.stop_tokens = request_.stop_tokens;
-  request.tokens = outputs_[index].tokens;
+  request.task = ScoreTarget{row.target};
+  request.num_logprobs = request_.prompt_logprobs.value_or(request_.num_logprobs);
   return request;
 }
 

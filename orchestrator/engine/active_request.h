@@ -85,13 +85,13 @@ class ActiveRequest {
 
  private:
   struct Output {
-    std::deque<TokenEvent> pending;  // accepted, not yet delivered
     // Prompt, resumed tokens and those accepted, for who counts them.
     std::vector<TokenId> tokens;
     int64_t num_text_tokens = 0;  // delivered, as the text end counts
     int32_t num_delivered = 0;    // resumed ones included
-    std::optional<SequenceEnd> scheduler_end;
     std::optional<SequenceEnd> end;
+    std::optional<SequenceEnd> scheduler_end;
+    std::deque<TokenEvent> pending;            // accepted, not yet delivered
     SequenceUsage usage;                       // once it has left the scheduler
     std::optional<double> sum_logprob, score;  // of beams
   };
@@ -103,10 +103,16 @@ class ActiveRequest {
   void Deliver(int index, std::string text, size_t count);
   void End(int index, SequenceEnd end);
 
-  const RequestId id_;
+  // What is the same in all rows that choose a token.
+  RowRequest ChoosingRow() const;
+  RowRequest ScoringRow(int index, const Segment& segment, const Row& row) const;
+
   const EngineRequest request_;
   const absl::flat_hash_set<TokenId> stop_tokens_;
+  // Every step looks at what follows: it lies together.
+  const RequestId id_;
   const std::vector<SequenceId> ids_;
+  const RowRequest choosing_row_;  // borrows from request_
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;
   std::vector<Output> outputs_;

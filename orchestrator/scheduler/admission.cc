@@ -41,24 +41,33 @@ void Scheduler::RefreshPolicies() {
   tenants_.SetPolicies(*policies_);
 }
 
+// A tenant cannot fill the queue for others: one that has its part of it at most finds room in a
+// full one, until twice as much waits.
 absl::Status Scheduler::CheckQueue(const SequenceSpec& spec) const {
-  if (waiting_.num_sequences() >= options_.max_queued_sequences) {
-    return absl::ResourceExhaustedError(absl::StrCat(waiting_.num_sequences(),
-                                                     " sequences are waiting; the limit is ",
-                                                     options_.max_queued_sequences));
+  const auto found = tenants_.all().find(spec.tenant);
+  const Tenant* const tenant = found == tenants_.all().end() ? nullptr : &found->second;
+  const int64_t waiting = tenant == nullptr ? 0 : tenant->num_waiting;
+  const auto most = [&](int64_t limit, int64_t own, int64_t added) {
+    const auto part = tenants_.PartOf(spec.tenant) * static_cast<double>(limit);
+    return waiting == 0 || static_cast<double>(own + added) <= part ? 2 * limit : limit;
+  };
+  const int64_t most_sequences = most(options_.max_queued_sequences, waiting, 1);
+  if (waiting_.num_sequences() >= most_sequences) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        waiting_.num_sequences(), " sequences are waiting; the limit is ", most_sequences));
   }
   const auto tokens = std::ssize(spec.prompt) + std::ssize(spec.resumed_tokens);
-  if (!waiting_.empty() && waiting_.num_tokens() + tokens > options_.max_queued_tokens) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the sequences that wait have ", waiting_.num_tokens(), " tokens, this one ",
-                     tokens, "; the limit is ", options_.max_queued_tokens));
+  const int64_t most_tokens =
+      most(options_.max_queued_tokens, tenant == nullptr ? 0 : tenant->num_waiting_tokens, tokens);
+  if (!waiting_.empty() && waiting_.num_tokens() + tokens > most_tokens) {
+    return absl::ResourceExhaustedError(absl::StrCat("the sequences that wait have ",
+                                                     waiting_.num_tokens(), " tokens, this one ",
+                                                     tokens, "; the limit is ", most_tokens));
   }
-  const auto tenant = tenants_.all().find(spec.tenant);
-  const int32_t waiting = tenant == tenants_.all().end() ? 0 : tenant->second.num_waiting;
-  const int32_t most = tenants_.policies().Of(spec.tenant).max_waiting_sequences;
-  if (waiting >= most) {
+  const int32_t granted = tenants_.policies().Of(spec.tenant).max_waiting_sequences;
+  if (waiting >= granted) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        waiting, " sequences of tenant \"", spec.tenant, "\" are waiting; its limit is ", most));
+        waiting, " sequences of tenant \"", spec.tenant, "\" are waiting; its limit is ", granted));
   }
   return absl::OkStatus();
 }

@@ -26,10 +26,8 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   outcome.rows.reserve(planned.num_rows);
   int32_t row = 0;
   for (const PlannedSegment& segment : planned.segments) {
-    SequenceState* sequence = Find(segment.sequence);
-    // Otherwise it ended or was thrown back meanwhile, or its id belongs to a new one.
-    if (sequence != nullptr && sequence->running && sequence->run == segment.run) {
-      CommitSegment(*sequence, segment, tokens, row, outcome);
+    if (segment.sequence != nullptr) {
+      CommitSegment(*segment.sequence, segment, tokens, row, outcome);
     }
     row += static_cast<int32_t>(segment.rows.size());
   }
@@ -82,7 +80,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   for (const Row& row : rows) {
     const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
     const int32_t position = segment.first_position + row.offset + 1;
-    outcome.rows.push_back({.sequence = segment.sequence,
+    outcome.rows.push_back({.sequence = sequence.spec.id,
                             .kind = row.kind,
                             .position = position,
                             .token = token,
@@ -99,7 +97,7 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
     }
     ++index;
   }
-  kv_cache_.MarkComputed(segment.sequence, absl::MakeConstSpan(sequence.tokens).first(end));
+  kv_cache_.MarkComputed(sequence.spec.id, absl::MakeConstSpan(sequence.tokens).first(end));
   if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
       sequence.num_tokens() > num_tokens_before) {
     options_.drafts->OnTokens(sequence.spec, sequence.num_prompt(), sequence.tokens);

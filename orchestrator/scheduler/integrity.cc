@@ -118,23 +118,28 @@ absl::Status Scheduler::CheckLines() const {
 absl::Status Scheduler::CheckTenants() const {
   struct Count {
     int32_t alive = 0, running = 0, waiting = 0;
+    int64_t waiting_tokens = 0;
   };
   absl::flat_hash_map<const Tenant*, Count> counts;
   for (const auto& [id, sequence] : sequences_) {
     Count& count = counts[sequence.tenant];
     ++count.alive;
     count.running += sequence.running ? 1 : 0;
-    count.waiting += sequence.running || sequence.parked() ? 0 : 1;
+    if (sequence.running || sequence.parked()) continue;
+    ++count.waiting;
+    count.waiting_tokens += sequence.num_tokens();
   }
   for (const auto& [name, tenant] : tenants_.all()) {
     const Count& count = counts[&tenant];
     if (tenant.num_alive != count.alive || tenant.num_running != count.running ||
-        tenant.num_waiting != count.waiting || tenant.unbilled != 0) {
+        tenant.num_waiting != count.waiting || tenant.num_waiting_tokens != count.waiting_tokens ||
+        tenant.unbilled != 0) {
       return absl::InternalError(
           absl::StrCat("tenant \"", name, "\" has ", count.alive, " sequences, ", count.running,
-                       " running, ", count.waiting, " waiting; counted as ", tenant.num_alive, ", ",
-                       tenant.num_running, " running, ", tenant.num_waiting, " waiting, with ",
-                       tenant.unbilled, " tokens not billed"));
+                       " running, ", count.waiting, " waiting with ", count.waiting_tokens,
+                       " tokens; counted as ", tenant.num_alive, ", ", tenant.num_running,
+                       " running, ", tenant.num_waiting, " waiting with ",
+                       tenant.num_waiting_tokens, ", and ", tenant.unbilled, " tokens not billed"));
     }
   }
   return absl::OkStatus();
@@ -144,7 +149,8 @@ absl::Status Scheduler::CheckStepsInFlight() const {
   if (std::ssize(in_flight_) > options_.max_inflight_steps + options_.steps_ahead) {
     return absl::InternalError(absl::StrCat(in_flight_.size(), " steps are in flight"));
   }
-  absl::flat_hash_map<SequenceId, std::pair<int32_t, int32_t>> seen;  // steps, end of the last
+  // Steps, end of the last.
+  absl::flat_hash_map<const SequenceState*, std::pair<int32_t, int32_t>> seen;
   StepId previous = 0;
   for (const PlannedStep& step : in_flight_) {
     if (step.id <= previous || step.id > last_step_) {
@@ -152,11 +158,9 @@ absl::Status Scheduler::CheckStepsInFlight() const {
     }
     previous = step.id;
     for (const PlannedSegment& segment : step.segments) {
-      const SequenceState* sequence = Find(segment.sequence);
-      // Otherwise it ended or was thrown back meanwhile.
-      if (sequence == nullptr || !sequence->running || sequence->run != segment.run) continue;
-      auto& [num_steps, end] =
-          seen.try_emplace(segment.sequence, 0, sequence->num_computed).first->second;
+      const SequenceState* sequence = segment.sequence;
+      if (sequence == nullptr) continue;
+      auto& [num_steps, end] = seen.try_emplace(sequence, 0, sequence->num_computed).first->second;
       if (end != segment.first_position) {
         return Broken(*sequence, "has a segment in flight that does not follow what is computed");
       }
@@ -165,7 +169,7 @@ absl::Status Scheduler::CheckStepsInFlight() const {
     }
   }
   for (const auto& [id, sequence] : sequences_) {
-    const auto found = seen.find(id);
+    const auto found = seen.find(&sequence);
     const int32_t num_steps = found == seen.end() ? 0 : found->second.first;
     if (sequence.num_in_flight != num_steps ||
         (num_steps > 0 && sequence.num_planned != found->second.second)) {

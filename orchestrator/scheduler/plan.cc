@@ -112,22 +112,35 @@ void Scheduler::AdmitUrgent() {
 void Scheduler::FindReady() {
   decodes_.clear();
   prefills_.clear();
+  decodes_in_turn_ = true;
   for (const auto& [place, sequence] : running_) {
     if (!IsReady(*sequence)) continue;
-    (sequence->num_pending() == 1 ? decodes_ : prefills_).push_back(sequence);
+    if (sequence->num_pending() > 1) {
+      prefills_.push_back(sequence);
+      continue;
+    }
+    const bool waited_longer =
+        !decodes_.empty() && sequence->last_step < decodes_.back()->last_step;
+    if (waited_longer) decodes_in_turn_ = false;
+    decodes_.push_back(sequence);
   }
 }
 
 // Those longest without a step first, those of light tenants before all others where the step is
 // shared.
 void Scheduler::PutDecodesInTurn(const Budget& budget) {
-  const auto waited_longer = [](auto* a, auto* b) { return a->last_step < b->last_step; };
-  if (!std::is_sorted(decodes_.begin(), decodes_.end(), waited_longer)) {
-    std::stable_sort(decodes_.begin(), decodes_.end(), waited_longer);
+  if (!decodes_in_turn_) {
+    std::stable_sort(decodes_.begin(), decodes_.end(),
+                     [](auto* a, auto* b) { return a->last_step < b->last_step; });
   }
   if (!budget.is_shared) return;
   std::stable_partition(decodes_.begin(), decodes_.end(),
                         [this](auto* sequence) { return IsLight(*sequence->tenant); });
+}
+
+// A prompt goes on in this step, or one could begin.
+bool Scheduler::MayPrefill() const {
+  return !prefills_.empty() || (!waiting_.empty() && std::ssize(running_) < MaxRunning());
 }
 
 // Decodes are spread evenly over the steps in flight, because otherwise the first step would take all
@@ -137,8 +150,7 @@ void Scheduler::PutDecodesInTurn(const Budget& budget) {
 void Scheduler::PlanDecodes(Step& step, Budget& budget) {
   PutDecodesInTurn(budget);
   const absl::Span<SequenceState* const> decodes = decodes_;
-  const bool prefilling =
-      !prefills_.empty() || (!waiting_.empty() && std::ssize(running_) < MaxRunning());
+  const bool prefilling = MayPrefill();
   const auto num_running = static_cast<int32_t>(running_.size());
   const int32_t even = (num_running - 1) / options_.max_inflight_steps + 1;
   int32_t slots = std::min(even, std::max(1, budget.segments - (prefilling ? 1 : 0)));
@@ -226,32 +238,40 @@ void Scheduler::Bill(SequenceState& sequence, int32_t num_positions, int32_t num
   tenant.unbilled += Tenants::kDecodePrice + num_drafts * Tenants::kPrefillPrice;
 }
 
-// The drafts come after the positions.
-void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
-                              Step& step, Budget& budget) {
+// What the stages are to compute of it. The drafts come after the positions.
+void Scheduler::Describe(const SequenceState& sequence, int32_t num_positions, const Tokens& draft,
+                         Segment& segment) {
   const int32_t first = sequence.num_planned;
   const int32_t end = first + num_positions;
   const auto num_drafts = static_cast<int32_t>(draft.size());
-  const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
-  Segment& segment = step.segments.emplace_back();
   segment.sequence = sequence.spec.id;
   segment.first_position = first;
-  if (end <= sequence.num_tokens()) {
-    segment.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
-  } else {
+  if (end > sequence.num_tokens()) {
     segment.tokens.push_back(0);
     segment.chosen_by = sequence.last_promise;
+  } else if (num_positions == 1) {
+    segment.tokens.push_back(sequence.tokens[first]);
+  } else {
+    segment.tokens.assign(sequence.tokens.begin() + first, sequence.tokens.begin() + end);
   }
   if (num_drafts > 0) segment.tokens.insert(segment.tokens.end(), draft.begin(), draft.end());
   segment.num_drafts = num_drafts;
   segment.sequence_length = sequence.length() + num_drafts;
+  const TableChange table = kv_cache_.TakeTableChange(sequence.spec.id);
   segment.first_block = table.first_block;
   if (!table.blocks.empty()) segment.blocks.assign(table.blocks.begin(), table.blocks.end());
   sequence.AddRowsFor(first, num_positions, segment.rows);
   for (int32_t i = 0; i < num_drafts; ++i) segment.rows.push_back({.offset = num_positions + i});
+}
+
+void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
+                              Step& step, Budget& budget) {
+  const int32_t first = sequence.num_planned;
+  const auto num_drafts = static_cast<int32_t>(draft.size());
+  Segment& segment = step.segments.emplace_back();
+  Describe(sequence, num_positions, draft, segment);
   PlannedSegment& planned = in_flight_.back().segments.emplace_back();
-  planned.sequence = segment.sequence;
-  planned.run = sequence.run;
+  planned.sequence = &sequence;
   planned.first_position = first;
   planned.num_positions = num_positions + num_drafts;
   for (const Row& row : segment.rows) planned.rows.push_back(row);
@@ -267,7 +287,7 @@ void Scheduler::AppendSegment(SequenceState& sequence, int32_t num_positions, co
     sequence.num_drafts = num_drafts;
     sequence.last_promise = {.step = step.id, .row = budget.rows - 1};
   }
-  sequence.num_planned = end + num_drafts;
+  sequence.num_planned = first + num_positions + num_drafts;
   ++sequence.num_in_flight;
   sequence.last_step = step.id;
 }

@@ -71,7 +71,6 @@ bool Scheduler::Admit(SequenceState& sequence) {
 
 void Scheduler::StartRunning(SequenceState& sequence) {
   sequence.running = true;
-  sequence.run = ++num_runs_;
   ++sequence.tenant->num_running;
   running_.emplace(sequence.place, &sequence);
 }

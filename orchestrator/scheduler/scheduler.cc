@@ -91,6 +91,7 @@ FinishedSequence Scheduler::End(SequenceState& sequence, FinishReason reason) {
                                      .reason = reason,
                                      .usage = sequence.usage};
   if (sequence.running) {
+    ForgetFlight(sequence);
     if (sequence.awaits_choice) --num_awaiting_;
     kv_cache_.Release(finished.sequence);
     running_.erase(sequence.place);
@@ -166,6 +167,12 @@ double Scheduler::StartsAhead(const std::string& tenant) const {
 
 // What was in flight will not come, or does not count.
 void Scheduler::ForgetFlight(SequenceState& sequence) {
+  for (auto step = in_flight_.begin(); sequence.num_in_flight > 0 && step != in_flight_.end();
+       ++step) {
+    for (PlannedSegment& segment : step->segments) {
+      if (segment.sequence == &sequence) segment.sequence = nullptr;
+    }
+  }
   sequence.num_in_flight = 0;
   sequence.num_promised = 0;
   sequence.num_drafts = 0;

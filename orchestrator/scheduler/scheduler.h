@@ -48,9 +48,11 @@ namespace sluice {
 struct SchedulerOptions {
   int32_t max_tokens_per_step = 512;    // over all segments; prompts longer than it go in chunks
   int32_t max_sequences_per_step = 64;  // segments in a step
-  int32_t max_queued_sequences = 1024;  // waiting ones beyond which Add refuses
-  int32_t max_queued_tokens = 1 << 22;  // that they may have together, prompts above all
-  int32_t max_positions = 0;            // the model's context: prompt and new tokens together
+  // Waiting ones beyond which Add refuses, and the tokens that they may have together, prompts above
+  // all. Twice as much where a tenant has no more than its part of it.
+  int32_t max_queued_sequences = 1024;
+  int32_t max_queued_tokens = 1 << 22;
+  int32_t max_positions = 0;  // the model's context: prompt and new tokens together
   // As many as the pipeline has stages keeps all of them busy; decodes are split evenly over them.
   int32_t max_inflight_steps = 1;
   // So many steps more may be in flight, in which sequences go on that are in flight already: with
@@ -180,8 +182,7 @@ class Scheduler {
 
  private:
   struct PlannedSegment {
-    SequenceId sequence = 0;
-    uint64_t run = 0;  // SequenceState::run
+    SequenceState* sequence = nullptr;  // null once it has ended or was thrown back
     int32_t first_position = 0;
     int32_t num_positions = 0;  // those of the drafts included
     Rows rows;
@@ -224,9 +225,12 @@ class Scheduler {
   void PlanPrefills(Step& step, Budget& budget);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
                      Step& step, Budget& budget);
+  void Describe(const SequenceState& sequence, int32_t num_positions, const Tokens& draft,
+                Segment& segment);
   void FindReady();
   void PutDecodesInTurn(const Budget& budget);
   void PutPrefillsInTurn();
+  bool MayPrefill() const;
   bool IsReady(const SequenceState& sequence) const;
   bool MayGoAhead(const SequenceState& sequence) const;
   void Bill(SequenceState& sequence, int32_t num_positions, int32_t num_drafts);
@@ -278,7 +282,7 @@ class Scheduler {
   void EndAwaiting(SequenceState& sequence);
   void GiveUpPlacesOfAwaiting();
 
-  static void ForgetFlight(SequenceState& sequence);
+  void ForgetFlight(SequenceState& sequence);
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                      absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
 
@@ -304,6 +308,7 @@ class Scheduler {
   Line running_;
   // Of the step being planned.
   std::vector<SequenceState*> decodes_, prefills_;  // that can be computed (FindReady)
+  bool decodes_in_turn_ = true;                     // those longest without a step first
   std::vector<Tenant*> unbilled_;                   // with decodes in it
   std::deque<PlannedStep> in_flight_;               // oldest first
   // Somebody lacks blocks or a place that sequences in flight could give up: none of them goes
@@ -315,6 +320,7 @@ class Scheduler {
   std::optional<RequestId> only_;  // PlanOnly
   StepCost step_cost_;
   StepId last_light_step_ = 0;  // with a sequence of a light tenant; 0: none
+  double rest_of_room_ = 0;     // of RoomForOthers, less than 1
   StepId last_step_ = 0;
   std::vector<BlockCopy> copies_;      // for the next step
   std::vector<SequenceId> preempted_;  // the same
@@ -327,7 +333,6 @@ class Scheduler {
   uint64_t num_drafted_ = 0;
   uint64_t num_accepted_ = 0;
   RecomputedPositions recomputed_;
-  uint64_t num_runs_ = 0;
 };
 
 }  // namespace sluice

@@ -67,8 +67,7 @@ struct SequenceState {
   bool running = false;
   bool paused = false;         // gets into no step; holds no blocks once none is under way
   bool awaits_choice = false;  // all it has is computed, and its next token is chosen outside
-  uint64_t run = 0;            // tells this time of running from those before
-  int32_t num_in_flight = 0;   // steps in flight that it is part of, in this run
+  int32_t num_in_flight = 0;   // steps in flight that it is part of
   StepId last_step = 0;        // the latest step it was ever part of
   StepId copied_in = 0;        // the latest step that copies a block for it
   SequenceUsage usage;

@@ -11,8 +11,9 @@ namespace {
 // steps under way before its own.
 constexpr StepId kExpectedSteps = 512;
 
-// One for a token, one for a prompt: others go on in every step, in both.
-constexpr double kLeastRoom = 2;
+// Others go on in every step, with a token and with a prompt where they have one.
+constexpr double kForToken = 1;
+constexpr double kForPrompt = 1;
 
 }  // namespace
 
@@ -21,8 +22,9 @@ bool Scheduler::IsLight(const Tenant& tenant) const {
   return tenants_.AsksForLittle(tenant, std::ssize(sequences_));
 }
 
-// So many positions of others that the step takes at most max_slowdown times as long as with those
-// of light tenants alone; but as many as these have, by weight, however long that takes.
+// So many positions of others that steps take at most max_slowdown times as long as with those of
+// light tenants alone; but as many as these have, by weight, however long that takes. What is left of
+// a position counts for the next step.
 int32_t Scheduler::RoomForOthers(StepId step) {
   const int32_t all = options_.max_tokens_per_step;
   if (!step_cost_.known() || running_.empty()) return all;
@@ -49,7 +51,10 @@ int32_t Scheduler::RoomForOthers(StepId step) {
   double room =
       (tenants_.policies().max_slowdown - 1) * step_cost_.Of(light) / step_cost_.per_position;
   if (positions == 0) room += 1;  // that of the one which is not here
-  return static_cast<int32_t>(std::min<double>(std::max({room, fair, kLeastRoom}), all));
+  const double least = kForToken + (MayPrefill() ? kForPrompt : 0);
+  room = std::min<double>(std::max({room, fair, least}) + rest_of_room_, all);
+  rest_of_room_ = room - std::floor(room);
+  return static_cast<int32_t>(room);
 }
 
 // Positions of a sequence that a step with this much left may have.

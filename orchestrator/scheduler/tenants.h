@@ -29,6 +29,7 @@ struct Tenant {
   int32_t num_alive = 0;
   int32_t num_running = 0;
   int32_t num_waiting = 0;
+  int64_t num_waiting_tokens = 0;
   absl::btree_map<int64_t, Line> waiting;  // by negated priority; no line is empty
   // The last of its waiting sequences that was looked at, and in which round that was.
   PlaceInLine seen;

@@ -13,6 +13,7 @@ void WaitingLine::Insert(SequenceState& sequence) {
   by_priority_[priority].insert(&tenant);
   ++tenant.num_waiting;
   ++num_sequences_;
+  tenant.num_waiting_tokens += sequence.num_tokens();
   num_tokens_ += sequence.num_tokens();
 }
 
@@ -29,6 +30,7 @@ void WaitingLine::Erase(SequenceState& sequence) {
   }
   --tenant.num_waiting;
   --num_sequences_;
+  tenant.num_waiting_tokens -= sequence.num_tokens();
   num_tokens_ -= sequence.num_tokens();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/flags/usage.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "tests/simulation/simulation.h"
 
@@ -92,6 +93,7 @@ int main(int argc, char** argv) {
       "Runs the orchestrator against a simulated network and simulated processes that crash, hang "
       "and come back, each seed another run. Exits with 1 at the first seed that fails, after "
       "printing its history.");
+  sluice::ShowOwnFlags();
   absl::ParseCommandLine(argc, argv);
   sluice::SetMinimumLogLevel(sluice::LogLevel::kError);
   if (absl::GetFlag(FLAGS_seed) != 0) return Replay(absl::GetFlag(FLAGS_seed));

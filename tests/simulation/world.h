@@ -82,6 +82,9 @@ class World {
   // What is wrong once everything is over, or "".
   std::string FinalFault() const;
 
+  // From its begin on, in which requests come and faults happen.
+  static constexpr absl::Duration kFaultPeriod = absl::Seconds(3);
+
   const SimulationOptions options_;
   Timeline timeline_;
   Chance chance_;

@@ -180,5 +180,32 @@ TEST_F(TenantsTest, TheQueueIsBoundedByTokensToo) {
   Add(Spec(3, 4, 9));
 }
 
+TEST_F(TenantsTest, WhoHasLessThanItsPartOfAFullQueueFindsRoomInIt) {
+  options_.max_queued_sequences = 4;
+  for (SequenceId id = 1; id <= 4; ++id) AddOf("many", id, 4, 9);
+  EXPECT_THAT(scheduler().Add(SpecOf("many", 5, 4, 9)),
+              StatusIs(kExhausted, "4 sequences are waiting; the limit is 4"));
+  AddOf("few", 5, 4, 9);
+  AddOf("few", 6, 4, 9);
+  EXPECT_THAT(scheduler().Add(SpecOf("few", 7, 4, 9)),
+              StatusIs(kExhausted, "6 sequences are waiting; the limit is 4"))
+      << "it has half of what may wait";
+  AddOf("another", 7, 4, 9);
+  AddOf("fourth", 8, 4, 9);
+  EXPECT_THAT(scheduler().Add(SpecOf("fifth", 9, 4, 9)),
+              StatusIs(kExhausted, "8 sequences are waiting; the limit is 8"));
+}
+
+TEST_F(TenantsTest, WhoHasLessThanItsPartOfTheTokensThatWaitFindsRoomForMore) {
+  options_.max_queued_tokens = 10;
+  AddOf("much", 1, 6, 9);
+  AddOf("much", 2, 4, 9);
+  EXPECT_FALSE(scheduler().Add(SpecOf("much", 3, 1, 9)).ok());
+  AddOf("little", 3, 3, 9);
+  AddOf("little", 4, 2, 9);
+  EXPECT_THAT(scheduler().Add(SpecOf("little", 5, 1, 9)),
+              StatusIs(kExhausted, "have 15 tokens, this one 1; the limit is 10"));
+}
+
 }  // namespace
 }  // namespace sluice
