@@ -46,6 +46,8 @@ int32_t Scheduler::RoomForOthers(StepId step) {
     fair = std::round(static_cast<double>(positions) * (tenants_.active_weight() / weight - 1));
   } else if (!expected) {
     return all;
+  } else if (std::ssize(in_flight_) > options_.max_inflight_steps) {
+    return 0;  // no step goes ahead: who comes now would wait for it as well
   }
   const auto light = static_cast<double>(std::max<int64_t>(positions, 1));
   double room =

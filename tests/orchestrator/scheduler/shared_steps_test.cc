@@ -137,6 +137,22 @@ TEST_F(SharedStepsTest, StepsStayShortForAWhileAfterItHasGone) {
   EXPECT_EQ(PlanAndCommit().num_tokens(), 30);
 }
 
+TEST_F(SharedStepsTest, NoStepGoesAheadWhileItMayComeAgain) {
+  options_.steps_ahead = 1;
+  LoadBoth();
+  const Step with_it = Plan();
+  const Step ahead = Plan();
+  EXPECT_EQ(CountOf(ahead, 1), 1);
+  Commit(with_it);
+  Commit(ahead);
+  ASSERT_TRUE(scheduler().Finish(1, FinishReason::kCancelled).ok());
+  const Step without = Plan();
+  EXPECT_FALSE(scheduler().Plan().has_value());
+  Load("light", 2, 1);
+  EXPECT_EQ(CountOf(Plan(), 2), 1) << "it waits for one step";
+  Commit(without);
+}
+
 TEST_F(SharedStepsTest, NobodyGetsLessThanALightTenantHas) {
   Load("busy", 100, 30);
   Load("a third as busy", 1, 9);
