@@ -32,14 +32,15 @@ void StepCostFit::Observe(int num_positions, absl::Duration time) {
   }
 }
 
-// Relative errors: the small steps, which take the least, say most of what is fixed.
+// Relative errors, the less the larger the step: what counts is how much longer a small step takes for
+// each position more, and that there are others at all costs it something, too.
 StepCost StepCostFit::current() const {
   double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0, least = 0;
   int num_known = 0;
   for (const Size& size : sizes_) {
     if (size.count < kFewestSteps) continue;
     if (num_known++ == 0) least = size.seconds;
-    const double weight = 1 / (size.seconds * size.seconds);
+    const double weight = 1 / (size.seconds * size.seconds * size.positions);
     w += weight;
     wx += weight * size.positions;
     wy += weight * size.seconds;
