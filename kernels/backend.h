@@ -144,6 +144,18 @@ struct RopeTables {
   Index index = Index::kPosition;
 };
 
+// What becomes of a step's queries and keys before attention: each part where there is one.
+struct HeadTurn {
+  int num_heads = 0;     // Nq
+  int num_kv_heads = 0;  // Nkv
+  int head_dim = 0;
+  const float* query_norm = nullptr;  // [D] F32: HeadRmsNorm of the queries
+  const float* key_norm = nullptr;    // [D] F32: of the keys
+  float norm_eps = 0;
+  const RopeTables* rotations = nullptr;  // Rope of both
+  RopeLayout layout = RopeLayout::kHalfSplit;
+};
+
 struct AttentionOptions {
   float scale = 1;     // of the products of queries and keys
   int64_t window = 0;  // newest positions that a row sees, its own included; 0: all of them
@@ -276,6 +288,12 @@ class Backend {
   // Writes keys and values [T, Nkv * D] F32 of the step's positions into their slots of `layer`.
   virtual void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) = 0;
 
+  // All that a layer does between its products with queries, keys and values and its attention:
+  // HeadRmsNorm and Rope of queries and keys, then StoreKv, with the same bits. qkv [T, (Nq + 2 Nkv)
+  // * D] F32: queries, keys, values side by side. Queries are turned in place; what is left of the
+  // keys is undefined.
+  virtual void TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool);
+
   // Copies whole blocks, of all layers, one copy after another: the source of one may be the
   // destination of one before it. What a block holds in slots never stored to is copied too.
   virtual void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) = 0;
@@ -283,7 +301,7 @@ class Backend {
   // Causal attention of every row over positions 0..p of its own sequence, p being the row's
   // position, or over the newest `window` of them (Beltagy et al. 2020), all stored before:
   // out[t] = softmax(scale * q k^T) v per head; query head h reads KV head h / (Nq / Nkv). One
-  // contract for decode (num_rows 1) and prefill chunks: each split of 512 positions by itself,
+  // contract for decode (num_rows 1) and prefill chunks: each split of the context by itself,
   // then merged in ascending order (kernels/attention_splits.h), by online softmax (Milakov and
   // Gimelshein 2018; Kwon et al. 2023; Dao et al. 2023). q [T, Nq * D] F32, out [T, Nq * D] F32 or
   // in operand dtype; rows of no segment are left as they are. window >= 0.

@@ -76,6 +76,7 @@ class CudaBackend final : public Backend {
             const GemmEpilogue& epilogue) override;
   void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override;
   void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override;
+  void TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) override;
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;
@@ -107,6 +108,8 @@ class CudaBackend final : public Backend {
   // Waits for `event` and what it follows.
   absl::Status Wait(GpuEvent& event, Deadline deadline);
   void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
+  // Enqueues `task`, whose place in the step and the pool is filled in.
+  void Store(StoreKvTask task, int layer, const KvPool& pool);
   GemmPlan PlanFor(const WeightImage& weights, int64_t rows) const;
   void TiledGemm(MatrixView x, const WeightImage& weights, const EpilogueTask& epilogue);
   // Enqueues the plan's tiles and merges; `task` is that of its decode tiles.

@@ -30,16 +30,40 @@ void Fit(const Gpu& gpu, AttentionTask& task) {
 }  // namespace
 
 void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
+  SLUICE_CHECK(keys.rows == values.rows);
+  Store({.queries = keys.Columns(0, 0), .keys = keys, .values = values}, layer, pool);
+}
+
+void CudaBackend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) {
+  const int64_t query_width = int64_t{turn.num_heads} * turn.head_dim;
+  const int64_t kv_width = int64_t{turn.num_kv_heads} * turn.head_dim;
+  SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
+  StoreKvTask task{.queries = qkv.Columns(0, query_width),
+                   .keys = qkv.Columns(query_width, kv_width),
+                   .values = qkv.Columns(query_width + kv_width, kv_width)};
+  task.turn = {.query_norm = turn.query_norm, .key_norm = turn.key_norm, .norm_eps = turn.norm_eps};
+  if (turn.rotations != nullptr) {
+    step_.host().CheckRope(task.queries, turn.head_dim, *turn.rotations);
+    task.turn.cos = turn.rotations->cos;
+    task.turn.sin = turn.rotations->sin;
+    task.turn.angles_by_row = turn.rotations->index == RopeTables::Index::kRow;
+    task.turn.interleaved = turn.layout == RopeLayout::kInterleaved;
+  }
+  Store(task, layer, pool);
+}
+
+void CudaBackend::Store(StoreKvTask task, int layer, const KvPool& pool) {
   const auto& ours = static_cast<const CudaKvPool&>(pool);
-  SLUICE_CHECK(keys.rows <= step_.num_rows() && keys.rows == values.rows);
-  SLUICE_CHECK(0 <= layer && layer < ours.layout().num_layers);
+  const KvLayout& layout = ours.layout();
+  SLUICE_CHECK(task.keys.rows <= step_.num_rows());
+  SLUICE_CHECK(task.keys.cols == int64_t{layout.num_kv_heads} * layout.head_dim);
+  SLUICE_CHECK(0 <= layer && layer < layout.num_layers);
   ours.CheckSegments(step_.host().segments());
-  kernels().store_kv(stream(), {.keys = keys,
-                                .values = values,
-                                .pool = ours.layout(),
-                                .layer = layer,
-                                .rows = step_.rows(),
-                                .tables = step_.tables()});
+  task.pool = layout;
+  task.layer = layer;
+  task.rows = step_.rows();
+  task.tables = step_.tables();
+  kernels().store_kv(stream(), task);
 }
 
 void CudaBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {

@@ -42,8 +42,21 @@ struct RowPlace {
   int32_t table_begin = -1;
 };
 
+// HeadTurn of kernels/backend.h: nothing where there are neither norms nor angles.
+struct TurnTask {
+  const float* query_norm = nullptr;  // [D] or null
+  const float* key_norm = nullptr;    // [D] or null
+  float norm_eps = 0;
+  MatrixView cos, sin;         // [rows, pairs] F32; pairs may be 0
+  bool angles_by_row = false;  // of the step, else by position
+  bool interleaved = false;
+};
+
+// Queries are turned in place, keys on their way to their slots. Keys stay as they are.
 struct StoreKvTask {
+  MatrixView queries;       // [T, Nq * D] F32; Nq may be 0
   MatrixView keys, values;  // [T, Nkv * D] F32
+  TurnTask turn;
   KvLayout pool;
   int layer = 0;
   const RowPlace* rows = nullptr;   // [T]

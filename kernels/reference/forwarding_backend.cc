@@ -176,6 +176,16 @@ void ForwardingBackend::StoreKv(MatrixView keys, MatrixView values, int layer, K
   Forward([=, this, &pool] { within_->StoreKv(keys, values, layer, pool); });
 }
 
+void ForwardingBackend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer,
+                                       KvPool& pool) {
+  const RopeTables rotations = turn.rotations == nullptr ? RopeTables{} : *turn.rotations;
+  Forward([=, this, &pool] {
+    HeadTurn owned = turn;
+    if (owned.rotations != nullptr) owned.rotations = &rotations;
+    within_->TurnAndStoreKv(qkv, owned, layer, pool);
+  });
+}
+
 void ForwardingBackend::CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) {
   Forward([this, copies = CopyOf(copies), &pool] { within_->CopyBlocks(copies, pool); });
 }

@@ -44,6 +44,7 @@ class ForwardingBackend : public Backend {
             const GemmEpilogue& epilogue) override;
   void Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) override;
   void StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) override;
+  void TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) override;
   void CopyBlocks(absl::Span<const KvBlockCopy> copies, KvPool& pool) override;
   void PagedAttention(MatrixView q, const KvPool& pool, int layer, const AttentionOptions& options,
                       MatrixView out) override;

@@ -296,13 +296,10 @@ void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
 absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step& step) {
   const StepViews& views = step.views;
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
-  const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
   Norm(layer.input_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
-  TurnByPosition(layer, step);
-  backend_.StoreKv(views.qkv.Columns(query_width, kv_width),
-                   views.qkv.Columns(query_width + kv_width, kv_width), index, *kv_pool_);
+  backend_.TurnAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
   backend_.PagedAttention(
       views.qkv.Columns(0, query_width), *kv_pool_, index,
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
@@ -313,21 +310,16 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
-void ShardModel::TurnByPosition(const LayerWeights& layer, const Step& step) {
-  const StepViews& views = step.views;
-  const int64_t query_width = plan_.heads.size() * config_.head_dim;
-  const int64_t kv_width = plan_.kv_heads.size() * config_.head_dim;
-  if (config_.qk_norm) {
-    backend_.HeadRmsNorm(views.qkv.Columns(0, query_width), config_.head_dim, layer.q_norm.data(),
-                         config_.norm_eps);
-    backend_.HeadRmsNorm(views.qkv.Columns(query_width, kv_width), config_.head_dim,
-                         layer.k_norm.data(), config_.norm_eps);
-  }
-  if (!config_.rotary()) return;
+HeadTurn ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
   const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
-  // Queries and keys lie side by side and turn alike.
-  backend_.Rope(views.qkv.Columns(0, query_width + kv_width), config_.head_dim, step.rotations,
-                neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit);
+  return {.num_heads = static_cast<int>(plan_.heads.size()),
+          .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),
+          .head_dim = config_.head_dim,
+          .query_norm = config_.qk_norm ? layer.q_norm.data() : nullptr,
+          .key_norm = config_.qk_norm ? layer.k_norm.data() : nullptr,
+          .norm_eps = config_.norm_eps,
+          .rotations = config_.rotary() ? &step.rotations : nullptr,
+          .layout = neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit};
 }
 
 absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {

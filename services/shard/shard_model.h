@@ -117,7 +117,7 @@ class ShardModel {
   absl::Status RunLayers(const Step& step);
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
-  void TurnByPosition(const LayerWeights& layer, const Step& step);
+  HeadTurn TurnOf(const LayerWeights& layer, const Step& step) const;
   absl::Status Mlp(const LayerWeights& layer, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,

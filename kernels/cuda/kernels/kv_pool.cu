@@ -1,38 +1,22 @@
 #include "simt.h"
 
 // After simt.h.
-#include "kernels/cuda/kernels/elements.h"
+#include "kernels/cuda/kernels/head_vector.h"
 #include "kernels/cuda/kernels/launchers.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kHeadsAtATime = kThreads / kWarpSize;
 
-// A block stores a row's keys and values.
-SIMT_KERNEL(kThreads, 8) StoreRow(SIMT_TASK StoreKvTask task) {
+// A warp takes a head's vector of a row: first those of the queries, then keys, then values.
+SIMT_KERNEL(kThreads, 8) StoreHeads(SIMT_TASK StoreKvTask task) {
   WaitForKernelsBefore();
-  const KvLayout& pool = task.pool;
-  const RowPlace place = task.rows[Block()];
-  if (place.table_begin < 0) return;
-  const int64_t block = task.tables[place.table_begin + place.position / pool.block_size];
-  const int slot = place.position % pool.block_size;
-  const auto width = static_cast<int>(task.keys.cols);
-  for (int i = Thread(); i < 2 * width; i += kThreads) {
-    const bool is_value = i >= width;
-    const int col = is_value ? i - width : i;
-    const float element = RowOf(is_value ? task.values : task.keys, Block())[col];
-    const int64_t index =
-        pool.Index(task.layer, block, is_value, col / pool.head_dim, slot) + col % pool.head_dim;
-    if (is_value && !IsFinite(element)) *pool.has_nonfinite = 1;
-    if (pool.dtype == DType::kF32) {
-      reinterpret_cast<float*>(pool.data)[index] = element;
-    } else {
-      reinterpret_cast<uint16_t*>(pool.data)[index] = Rounded(element);
-      // A finite number may round to infinity.
-      if (is_value && !IsFinite(Widened(Rounded(element)))) *pool.has_nonfinite = 1;
-    }
-  }
+  const int64_t heads = HeadsOfRow(task);
+  const int64_t index = Block() * kHeadsAtATime + Thread() / kWarpSize;
+  if (index >= task.keys.rows * heads) return;
+  HeadVector(task, index / heads, static_cast<int>(index % heads)).Run();
 }
 
 // A block of threads copies a block of one layer, in 2-byte elements or larger ones where all
@@ -62,7 +46,9 @@ SIMT_KERNEL(kThreads, 8) CopyBlock(SIMT_TASK CopyBlocksTask task) {
 }  // namespace
 
 void StoreKv(Stream stream, const StoreKvTask& task) {
-  Launch<StoreRow>(stream, {.blocks = task.keys.rows, .threads = kThreads}, task);
+  const int64_t vectors = task.keys.rows * HeadsOfRow(task);
+  Launch<StoreHeads>(
+      stream, {.blocks = (vectors + kHeadsAtATime - 1) / kHeadsAtATime, .threads = kThreads}, task);
 }
 
 void CopyBlocks(Stream stream, const CopyBlocksTask& task) {
