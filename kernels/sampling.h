@@ -43,6 +43,8 @@ struct SampleRow {
   // How many of the most probable tokens of the distribution that is drawn from to return, falling,
   // ties by lower id: as many as that has, or all of them where they are fewer.
   int num_top = 0;
+  // Whether to answer the model's own log-probability of the token, too.
+  bool wants_logprob = false;
 };
 
 struct TokenProbability {
@@ -60,6 +62,9 @@ struct SampledRow {
   SampleError error = SampleError::kNone;
   TokenProbability token;  // with its probability in the distribution that it was drawn from
   std::vector<TokenProbability> top;
+  // What Backend::LogSoftmax makes of the token's logit as it came, to the bit; where it was asked
+  // for and a token was chosen.
+  float logprob = 0;
 };
 
 }  // namespace sluice

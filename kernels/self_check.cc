@@ -163,13 +163,14 @@ absl::Status CheckProducts(Backend& backend) {
   return status;
 }
 
-// A prefill, and a decode step that has more than one split behind it.
+// A prefill, and a decode step that has more than one split behind it: queries and keys normed and
+// turned, keys and values stored, and what rows see of them.
 absl::Status CheckAttention(Backend& backend, DType dtype) {
-  constexpr int kBlock = 16, kHeadDim = 24, kGroup = 2;
-  constexpr int64_t kPositions = 530, kBegin = 520;
+  constexpr int kBlock = 16, kHeadDim = 24, kGroup = 2, kPairs = 10;
+  constexpr int64_t kPositions = 530, kBegin = 520, kWidth = (kGroup + 2) * kHeadDim;
   Draw draw;
-  const Floats q = draw(kPositions * kHeadDim * kGroup, 3), k = draw(kPositions * kHeadDim),
-               v = draw(kPositions * kHeadDim);
+  const Floats qkv = draw(kPositions * kWidth), norm = draw(kHeadDim, 3),
+               cos = draw(kPositions * kPairs), sin = draw(kPositions * kPairs);
   std::vector<int32_t> table((kPositions + kBlock - 1) / kBlock);
   std::iota(table.rbegin(), table.rend(), 0);
   const auto attend = [&](Bench& bench) -> Floats {
@@ -184,11 +185,22 @@ absl::Status CheckAttention(Backend& backend, DType dtype) {
     if (!pool.ok()) return {};
     const AttentionSegment all{.num_rows = kPositions, .block_table = table};
     by.BeginStep({&all, 1}, kPositions);
-    by.StoreKv(bench.Matrix(k, kHeadDim), bench.Matrix(v, kHeadDim), 0, **pool);
+    const RopeTables angles{bench.Matrix(cos, kPairs), bench.Matrix(sin, kPairs)};
+    const MatrixView rows = bench.Matrix(qkv, kWidth);
+    by.TurnAndStoreKv(rows,
+                      {.num_heads = kGroup,
+                       .num_kv_heads = 1,
+                       .head_dim = kHeadDim,
+                       .query_norm = bench.Vector(norm),
+                       .key_norm = bench.Vector(norm),
+                       .norm_eps = 1e-5f,
+                       .rotations = &angles,
+                       .layout = RopeLayout::kHalfSplit},
+                      0, **pool);
     const AttentionSegment last{
         .num_rows = kPositions - kBegin, .first_position = kBegin, .block_table = table};
     by.BeginStep({&last, 1}, last.num_rows);
-    const MatrixView queries = bench.Matrix(q, kHeadDim * kGroup);
+    const MatrixView queries = rows.Columns(0, kHeadDim * kGroup);
     const MatrixView out = bench.Zeroes(last.num_rows, kHeadDim * kGroup);
     by.PagedAttention(queries.Rows(kBegin, last.num_rows), **pool, 0, {.scale = 0.2f}, out);
     return bench.Read(out);
@@ -260,8 +272,8 @@ absl::Status CheckSampling(Backend& backend) {
   const std::vector<uint32_t> allowed((kVocabulary + 31) / 32, 0x7fff7fff);
   const LogitEdit edit{.id = 3, .bias = 4, .penalty = 0.5f};
   const std::vector<SampleRow> rows = {
-      {.options = &greedy},
-      {.options = &all, .edits = {&edit, 1}, .token_uniform = 0.4},
+      {.options = &greedy, .wants_logprob = true},
+      {.options = &all, .edits = {&edit, 1}, .token_uniform = 0.4, .wants_logprob = true},
       {.options = &filtered, .allowed = allowed, .token_uniform = 0.7, .num_top = 5}};
   return Compare("Sample", backend, [&](Bench& bench) {
     std::vector<SampledRow> results(rows.size());
@@ -270,6 +282,7 @@ absl::Status CheckSampling(Backend& backend) {
     Floats values;
     for (SampledRow& result : results) {
       result.top.push_back(result.token);
+      values.push_back(result.logprob);
       for (const auto& [id, probability] : result.top) {
         values.push_back(static_cast<float>(id));
         values.push_back(static_cast<float>(probability));

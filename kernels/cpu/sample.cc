@@ -1,6 +1,7 @@
 #include "kernels/cpu/sample.h"
 
 #include "kernels/check.h"
+#include "kernels/cpu/softmax.h"
 
 namespace sluice {
 
@@ -10,7 +11,11 @@ void Sample(CpuContext& context, MatrixView logits, absl::Span<const SampleRow> 
   SLUICE_CHECK(logits.rows == static_cast<int64_t>(rows.size()) && rows.size() == results.size());
   context.pool.ParallelFor(logits.rows, [&](int64_t row, int worker) {
     const absl::Span<const float> of_row(logits.Row(row), logits.cols);
-    results[row] = context.samplers[worker].Sample(of_row, rows[row]);
+    SampledRow& result = results[row];
+    result = context.samplers[worker].Sample(of_row, rows[row]);
+    if (rows[row].wants_logprob && result.error == SampleError::kNone) {
+      result.logprob = LogProbability(of_row, result.token.id);
+    }
   });
 }
 

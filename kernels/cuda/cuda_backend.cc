@@ -259,7 +259,10 @@ void CudaBackend::TreeAdd(absl::Span<const MatrixView> partials, MatrixView out)
 
 void CudaBackend::LogSoftmax(MatrixView x, MatrixView out) {
   SLUICE_CHECK(x.rows == out.rows && x.cols == out.cols && x.cols > 0);
-  kernels().log_softmax(stream(), {.x = x, .out = out});
+  const auto sums = static_cast<size_t>(x.rows * NumStretches(x.cols));
+  void* const room = Room(kRows, sums * sizeof(ExponentialSum));
+  if (room == nullptr) return;
+  kernels().log_softmax(stream(), {.x = x, .out = out, .sums = static_cast<ExponentialSum*>(room)});
 }
 
 // ---- Operations that answer on the host ----
@@ -310,24 +313,29 @@ absl::Status CudaBackend::Sample(MatrixView logits, absl::Span<const SampleRow> 
   const size_t results_bytes = rows.size() * sizeof(SampleResult);
   auto* const answers =
       static_cast<std::byte*>(Room(kResults, results_bytes + batch.num_top * sizeof(SampleToken)));
-  void* const scratch = Room(kRows, rows.size() * SampleScratchBytes(logits.cols));
+  const size_t scratch_bytes = rows.size() * SampleScratchBytes(logits.cols);
+  const size_t stretches = rows.size() * NumStretches(logits.cols);
+  auto* const scratch =
+      static_cast<std::byte*>(Room(kRows, scratch_bytes + stretches * sizeof(SampleStretch)));
   if (sent == nullptr || answers == nullptr || scratch == nullptr) return Synchronize();
-  kernels().sample(stream(), {.logits = logits,
-                              .requests = reinterpret_cast<const SampleRequest*>(sent),
-                              .allowed = reinterpret_cast<const uint32_t*>(sent + allowed),
-                              .edits = reinterpret_cast<const SampleEdit*>(sent + edits),
-                              .results = reinterpret_cast<SampleResult*>(answers),
-                              .top = reinterpret_cast<SampleToken*>(answers + results_bytes),
-                              .scratch = static_cast<char*>(scratch)});
+  kernels().sample(stream(),
+                   {.logits = logits,
+                    .requests = reinterpret_cast<const SampleRequest*>(sent),
+                    .allowed = reinterpret_cast<const uint32_t*>(sent + allowed),
+                    .edits = reinterpret_cast<const SampleEdit*>(sent + edits),
+                    .results = reinterpret_cast<SampleResult*>(answers),
+                    .top = reinterpret_cast<SampleToken*>(answers + results_bytes),
+                    .stretches = reinterpret_cast<SampleStretch*>(scratch + scratch_bytes),
+                    .scratch = reinterpret_cast<char*>(scratch)});
+  std::vector<std::byte> told(results_bytes + batch.num_top * sizeof(SampleToken));
+  if (absl::Status status = CopyOut(answers, absl::MakeSpan(told)); !status.ok()) return status;
   std::vector<SampleResult> chosen(rows.size());
   std::vector<SampleToken> top(batch.num_top);
-  absl::Status status = CopyOut(answers, WritableBytes(absl::MakeSpan(chosen)));
-  if (status.ok() && !top.empty()) {
-    status = CopyOut(answers + results_bytes, WritableBytes(absl::MakeSpan(top)));
-  }
-  if (!status.ok()) return status;
+  std::memcpy(chosen.data(), told.data(), results_bytes);
+  if (!top.empty())
+    std::memcpy(top.data(), told.data() + results_bytes, told.size() - results_bytes);
   for (size_t t = 0; t < rows.size(); ++t) results[t] = RowOf(batch.requests[t], chosen[t], top);
-  return status;
+  return absl::OkStatus();
 }
 
 }  // namespace sluice::cuda

@@ -1,9 +1,12 @@
 // A token chosen from every row of logits, as kernels/sampling.h defines, with the draws and the
-// weights of the CPU's: the same exponential function in double, without fused operations.
+// weights of the CPU's: the same exponential function in double, without fused operations. Two
+// launches: many blocks look through a row once, then one goes on with what they say of it, which
+// for the most probable token is all.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda/row_stretches.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/matrix_view.h"
 
@@ -29,6 +32,7 @@ struct SampleRequest {
   int64_t edit_begin = 0;      // its edits [edit_begin, edit_begin + num_edits)
   int64_t top_begin = 0;       // where its most probable tokens go
   int32_t num_edits = 0;
+  int32_t wants_logprob = 0;
 };
 
 struct SampleEdit {
@@ -48,6 +52,15 @@ struct SampleResult {
   SampleToken token;
   int32_t error = 0;    // a SampleError
   int32_t num_top = 0;  // entries of `top`, by ascending id; the host sorts them
+  float logprob = 0;
+};
+
+// What a stretch of a row says of it: enough where the most probable token is asked for.
+struct SampleStretch {
+  ExponentialSum exponentials;  // of the logits as they came
+  float largest = 0;            // of the edited ones
+  int32_t first_largest = 0;    // the lowest id that has it
+  int32_t first_bad = 0;        // the lowest id whose logit is not finite, or V
 };
 
 // Scratch of one row of V logits, 8-byte aligned: the edited logits, and the tokens that may still
@@ -63,7 +76,8 @@ struct SampleTask {
   const SampleEdit* edits = nullptr;
   SampleResult* results = nullptr;
   SampleToken* top = nullptr;
-  char* scratch = nullptr;  // [T, SampleScratchBytes(V)]
+  SampleStretch* stretches = nullptr;  // [T, NumStretches(V)]
+  char* scratch = nullptr;             // [T, SampleScratchBytes(V)]
 };
 
 using LaunchSample = void (*)(Stream, const SampleTask&);

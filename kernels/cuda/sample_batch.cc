@@ -21,7 +21,8 @@ SampleRequest RequestOf(const SampleRow& row) {
           .top_n_sigma = options.top_n_sigma,
           .xtc_probability = options.xtc_probability,
           .xtc_threshold = options.xtc_threshold,
-          .top_k = options.top_k};
+          .top_k = options.top_k,
+          .wants_logprob = row.wants_logprob ? 1 : 0};
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ SampledRow RowOf(const SampleRequest& request, const SampleResult& result,
                  absl::Span<const SampleToken> top) {
   SampledRow row{.error = static_cast<SampleError>(result.error),
                  .token = {result.token.id, result.token.probability},
-                 .top = {}};
+                 .top = {},
+                 .logprob = result.logprob};
   std::vector<SampleToken> sorted(top.begin() + request.top_begin,
                                   top.begin() + request.top_begin + result.num_top);
   std::sort(sorted.begin(), sorted.end(), [](const SampleToken& a, const SampleToken& b) {

@@ -91,6 +91,14 @@ bool Ranks(const float* row, int32_t a, int32_t b) {
   return row[a] != row[b] ? row[a] > row[b] : a < b;
 }
 
+// The logarithm of the sum of exponentials.
+double LogSum(const float* row, int64_t size) {
+  const double maximum = *std::max_element(row, row + size);
+  double sum = 0;
+  for (int64_t v = 0; v < size; ++v) sum += std::exp(row[v] - maximum);
+  return maximum + std::log(sum);
+}
+
 class ReferenceBackend final : public Backend {
  public:
   explicit ReferenceBackend(DType operand_dtype) : operand_dtype_(operand_dtype) {}
@@ -266,11 +274,8 @@ class ReferenceBackend final : public Backend {
   void LogSoftmax(MatrixView x, MatrixView out) override {
     for (int64_t t = 0; t < x.rows; ++t) {
       const float* row = x.Row(t);
-      const double maximum = *std::max_element(row, row + x.cols);
-      double sum = 0;
-      for (int64_t v = 0; v < x.cols; ++v) sum += std::exp(row[v] - maximum);
-      const double shift = maximum + std::log(sum);
-      for (int64_t v = 0; v < x.cols; ++v) out.Row(t)[v] = static_cast<float>(row[v] - shift);
+      const double log_sum = LogSum(row, x.cols);
+      for (int64_t v = 0; v < x.cols; ++v) out.Row(t)[v] = static_cast<float>(row[v] - log_sum);
     }
   }
 
@@ -293,7 +298,11 @@ class ReferenceBackend final : public Backend {
   absl::Status Sample(MatrixView logits, absl::Span<const SampleRow> rows,
                       absl::Span<SampledRow> results) override {
     for (int64_t t = 0; t < logits.rows; ++t) {
-      results[t] = ReferenceSample({logits.Row(t), static_cast<size_t>(logits.cols)}, rows[t]);
+      const float* row = logits.Row(t);
+      SampledRow& result = results[t];
+      result = ReferenceSample({row, static_cast<size_t>(logits.cols)}, rows[t]);
+      if (!rows[t].wants_logprob || result.error != SampleError::kNone) continue;
+      result.logprob = static_cast<float>(row[result.token.id] - LogSum(row, logits.cols));
     }
     return absl::OkStatus();
   }

@@ -11,8 +11,10 @@
 namespace sluice {
 namespace {
 
-// A tile's logits take at most so much, or one row.
+// A tile's logits take at most so much, or one row: on a host what stays near its processors, on a
+// device all rows of an ordinary step, since every tile reads the head once.
 constexpr int64_t kTileBytes = int64_t{16} << 20;
+constexpr int64_t kTileBytesOnDevice = int64_t{128} << 20;
 constexpr int64_t kMaxTileRows = 256;
 
 absl::Status InRow(int64_t row, const absl::Status& status) {
@@ -31,6 +33,7 @@ SampleRow RowOf(const SamplerTask& task) {
   if (sampled == nullptr || !task.refusal.ok()) return GreedyRow();
   SampleRow row = *sampled;
   if (task.processed_logprobs) row.num_top = task.num_logprobs;
+  row.wants_logprob = !task.processed_logprobs;
   return row;
 }
 
@@ -51,8 +54,10 @@ absl::Status StatusOf(const SampledRow& sampled) {
   return absl::OkStatus();
 }
 
+// Whether the row of log-probabilities is looked at, beyond what choosing a token told of it.
 bool WantsRawLogprobs(const SamplerTask& task, const SampledToken& result) {
-  return result.status.ok() && !task.processed_logprobs;
+  const bool is_scored = std::holds_alternative<TokenToScore>(task.token);
+  return result.status.ok() && !task.processed_logprobs && (is_scored || task.num_logprobs > 0);
 }
 
 }  // namespace
@@ -67,7 +72,8 @@ absl::StatusOr<std::unique_ptr<Sampler>> Sampler::Load(const ModelConfig& config
                                                        const WeightSource& source,
                                                        WeightType weights, Backend& backend) {
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
-  const int64_t tile_rows = std::clamp<int64_t>(kTileBytes / row_bytes, 1, kMaxTileRows);
+  const int64_t tile_bytes = backend.memory().has_value() ? kTileBytesOnDevice : kTileBytes;
+  const int64_t tile_rows = std::clamp<int64_t>(tile_bytes / row_bytes, 1, kMaxTileRows);
   auto head = LmHead::Load(config, source, weights, tile_rows, backend);
   if (!head.ok()) return head.status();
   auto logits = backend.Allocate(tile_rows * row_bytes);
@@ -135,7 +141,8 @@ absl::Status Sampler::Choose(MatrixView logits, absl::Span<const SamplerTask> ta
     } else if (const auto* scored = std::get_if<TokenToScore>(&tasks[i].token)) {
       result.token.id = scored->id;
     } else {
-      result.token = LogprobOf(sampled[i].token);
+      result.token = rows[i].wants_logprob ? TokenLogprob{sampled[i].token.id, sampled[i].logprob}
+                                           : LogprobOf(sampled[i].token);
       for (const TokenProbability& top : sampled[i].top) result.top.push_back(LogprobOf(top));
     }
   }
@@ -171,7 +178,7 @@ absl::Status Sampler::FillLogprobs(MatrixView logits, absl::Span<const SamplerTa
       elements.push_back({.row = static_cast<int64_t>(row), .col = token.id});
       places.push_back(&token.logprob);
     };
-    add(results[row].token);
+    if (std::holds_alternative<TokenToScore>(tasks[row].token)) add(results[row].token);
     for (TokenLogprob& token : results[row].top) add(token);
   }
   if (elements.empty()) return absl::OkStatus();

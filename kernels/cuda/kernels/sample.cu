@@ -9,6 +9,12 @@ namespace {
 
 constexpr int kThreads = 512;
 
+// A block takes a stretch of a row.
+SIMT_KERNEL(kStretchThreads, 4) LookThroughRows(SIMT_TASK SampleTask task) {
+  WaitForKernelsBefore();
+  StretchLook(task, SharedMemory<double>()).Run();
+}
+
 // A block takes a row.
 SIMT_KERNEL(kThreads, 1) SampleRows(SIMT_TASK SampleTask task) {
   WaitForKernelsBefore();
@@ -18,6 +24,11 @@ SIMT_KERNEL(kThreads, 1) SampleRows(SIMT_TASK SampleTask task) {
 }  // namespace
 
 void Sample(Stream stream, const SampleTask& task) {
+  Launch<LookThroughRows>(stream,
+                          {.blocks = task.logits.rows * NumStretches(task.logits.cols),
+                           .threads = kStretchThreads,
+                           .shared_bytes = kStretchThreads / kWarpSize * sizeof(double)},
+                          task);
   Launch<SampleRows>(
       stream,
       {.blocks = task.logits.rows, .threads = kThreads, .shared_bytes = sizeof(SelectShared)},

@@ -2,28 +2,11 @@
 // kernels/cpu/sample_row.h. Sums run in an order fixed by the number of threads. After simt.h.
 #pragma once
 
+#include "kernels/cuda/kernels/sample_stretch.h"
 #include "kernels/cuda/kernels/select.h"
 #include "kernels/cuda/sample.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
-
-// exp(x) for x <= 0 with the bits of the CPU's (kernels/cpu/logit_passes.cc): x = n ln 2 + r, and
-// fourteen terms of the series in r.
-SIMT_DEVICE double ExpOfNegative(double x) {
-  if (!(x >= -708.0)) return 0;
-  constexpr double kShift = 0x1.8p52;  // adding it leaves n in the low bits
-  const double shifted = x * 0x1.71547652b82fep0 + kShift;
-  const double n = shifted - kShift;
-  double r = x - n * 0x1.62e42fefa0000p-1;
-  r = r - n * 0x1.cf79abc9e3b3ap-40;
-  constexpr double kFactorials[] = {479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0,
-                                    5040.0,      720.0,      120.0,     24.0,     6.0,
-                                    2.0,         1.0,        1.0};
-  double series = 1.0 / 6227020800;
-  SIMT_UNROLL
-  for (int i = 0; i < 13; ++i) series = series * r + 1 / kFactorials[i];
-  return series * DoubleFromBits((BitsOf(shifted) << 52) + BitsOf(1.0));
-}
 
 class RowChoice {
  public:
@@ -32,28 +15,25 @@ class RowChoice {
         request_(task.requests[Block()]),
         result_(task.results[Block()]),
         shared_(shared),
-        size_(task.logits.cols) {
-    char* const scratch = task.scratch + Block() * SampleScratchBytes(size_);
-    weights_ = reinterpret_cast<double*>(scratch);
-    all_ = reinterpret_cast<float*>(weights_ + size_);
-    logits_ = all_ + size_;
-    ids_ = reinterpret_cast<int32_t*>(logits_ + size_);
+        size_(task.logits.cols),
+        num_stretches_(NumStretches(size_)),
+        stretches_(task.stretches + Block() * num_stretches_) {
+    const SampleScratch scratch(task, Block());
+    all_ = scratch.all;
+    weights_ = scratch.weights;
+    logits_ = scratch.logits;
+    ids_ = scratch.ids;
   }
 
   SIMT_DEVICE void Run() {
-    const int64_t bad = CopyAllowed();
+    const auto bad = OverStretches<int64_t>(
+        size_, Smaller(), [](const SampleStretch& each) { return int64_t{each.first_bad}; });
     if (bad < size_) return Fail(kNotFinite, static_cast<int32_t>(bad));
-    Edit();
-    largest_ = Join<float>(size_, -INFINITY, Larger(), [&](int64_t i) { return all_[i]; });
+    largest_ = OverStretches<float>(-INFINITY, Larger(),
+                                    [](const SampleStretch& each) { return each.largest; });
     if (largest_ == -INFINITY) return Fail(kNothingLeft, 0);
-    const double temperature = Temperature();
-    if (temperature == 0) return ChooseLargest();
-    inverse_temperature_ = 1 / temperature;
-    KeepMostProbable();
-    if (request_.typical_p < 1) KeepTypical();
-    if (request_.top_n_sigma > 0) KeepTopSigma();
-    if (request_.xtc_uniform < request_.xtc_probability) RemoveTopChoices();
-    Draw();
+    Choose();
+    if (request_.wants_logprob != 0) TellLogprob();
   }
 
  private:
@@ -84,37 +64,38 @@ class RowChoice {
     return Sum(count_, [&](int64_t i) { return weights_[i]; });
   }
 
+  // Each stretch's f joined.
+  template <class T, class JoinTwo, class F>
+  SIMT_DEVICE T OverStretches(T first, JoinTwo join, F f) {
+    return Join<T>(num_stretches_, first, join, [&](int64_t i) { return f(stretches_[i]); });
+  }
+
   // ---- The row ----
+
+  SIMT_DEVICE void Choose() {
+    const double temperature = Temperature();
+    if (temperature == 0) return ChooseLargest();
+    inverse_temperature_ = 1 / temperature;
+    KeepMostProbable();
+    if (request_.typical_p < 1) KeepTypical();
+    if (request_.top_n_sigma > 0) KeepTopSigma();
+    if (request_.xtc_uniform < request_.xtc_probability) RemoveTopChoices();
+    Draw();
+  }
+
+  SIMT_DEVICE void TellLogprob() {
+    const LogSum of_row = JoinStretches(
+        num_stretches_, [&](int64_t i) { return stretches_[i].exponentials; }, shared_.joined);
+    Barrier();  // the token is told
+    if (Thread() != 0) return;
+    result_.logprob = LogProbability(RowOf(task_.logits, Block())[result_.token.id], of_row);
+  }
 
   SIMT_DEVICE void Fail(int error, int32_t id) {
     if (Thread() != 0) return;
     result_ = {};
     result_.error = error;
     result_.token.id = id;
-  }
-
-  // The first index of what is not finite, or V.
-  SIMT_DEVICE int64_t CopyAllowed() {
-    const float* const x = RowOf(task_.logits, Block());
-    const uint32_t* const allowed =
-        request_.allowed_begin < 0 ? nullptr : task_.allowed + request_.allowed_begin;
-    return Join<int64_t>(size_, size_, Smaller(), [&](int64_t i) {
-      const bool is_allowed = allowed == nullptr || (allowed[i / 32] >> (i % 32) & 1) != 0;
-      all_[i] = is_allowed ? x[i] : -INFINITY;
-      return IsFinite(x[i]) ? size_ : i;
-    });
-  }
-
-  SIMT_DEVICE void Edit() {
-    Barrier();
-    const double repetition = request_.repetition_penalty;
-    for (int64_t i = Thread(); i < request_.num_edits; i += NumThreads()) {
-      const SampleEdit edit = task_.edits[request_.edit_begin + i];
-      double logit = double{all_[edit.id]} + edit.bias;
-      if (edit.repeated != 0) logit = logit > 0 ? logit / repetition : logit * repetition;
-      all_[edit.id] = static_cast<float>(logit - edit.penalty);
-    }
-    Barrier();
   }
 
   SIMT_DEVICE double Temperature() {
@@ -136,8 +117,9 @@ class RowChoice {
   }
 
   SIMT_DEVICE void ChooseLargest() {
-    const int64_t id = Join<int64_t>(size_, size_, Smaller(),
-                                     [&](int64_t i) { return all_[i] == largest_ ? i : size_; });
+    const auto id = OverStretches<int64_t>(size_, Smaller(), [&](const SampleStretch& each) {
+      return each.largest == largest_ ? int64_t{each.first_largest} : size_;
+    });
     if (Thread() != 0) return;
     result_ = {};
     result_.token = {1, largest_, static_cast<int32_t>(id)};
@@ -179,7 +161,7 @@ class RowChoice {
     Gather(threshold);
     if (request_.top_p < 1 && limited) target = double{request_.top_p} * TotalWeight();
     if (target >= 0) {
-      KeepMass(target, [&](int64_t i) { return double{logits_[i]}; });
+      KeepMass(target, [&](int64_t i) { return logits_[i]; });
     }
     const double least = request_.min_p;  // the largest weight is 1
     if (least > 0) KeepIf([&](int64_t i) { return weights_[i] >= least; });
@@ -187,18 +169,17 @@ class RowChoice {
 
   // The tokens whose logit is at least `threshold`: each warp those of a stretch of the row.
   SIMT_DEVICE void Gather(float threshold) {
-    const int num_warps = NumThreads() / kWarpSize, lane = Thread() % kWarpSize;
+    const int lane = Thread() % kWarpSize;
     const int64_t stretch = (size_ + NumThreads() - 1) / NumThreads() * kWarpSize;
     const int64_t begin = Thread() / kWarpSize * stretch;
     const int64_t end = Smaller()(begin + stretch, size_);
-    (void)num_warps;
     int64_t found = 0;
     for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
       found += CountOnes(Ballot(i < end && all_[i] >= threshold));
     }
     const Prefix<int> place = ScanThreads<int>(lane == 0 ? static_cast<int>(found) : 0, shared_);
     // Lane 0's place is its warp's.
-    int64_t next = ShuffleFirst(place.before);
+    int64_t next = ShuffleFrom(place.before, 0);
     for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
       const bool is_kept = i < end && all_[i] >= threshold;
       const uint32_t kept = Ballot(is_kept);
@@ -212,13 +193,6 @@ class RowChoice {
     }
     count_ = place.total;
     Barrier();
-  }
-  SIMT_DEVICE static int ShuffleFirst(int value) {
-    for (int delta = 1; delta < kWarpSize; delta *= 2) {
-      const int other = ShuffleUp(value, delta);
-      if ((Thread() % kWarpSize & delta) != 0) value = other;
-    }
-    return value;
   }
 
   // Keeps what keeps(i, before) names, `before` being the sum of mass(j) over all j < i.
@@ -256,7 +230,7 @@ class RowChoice {
   // (kernels/cpu/mass_select.h): the key at which they reach it is found bit by bit.
   template <class KeyOf>
   SIMT_DEVICE void KeepMass(double target, KeyOf key_of) {
-    const auto key_at = [&](int64_t i) { return OrderedKey(key_of(i)); };
+    const auto key_at = [&](int64_t i) { return uint64_t{OrderedKey(key_of(i))}; };
     const auto mass_from = [&](uint64_t key) {
       return Sum(count_, [&](int64_t i) { return key_at(i) >= key ? weights_[i] : 0.0; });
     };
@@ -323,31 +297,63 @@ class RowChoice {
 
   // ---- The draw ----
 
+  // Each warp adds up the weights of a run of candidates; that in whose run the target is passed
+  // goes through it once more.
   SIMT_DEVICE void Draw() {
-    const double total = TotalWeight();
+    const int warp = Thread() / kWarpSize, lane = Thread() % kWarpSize;
+    const int64_t run = (count_ + NumThreads() - 1) / NumThreads() * kWarpSize;
+    const int64_t begin = warp * run, end = Smaller()(begin + run, count_);
+    double sum = 0;
+    for (int64_t i = begin + lane; i < end; i += kWarpSize) sum += weights_[i];
+    sum = JoinLanes(sum, Plus());
+    Barrier();
+    if (lane == 0) shared_.scanned[warp] = sum;
+    Barrier();
+    double total = 0;
+    for (int i = 0; i < NumThreads() / kWarpSize; ++i) total += shared_.scanned[i];
     const double target = request_.token_uniform * total;
-    int64_t chosen = count_;
-    double before = 0;
-    for (int64_t begin = 0; begin < count_ && chosen == count_; begin += NumThreads()) {
-      const int64_t i = begin + Thread();
-      const double weight = i < count_ ? weights_[i] : 0.0;
-      const Prefix<double> weights = ScanThreads<double>(weight, shared_);
-      const bool passes = weight > 0 && before + weights.before + weight > target;
-      chosen = JoinThreads<int64_t>(passes ? i : count_, Smaller(),
-                                    reinterpret_cast<int64_t*>(shared_.joined));
-      before += weights.total;
-    }
-    if (chosen == count_) {  // rounding put the target behind the last token of any weight
-      chosen = Join<int64_t>(count_, 0, Larger(),
-                             [&](int64_t i) { return weights_[i] > 0 ? i : int64_t{0}; });
+    // The run that passes it, or, where rounding put the target behind all, the last of any weight.
+    int owner = 0;
+    double before = 0, before_owner = 0;
+    for (int i = 0; i < NumThreads() / kWarpSize && before <= target; ++i) {
+      if (shared_.scanned[i] > 0) {
+        owner = i;
+        before_owner = before;
+      }
+      before += shared_.scanned[i];
     }
     const int64_t num_top = Smaller()(int64_t{request_.num_top}, count_);
-    if (Thread() == 0) {
-      result_ = {};
-      result_.token = {weights_[chosen] / total, logits_[chosen], ids_[chosen]};
-      result_.num_top = static_cast<int32_t>(num_top);
+    if (warp == owner) {
+      const int64_t chosen = PassedAt(begin, end, before_owner, target);
+      if (lane == 0) {
+        result_ = {};
+        result_.token = {weights_[chosen] / total, logits_[chosen], ids_[chosen]};
+        result_.num_top = static_cast<int32_t>(num_top);
+      }
     }
     if (num_top > 0) WriteTop(num_top, total);
+  }
+
+  // By one warp: the first candidate of [begin, end) with which the weights, `before` included, pass
+  // `target`, or the last of any weight.
+  SIMT_DEVICE int64_t PassedAt(int64_t begin, int64_t end, double before, double target) const {
+    const int lane = Thread() % kWarpSize;
+    int64_t chosen = begin;
+    for (; begin < end; begin += kWarpSize) {
+      const int64_t i = begin + lane;
+      const double weight = i < end ? weights_[i] : 0.0;
+      double upto = weight;
+      for (int delta = 1; delta < kWarpSize; delta *= 2) {
+        const double other = ShuffleUp(upto, delta);
+        if (lane >= delta) upto = other + upto;
+      }
+      const uint32_t passing = Ballot(weight > 0 && before + upto > target);
+      // Of the lowest bit: as many as there are below it.
+      if (passing != 0) return begin + CountOnes((passing & (~passing + 1)) - 1);
+      chosen = JoinLanes(weight > 0 ? i : chosen, Larger());
+      before += ShuffleFrom(upto, kWarpSize - 1);
+    }
+    return chosen;
   }
 
   SIMT_DEVICE void WriteTop(int64_t num_top, double total) {
@@ -367,8 +373,10 @@ class RowChoice {
   SampleResult& result_;
   SelectShared& shared_;
   const int64_t size_;
-  float* all_;       // [V] edited
-  double* weights_;  // [count_] of the tokens that may still be drawn, by ascending id
+  const int64_t num_stretches_;
+  const SampleStretch* const stretches_;
+  float* all_;  // as SampleScratch says
+  double* weights_;
   float* logits_;
   int32_t* ids_;
   int64_t count_ = 0;

@@ -120,6 +120,31 @@ Logits RandomLogits(Random& random, int64_t size, float spread) {
   return logits;
 }
 
+// The model's own log-probability, whatever options the token was chosen by, to the bit.
+TEST_P(SampleTest, TellsTheLogProbabilityOfTheTokenAsLogSoftmaxDoes) {
+  Random random(11);
+  const std::vector<SamplingOptions> every = OptionsOfEveryFilter();
+  for (const int64_t size : {1, 37, 2048, 2049, 9000}) {
+    const Logits logits = RandomLogits(random, size, 4);
+    const LogitEdit edit{.id = static_cast<int32_t>(size / 2), .bias = 9};
+    std::vector<SampleRow> rows;
+    for (size_t i = 0; i < every.size(); ++i) {
+      rows.push_back({.options = &every[i],
+                      .edits = {&edit, i % 2},
+                      .token_uniform = 0.37,
+                      .num_top = static_cast<int>(i % 3),
+                      .wants_logprob = true});
+    }
+    DeviceMatrix row(backend(), HostMatrix(1, size, logits));
+    backend().LogSoftmax(row.view(), row.view());
+    const HostMatrix expected = row.Read();
+    for (const SampledRow& result : Sample(backend(), logits, rows)) {
+      ASSERT_EQ(result.error, SampleError::kNone);
+      EXPECT_EQ(result.logprob, expected.At(0, result.token.id)) << size << " tokens";
+    }
+  }
+}
+
 TEST_P(SampleTest, KeepsWhatTheOracleKeepsWithItsProbabilities) {
   const Json golden = Golden("sampling_distributions.json");
   ASSERT_GT(golden.at("cases").size(), 100u);

@@ -81,6 +81,10 @@ template <class T>
 SIMT_DEVICE T ShuffleUp(T value, int delta) {
   return __shfl_up_sync(0xffffffffu, value, delta);
 }
+template <class T>
+SIMT_DEVICE T ShuffleFrom(T value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
 
 SIMT_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(0xffffffffu, vote); }
 

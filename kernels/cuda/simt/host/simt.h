@@ -68,6 +68,11 @@ T ShuffleUp(T value, int delta) {
   return HostThread::Current().Shuffle(
       value, [delta](int lane) { return lane < delta ? lane : lane - delta; });
 }
+// The value of lane `lane`. Called by all lanes of a warp.
+template <class T>
+T ShuffleFrom(T value, int lane) {
+  return HostThread::Current().Shuffle(value, [lane](int) { return lane; });
+}
 
 // Bit l is the vote of lane l. Called by all lanes of a warp.
 inline uint32_t Ballot(bool vote) { return HostThread::Current().Ballot(vote); }
