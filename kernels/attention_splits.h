@@ -1,8 +1,8 @@
-// How attention cuts a context, on every kind of device: the positions of a sequence in splits of
-// 512, counted from position 0 whatever the blocks, the window or the chunk. A row's result over
-// one split depends on that split alone; the results are then merged in ascending order. So a
-// decode step has the bits of a prefill, and the splits of one long sequence can be worked on at
-// the same time. Pure functions.
+// How attention cuts a context, on every kind of device: the positions of a sequence in splits of a
+// length that the kind of device fixes, counted from position 0 whatever the blocks, the window or
+// the chunk. A row's result over one split depends on that split alone; the results are then merged
+// in ascending order. So a decode step has the bits of a prefill, and the splits of one long sequence
+// can be worked on at the same time. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 namespace sluice {
 
+// Of CPUs, whose threads are few.
 inline constexpr int64_t kAttentionSplit = 512;
 
 // Splits [begin, end).
@@ -25,9 +26,10 @@ constexpr int64_t FirstSeenPosition(int64_t position, int64_t window) {
   return window == 0 ? 0 : std::max<int64_t>(0, position + 1 - window);
 }
 
-// The splits that rows at positions [first, last] see anything of.
-constexpr SplitRange SplitsOf(int64_t first, int64_t last, int64_t window) {
-  return {FirstSeenPosition(first, window) / kAttentionSplit, last / kAttentionSplit + 1};
+// The splits of `split` positions that rows at positions [first, last] see anything of.
+constexpr SplitRange SplitsOf(int64_t first, int64_t last, int64_t window,
+                              int64_t split = kAttentionSplit) {
+  return {FirstSeenPosition(first, window) / split, last / split + 1};
 }
 
 }  // namespace sluice

@@ -5,6 +5,9 @@
 namespace sluice::cuda {
 namespace {
 
+// Tiles for each block of threads that leave little idle at the end.
+constexpr int64_t kTilesForBalance = 16;
+
 // The tiles of a segment, each with all of its splits.
 void CutSegment(const AttentionSegment& segment, int32_t table_begin, const AttentionShape& shape,
                 AttentionPlan& plan) {
@@ -14,8 +17,9 @@ void CutSegment(const AttentionSegment& segment, int32_t table_begin, const Atte
   const int64_t step = is_decode ? shape.decode_tile_rows : shape.tile_rows;
   for (int64_t first = 0; first < packed; first += step) {
     const int64_t last = std::min(packed, first + step) - 1;
-    const SplitRange splits = SplitsOf(segment.first_position + first / shape.group,
-                                       segment.first_position + last / shape.group, shape.window);
+    const SplitRange splits =
+        SplitsOf(segment.first_position + first / shape.group,
+                 segment.first_position + last / shape.group, shape.window, kGpuAttentionSplit);
     tiles.push_back({.first_row = static_cast<int32_t>(segment.first_row),
                      .first_position = static_cast<int32_t>(segment.first_position),
                      .table_begin = table_begin,
@@ -26,8 +30,8 @@ void CutSegment(const AttentionSegment& segment, int32_t table_begin, const Atte
   }
 }
 
-// Cuts tiles of several splits into tiles of one each.
-void CutSplits(std::vector<AttentionTile>& tiles, AttentionPlan& plan) {
+// Cuts tiles of several splits into `pieces` each, or into tiles of one split.
+void CutSplits(int64_t pieces, std::vector<AttentionTile>& tiles, AttentionPlan& plan) {
   std::vector<AttentionTile> cut;
   for (const AttentionTile& tile : tiles) {
     const int32_t num_splits = tile.split_end - tile.split_begin;
@@ -35,18 +39,20 @@ void CutSplits(std::vector<AttentionTile>& tiles, AttentionPlan& plan) {
       cut.push_back(tile);
       continue;
     }
+    const auto partial_begin = static_cast<int32_t>(plan.num_partials);
     plan.merges.push_back({.first_row = tile.first_row,
                            .first_packed = tile.first_packed,
                            .num_packed = tile.num_packed,
-                           .partial_begin = static_cast<int32_t>(plan.num_partials),
+                           .partial_begin = partial_begin,
                            .num_splits = num_splits});
-    for (int32_t split = tile.split_begin; split < tile.split_end; ++split) {
-      AttentionTile one = tile;
-      one.split_begin = split;
-      one.split_end = split + 1;
-      one.partial_begin = static_cast<int32_t>(plan.num_partials);
-      plan.num_partials += tile.num_packed;
-      cut.push_back(one);
+    plan.num_partials += int64_t{num_splits} * tile.num_packed;
+    const auto step = static_cast<int32_t>((num_splits + pieces - 1) / pieces);
+    for (int32_t split = tile.split_begin; split < tile.split_end; split += step) {
+      AttentionTile piece = tile;
+      piece.split_begin = split;
+      piece.split_end = std::min(split + step, tile.split_end);
+      piece.partial_begin = partial_begin + (split - tile.split_begin) * tile.num_packed;
+      cut.push_back(piece);
     }
   }
   tiles = std::move(cut);
@@ -78,9 +84,11 @@ void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionS
   const auto blocks = [&](const std::vector<AttentionTile>& tiles) {
     return static_cast<int64_t>(tiles.size()) * shape.num_kv_heads;
   };
-  if (blocks(plan.decode) + blocks(plan.prefill) < target_blocks) {
-    CutSplits(plan.decode, plan);
-    CutSplits(plan.prefill, plan);
+  const int64_t uncut = blocks(plan.decode) + blocks(plan.prefill);
+  if (0 < uncut && uncut < target_blocks) {
+    const int64_t pieces = (kTilesForBalance * target_blocks + uncut - 1) / uncut;
+    CutSplits(pieces, plan.decode, plan);
+    CutSplits(pieces, plan.prefill, plan);
   }
   SortLongFirst(plan.decode);
   SortLongFirst(plan.prefill);

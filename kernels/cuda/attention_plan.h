@@ -1,5 +1,5 @@
 // How the attention of a step is shared out among blocks of threads. None of it changes bits: a
-// row's result over one split of 512 positions (kernels/attention_splits.h) depends on that split
+// row's result over one split (kernels/attention_splits.h) depends on that split
 // alone, and splits are merged in ascending order wherever they were computed. Plain values.
 #pragma once
 
@@ -14,7 +14,11 @@ namespace sluice::cuda {
 
 // Positions whose keys and values are in shared memory at a time; divides a split.
 inline constexpr int kKvTile = 64;
-static_assert(kAttentionSplit % kKvTile == 0);
+// Positions of a split. A block of threads goes through them one tile after the other, which a lone
+// sequence waits for in every layer: at a context of 1,024, four tiles where 512 positions take eight
+// and most multiprocessors have none. Prefill merges as often as there are splits.
+inline constexpr int64_t kGpuAttentionSplit = 256;
+static_assert(kGpuAttentionSplit % kKvTile == 0);
 
 // A segment's rows times the query heads that share a KV head are "packed rows": number
 // row * group + head within the group, so that few rows with many heads fill a tile like many rows
@@ -28,8 +32,8 @@ struct AttentionTile {
   int32_t split_begin = 0;  // splits [split_begin, split_end) of the sequence
   int32_t split_end = 0;
   // -1: the tile has all splits that its rows see anything of, and writes their results. Otherwise
-  // it has one split, and packed row r leaves it, for KV head h, at partial
-  // (partial_begin + r) * num_kv_heads + h.
+  // packed row r leaves the i-th of its splits, for KV head h, at partial
+  // (partial_begin + i * num_packed + r) * num_kv_heads + h.
   int32_t partial_begin = -1;
 };
 
@@ -64,7 +68,8 @@ struct AttentionPlan {
 };
 
 // `target_blocks`: blocks of threads that keep the device busy. Splits of a tile are worked on
-// separately where there are fewer tiles than that.
+// separately where there are fewer tiles than that; a few of them one after another where that makes
+// enough tiles for all blocks to end together.
 void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
                    int64_t target_blocks, AttentionPlan& plan);
 

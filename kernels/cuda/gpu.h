@@ -19,7 +19,7 @@
 namespace sluice::cuda {
 
 struct GpuProperties {
-  std::string backend_name;  // of the backend that drives it: "cuda sm_9x/mma v1"
+  std::string backend_name;  // of the backend that drives it: "cuda sm_9x/mma v2"
   int num_multiprocessors = 1;
   size_t shared_bytes = 48 << 10;  // that a block may have at most
   GemmPath gemm_path = GemmPath::kPortable;

@@ -38,6 +38,9 @@ class HostQueue {
   void RecordTo(std::vector<Work>* recorded) { recorded_ = recorded; }
   bool is_recording() const { return recorded_ != nullptr; }
 
+  void CountLaunch() { ++num_launches_; }
+  int64_t num_launches() const { return num_launches_; }
+
   // Grids take turns in which thread goes first.
   HostBlock::Order NextOrder() {
     descending_ = !descending_;
@@ -48,10 +51,12 @@ class HostQueue {
   std::vector<Work> queue_;
   std::vector<Work>* recorded_ = nullptr;
   bool descending_ = false;
+  int64_t num_launches_ = 0;
 };
 
 void EnqueueGrid(Stream stream, LaunchShape shape, std::function<void()> kernel) {
   auto* const queue = static_cast<HostQueue*>(stream);
+  queue->CountLaunch();
   queue->Enqueue(
       [queue, shape, kernel = std::move(kernel)] { RunGrid(shape, kernel, queue->NextOrder()); });
 }
@@ -69,7 +74,7 @@ class HostRecording final : public Recording {
 class HostGpu final : public Gpu {
  public:
   explicit HostGpu(const HostGpuOptions& options)
-      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 1),
+      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 2),
                     .num_multiprocessors = options.num_multiprocessors,
                     .shared_bytes = options.shared_bytes,
                     .gemm_path = options.gemm_path} {}
@@ -155,5 +160,7 @@ class HostGpu final : public Gpu {
 std::unique_ptr<Gpu> MakeHostGpu(const HostGpuOptions& options) {
   return std::make_unique<HostGpu>(options);
 }
+
+int64_t NumLaunches(Gpu& gpu) { return static_cast<HostQueue*>(gpu.stream())->num_launches(); }
 
 }  // namespace sluice::cuda

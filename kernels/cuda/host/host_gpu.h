@@ -4,6 +4,8 @@
 // beside it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "kernels/cuda/gpu.h"
@@ -18,5 +20,8 @@ struct HostGpuOptions {
 };
 
 std::unique_ptr<Gpu> MakeHostGpu(const HostGpuOptions& options = {});
+
+// How many kernels were launched on such a Gpu so far.
+int64_t NumLaunches(Gpu& gpu);
 
 }  // namespace sluice::cuda

@@ -10,6 +10,18 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// Splits whose partials are asked for at a time.
+constexpr int kAtATime = 8;
+
+// What a thread has of a partial.
+struct Partial {
+  SplitState state;
+  float sum;
+};
+SIMT_DEVICE Partial LoadPartial(const float* partial, int head_dim, int col) {
+  return {{partial[head_dim], partial[head_dim + 1]}, partial[col]};
+}
+
 // Packed row `packed` of a tile for one KV head, in ascending order of splits.
 SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, int packed,
                           int kv_head) {
@@ -22,15 +34,22 @@ SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, in
   const int64_t row = tile.first_row + in_segment / task.group;
   const int64_t head = int64_t{kv_head} * task.group + in_segment % task.group;
   for (int col = Thread(); col < task.head_dim; col += kThreads) {
-    SplitState state{first[task.head_dim], first[task.head_dim + 1]};
-    float sum = first[col];
-    for (int split = 1; split < tile.num_splits; ++split) {
-      const float* const next = first + split * stride;
-      const MergeShares shares = Merge(state, {next[task.head_dim], next[task.head_dim + 1]});
-      sum = MergedSumOf(sum, next[col], shares);
-      state = shares.state;
+    Partial merged = LoadPartial(first, task.head_dim, col);
+    for (int begin = 1; begin < tile.num_splits; begin += kAtATime) {
+      Partial next[kAtATime];
+      SIMT_UNROLL
+      for (int i = 0; i < kAtATime; ++i) {
+        const int split = Smaller()(begin + i, tile.num_splits - 1);
+        next[i] = LoadPartial(first + split * stride, task.head_dim, col);
+      }
+      SIMT_UNROLL
+      for (int i = 0; i < kAtATime; ++i) {
+        if (begin + i >= tile.num_splits) continue;
+        const MergeShares shares = Merge(merged.state, next[i].state);
+        merged = {shares.state, MergedSumOf(merged.sum, next[i].sum, shares)};
+      }
     }
-    StoreElement(task.out, row, head * task.head_dim + col, sum / state.total);
+    StoreElement(task.out, row, head * task.head_dim + col, merged.sum / merged.state.total);
   }
 }
 

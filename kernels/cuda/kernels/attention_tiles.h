@@ -44,7 +44,7 @@ class AttentionBlock {
       loader_.Locate(kv_tile + 2);
       if (task_.stages == 2) stage = 1 - stage;
       if ((kv_tile + 1) % kTilesPerSplit == 0 || kv_tile + 1 == end) {
-        EndSplit(tile, kv_head, kv_tile + 1 == end);
+        EndSplit(tile, kv_head, kv_tile / kTilesPerSplit - tile.split_begin, kv_tile + 1 == end);
       }
     }
     WaitForCopies<0>();
@@ -52,7 +52,7 @@ class AttentionBlock {
   }
 
  private:
-  static constexpr int kTilesPerSplit = static_cast<int>(kAttentionSplit) / kKvTile;
+  static constexpr int kTilesPerSplit = static_cast<int>(kGpuAttentionSplit) / kKvTile;
   static constexpr int kTileRows = Shape::kRowWarps * kRowsOfTile;
   static constexpr int64_t kMergedBegin = PlaceBytes() + ExchangeBytes(kTileRows);
   static constexpr int64_t kQueriesBegin = kMergedBegin + MergedBytes(Shape::kHeadDim, kTileRows);
@@ -161,8 +161,12 @@ class AttentionBlock {
     sums_.Clear();
   }
 
-  SIMT_DEVICE void EndSplit(const AttentionTile& tile, int kv_head, bool is_last) {
-    if (tile.partial_begin >= 0) return WritePartial(tile, kv_head);
+  // The tile's i-th.
+  SIMT_DEVICE void EndSplit(const AttentionTile& tile, int kv_head, int i, bool is_last) {
+    if (tile.partial_begin >= 0) {
+      WritePartial(tile, kv_head, tile.partial_begin + i * tile.num_packed);
+      return BeginSplit();
+    }
     merged_.MergeInto(sums_, largest_);
     if (is_last) return WriteResults(tile, kv_head);
     merged_.Save(sums_, largest_);
@@ -184,15 +188,14 @@ class AttentionBlock {
     });
   }
 
-  SIMT_DEVICE void WritePartial(const AttentionTile& tile, int kv_head) {
+  SIMT_DEVICE void WritePartial(const AttentionTile& tile, int kv_head, int partial_begin) {
     const int head_dim = task_.pool.head_dim;
     float* to[2];
     SIMT_UNROLL
     for (int half = 0; half < 2; ++half) {
-      to[half] =
-          task_.partials +
-          ((int64_t{tile.partial_begin} + Packed(half)) * task_.pool.num_kv_heads + kv_head) *
-              PartialFloats(head_dim);
+      to[half] = task_.partials +
+                 ((int64_t{partial_begin} + Packed(half)) * task_.pool.num_kv_heads + kv_head) *
+                     PartialFloats(head_dim);
       if (Packed(half) >= tile.num_packed || lane_ % 4 != 0 || member_ != 0) continue;
       to[half][head_dim] = largest_[half];
       to[half][head_dim + 1] = sums_.Total(half);

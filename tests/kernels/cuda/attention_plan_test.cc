@@ -40,11 +40,13 @@ void ExpectComplete(const Step& step, const AttentionShape& shape, const Attenti
   const auto look = [&](const std::vector<AttentionTile>& tiles, int most) {
     for (const AttentionTile& tile : tiles) {
       EXPECT_LE(tile.num_packed, most);
-      EXPECT_TRUE(tile.partial_begin < 0 || tile.split_end == tile.split_begin + 1);
       for (int64_t p = tile.first_packed; p < tile.first_packed + tile.num_packed; ++p) {
         for (int64_t split = tile.split_begin; split < tile.split_end; ++split) {
-          const int64_t partial =
-              tile.partial_begin < 0 ? -1 : tile.partial_begin + p - tile.first_packed;
+          const int64_t partial = tile.partial_begin < 0
+                                      ? -1
+                                      : tile.partial_begin +
+                                            (split - tile.split_begin) * tile.num_packed + p -
+                                            tile.first_packed;
           found[{tile.first_row, p}].emplace_back(split, partial);
         }
       }
@@ -68,7 +70,7 @@ void ExpectComplete(const Step& step, const AttentionShape& shape, const Attenti
       auto& splits = found[{segment.first_row, p}];
       std::sort(splits.begin(), splits.end());
       const int64_t position = segment.first_position + p / shape.group;
-      const SplitRange seen = SplitsOf(position, position, shape.window);
+      const SplitRange seen = SplitsOf(position, position, shape.window, kGpuAttentionSplit);
       ASSERT_FALSE(splits.empty());
       EXPECT_LE(std::get<0>(splits.front()), seen.begin);
       EXPECT_GE(std::get<0>(splits.back()) + 1, seen.end);
@@ -107,9 +109,23 @@ TEST(AttentionPlan, OneLongSequenceIsSharedOutBySplits) {
   const AttentionSegment segment{.num_rows = 1, .first_position = 8191, .block_table = table};
   AttentionPlan plan;
   PlanAttention({&segment, 1}, {.group = 4, .num_kv_heads = 8}, 264, plan);
-  EXPECT_EQ(plan.decode.size(), 16u);
+  EXPECT_EQ(plan.decode.size(), 8192u / kGpuAttentionSplit);
   EXPECT_EQ(plan.merges.size(), 1u);
   EXPECT_TRUE(plan.prefill.empty());
+}
+
+// A step that nearly fills the device is not cut finer than it takes for all blocks to end together.
+TEST(AttentionPlan, ManyLongSequencesAreCutAsFarAsBalanceTakes) {
+  const std::vector<int32_t> table(8192 / 16);
+  const std::vector<AttentionSegment> segments(
+      32, {.num_rows = 1, .first_position = 8191, .block_table = table});
+  AttentionPlan plan;
+  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, 396, plan);
+  const auto blocks = static_cast<int64_t>(plan.decode.size()) * 8;
+  EXPECT_GE(blocks, 8 * 396);
+  EXPECT_LE(blocks, 32 * 396);
+  EXPECT_GT(plan.decode[0].split_end, plan.decode[0].split_begin + 1);
+  EXPECT_EQ(plan.num_partials, 32 * 4 * (8192 / kGpuAttentionSplit));
 }
 
 }  // namespace

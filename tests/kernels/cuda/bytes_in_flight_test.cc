@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "kernels/cuda/attention_plan.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/kernels/attention_shape.h"
 
@@ -61,8 +63,13 @@ TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
   static_assert(kBlocks == AttentionBlockShape<128, 1, kRowsOfTile>::kLeastBlocks);
   EXPECT_GE(static_cast<double>(kBlocks * 2 * KvTileBytes(128, 1)), kNeeded);
   // 32 sequences of 8,192 positions with 8 KV heads, cut where that makes too few tiles.
-  constexpr int64_t kTiles = 32 * 8 * (8192 / 512);
-  EXPECT_GE(kTiles, kBlocks * kMultiprocessors);
+  constexpr int64_t kAtATime = kBlocks * kMultiprocessors;
+  const std::vector<int32_t> table(8192 / 16);
+  const std::vector<AttentionSegment> segments(
+      32, {.num_rows = 1, .first_position = 8191, .block_table = table});
+  AttentionPlan plan;
+  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, kAtATime, plan);
+  EXPECT_GE(static_cast<int64_t>(plan.decode.size()) * 8, kAtATime);
 }
 
 TEST(BytesInFlight, LargeTilesAreTakenForEveryMatrixOfAPrefill) {
