@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -226,17 +228,60 @@ void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
   bench.Measure({.name = absl::StrCat("rms_norm T ", rows),
                  .bytes = bytes * (4 + SizeOf(backend.operand_dtype()))},
                 [&] { backend.RmsNorm(x, static_cast<float*>(x.data), 1e-5f, y); });
-  const MatrixView logits =
-      bench.Matrix(std::min<int64_t>(rows, 64), shape.vocabulary, DType::kF32);
-  SamplingOptions options;
-  options.temperature = 0.8;
-  options.top_p = 0.9;
-  const std::vector<SampleRow> asked(logits.rows,
-                                     SampleRow{.options = &options, .token_uniform = 0.4});
-  std::vector<SampledRow> chosen(logits.rows);
-  bench.Measure({.name = absl::StrCat("sample top-p T ", logits.rows),
-                 .bytes = 4.0 * logits.rows * shape.vocabulary},
-                [&] { SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok()); });
+}
+
+// What lies between a layer's first product and its attention, in one operation and in its parts.
+void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
+  Backend& backend = bench.backend();
+  const auto blocks = static_cast<int>((rows + 15) / 16);
+  auto pool = backend.NewKvPool({.num_layers = 1,
+                                 .num_blocks = blocks,
+                                 .num_kv_heads = shape.kv_heads,
+                                 .head_dim = shape.head_dim,
+                                 .dtype = DType::kBF16});
+  SLUICE_CHECK(pool.ok());
+  std::vector<int32_t> table(blocks);
+  std::iota(table.begin(), table.end(), 0);
+  const AttentionSegment segment{.num_rows = rows, .block_table = table};
+  backend.BeginStep({&segment, 1}, rows);
+  const int64_t heads = shape.heads + 2 * shape.kv_heads;
+  const MatrixView qkv = bench.Matrix(rows, heads * shape.head_dim, DType::kF32);
+  const RopeTables angles{bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
+                          bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
+                          RopeTables::Index::kRow};
+  const HeadTurn turn{.num_heads = shape.heads,
+                      .num_kv_heads = shape.kv_heads,
+                      .head_dim = shape.head_dim,
+                      .rotations = &angles};
+  // All is read, queries are written, keys and values stored in BF16.
+  const double bytes = static_cast<double>(rows * shape.head_dim) *
+                       (4 * heads + 4 * shape.heads + 4 * shape.kv_heads);
+  bench.Measure({.name = absl::StrCat("turn_and_store T ", rows), .bytes = bytes},
+                [&] { backend.TurnAndStoreKv(qkv, turn, 0, **pool); });
+  bench.Measure({.name = absl::StrCat("rope, store_kv T ", rows), .bytes = bytes},
+                [&] { backend.Backend::TurnAndStoreKv(qkv, turn, 0, **pool); });
+}
+
+// Choosing tokens as decoding does, with the model's own log-probability of each.
+void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
+  Backend& backend = bench.backend();
+  const MatrixView logits = bench.Matrix(rows, shape.vocabulary, DType::kF32);
+  const double bytes = 4.0 * static_cast<double>(rows * shape.vocabulary);
+  const SamplingOptions greedy{.temperature = 0}, all{.temperature = 0.8f};
+  const SamplingOptions top_p{.temperature = 0.8f, .top_p = 0.9f};
+  const std::pair<const char*, const SamplingOptions*> kinds[] = {
+      {"greedy", &greedy}, {"temperature", &all}, {"top-p", &top_p}};
+  for (const auto& [name, options] : kinds) {
+    const std::vector<SampleRow> asked(
+        rows, SampleRow{.options = options, .token_uniform = 0.4, .wants_logprob = true});
+    std::vector<SampledRow> chosen(rows);
+    bench.Measure({.name = absl::StrCat("sample ", name, " T ", rows), .bytes = bytes}, [&] {
+      SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok());
+    });
+  }
+  const MatrixView out = bench.Matrix(rows, shape.vocabulary, DType::kF32);
+  bench.Measure({.name = absl::StrCat("log_softmax T ", rows), .bytes = 2 * bytes},
+                [&] { backend.LogSoftmax(logits, out); });
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const absl::StatusOr<DeviceId>& device) {
@@ -264,12 +309,16 @@ int Run(const std::string& device_text, const std::string& scale) {
   const int64_t context = is_small ? 256 : 8192;
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     MeasureAttention(bench, shape, 1, context, 1, dtype);
+    MeasureAttention(bench, shape, 1, context / 8, 1, dtype);
     MeasureAttention(bench, shape, 32, context, 1, dtype);
     MeasureAttention(bench, shape, 64, context / 8, 1, dtype);
     MeasureAttention(bench, shape, 1, context / 4, context / 4, dtype);
   }
-  MeasureRows(bench, shape, 1);
-  MeasureRows(bench, shape, is_small ? 32 : 512);
+  for (const int64_t rows : {int64_t{1}, int64_t{is_small ? 32 : 512}}) {
+    MeasureRows(bench, shape, rows);
+    MeasureTurn(bench, shape, rows);
+    MeasureSampling(bench, shape, std::min<int64_t>(rows, 64));
+  }
   return 0;
 }
 
