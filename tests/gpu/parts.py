@@ -366,7 +366,7 @@ def sanitizer(context):
     figures = {}
     for kind in ("memcheck", "racecheck"):
         for name in ("kernels_backend_norm_test", "kernels_backend_gemm_test", "kernels_backend_attention_test",
-                     "kernels_backend_sample_test"):
+                     "kernels_backend_turn_and_store_test", "kernels_backend_sample_test", "kernels_backend_softmax_test"):
             path = os.path.join(context.flags.tests, name)
             if not os.path.exists(path):
                 continue
