@@ -26,12 +26,13 @@ absl::StatusOr<std::unique_ptr<EmbeddingServer>> EmbeddingServer::Start(
   if (!source.ok()) return source.status();
   uint64_t bytes = source->BytesOf(ModelTensor::kEmbedding);
   if (config->position == PositionKind::kLearned) bytes += source->BytesOf(ModelTensor::kPositions);
-  const absl::Status fits =
-      CheckFitsHost(options.device, *source, options.weights, [&](WeightFormat format) {
-        return KeptMemory{.who = "the embedding table",
-                          .weight_bytes = EmbeddingBytes(*config, format)};
-      });
-  if (!fits.ok()) return fits;
+  if (options.device.device.kind == DeviceKind::kCpu) {
+    const absl::Status fits = CheckFitsHost(*source, options.weights, [&](WeightFormat format) {
+      return KeptMemory{.who = "the embedding table",
+                        .weight_bytes = EmbeddingBytes(*config, format)};
+    });
+    if (!fits.ok()) return fits;
+  }
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<EmbeddingServer>(new EmbeddingServer());

@@ -32,9 +32,8 @@ absl::Status CheckFits(const KeptMemory& kept, uint64_t limit_bytes) {
       Mebibytes(limit_bytes), "; accepted: ", WhatWouldFit(kept, limit_bytes)));
 }
 
-absl::Status CheckFitsHost(const DeviceOptions& device, const WeightSource& source,
-                           WeightType weights, absl::FunctionRef<KeptMemory(WeightFormat)> kept) {
-  if (device.device.kind != DeviceKind::kCpu) return absl::OkStatus();
+absl::Status CheckFitsHost(const WeightSource& source, WeightType weights,
+                           absl::FunctionRef<KeptMemory(WeightFormat)> kept) {
   const absl::StatusOr<WeightFormat> format = source.Resolve(weights);
   if (!format.ok()) return format.status();
   return CheckFits(kept(*format), MemoryLimit(""));

@@ -6,7 +6,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "kernels/device.h"
 #include "services/model/weights.h"
 
 namespace sluice {
@@ -24,9 +23,8 @@ struct KeptMemory {
 absl::Status CheckFits(const KeptMemory& kept, uint64_t limit_bytes);
 
 // The same of what this process is about to load of `source`, against the limit of its own control
-// groups; `kept` is asked with the format that `weights` means there. A GPU's memory is not the
-// host's: OK.
-absl::Status CheckFitsHost(const DeviceOptions& device, const WeightSource& source,
-                           WeightType weights, absl::FunctionRef<KeptMemory(WeightFormat)> kept);
+// groups; `kept` is asked with the format that `weights` means there. Not for what goes to a GPU.
+absl::Status CheckFitsHost(const WeightSource& source, WeightType weights,
+                           absl::FunctionRef<KeptMemory(WeightFormat)> kept);
 
 }  // namespace sluice

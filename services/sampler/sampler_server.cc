@@ -26,11 +26,12 @@ absl::StatusOr<std::unique_ptr<SamplerServer>> SamplerServer::Start(
   if (!source.ok()) return source.status();
   uint64_t bytes = source->BytesOf(ModelTensor::kFinalNorm) + source->BytesOf(ModelTensor::kHead);
   if (config->norm_bias) bytes += source->BytesOf(ModelTensor::kFinalNormBias);
-  const absl::Status fits =
-      CheckFitsHost(options.device, *source, options.weights, [&](WeightFormat format) {
-        return KeptMemory{.who = "the head", .weight_bytes = HeadBytes(*config, format)};
-      });
-  if (!fits.ok()) return fits;
+  if (options.device.device.kind == DeviceKind::kCpu) {
+    const absl::Status fits = CheckFitsHost(*source, options.weights, [&](WeightFormat format) {
+      return KeptMemory{.who = "the head", .weight_bytes = HeadBytes(*config, format)};
+    });
+    if (!fits.ok()) return fits;
+  }
   progress.Expect(bytes);
 
   auto result = std::unique_ptr<SamplerServer>(new SamplerServer());

@@ -39,14 +39,16 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ShardServe
                                  plan->layers.end - 1, " of ", identity->name));
   const absl::StatusOr<WeightSource> source = WeightSource::Open(options.model, *config, &progress);
   if (!source.ok()) return source.status();
-  const absl::Status fits =
-      CheckFitsHost(options.device, *source, options.shard.weights, [&](WeightFormat format) {
-        return KeptMemory{
-            .who = absl::StrCat("shard ", plan->placement.stage, "-", plan->placement.rank),
-            .weight_bytes = ShardBytes(*config, *plan, format),
-            .kv_bytes = options.shard.kv_cache_bytes};
-      });
-  if (!fits.ok()) return fits;
+  if (options.device.device.kind == DeviceKind::kCpu) {
+    const absl::Status fits =
+        CheckFitsHost(*source, options.shard.weights, [&](WeightFormat format) {
+          return KeptMemory{
+              .who = absl::StrCat("shard ", plan->placement.stage, "-", plan->placement.rank),
+              .weight_bytes = ShardBytes(*config, *plan, format),
+              .kv_bytes = options.shard.kv_cache_bytes};
+        });
+    if (!fits.ok()) return fits;
+  }
   progress.Expect(source->BytesOf(*plan));
 
   auto result = std::unique_ptr<ShardServer>(new ShardServer());
