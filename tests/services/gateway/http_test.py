@@ -228,8 +228,8 @@ class CommandLineTest(unittest.TestCase):
         for flags, code, part in (
                 ([], 2, "--orchestrator is required"),
                 (["--orchestrator", served.endpoint, "--listen", "0.0.0.0:0"], 2, "not a loopback address"),
-                (["--orchestrator", served.endpoint, "--listen", "nowhere"], 2, "not a loopback address"),
-                (["--orchestrator", served.endpoint, "--listen", "127.0.0.1:x"], 1, "HOST:PORT"),
+                (["--orchestrator", served.endpoint, "--listen", "nowhere"], 2, '"nowhere" has no port'),
+                (["--orchestrator", served.endpoint, "--listen", "127.0.0.1:x"], 2, "write HOST:PORT"),
                 (["--orchestrator", served.endpoint, "--listen", served.address], 1, "Address already in use"),
                 (["--orchestrator", served.endpoint, "--threads", "0"], 2, "--threads is 0"),
                 (["--orchestrator", served.endpoint, "--idle_timeout", "0"], 2, "--idle_timeout is 0"),
