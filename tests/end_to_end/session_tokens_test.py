@@ -1,6 +1,6 @@
 """Sessions over a real listener: every call says for itself who makes it.
 
-Usage: sessions_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
+Usage: session_tokens_test.py BIN_DIR PROTO_PYTHON_DIR [unittest arguments]
 """
 
 import hashlib
@@ -15,7 +15,7 @@ OPEN = "/sluice.v1.GenerationSessionService/OpenSession"
 TOKENS = {b"one": "first", b"two": "second"}
 
 
-class SessionsTest(unittest.TestCase):
+class SessionTokensTest(unittest.TestCase):
     def test_each_call_is_admitted_by_its_own_token(self):
         with tempfile.TemporaryDirectory() as folder:
             tokens = os.path.join(folder, "tokens")
