@@ -21,4 +21,19 @@ void Backend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, Kv
   StoreKv(keys, qkv.Columns(query_width + kv_width, kv_width), layer, pool);
 }
 
+void Backend::TreeAddToResidual(absl::Span<const MatrixView> partials,
+                                const ResidualUpdate& update) {
+  const MatrixView sum = partials[0];
+  if (partials.size() > 1) TreeAdd(partials, sum);
+  if (update.bias != nullptr) AddBias(update.bias, sum);
+  AddResidual(sum, update.residual);
+  if (!update.norm.has_value()) return;
+  const RowNorm& norm = *update.norm;
+  if (norm.centred) {
+    LayerNorm(update.residual, norm.weight, norm.bias, norm.eps, update.normed);
+  } else {
+    RmsNorm(update.residual, norm.weight, norm.eps, update.normed);
+  }
+}
+
 }  // namespace sluice

@@ -46,12 +46,15 @@
 #include "absl/types/span.h"
 #include "kernels/activation.h"
 #include "kernels/deadline.h"
+#include "kernels/kv_format.h"
 #include "kernels/matrix_view.h"
 #include "kernels/rank_group.h"
 #include "kernels/sampling.h"
 #include "kernels/weight_format.h"
 
 namespace sluice {
+
+class MemorySharing;  // kernels/memory_sharing.h
 
 // Memory of a backend. At least 64-byte aligned. Freed on destruction.
 class Buffer {
@@ -101,15 +104,15 @@ class KvPool {
   virtual size_t size_bytes() const = 0;
 };
 
-// A block takes 2 * num_layers * block_size * num_kv_heads * head_dim elements, and nothing
-// besides.
+// A block takes 2 * num_layers * block_size * num_kv_heads vectors of KvVectorBytes(dtype, head_dim)
+// bytes, and nothing besides.
 struct KvPoolSpec {
   int num_layers = 0;
   int num_blocks = 0;
   int block_size = 16;
   int num_kv_heads = 0;
   int head_dim = 0;
-  DType dtype = DType::kF32;  // F32 or BF16
+  DType dtype = DType::kF32;  // one of IsKvType: kernels/kv_format.h says how each is kept
 };
 
 // The keys and values of one block are to become those of another as well. Both in [0, num_blocks).
@@ -228,6 +231,9 @@ class Backend {
   // where the device lacks memory.
   virtual absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) = 0;
 
+  // How its memory is shared with other backends on this host; null where it is not.
+  virtual MemorySharing* sharing() { return nullptr; }
+
   // ---- Steps ----
 
   // Rows that a step of `rows` is computed with, at least as many: those behind mean nothing, and
@@ -321,6 +327,11 @@ class Backend {
   // neighbours:
   // ((p0 + p1) + (p2 + p3)) + ... out may be one of them.
   virtual void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) = 0;
+
+  // update.residual += the tree over `partials` (as TreeAdd's) + bias, and its norm: TreeAdd, AddBias,
+  // AddResidual and RmsNorm or LayerNorm, with the same bits. The first partial is overwritten.
+  virtual void TreeAddToResidual(absl::Span<const MatrixView> partials,
+                                 const ResidualUpdate& update);
 
   // out = x - log(sum(exp(x))) row by row, shifted by the maximum. x, out [T, V] (may be the same).
   virtual void LogSoftmax(MatrixView x, MatrixView out) = 0;

@@ -8,9 +8,10 @@
 
 namespace sluice {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32 };
+enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kF8E4M3 };
 
 constexpr size_t SizeOf(DType dtype) {
+  if (dtype == DType::kF8E4M3) return 1;
   return dtype == DType::kF32 || dtype == DType::kI32 ? 4 : 2;
 }
 
@@ -24,6 +25,8 @@ constexpr std::string_view Name(DType dtype) {
       return "BF16";
     case DType::kI32:
       return "I32";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
   }
   return "?";
 }

@@ -1,15 +1,12 @@
 #include "kernels/exchanged_sum.h"
 
 #include <algorithm>
-#include <array>
 
 #include "absl/types/span.h"
 #include "kernels/check.h"
 
 namespace sluice {
 namespace {
-
-constexpr int kMaxRanks = 8;
 
 absl::Span<std::byte> BytesOf(MatrixView matrix) {
   return {static_cast<std::byte*>(matrix.data),
@@ -40,23 +37,26 @@ absl::StatusOr<ExchangedSum> ExchangedSum::Create(const RankGroupSpec& spec, Bac
 
 size_t ExchangedSum::largest_message() const { return LargestPartial(spec_); }
 
-absl::Status ExchangedSum::Sum(MatrixView partial, RankExchange& exchange) {
+absl::Status ExchangedSum::SumToResidual(MatrixView partial, const ResidualUpdate& update,
+                                         RankExchange& exchange) {
   SLUICE_CHECK(partial.dtype == DType::kF32 && partial.stride == spec_.width);
   SLUICE_CHECK(partial.cols == spec_.width && partial.rows >= 1);
-  SLUICE_CHECK(partial.rows <= spec_.max_rows);
-  return BytesOf(partial).size() <= spec_.gather_bytes ? SumAll(partial, exchange)
-                                                       : SumParts(partial, exchange);
+  SLUICE_CHECK(partial.rows <= spec_.max_rows && partial.rows == update.residual.rows);
+  return BytesOf(partial).size() <= spec_.gather_bytes ? SumAll(partial, update, exchange)
+                                                       : SumParts(partial, update, exchange);
 }
 
-absl::Status ExchangedSum::SumAll(MatrixView partial, RankExchange& exchange) {
+absl::Status ExchangedSum::SumAll(MatrixView partial, const ResidualUpdate& update,
+                                  RankExchange& exchange) {
   MatrixView gathered = WithRows(partial, partial.rows * spec_.num_ranks);
   gathered.data = memory_->data();
   absl::Status moved = exchange.AllGather(BytesOf(partial), BytesOf(gathered));
-  if (moved.ok()) AddGathered(partial);
+  if (moved.ok()) backend_->TreeAddToResidual(Gathered(partial).span(), update);
   return moved;
 }
 
-absl::Status ExchangedSum::SumParts(MatrixView partial, RankExchange& exchange) {
+absl::Status ExchangedSum::SumParts(MatrixView partial, const ResidualUpdate& update,
+                                    RankExchange& exchange) {
   const int64_t rows = PaddedRows(partial.rows, spec_.num_ranks);
   const MatrixView padded = WithRows(partial, rows);
   MatrixView parts = padded;
@@ -64,18 +64,20 @@ absl::Status ExchangedSum::SumParts(MatrixView partial, RankExchange& exchange) 
   absl::Status moved = exchange.AllToAll(BytesOf(padded), BytesOf(parts));
   if (!moved.ok()) return moved;
   const MatrixView sum = parts.Rows(0, rows / spec_.num_ranks);
-  AddGathered(sum);
-  return exchange.AllGather(BytesOf(sum), BytesOf(padded));
+  backend_->TreeAdd(Gathered(sum).span(), sum);
+  moved = exchange.AllGather(BytesOf(sum), BytesOf(padded));
+  if (moved.ok()) backend_->TreeAddToResidual({&partial, 1}, update);
+  return moved;
 }
 
-void ExchangedSum::AddGathered(MatrixView out) {
-  MatrixView all = WithRows(out, out.rows * spec_.num_ranks);
+ExchangedSum::Terms ExchangedSum::Gathered(MatrixView one) const {
+  MatrixView all = WithRows(one, one.rows * spec_.num_ranks);
   all.data = memory_->data();
-  std::array<MatrixView, kMaxRanks> terms;
+  Terms terms{.count = static_cast<size_t>(spec_.num_ranks)};
   for (int rank = 0; rank < spec_.num_ranks; ++rank) {
-    terms[rank] = all.Rows(rank * out.rows, out.rows);
+    terms.matrices[rank] = all.Rows(rank * one.rows, one.rows);
   }
-  backend_->TreeAdd({terms.data(), static_cast<size_t>(spec_.num_ranks)}, out);
+  return terms;
 }
 
 }  // namespace sluice

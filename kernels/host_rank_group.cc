@@ -17,9 +17,9 @@ absl::Status HostRankGroup::Join(Communicator* communicator, Deadline /*deadline
   return absl::OkStatus();
 }
 
-absl::Status HostRankGroup::Sum(MatrixView partial) {
+absl::Status HostRankGroup::SumToResidual(MatrixView partial, const ResidualUpdate& update) {
   SLUICE_CHECK(communicator_ != nullptr);
-  return sum_.Sum(partial, *this);
+  return sum_.SumToResidual(partial, update, *this);
 }
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ class HostRankGroup final : public RankGroup, private RankExchange {
 
   absl::Status Join(Communicator* communicator, Deadline deadline) override;
   void BeginStep(Deadline deadline) override { deadline_ = deadline; }
-  absl::Status Sum(MatrixView partial) override;
+  absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) override;
 
  private:
   explicit HostRankGroup(ExchangedSum sum) : sum_(std::move(sum)) {}

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "kernels/deadline.h"
@@ -25,6 +26,23 @@ struct RankGroupSpec {
   size_t gather_bytes = size_t{64} << 10;
 };
 
+// The norm that follows in the residual stream: Backend::LayerNorm where it is centred, else RmsNorm.
+struct RowNorm {
+  const float* weight = nullptr;  // [H]
+  const float* bias = nullptr;    // [H], of a centred one; null: none
+  float eps = 0;
+  bool centred = false;
+};
+
+// What a sum over ranks does to the residual stream, with the bits of the operations one by one:
+// residual += sum + bias, and normed = the norm of that.
+struct ResidualUpdate {
+  MatrixView residual;          // [T, H] F32
+  const float* bias = nullptr;  // [H] F32; null: none
+  std::optional<RowNorm> norm;  // none: only the sum
+  MatrixView normed;            // [T, H] F32 or in operand dtype, not the residual
+};
+
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
@@ -38,12 +56,13 @@ class RankGroup {
   // The exchanges of the step that is about to be enqueued may take until `deadline`. After Join().
   virtual void BeginStep(Deadline deadline) = 0;
 
-  // partial = the sum over the ranks' partials, as the balanced binary tree of Backend::TreeAdd:
-  // the same bits on every rank and for every number of ranks. [T, width] F32 without gaps between
-  // rows, T the same on every rank; the memory of PaddedRows(T, num_ranks) rows is overwritten.
-  // Enqueued like any operation: a failure that is known at once, the communicator's, is returned;
-  // one that comes later shows at the backend's Synchronize(). `partial` is then undefined.
-  virtual absl::Status Sum(MatrixView partial) = 0;
+  // Adds the sum over the ranks' partials to the residual stream, as `update` says. The sum is the
+  // balanced binary tree of Backend::TreeAdd: the same bits on every rank and for every number of
+  // ranks. partial [T, width] F32 without gaps between rows, T the same on every rank; the memory of
+  // PaddedRows(T, num_ranks) rows is overwritten. Enqueued like any operation: a failure that is
+  // known at once, the communicator's, is returned; one that comes later shows at the backend's
+  // Synchronize(). The residual is then undefined.
+  virtual absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) = 0;
 };
 
 // The rows of memory that a partial of `rows` rows must have: a multiple of num_ranks.

@@ -152,8 +152,8 @@ RowReader BFloat16Rows(const Floats& weights, int64_t num_inputs) {
 
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
-  for (const WeightFormat format :
-       {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
+                                    WeightFormat::kInt4, WeightFormat::kFp8}) {
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
         if (status.ok()) status = CheckProduct(backend, format, rows, gated);
@@ -241,6 +241,19 @@ absl::Status CheckRows(Backend& backend) {
     b.backend.AddResidual(terms[1], m);
     b.backend.TreeAdd(terms, m);
   }));
+  for (const bool centred : {false, true}) {
+    status.Update(check("TreeAddToResidual", [&](Bench& b, MatrixView m) {
+      const MatrixView terms[] = {b.Matrix(other, kCols), b.Matrix(x, kCols)};
+      ResidualUpdate update{.residual = b.Matrix(other, kCols), .bias = b.Vector(weight)};
+      update.norm = {.weight = b.Vector(weight),
+                     .bias = centred ? b.Vector(other) : nullptr,
+                     .eps = 1e-5f,
+                     .centred = centred};
+      update.normed = m;
+      b.backend.TreeAddToResidual(terms, update);
+      b.backend.AddResidual(update.residual, m);
+    }));
+  }
   status.Update(check("LogSoftmax", [&](Bench& b, MatrixView m) { b.backend.LogSoftmax(m, m); }));
   status.Update(Compare("TopK", backend, [&](Bench& b) {
     Floats values(kRows * 5);
@@ -296,7 +309,7 @@ absl::Status CheckSampling(Backend& backend) {
 
 absl::Status SelfCheck(Backend& backend) {
   absl::Status status = CheckProducts(backend);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
     if (status.ok()) status = CheckAttention(backend, dtype);
   }
   if (status.ok()) status = CheckRows(backend);

@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/dtype.h"
+#include "kernels/fp8.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -200,6 +201,44 @@ HWY_INLINE void EncodeGroupAsInt4(const float* weights, std::byte* out) {
   StoreScale(scale, out);
 }
 
+// Fp8FromFloat of finite numbers, in 32 bits each.
+template <class V>
+HWY_INLINE hn::VFromD<hn::RebindToUnsigned<Floats>> Fp8Codes(V v) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(du, 0x80));
+  const auto magnitude =
+      hn::Min(hn::And(bits, hn::Set(du, 0x7fffffff)), hn::BitCast(du, hn::Set(d, kLargestFp8)));
+  const auto odd = hn::And(hn::ShiftRight<20>(magnitude), hn::Set(du, 1));
+  const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(du, 0x7ffff)));
+  const auto normal = hn::Sub(hn::ShiftRight<20>(rounded), hn::Set(du, 120 << 3));
+  const auto counter = hn::Set(d, 0x1p14f);
+  const auto counted = hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), counter));
+  const auto subnormal = hn::Sub(counted, hn::BitCast(du, counter));
+  const auto is_subnormal = hn::Lt(hn::BitCast(d, magnitude), hn::Set(d, 0x1p-6f));
+  const auto code = hn::IfThenElse(is_subnormal, hn::BitCast(d, subnormal), hn::BitCast(d, normal));
+  return hn::Or(sign, hn::BitCast(du, code));
+}
+
+HWY_INLINE void EncodeGroupAsFp8(const float* weights, std::byte* out) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> du;
+  const uint16_t scale = Fp8ScaleFor(LargestMagnitude(weights));
+  std::memcpy(out, &scale, sizeof(scale));
+  std::byte* const codes = out + sizeof(scale);
+  if (std::isnan(FloatFromBFloat16(scale))) {
+    std::memset(codes, 0, kWeightGroup);
+    return;
+  }
+  const auto inverse = hn::Set(d, Fp8Inverse(scale));
+  HWY_ALIGN uint32_t wide[kWeightGroup];
+  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+    hn::Store(Fp8Codes(hn::Mul(hn::LoadU(d, weights + i), inverse)), du, wide + i);
+  }
+  for (int64_t i = 0; i < kWeightGroup; ++i) codes[i] = static_cast<std::byte>(wide[i]);
+}
+
 void EncodeInt8(const float* row, int64_t num_groups, std::byte* out) {
   for (int64_t group = 0; group < num_groups; ++group) {
     EncodeGroupAsInt8(row + group * kWeightGroup,
@@ -214,6 +253,13 @@ void EncodeInt4(const float* row, int64_t num_groups, std::byte* out) {
   }
 }
 
+void EncodeFp8(const float* row, int64_t num_groups, std::byte* out) {
+  for (int64_t group = 0; group < num_groups; ++group) {
+    EncodeGroupAsFp8(row + group * kWeightGroup,
+                     out + group * RowBytes(WeightFormat::kFp8, kWeightGroup));
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -225,18 +271,21 @@ namespace {
 
 HWY_EXPORT(EncodeInt8);
 HWY_EXPORT(EncodeInt4);
+HWY_EXPORT(EncodeFp8);
+
+// Number i of a group, whose first byte behind the scale is *bytes.
+float QuotientOf(WeightFormat format, const std::byte* bytes, int64_t i) {
+  if (format == WeightFormat::kFp8) return FloatFromFp8(static_cast<uint8_t>(bytes[i]));
+  if (format == WeightFormat::kInt8) return static_cast<int8_t>(bytes[i]);
+  return static_cast<float>((static_cast<int>(bytes[i / 2]) >> (i % 2 * 4) & 15) - 8);
+}
 
 void DecodeGroup(WeightFormat format, const std::byte* bytes, float* weights) {
   uint16_t bits;
   std::memcpy(&bits, bytes, sizeof(bits));
   const float scale = FloatFromBFloat16(bits);
   bytes += sizeof(bits);
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
-    const int q = format == WeightFormat::kInt8
-                      ? static_cast<int8_t>(bytes[i])
-                      : (static_cast<int>(bytes[i / 2]) >> (i % 2 * 4) & 15) - 8;
-    weights[i] = scale * static_cast<float>(q);
-  }
+  for (int64_t i = 0; i < kWeightGroup; ++i) weights[i] = scale * QuotientOf(format, bytes, i);
 }
 
 }  // namespace
@@ -254,6 +303,8 @@ void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std:
     const int64_t num_groups = num_inputs / kWeightGroup;
     if (format == WeightFormat::kInt8) {
       HWY_DYNAMIC_DISPATCH(EncodeInt8)(row.data(), num_groups, out.data());
+    } else if (format == WeightFormat::kFp8) {
+      HWY_DYNAMIC_DISPATCH(EncodeFp8)(row.data(), num_groups, out.data());
     } else {
       HWY_DYNAMIC_DISPATCH(EncodeInt4)(row.data(), num_groups, out.data());
     }

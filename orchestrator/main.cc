@@ -25,9 +25,10 @@ ABSL_FLAG(std::string, public_tls_ca, "",
 ABSL_FLAG(std::string, owners_socket, "",
           "unix:/PATH where clients of this user, such as a gateway, come without TLS; with tokens "
           "all the same");
-ABSL_FLAG(std::string, tokens, "",
-          "file of the bearer tokens that clients may show, on each line the SHA-256 of one, its "
-          "tenant and, optionally, classes; read again when it changes");
+ABSL_FLAG(
+    std::string, tokens, "",
+    "file of the bearer tokens that clients may show, on each line the SHA-256 of one and its "
+    "tenant; read again when it changes");
 ABSL_FLAG(bool, insecure_public, false,
           "serve clients on other hosts in plaintext, or without asking who they are");
 ABSL_FLAG(bool, vllm_metric_names, false,

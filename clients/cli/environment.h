@@ -2,6 +2,7 @@
 // own. The streams and the interrupt are borrowed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <istream>
@@ -12,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/cli/interrupt.h"
+#include "clients/cli/screen.h"
 
 namespace sluice {
 
@@ -28,6 +30,8 @@ struct Environment {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   int columns = 100;  // of the terminal that help is read in
+  // Of the terminal at stdout, as it is now.
+  std::function<ScreenSize()> screen = [] { return ScreenSize(); };
   // Where temporary files go: TMPDIR, or /tmp.
   std::string temp_folder = "/tmp";
   // What this host lets processes hold: MemoryLimit() of usable_memory.h.
@@ -41,6 +45,9 @@ struct Environment {
       start_in_process;
   // MakeLineEditor of line_editor.h, for a terminal at stdin; may be unset, and may return null.
   std::function<std::unique_ptr<LineReader>()> make_line_editor;
+
+  // Of text that goes to stdout, in characters: 0, unlimited, where that is no terminal.
+  size_t text_width() const { return out_is_terminal ? static_cast<size_t>(screen().columns) : 0; }
 };
 
 }  // namespace sluice

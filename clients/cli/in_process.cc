@@ -67,9 +67,9 @@ class Stages {
 
   Dialer& dialer_;
   const std::string prefix_;
-  std::unique_ptr<SamplerServer> sampler_;
-  std::vector<std::unique_ptr<ShardServer>> shards_;
-  std::unique_ptr<EmbeddingServer> embedding_;
+  std::unique_ptr<ModelServer> sampler_;
+  std::vector<std::unique_ptr<ModelServer>> shards_;
+  std::unique_ptr<ModelServer> embedding_;
 };
 
 class Pipeline final : public InProcessPipeline {
@@ -162,7 +162,7 @@ absl::StatusOr<Topology> Stages::Start(const InProcessOptions& options) {
 
 absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
                                   Topology& topology) {
-  absl::StatusOr<std::unique_ptr<SamplerServer>> sampler = SamplerServer::Start(
+  absl::StatusOr<std::unique_ptr<ModelServer>> sampler = StartSamplerServer(
       {.model = options.model,
        .overrides = options.overrides,
        .address = AddressOf("sampler"),
@@ -186,21 +186,21 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
   const int num_shards = arrangement.num_shards;
   const std::string name = absl::StrCat("shard-", placement.stage, "-", placement.rank);
   ShardServerOptions shard;
-  shard.model = options.model;
-  shard.overrides = options.overrides;
-  shard.address = AddressOf(name);
-  shard.hang_timeout = options.hang_timeout;
+  shard.server = {.model = options.model,
+                  .overrides = options.overrides,
+                  .address = AddressOf(name),
+                  .hang_timeout = options.hang_timeout,
+                  .weights = options.weights};
   shard.placement = placement;
-  shard.shard.weights = options.weights;
   shard.shard.kv_dtype = options.kv_dtype;
   shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
   shard.shard.device_share =
       DeviceShareOf(ProcessesOnDevice(options.device, num_shards, arrangement.num_gpus));
-  shard.device.device = arrangement.DeviceOf(options, number);
-  shard.device.cpu = {.num_threads = std::max(1, arrangement.num_threads / num_shards),
-                      .instructions = options.instructions,
-                      .cpus = CpusOfShard(options.cpus, number, num_shards)};
-  absl::StatusOr<std::unique_ptr<ShardServer>> server = ShardServer::Start(shard, &dialer_);
+  shard.server.device.device = arrangement.DeviceOf(options, number);
+  shard.server.device.cpu = {.num_threads = std::max(1, arrangement.num_threads / num_shards),
+                             .instructions = options.instructions,
+                             .cpus = CpusOfShard(options.cpus, number, num_shards)};
+  absl::StatusOr<std::unique_ptr<ModelServer>> server = StartShardServer(shard, &dialer_);
   if (!server.ok()) return server.status();
   shards_.push_back(*std::move(server));
   topology.shards[placement.stage].push_back(Reach(name, *shards_.back()));
@@ -209,7 +209,7 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
 
 absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arrangement& arrangement,
                                     Topology& topology) {
-  absl::StatusOr<std::unique_ptr<EmbeddingServer>> embedding = EmbeddingServer::Start(
+  absl::StatusOr<std::unique_ptr<ModelServer>> embedding = StartEmbeddingServer(
       {.model = options.model,
        .overrides = options.overrides,
        .address = AddressOf("embedding"),

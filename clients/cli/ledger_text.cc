@@ -1,17 +1,17 @@
 #include "clients/cli/ledger_text.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "clients/cli/terminal_text.h"
+#include "clients/cli/text_table.h"
 
 namespace sluice {
 namespace {
-
-constexpr size_t kWidestId = 24;
-constexpr size_t kWidestTenant = 16;
 
 const char* NameOf(v1::RequestState state) {
   switch (state) {
@@ -28,12 +28,26 @@ const char* NameOf(v1::RequestState state) {
   }
 }
 
-// On one line, cut with ".." where it is too long.
-std::string Cell(const std::string& text, size_t most) {
-  std::string cell = Printable(text);
-  std::replace(cell.begin(), cell.end(), '\n', ' ');
-  std::replace(cell.begin(), cell.end(), '\t', ' ');
-  return cell.size() <= most ? cell : absl::StrCat(cell.substr(0, most - 2), "..");
+// On one line.
+std::string Line(const std::string& text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
+// `text` beside the name of what it says, as lines.
+std::string Beside(const std::string& name, const std::string& text, size_t width) {
+  constexpr size_t kColumn = 12, kNarrowest = 20;
+  const size_t room =
+      width > 0 ? std::max(width, kColumn + kNarrowest) - kColumn : std::string::npos;
+  std::string result, head = name;
+  for (const std::string& line : Wrapped(text, room)) {
+    head.resize(std::max(head.size() + 1, kColumn), ' ');
+    absl::StrAppend(&result, head, line, "\n");
+    head.clear();
+  }
+  return result;
 }
 
 std::string Duration(uint64_t milliseconds) {
@@ -73,6 +87,55 @@ struct Sums {
   int64_t copied = 0, evicted = 0, preemptions = 0, recomputed = 0;
 };
 
+std::vector<std::string> CellsOf(const v1::RequestStatus& request) {
+  const Sums sums(request);
+  return {Line(request.request_id()),
+          Line(request.tenant()),
+          NameOf(request.state()),
+          absl::StrCat(request.sequences_size()),
+          absl::StrCat(sums.prompt),
+          absl::StrCat(sums.generated),
+          absl::StrCat(sums.held),
+          absl::StrCat(sums.shared),
+          absl::StrCat(sums.hits),
+          absl::StrCat(sums.copied),
+          absl::StrCat(sums.evicted),
+          absl::StrCat(sums.preemptions),
+          absl::StrCat(sums.recomputed),
+          DurationOrDash(request.has_queue_ms(), request.queue_ms()),
+          DurationOrDash(request.has_first_token_ms(), request.first_token_ms()),
+          Duration(request.age_ms())};
+}
+
+std::string SequenceText(const v1::SequenceStatus& sequence, size_t width) {
+  const v1::RecomputedPositions& again = sequence.recomputed();
+  return absl::StrCat(
+      Beside(absl::StrCat("Sequence ", sequence.sequence()),
+             absl::StrFormat("%s: %d prompt tokens, %d generated", NameOf(sequence.state()),
+                             sequence.num_prompt_tokens(), sequence.num_generated_tokens()),
+             width),
+      Beside("  blocks",
+             absl::StrFormat("%d held, %d of them shared; %d copied, %d cached ones evicted for it",
+                             sequence.num_held_blocks(), sequence.num_shared_blocks(),
+                             sequence.num_copied_blocks(), sequence.num_evicted_blocks()),
+             width),
+      Beside("  positions",
+             absl::StrFormat("%d computed, %d found by their tokens, %d shared with a sibling",
+                             sequence.num_computed_positions(), sequence.num_hit_positions(),
+                             sequence.num_shared_positions()),
+             width),
+      Beside("  again",
+             absl::StrFormat(
+                 "%d after %d preemptions, %d after losses, %d after growth, %d after pauses",
+                 again.after_preemption(), sequence.num_preemptions(), again.after_loss(),
+                 again.after_growth(), again.after_pause()),
+             width),
+      Beside("  drafts",
+             absl::StrFormat("%d tokens, %d of them right", sequence.num_drafted_tokens(),
+                             sequence.num_accepted_draft_tokens()),
+             width));
+}
+
 Json RecomputedJson(const v1::RecomputedPositions& recomputed) {
   return {{"after_preemption", recomputed.after_preemption()},
           {"after_loss", recomputed.after_loss()},
@@ -82,59 +145,49 @@ Json RecomputedJson(const v1::RecomputedPositions& recomputed) {
 
 }  // namespace
 
-std::string RequestsTable(const v1::GetStatusResponse& status, int most) {
-  std::string table = absl::StrFormat(
-      "%-24s  %-16s  %-7s  %3s  %7s  %7s  %6s  %6s  %7s  %6s  %7s  %9s  %7s  %7s  %7s  %7s\n",
-      "REQUEST", "TENANT", "STATE", "SEQ", "PROMPT", "TOKENS", "BLOCKS", "SHARED", "HIT", "COPIED",
-      "EVICTED", "PREEMPTED", "AGAIN", "QUEUE", "FIRST", "AGE");
-  int shown = 0;
-  for (const v1::RequestStatus& request : status.requests()) {
-    if (shown == most) break;
-    ++shown;
-    const Sums sums(request);
-    absl::StrAppendFormat(
-        &table,
-        "%-24s  %-16s  %-7s  %3d  %7d  %7d  %6d  %6d  %7d  %6d  %7d  %9d  %7d  %7s  %7s  %7s\n",
-        Cell(request.request_id(), kWidestId), Cell(request.tenant(), kWidestTenant),
-        NameOf(request.state()), request.sequences_size(), sums.prompt, sums.generated, sums.held,
-        sums.shared, sums.hits, sums.copied, sums.evicted, sums.preemptions, sums.recomputed,
-        DurationOrDash(request.has_queue_ms(), request.queue_ms()),
-        DurationOrDash(request.has_first_token_ms(), request.first_token_ms()),
-        Duration(request.age_ms()));
-  }
+std::string RequestsTable(const v1::GetStatusResponse& status, int most, size_t width) {
+  TextTable table({{.name = "REQUEST", .importance = 0, .cut_to = 24},
+                   {.name = "TENANT", .importance = 6, .cut_to = 16},
+                   {.name = "STATE", .min_width = 7, .importance = 1, .cut_to = 7},
+                   {.name = "SEQ", .importance = 15},
+                   {.name = "PROMPT", .importance = 5},
+                   {.name = "TOKENS", .importance = 2},
+                   {.name = "BLOCKS", .importance = 3},
+                   {.name = "SHARED", .importance = 12},
+                   {.name = "HIT", .min_width = 6, .importance = 7},
+                   {.name = "COPIED", .importance = 14},
+                   {.name = "EVICTED", .importance = 13},
+                   {.name = "PREEMPTED", .importance = 10},
+                   {.name = "AGAIN", .min_width = 6, .importance = 11},
+                   {.name = "QUEUE", .min_width = 6, .importance = 9},
+                   {.name = "FIRST", .min_width = 6, .importance = 8},
+                   {.name = "AGE", .min_width = 6, .importance = 4}});
+  const int shown = std::min(status.requests_size(), most);
+  for (int i = 0; i < shown; ++i) table.AddRow(CellsOf(status.requests(i)));
+  std::string text = table.Text(width);
   const int more = status.requests_size() - shown;
-  if (more > 0) absl::StrAppend(&table, "and ", more, " more\n");
-  if (status.requests().empty()) absl::StrAppend(&table, "(no requests)\n");
-  return table;
+  if (more > 0) absl::StrAppend(&text, "and ", more, " more\n");
+  if (status.requests().empty()) absl::StrAppend(&text, "(no requests)\n");
+  return text;
 }
 
-std::string RequestText(const v1::RequestStatus& request) {
-  const auto line = [](const std::string& text) { return Cell(text, 1000); };
-  std::string text = absl::StrFormat(
-      "Request     %s, %s%s%s%s%s\nTenant      %s, priority %d\n"
-      "Times       %s until its turn, %s until its first token, %s in all\n",
-      line(request.request_id()), NameOf(request.state()), request.outcome().empty() ? "" : ": ",
-      line(request.outcome()), request.detail().empty() ? "" : ", ", line(request.detail()),
-      line(request.tenant()), request.priority(),
-      DurationOrDash(request.has_queue_ms(), request.queue_ms()),
-      DurationOrDash(request.has_first_token_ms(), request.first_token_ms()),
-      Duration(request.age_ms()));
+std::string RequestText(const v1::RequestStatus& request, size_t width) {
+  const std::string outcome =
+      absl::StrCat(request.outcome().empty() ? "" : ": ", Line(request.outcome()),
+                   request.detail().empty() ? "" : ", ", Line(request.detail()));
+  std::string text = Beside(
+      "Request", absl::StrCat(Line(request.request_id()), ", ", NameOf(request.state()), outcome),
+      width);
+  text += Beside("Tenant", absl::StrCat(Line(request.tenant()), ", priority ", request.priority()),
+                 width);
+  text += Beside(
+      "Times",
+      absl::StrCat(DurationOrDash(request.has_queue_ms(), request.queue_ms()), " until its turn, ",
+                   DurationOrDash(request.has_first_token_ms(), request.first_token_ms()),
+                   " until its first token, ", Duration(request.age_ms()), " in all"),
+      width);
   for (const v1::SequenceStatus& sequence : request.sequences()) {
-    const v1::RecomputedPositions& again = sequence.recomputed();
-    absl::StrAppendFormat(
-        &text,
-        "Sequence %d  %s: %d prompt tokens, %d generated\n"
-        "  blocks    %d held, %d of them shared; %d copied, %d cached ones evicted for it\n"
-        "  positions %d computed, %d found by their tokens, %d shared with a sibling\n"
-        "  again     %d after %d preemptions, %d after losses, %d after growth, %d after pauses\n"
-        "  drafts    %d tokens, %d of them right\n",
-        sequence.sequence(), NameOf(sequence.state()), sequence.num_prompt_tokens(),
-        sequence.num_generated_tokens(), sequence.num_held_blocks(), sequence.num_shared_blocks(),
-        sequence.num_copied_blocks(), sequence.num_evicted_blocks(),
-        sequence.num_computed_positions(), sequence.num_hit_positions(),
-        sequence.num_shared_positions(), again.after_preemption(), sequence.num_preemptions(),
-        again.after_loss(), again.after_growth(), again.after_pause(),
-        sequence.num_drafted_tokens(), sequence.num_accepted_draft_tokens());
+    text += SequenceText(sequence, width);
   }
   return text;
 }
@@ -168,17 +221,19 @@ Json RequestJson(const v1::RequestStatus& request) {
   return json;
 }
 
-std::string TenantsTable(const v1::GetStatusResponse& status, int most) {
+std::string TenantsTable(const v1::GetStatusResponse& status, int most, size_t width) {
   if (status.tenants().empty()) return "";
-  std::string table =
-      absl::StrFormat("%-32s  %7s  %7s  %12s\n", "TENANT", "RUNNING", "WAITING", "SERVED");
+  TextTable table({{.name = "TENANT", .min_width = 32, .importance = 0, .cut_to = 32},
+                   {.name = "RUNNING", .importance = 1},
+                   {.name = "WAITING", .importance = 2},
+                   {.name = "SERVED", .min_width = 12, .importance = 3}});
   for (int i = 0; i < std::min(status.tenants_size(), most); ++i) {
     const v1::TenantStatus& tenant = status.tenants(i);
-    absl::StrAppendFormat(&table, "%-32s  %7d  %7d  %12.0f\n", Cell(tenant.name(), 32),
-                          tenant.num_running_sequences(), tenant.num_waiting_sequences(),
-                          tenant.served());
+    table.AddRow({Line(tenant.name()), absl::StrCat(tenant.num_running_sequences()),
+                  absl::StrCat(tenant.num_waiting_sequences()),
+                  absl::StrFormat("%.0f", tenant.served())});
   }
-  return table;
+  return table.Text(width);
 }
 
 }  // namespace sluice

@@ -81,6 +81,7 @@ int main(int argc, char** argv) {
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,
       .err_is_terminal = isatty(STDERR_FILENO) == 1,
       .columns = isatty(STDOUT_FILENO) == 1 ? sluice::TerminalColumns(STDOUT_FILENO) : 100,
+      .screen = [] { return sluice::ScreenOf(STDOUT_FILENO); },
       .temp_folder = TempFolder(),
       .memory_limit = sluice::MemoryLimit(""),
       .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),

@@ -91,13 +91,14 @@ void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
                   FlagSet::IntegerFrom(1, kMostProcesses, &into->tp));
   flags.AddParsed("pp", "P", "Stages that share the layers (pipeline parallel). Default 1.",
                   FlagSet::IntegerFrom(1, kMostProcesses, &into->pp));
-  flags.AddParsed("weights", "TYPE",
-                  "Keep matrices as f32, bf16, int8 or int4 (quantized while they are read, unless "
-                  "`sluice quantize` has done it); auto: as the file stores them. Default auto.",
-                  [into](const std::string& text) { return SetWeights(text, &into->weights); });
+  flags.AddParsed(
+      "weights", "TYPE",
+      "Keep matrices as f32, bf16, int8, int4 or fp8 (quantized while they are read, unless "
+      "`sluice quantize` has done it); auto: as the file stores them. Default auto.",
+      [into](const std::string& text) { return SetWeights(text, &into->weights); });
   flags.AddParsed("kv_dtype", "TYPE",
-                  "Keep keys and values as f32 or bf16, which holds twice the positions. Default "
-                  "f32.",
+                  "Keep keys and values as f32, bf16, which holds twice the positions, or fp8, "
+                  "nearly four times. Default f32.",
                   [into](const std::string& text) { return SetKvDType(text, &into->kv); });
   flags.Add("rope_scaling", "SCALING",
             "How rotary positions are stretched, instead of what config.json says: a type and its "

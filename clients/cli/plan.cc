@@ -38,7 +38,7 @@ struct MemoryPlan {
   std::string model;
   uint64_t num_parameters = 0;
   WeightFormat format = WeightFormat::kBF16;
-  bool has_weights = true;  // the folder; where it has none, they are taken for BF16
+  bool has_weights = true;  // the folder; else they are taken for what config.json says, or BF16
   DType kv_dtype = DType::kF32;
   int64_t context = 0;
   int64_t sequences = 1;
@@ -64,8 +64,12 @@ absl::StatusOr<int64_t> ContextOf(const PlanFlags& flags, const ModelConfig& con
 }
 
 // Where there are no files yet to tell.
-WeightFormat FormatWithoutFiles(WeightType type) {
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kInt8, WeightFormat::kInt4}) {
+WeightFormat FormatWithoutFiles(const ModelConfig& config, WeightType type) {
+  if (type == WeightType::kAuto && config.quantization.has_value()) {
+    return config.quantization->format;
+  }
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
     if (Name(type) == std::string(TypeName(format))) return format;
   }
   return WeightFormat::kBF16;
@@ -73,7 +77,7 @@ WeightFormat FormatWithoutFiles(WeightType type) {
 
 absl::StatusOr<WeightFormat> ChooseFormat(const std::string& folder, const ModelConfig& config,
                                           WeightType type) {
-  if (!Checkpoint::IsIn(folder)) return FormatWithoutFiles(type);
+  if (!Checkpoint::IsIn(folder)) return FormatWithoutFiles(config, type);
   const absl::StatusOr<WeightSource> source = WeightSource::Open(folder, config);
   if (!source.ok()) return source.status();
   return source->Resolve(type);

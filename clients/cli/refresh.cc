@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "clients/cli/outcome.h"
+#include "clients/cli/screen.h"
 #include "services/common/stop_signal.h"
 
 namespace sluice {
@@ -12,6 +13,9 @@ constexpr char kHome[] = "\x1b[H";
 constexpr char kClearScreen[] = "\x1b[2J";
 constexpr char kClearToEndOfLine[] = "\x1b[K\n";
 constexpr char kClearBelow[] = "\x1b[J";
+// A character that takes two columns must not move those of the lines below.
+constexpr char kWrapNot[] = "\x1b[?7l";
+constexpr char kWrap[] = "\x1b[?7h";
 
 }  // namespace
 
@@ -25,8 +29,10 @@ int ShowUntilInterrupted(Environment& environment, absl::Duration interval,
     if (environment.interrupt.requested()) return environment.interrupt.exit_code();
     if (!text.ok()) return Fail(text.status(), environment);
     if (environment.out_is_terminal) {
-      environment.out << (first ? kClearScreen : "") << kHome
-                      << absl::StrReplaceAll(*text, {{"\n", kClearToEndOfLine}}) << kClearBelow;
+      environment.out << (first ? kClearScreen : "") << kHome << kWrapNot
+                      << absl::StrReplaceAll(OnScreen(*text, environment.screen()),
+                                             {{"\n", kClearToEndOfLine}})
+                      << kClearBelow << kWrap;
     } else {
       environment.out << (first ? "" : "\n") << *text;
     }

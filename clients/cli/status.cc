@@ -198,17 +198,17 @@ struct StatusFlags {
 };
 
 absl::StatusOr<std::string> Show(const StatusFlags& flags, const v1::GetStatusResponse& status,
-                                 const std::string& endpoint) {
+                                 const std::string& endpoint, size_t width) {
   if (!flags.request.empty() && status.requests().empty()) {
     return absl::NotFoundError(absl::StrCat("request ", flags.request,
                                             " is not being served, nor among the last that ended"));
   }
   if (flags.json) return JsonText(status, flags.requests || !flags.request.empty());
-  if (flags.requests) return RequestsTable(status, status.requests_size());
+  if (flags.requests) return RequestsTable(status, status.requests_size(), width);
   if (flags.request.empty()) return TextOf(status, endpoint);
   std::string text;
   for (const v1::RequestStatus& request : status.requests()) {
-    absl::StrAppend(&text, text.empty() ? "" : "\n", RequestText(request));
+    absl::StrAppend(&text, text.empty() ? "" : "\n", RequestText(request, width));
   }
   return text;
 }
@@ -252,7 +252,8 @@ int StatusCommand(absl::Span<const std::string> arguments, Environment& environm
     const absl::StatusOr<v1::GetStatusResponse> status = (*client)->GetStatus(request);
     if (!status.ok()) return status.status();
     serving = status->serving();
-    absl::StatusOr<std::string> text = Show(asked, *status, (*client)->name());
+    absl::StatusOr<std::string> text =
+        Show(asked, *status, (*client)->name(), environment.text_width());
     if (text.ok() && environment.out_is_terminal) *text = Printable(*text);
     return text;
   };

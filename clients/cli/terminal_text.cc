@@ -19,6 +19,9 @@ bool IsControl(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
 }
 
+// Not a byte that goes on with a character of UTF-8.
+bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
 }  // namespace
 
 std::string Printable(absl::string_view text) {
@@ -37,6 +40,26 @@ std::string Printable(absl::string_view text) {
     }
   }
   return result;
+}
+
+size_t NumCharacters(absl::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char byte) { return BeginsCharacter(byte); }));
+}
+
+absl::string_view FirstCharacters(absl::string_view text, size_t most) {
+  size_t num_characters = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (BeginsCharacter(text[i]) && ++num_characters > most) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string Shortened(absl::string_view text, size_t most) {
+  constexpr absl::string_view kCut = "..";
+  if (NumCharacters(text) <= most) return std::string(text);
+  if (most < kCut.size()) return std::string(FirstCharacters(text, most));
+  return absl::StrCat(FirstCharacters(text, most - kCut.size()), kCut);
 }
 
 size_t HelpWidth(int columns) {

@@ -13,6 +13,15 @@ namespace sluice {
 // characters of Unicode (U+0080 to U+009F) are among them. Bytes that are not UTF-8 stay.
 std::string Printable(absl::string_view text);
 
+// Characters of UTF-8 text.
+size_t NumCharacters(absl::string_view text);
+
+// Its first `most` characters, or all.
+absl::string_view FirstCharacters(absl::string_view text, size_t most);
+
+// `text` where it has at most `most` characters, else its beginning and "..".
+std::string Shortened(absl::string_view text, size_t most);
+
 // How many columns help is written for in a terminal of so many: long lines are hard to read.
 size_t HelpWidth(int columns);
 

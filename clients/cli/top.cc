@@ -53,7 +53,7 @@ std::string HitRate(const v1::GetStatusResponse& status) {
 }
 
 std::string Frame(const std::string& endpoint, const std::optional<v1::GetStatusResponse>& before,
-                  const v1::GetStatusResponse& now, int most_requests) {
+                  const v1::GetStatusResponse& now, int most_requests, size_t width) {
   const v1::GetStatusResponse& then = before.has_value() ? *before : now;
   const Rates rates(before, now);
   const v1::KvCacheStatus& cache = now.kv_cache();
@@ -81,8 +81,9 @@ std::string Frame(const std::string& endpoint, const std::optional<v1::GetStatus
       rates.Of(then.num_preemptions(), now.num_preemptions()),
       rates.Of(then.kv_cache().num_evicted_blocks(), cache.num_evicted_blocks()),
       rates.Of(then.kv_cache().num_copied_blocks(), cache.num_copied_blocks()));
-  const std::string tenants = TenantsTable(now, kMostTenants);
-  absl::StrAppend(&frame, tenants, tenants.empty() ? "" : "\n", RequestsTable(now, most_requests));
+  const std::string tenants = TenantsTable(now, kMostTenants, width);
+  absl::StrAppend(&frame, tenants, tenants.empty() ? "" : "\n",
+                  RequestsTable(now, most_requests, width));
   return frame;
 }
 
@@ -109,7 +110,7 @@ int TopCommand(absl::Span<const std::string> arguments, Environment& environment
   return ShowUntilInterrupted(environment, interval, [&]() -> absl::StatusOr<std::string> {
     absl::StatusOr<v1::GetStatusResponse> now = (*client)->GetStatus(request);
     if (!now.ok()) return now.status();
-    std::string frame = Frame((*client)->name(), before, *now, rows);
+    std::string frame = Frame((*client)->name(), before, *now, rows, environment.text_width());
     before = *std::move(now);
     return frame;
   });

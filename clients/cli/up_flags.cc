@@ -52,7 +52,7 @@ absl::Status CheckTelemetry(const UpFlags& flags) {
                                .authority = flags.otlp_tls_ca,
                                .token_file = flags.otlp_token_file,
                                .sample_ratio = flags.otlp_sample_ratio},
-                              [](const char*) { return ""; })
+                              ProcessEnvironment())
       .status();
 }
 
@@ -67,10 +67,11 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
   flags.Add("tls_key", "FILE", "Its key (PEM).", &into->listener.tls.key);
   flags.Add("tls_ca", "FILE", "Authority of clients' certificates (PEM).",
             &into->listener.tls.authority);
-  flags.Add("tokens", "FILE",
-            "Bearer tokens of clients: on each line the SHA-256 of one, its tenant and, "
-            "optionally, classes. Read again when it changes.",
-            &into->tokens);
+  flags.Add(
+      "tokens", "FILE",
+      "Bearer tokens of clients: on each line the SHA-256 of one and its tenant. Read again when "
+      "it changes.",
+      &into->tokens);
   flags.Add("tenants", "FILE",
             "JSON file of what tenants are granted: weights, priorities, limits. Read again on "
             "SIGHUP to the orchestrator. Default: all the same, and priority 0 alone.",
@@ -123,10 +124,7 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
   flags.AddParsed("termination_log", "FILE",
                   "Is told in a sentence why all of it ends, where it does so by itself: "
                   "/dev/termination-log in a container of Kubernetes. Default: none.",
-                  [](const std::string& path) {
-                    SetTerminationLog(path);
-                    return absl::OkStatus();
-                  });
+                  [](const std::string& path) { return SetTerminationLog(path); });
   flags.AddSwitch("demo", "The gateway's page gets buttons that kill processes, to show what then.",
                   &into->demo);
 }

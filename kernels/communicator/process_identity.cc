@@ -61,6 +61,21 @@ ProcessIdentity ThisProcess() {
   return process;
 }
 
+bool IsSameProcess(const ProcessIdentity& a, const ProcessIdentity& b) {
+  return a.pid == b.pid && a.start_ticks == b.start_ticks && a.pid_namespace == b.pid_namespace;
+}
+
+HostBootId ThisHost() {
+  HostBootId id{};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return id;
+  const ssize_t length = read(fd, id.data(), id.size() - 1);
+  close(fd);
+  // Its line ends here.
+  if (length > 0 && id[length - 1] == '\n') id[length - 1] = '\0';
+  return id;
+}
+
 bool HasDied(const ProcessIdentity& process) {
   if (process.pid_namespace != PidNamespace()) return false;
   if (kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == ESRCH) return true;

@@ -2,6 +2,7 @@
 // not: the kernel hands it out again, so it is paired with the time the process started.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace sluice {
@@ -14,6 +15,13 @@ struct ProcessIdentity {
 };
 
 ProcessIdentity ThisProcess();
+
+// Whether these are one process.
+bool IsSameProcess(const ProcessIdentity& a, const ProcessIdentity& b);
+
+// The host by its boot: pids and memory are of one alone. Zeroes behind it.
+using HostBootId = std::array<char, 64>;
+HostBootId ThisHost();
 
 // True only where the process certainly no longer runs (gone, a zombie, or its pid reused). A
 // process of another pid namespace can't be seen from here and counts as alive. Costs some 20 us.

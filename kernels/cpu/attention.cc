@@ -148,6 +148,7 @@ class AttentionWorker {
       const int32_t id = pool_.BlockOf(*part.task.segment, block * block_size_);
       run.keys[b] = pool_.Keys<T>(layer_, id, part.task.kv_head);
       run.values[b] = pool_.Values<T>(layer_, id, part.task.kv_head);
+      if constexpr (kIsFp8<T>) run.scales[b] = pool_.Scales(layer_, id, part.task.kv_head);
     }
     return run;
   }
@@ -309,8 +310,10 @@ void Attend(CpuContext& context, MatrixView q, const CpuKvPool& pool, int layer,
             const AttentionOptions& options, MatrixView out) {
   if (pool.spec().dtype == DType::kF32) {
     RunPlan(context, AttentionWorker<float>(q, pool, layer, options, out), pool.spec());
-  } else {
+  } else if (pool.spec().dtype == DType::kBF16) {
     RunPlan(context, AttentionWorker<uint16_t>(q, pool, layer, options, out), pool.spec());
+  } else {
+    RunPlan(context, AttentionWorker<uint8_t>(q, pool, layer, options, out), pool.spec());
   }
 }
 

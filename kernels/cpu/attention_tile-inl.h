@@ -18,6 +18,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/attention_bundle.h"
 #include "kernels/cpu/simd-inl.h"
+#include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice {
@@ -30,6 +31,7 @@ struct BlockRun {
   int64_t count;  // up to the last that a query sees
   const T* keys[kBlocksPerRun];
   const T* values[kBlocksPerRun];
+  const uint16_t* scales[kBlocksPerRun];  // FP8: CpuKvPool::Scales; unspecified otherwise
 };
 
 // A run, and the one that follows, which is fetched ahead: blocks lie far apart, so the processor
@@ -39,6 +41,11 @@ struct BlockRuns {
   BlockRun<T> now;
   BlockRun<T> next;
 };
+
+// Whether elements are codes of FP8. The scale of a key goes to its score, that of a value to the
+// value: with a power of two neither rounds, so that sums are those of BF16 numbers.
+template <class T>
+inline constexpr bool kIsFp8 = sizeof(T) == 1;
 
 // Into the second-level cache: the first has no room for a run beside the one in hand.
 HWY_INLINE void FetchForNextRun(const void* line) {
@@ -99,6 +106,9 @@ void ScoreBlocks(const Bundle& bundle, const BlockRuns<T>& runs, int64_t block, 
 #pragma GCC unroll 4
       for (int b = 0; b < kBlocks; ++b) {
         float* const to = bundle.Weights(i, chunk + b * bundle.ChunksOfBlock());
+        if constexpr (kIsFp8<T>) {
+          sums[i][b] = hn::Mul(sums[i][b], LoadWide(d, runs.now.scales[block + b] + position));
+        }
         hn::Store(hn::Mul(sums[i][b], hn::Set(d, scale)), d, to + position % kChunk);
       }
     }
@@ -149,6 +159,10 @@ void AddColumns(const Bundle& bundle, int64_t first, const BlockRuns<T>& runs, S
       for (int v = 0; v < kVectors; ++v) {
         FetchForNextRun(runs.next.values[block] + at + v * lanes);
         values[v] = LoadWide(d, runs.now.values[block] + at + v * lanes);
+        if constexpr (kIsFp8<T>) {
+          const uint16_t scale = runs.now.scales[block][bundle.block_size + j];
+          values[v] = hn::Mul(values[v], hn::Set(d, FloatFromBFloat16(scale)));
+        }
       }
 #pragma GCC unroll 12
       for (int i = 0; i < kQueries; ++i) {

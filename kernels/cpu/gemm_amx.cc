@@ -40,5 +40,8 @@ void MultiplyInt8WithAmx(const SliceRun& run) {
 void MultiplyInt4WithAmx(const SliceRun& run) {
   AmxQuantizedGemm<AmxTiles, WeightFormat::kInt4>::Multiply(run);
 }
+void MultiplyFp8WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<AmxTiles, WeightFormat::kFp8>::Multiply(run);
+}
 
 }  // namespace sluice

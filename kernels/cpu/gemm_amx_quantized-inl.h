@@ -1,6 +1,6 @@
-// Products of INT8 and INT4 weights on tile registers. A tile is as deep as a group of weights that
-// share a scale: a group's whole numbers are unpacked to bfloat16, multiplied and added up in a
-// tile, and its sums, times the scale, added to those before it. `Tiles` as in gemm_amx-inl.h.
+// Products of quantised weights on tile registers. A tile is as deep as a group of weights that
+// share a scale: a group's numbers are unpacked to bfloat16, multiplied and added up in a tile, and its
+// sums, times the scale, added to those before it. `Tiles` as in gemm_amx-inl.h.
 //
 // One row takes the same way as many: what a tile adds up has bits of its own.
 #pragma once

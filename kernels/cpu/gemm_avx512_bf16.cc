@@ -19,8 +19,8 @@ struct StreamRun {
 };
 
 // Several rows compute longer on a weight than the processor looks ahead, so weights are asked for
-// before they are needed, kFetched vectors with every pair: into the second-level cache, which the
-// processor does foresee.
+// before they are needed, kFetched vectors with every pair: into the first-level cache, which 8 to
+// 16 rows are 5% faster with than with the second.
 template <int kRows, int kVectors, int kFetched>
 void AddStream(const StreamRun& run) {
   float* const to = run.sums;
@@ -36,7 +36,7 @@ void AddStream(const StreamRun& run) {
   const std::byte* ahead = run.ahead;
   for (int64_t pair = 0; pair < run.pairs; ++pair, x += run.x.step) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kFetched; ++v) _mm_prefetch(ahead + v * kVectorBytes, _MM_HINT_T1);
+    for (int v = 0; v < kFetched; ++v) _mm_prefetch(ahead + v * kVectorBytes, _MM_HINT_T0);
     __m512bh weights[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) weights[v] = LoadPairs(w + v * kVectorBytes);
@@ -84,7 +84,7 @@ template <int kVectors>
 void MultiplyBf16Panel(const SliceRun& run) {
   // A run of pairs that stays in the first-level cache while the tiles use it, long enough for
   // memory to bring the next; with one tile, nothing is read twice.
-  constexpr int64_t kResidentBytes = 16384;
+  constexpr int64_t kResidentBytes = 8192;
   const int64_t pairs = run.depth / 2;
   const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
   const int64_t step = num_tiles == 1 ? pairs : kResidentBytes / (kVectors * kVectorBytes);

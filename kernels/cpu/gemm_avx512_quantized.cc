@@ -1,15 +1,17 @@
-// Products of INT8 and INT4 weights, turned into the stream of bfloat16 pairs:
+// Products of INT8, INT4 and FP8 weights, turned into the stream of bfloat16 pairs:
 //
 //   INT8  per group of 32 inputs: a scale per output (BF16), then chunks of 64 bytes that unpack
 //         into two vectors of the stream. A byte is the sign and seven bits of magnitude, which
 //         index tables of the low and high bytes of bfloat16 numbers. In each 16 bytes of a chunk
 //         the first 8 belong to the first vector, the others to the second
+//   FP8   the same, with codes in place of sign and magnitude
 //   INT4  the same, a chunk unpacking into four vectors. Half-byte j of each 16 bits of a chunk
 //         belongs to vector j and is q + 8; below the exponent of 128 it makes the bfloat16
 //         128 + 8 + q, so sums start at -136 times the sum of the activations
 //
 // The sums of a group are kept apart until the group's scale is known: sum += scale * group.
 #include "kernels/cpu/gemm_avx512-inl.h"
+#include "kernels/cpu/gemm_byte_tables-inl.h"
 #include "kernels/cpu/gemm_quantized_stream.h"
 
 namespace sluice {
@@ -28,34 +30,16 @@ __m512 LoadScales(const std::byte* from) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-// The low and the high bytes of the bfloat16 numbers 0 to 127.
-struct ByteTables {
-  alignas(64) uint8_t low[128];
-  alignas(64) uint8_t high[128];
-};
-constexpr ByteTables MakeByteTables() {
-  ByteTables tables{};
-  for (int m = 1; m < 128; ++m) {
-    int exponent = 0;
-    while (m >> (exponent + 1) != 0) ++exponent;
-    const int bits = (127 + exponent) << 7 | (m << (7 - exponent) & 127);
-    tables.low[m] = static_cast<uint8_t>(bits & 255);
-    tables.high[m] = static_cast<uint8_t>(bits >> 8);
-  }
-  return tables;
-}
-constexpr ByteTables kBytes = MakeByteTables();
-
 // Unpacks INT8 chunks.
 struct Int8 {
   static constexpr int kVectorsOfChunk = 2;
   static constexpr bool kNeedsSums = false;
 
-  Int8()
-      : low0(_mm512_load_si512(kBytes.low)),
-        low1(_mm512_load_si512(kBytes.low + 64)),
-        high0(_mm512_load_si512(kBytes.high)),
-        high1(_mm512_load_si512(kBytes.high + 64)) {}
+  explicit Int8(const ByteTables& bytes = kInt8Tables)
+      : low0(_mm512_load_si512(bytes.low)),
+        low1(_mm512_load_si512(bytes.low + 64)),
+        high0(_mm512_load_si512(bytes.high)),
+        high1(_mm512_load_si512(bytes.high + 64)) {}
 
   void Unpack(const std::byte* chunk, __m512i* vectors) const {
     constexpr int kHighOrSign = 0xEA;  // (a & b) | c
@@ -77,6 +61,16 @@ struct Int8 {
 
   const __m512i low0, low1, high0, high1;
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+};
+
+// Unpacks FP8 chunks.
+struct Fp8 : Int8 {
+  Fp8() : Int8(kFp8Tables) {}
+
+  static void Put(int code, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(code);
+  }
+  static int Get(const std::byte* group, int64_t k) { return static_cast<int>(group[2 + k]); }
 };
 
 // Unpacks INT4 chunks.
@@ -336,23 +330,30 @@ constexpr GemmKernel kInt4{.activations = ActivationLayout::kBFloat16Tiles,
                            .tile_rows = kTileRows,
                            .pack = PackGrouped<Int4>,
                            .multiply = MultiplyGrouped<Int4>};
+constexpr GemmKernel kFp8{.activations = ActivationLayout::kBFloat16Tiles,
+                          .needs_sums = false,
+                          .depth_step = kWeightGroup,
+                          .tile_rows = kTileRows,
+                          .pack = PackGrouped<Fp8>,
+                          .multiply = MultiplyGrouped<Fp8>};
 
 }  // namespace
 
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format) {
-  return format == WeightFormat::kInt8 ? kInt8 : kInt4;
+  return format == WeightFormat::kInt8 ? kInt8 : format == WeightFormat::kInt4 ? kInt4 : kFp8;
 }
 
 int64_t QuantizedGroupBytes(WeightFormat format, int64_t width) {
   const int64_t of_vector =
-      format == WeightFormat::kInt8 ? kGroupBytes<Int8, 1> : kGroupBytes<Int4, 1>;
+      format == WeightFormat::kInt4 ? kGroupBytes<Int4, 1> : kGroupBytes<Int8, 1>;
   return width / kLanes * of_vector;
 }
 
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream) {
-  return format == WeightFormat::kInt8 ? UnpackPanel<Int8>(w, width, groups, stream)
-                                       : UnpackPanel<Int4>(w, width, groups, stream);
+  if (format == WeightFormat::kInt4) return UnpackPanel<Int4>(w, width, groups, stream);
+  if (format == WeightFormat::kFp8) return UnpackPanel<Fp8>(w, width, groups, stream);
+  return UnpackPanel<Int8>(w, width, groups, stream);
 }
 
 void AddScaledGroup(const std::byte* scales, const float* group, int64_t rows, int64_t width,

@@ -21,7 +21,18 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
       OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt8), MultiplyInt8WithAmx);
   static const GemmKernel int4 =
       OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt4), MultiplyInt4WithAmx);
-  return format == WeightFormat::kBF16 ? bf16 : format == WeightFormat::kInt8 ? int8 : int4;
+  static const GemmKernel fp8 =
+      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kFp8), MultiplyFp8WithAmx);
+  switch (format) {
+    case WeightFormat::kInt8:
+      return int8;
+    case WeightFormat::kInt4:
+      return int4;
+    case WeightFormat::kFp8:
+      return fp8;
+    default:
+      return bf16;
+  }
 }
 
 }  // namespace

@@ -82,14 +82,15 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 
 // Of all formats, for any machine; F32 always.
 const GemmKernel& PortableGemmKernel(WeightFormat format);
-// BF16, INT8 and INT4, for x86-64 machines that support InstructionSet::kAvx512Bf16.
+// All but F32, for x86-64 machines that support InstructionSet::kAvx512Bf16.
 const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
-// The part of it for INT8 and INT4.
+// The part of it for quantised formats.
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format);
-// GemmKernel::multiply of BF16, INT8 and INT4 weights, for those that support
+// GemmKernel::multiply of BF16 and quantised weights, for those that support
 // InstructionSet::kAmxBf16.
 void MultiplyWithAmx(const SliceRun& run);
 void MultiplyInt8WithAmx(const SliceRun& run);
 void MultiplyInt4WithAmx(const SliceRun& run);
+void MultiplyFp8WithAmx(const SliceRun& run);
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 //   INT8       per group of 32 inputs: a scale per output (BF16), then q at k * width + n
 //   INT4       the same with q + 8; byte k / 2 * width + n holds input k in its low half and input
 //              k + 1 in its high half
+//   FP8        as INT8, with the codes of q
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -156,6 +157,18 @@ struct Int8 {
   }
 };
 
+struct Fp8 {
+  static constexpr int64_t kInputsPerRow = 1;
+
+  HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
+                                float* to) {
+    const FloatTag d;
+    (void)width;
+    const auto q = LoadWide(d, reinterpret_cast<const uint8_t*>(row) + n);
+    hn::Store(hn::Mul(q, hn::Load(d, scale_of + n)), d, to + n);
+  }
+};
+
 struct Int4 {
   static constexpr int64_t kInputsPerRow = 2;
 
@@ -175,7 +188,7 @@ struct Int4 {
 };
 
 // One group as floats [kWeightGroup, width]; returns where the next one begins. A product of a
-// scale and a small whole number is a float without rounding.
+// scale and a number of a few bits is a float without rounding.
 template <class Code>
 const std::byte* UnpackGroup(const std::byte* w, int64_t width, float* to) {
   const FloatTag d;
@@ -211,6 +224,7 @@ void MultiplyF32(const SliceRun& run) { MultiplyPlain<float>(run); }
 void MultiplyBf16(const SliceRun& run) { MultiplyPlain<uint16_t>(run); }
 void MultiplyInt8(const SliceRun& run) { MultiplyQuantized<Int8>(run); }
 void MultiplyInt4(const SliceRun& run) { MultiplyQuantized<Int4>(run); }
+void MultiplyFp8(const SliceRun& run) { MultiplyQuantized<Fp8>(run); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -234,7 +248,7 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// kCodeBytes of a group follow its scale; in INT4 each holds two inputs, in INT8 one.
+// kCodeBytes of a group follow its scale; in INT4 each holds two inputs, else one.
 template <int64_t kCodeBytes>
 void PackQuantized(const PackRun& run) {
   std::byte* out = run.out;
@@ -252,12 +266,14 @@ HWY_EXPORT(MultiplyF32);
 HWY_EXPORT(MultiplyBf16);
 HWY_EXPORT(MultiplyInt8);
 HWY_EXPORT(MultiplyInt4);
+HWY_EXPORT(MultiplyFp8);
 
 // The tables of HWY_EXPORT are per function, so each needs its own caller.
 void CallF32(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyF32)(run); }
 void CallBf16(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyBf16)(run); }
 void CallInt8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt8)(run); }
 void CallInt4(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt4)(run); }
+void CallFp8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyFp8)(run); }
 
 constexpr GemmKernel Kernel(ActivationLayout activations, void (*pack)(const PackRun&),
                             void (*multiply)(const SliceRun&)) {
@@ -273,6 +289,7 @@ constexpr GemmKernel kBf16 =
     Kernel(ActivationLayout::kRoundedFloats, PackPlain<uint16_t>, CallBf16);
 constexpr GemmKernel kInt8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallInt8);
 constexpr GemmKernel kInt4 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<16>, CallInt4);
+constexpr GemmKernel kFp8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallFp8);
 
 }  // namespace
 
@@ -286,6 +303,8 @@ const GemmKernel& PortableGemmKernel(WeightFormat format) {
       return kInt8;
     case WeightFormat::kInt4:
       return kInt4;
+    case WeightFormat::kFp8:
+      return kFp8;
   }
   SLUICE_CHECK(false);
   return kF32;

@@ -1,4 +1,4 @@
-// Panels of INT8 and INT4 weights as gemm_avx512_quantized.cc packs them, for kernels that multiply
+// Panels of quantised weights as gemm_avx512_quantized.cc packs them, for kernels that multiply
 // something else than its vectors. For machines that support InstructionSet::kAvx512Bf16.
 #pragma once
 

@@ -1,7 +1,11 @@
 #include "kernels/cpu/kv_pool.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+
+#include "kernels/fp8.h"
 
 namespace sluice {
 namespace {
@@ -15,23 +19,64 @@ T Stored(float value) {
   }
 }
 
+// The scale of a head vector in FP8.
+uint16_t ScaleOf(const float* vector, int64_t head_dim) {
+  uint32_t largest = 0;
+  for (int64_t d = 0; d < head_dim; ++d) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(vector[d]) & 0x7fffffff);
+  }
+  return Fp8ScaleFor(largest);
+}
+
+// Where slot `slot` of a head in a block lies, and elements of its keys are apart.
+template <class T>
+struct Slot {
+  T* key;
+  int64_t key_step;
+  T* value;
+};
+
+template <class T>
+void StoreSlot(const float* key, const float* value, int64_t head_dim, const Slot<T>& to) {
+  for (int64_t d = 0; d < head_dim; ++d) to.key[d * to.key_step] = Stored<T>(key[d]);
+  std::transform(value, value + head_dim, to.value, Stored<T>);
+}
+
+// The codes, and both scales.
+void StoreSlot(const float* key, const float* value, int64_t head_dim, const Slot<uint8_t>& to,
+               uint16_t* key_scale, uint16_t* value_scale) {
+  *key_scale = ScaleOf(key, head_dim);
+  *value_scale = ScaleOf(value, head_dim);
+  const auto code = [](float element, uint16_t scale) {
+    return std::isnan(FloatFromBFloat16(scale)) ? uint8_t{0}
+                                                : Fp8FromFloat(element * Fp8Inverse(scale));
+  };
+  for (int64_t d = 0; d < head_dim; ++d) {
+    to.key[d * to.key_step] = code(key[d], *key_scale);
+    to.value[d] = code(value[d], *value_scale);
+  }
+}
+
 // One head of all rows of `segment`.
 template <class T>
 void StoreHead(MatrixView keys, MatrixView values, const AttentionSegment& segment, int layer,
                int head, const CpuKvPool& pool) {
-  const int64_t head_dim = pool.spec().head_dim;
+  const int64_t head_dim = pool.spec().head_dim, block_size = pool.spec().block_size;
   for (int64_t i = 0; i < segment.num_rows; ++i) {
     const int64_t position = segment.first_position + i;
-    const int64_t slot = position % pool.spec().block_size;
+    const int64_t slot = position % block_size;
     const int32_t block = pool.BlockOf(segment, position);
     const float* key = keys.Row(segment.first_row + i) + head * head_dim;
     const float* value = values.Row(segment.first_row + i) + head * head_dim;
-    T* key_column = pool.Keys<T>(layer, block, head) + slot;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      key_column[d * pool.spec().block_size] = Stored<T>(key[d]);
+    const Slot<T> to{.key = pool.Keys<T>(layer, block, head) + slot,
+                     .key_step = block_size,
+                     .value = pool.Values<T>(layer, block, head) + slot * head_dim};
+    if constexpr (sizeof(T) == 1) {
+      uint16_t* const scales = pool.Scales(layer, block, head) + slot;
+      StoreSlot(key, value, head_dim, to, scales, scales + block_size);
+    } else {
+      StoreSlot(key, value, head_dim, to);
     }
-    std::transform(value, value + head_dim, pool.Values<T>(layer, block, head) + slot * head_dim,
-                   Stored<T>);
   }
 }
 
@@ -40,12 +85,10 @@ void StoreHead(MatrixView keys, MatrixView values, const AttentionSegment& segme
 absl::StatusOr<std::unique_ptr<KvPool>> CpuKvPool::Create(const KvPoolSpec& spec) {
   SLUICE_CHECK(spec.num_layers > 0 && spec.num_blocks > 0 && spec.block_size > 0);
   SLUICE_CHECK(spec.num_kv_heads > 0 && spec.head_dim > 0);
-  SLUICE_CHECK(spec.dtype == DType::kF32 || spec.dtype == DType::kBF16);
+  SLUICE_CHECK(IsKvType(spec.dtype));
   auto pool = std::unique_ptr<CpuKvPool>(new CpuKvPool(spec, HostMemory()));
-  absl::StatusOr<HostMemory> memory =
-      HostMemory::Reserve(size_t{1} * spec.num_layers * spec.num_blocks * spec.num_kv_heads *
-                              pool->HeadElements() * SizeOf(spec.dtype) +
-                          kSlackBytes);
+  absl::StatusOr<HostMemory> memory = HostMemory::Reserve(
+      size_t{1} * spec.num_layers * spec.num_blocks * pool->block_bytes() + kSlackBytes);
   if (!memory.ok()) return memory.status();
   pool->memory_ = *std::move(memory);
   return pool;
@@ -55,7 +98,9 @@ void StoreKv(CpuContext& context, MatrixView keys, MatrixView values, int layer,
   const KvPoolSpec& spec = pool.spec();
   SLUICE_CHECK(0 <= layer && layer < spec.num_layers);
   SLUICE_CHECK(keys.cols == int64_t{spec.num_kv_heads} * spec.head_dim && values.cols == keys.cols);
-  const auto store = spec.dtype == DType::kF32 ? StoreHead<float> : StoreHead<uint16_t>;
+  const auto store = spec.dtype == DType::kF32    ? StoreHead<float>
+                     : spec.dtype == DType::kBF16 ? StoreHead<uint16_t>
+                                                  : StoreHead<uint8_t>;
   // By head: neighbouring positions of one head share cache lines.
   const int64_t elements_per_head = 8 * keys.rows * spec.head_dim;
   ForRowRuns(context, spec.num_kv_heads, elements_per_head, [&](int64_t begin, int64_t end) {

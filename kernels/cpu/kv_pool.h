@@ -2,10 +2,10 @@
 //
 // For every layer, block and KV head the pool holds the keys transposed, [D, block_size], and then
 // the values, [block_size, D]: attention finds neighbouring positions of a key element, and
-// neighbouring elements of a value, side by side. Nothing is padded, so that a block takes what a
-// budget counts. A vector that begins within a block may therefore reach past its end: into
-// memory of the pool whatever block it is, and what it finds there counts for nothing. Memory is
-// only reserved.
+// neighbouring elements of a value, side by side. In FP8 the scales of both lie behind them,
+// [block_size] each. Nothing is padded, so that a block takes what a budget counts. A vector that
+// begins within a block may therefore reach past its end: into memory of the pool whatever block it
+// is, and what it finds there counts for nothing. Memory is only reserved.
 //
 // Not thread-safe; concurrent reads are fine.
 #pragma once
@@ -32,7 +32,7 @@ class CpuKvPool final : public KvPool {
   size_t size_bytes() const override { return memory_.size_bytes() - kSlackBytes; }
   const KvPoolSpec& spec() const { return spec_; }
   // Bytes of one block in one layer, keys and values of all heads side by side.
-  size_t block_bytes() const { return spec_.num_kv_heads * HeadElements() * SizeOf(spec_.dtype); }
+  size_t block_bytes() const { return spec_.num_kv_heads * HeadBytes(); }
 
   // The block that holds `position` of a segment.
   int32_t BlockOf(const AttentionSegment& segment, int64_t position) const {
@@ -51,15 +51,20 @@ class CpuKvPool final : public KvPool {
            (size_t{1} * layer * spec_.num_blocks + block) * block_bytes();
   }
 
-  // [D, block_size] and [block_size, D]. T is float or, for BF16, uint16_t.
+  // [D, block_size] and [block_size, D]. T is float or, for BF16, uint16_t, for FP8 uint8_t.
   template <class T>
   T* Keys(int layer, int32_t block, int head) const {
     const size_t index = (size_t{1} * layer * spec_.num_blocks + block) * spec_.num_kv_heads + head;
-    return reinterpret_cast<T*>(memory_.data()) + index * HeadElements();
+    return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(memory_.data()) + index * HeadBytes());
   }
   template <class T>
   T* Values(int layer, int32_t block, int head) const {
     return Keys<T>(layer, block, head) + int64_t{1} * spec_.head_dim * spec_.block_size;
+  }
+  // FP8: the BF16 scales of the keys, then of the values.
+  uint16_t* Scales(int layer, int32_t block, int head) const {
+    auto* const codes = Values<uint8_t>(layer, block, head);
+    return reinterpret_cast<uint16_t*>(codes + int64_t{1} * spec_.head_dim * spec_.block_size);
   }
 
  private:
@@ -68,7 +73,9 @@ class CpuKvPool final : public KvPool {
 
   CpuKvPool(const KvPoolSpec& spec, HostMemory memory) : spec_(spec), memory_(std::move(memory)) {}
 
-  size_t HeadElements() const { return size_t{2} * spec_.head_dim * spec_.block_size; }
+  size_t HeadBytes() const {
+    return size_t{2} * spec_.block_size * KvVectorBytes(spec_.dtype, spec_.head_dim);
+  }
 
   const KvPoolSpec spec_;
   HostMemory memory_;

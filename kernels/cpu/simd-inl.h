@@ -35,6 +35,17 @@ HWY_INLINE hn::Vec<D> LoadWide(D d, const uint16_t* HWY_RESTRICT from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, from))));
 }
 
+// The numbers of FP8 codes (kernels/fp8.h), exactly, but 480 for that of no number.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadWide(D d, const uint8_t* HWY_RESTRICT from) {
+  const hn::Rebind<uint8_t, D> d8;
+  const hn::RebindToUnsigned<D> d32;
+  const auto code = hn::PromoteTo(d32, hn::LoadU(d8, from));
+  const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(d32, 0x80)));
+  const auto magnitude = hn::ShiftLeft<20>(hn::And(code, hn::Set(d32, 0x7f)));
+  return hn::Mul(hn::BitCast(d, hn::Or(sign, magnitude)), hn::Set(d, 0x1p120f));
+}
+
 // Calls f(d, i) for vectors of elements i, i + 1, ... that cover [0, n): whole ones first, then one
 // element at a time.
 template <class F>

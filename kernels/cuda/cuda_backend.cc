@@ -60,6 +60,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StagingRing> 
       staging_(std::move(staging)),
       options_(std::move(options)),
       end_(gpu_->NewEvent()),
+      sharing_(*gpu_),
       step_(*gpu_, *staging_),
       recorder_(*gpu_) {}
 
@@ -255,6 +256,22 @@ void CudaBackend::TreeAdd(absl::Span<const MatrixView> partials, MatrixView out)
   TreeAddTask task{.count = static_cast<int>(partials.size()), .out = out};
   std::copy(partials.begin(), partials.end(), task.partials);
   kernels().tree_add(stream(), task);
+}
+
+void CudaBackend::TreeAddToResidual(absl::Span<const MatrixView> partials,
+                                    const ResidualUpdate& update) {
+  SLUICE_CHECK(std::has_single_bit(partials.size()) && partials.size() <= kMostSummedRanks);
+  SumToResidualTask task{
+      .count = static_cast<int>(partials.size()), .residual = update.residual, .bias = update.bias};
+  std::copy(partials.begin(), partials.end(), task.partials);
+  if (update.norm.has_value()) {
+    task.normed = update.normed;
+    task.norm_weight = update.norm->weight;
+    task.norm_bias = update.norm->bias;
+    task.eps = update.norm->eps;
+    task.centred = update.norm->centred;
+  }
+  kernels().sum_to_residual(stream(), task);
 }
 
 void CudaBackend::LogSoftmax(MatrixView x, MatrixView out) {

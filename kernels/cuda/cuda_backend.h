@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cuda_memory_sharing.h"
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/staging_ring.h"
@@ -61,6 +62,7 @@ class CudaBackend final : public Backend {
   void ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) override;
   void ReserveForAttention(const KvPool& pool, int64_t max_rows) override {}
   absl::StatusOr<std::unique_ptr<RankGroup>> NewRankGroup(const RankGroupSpec& spec) override;
+  MemorySharing* sharing() override { return &sharing_; }
   int64_t BucketRows(int64_t rows) const override;
   void BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) override;
   absl::Status RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) override;
@@ -84,6 +86,8 @@ class CudaBackend final : public Backend {
   void Scale(float factor, MatrixView x) override;
   void AddResidual(MatrixView x, MatrixView residual) override;
   void TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) override;
+  void TreeAddToResidual(absl::Span<const MatrixView> partials,
+                         const ResidualUpdate& update) override;
   void LogSoftmax(MatrixView x, MatrixView out) override;
   absl::Status TopK(MatrixView x, int k, absl::Span<float> values,
                     absl::Span<int32_t> ids) override;
@@ -121,6 +125,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<StagingRing> staging_;
   const CudaBackendOptions options_;
   const std::unique_ptr<GpuEvent> end_;
+  CudaMemorySharing sharing_;
   StepTables step_;
   StepRecorder recorder_;
   DeviceArray scratch_[kNumScratch];

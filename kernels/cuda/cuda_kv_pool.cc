@@ -21,6 +21,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spe
                   .num_kv_heads = spec.num_kv_heads,
                   .head_dim = spec.head_dim,
                   .dtype = spec.dtype};
+  SLUICE_CHECK(IsKvType(spec.dtype));
   const AttentionTask least{.pool = layout, .tile_rows = 16, .stages = 1};
   const int64_t shared = gpu.kernels().attention_shared_bytes(least);
   if (shared > static_cast<int64_t>(gpu.properties().shared_bytes)) {
@@ -29,12 +30,14 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spe
                      " keys and values take ", shared, " bytes of shared memory; this GPU has ",
                      gpu.properties().shared_bytes));
   }
-  const double bytes =
-      double(spec.num_layers) * double(spec.num_blocks) * double(layout.BlockBytes());
+  const double bytes = double(spec.num_layers) * double(spec.num_blocks) *
+                       double(layout.BlockVectors()) * 2 *
+                       double(KvVectorBytes(spec.dtype, spec.head_dim));
   if (bytes > double(size_t{1} << 46)) {
     return absl::ResourceExhaustedError(absl::StrCat("keys and values of ", bytes, " bytes"));
   }
-  auto memory = DeviceMemory::Allocate(static_cast<size_t>(bytes), gpu);
+  layout.Place();
+  auto memory = DeviceMemory::Allocate(static_cast<size_t>(layout.Bytes()), gpu);
   if (!memory.ok()) return memory.status();
   auto flag = DeviceMemory::AllocateZeroed(sizeof(int), gpu);
   if (!flag.ok()) return flag.status();

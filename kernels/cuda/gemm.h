@@ -32,9 +32,10 @@ struct WeightImage {
   RunShape runs;
 };
 
-// out^T = W x^T by matrix instructions, weights in BF16, INT8 or INT4. INT8 and INT4 weights are
+// out^T = W x^T by matrix instructions, weights in any format but F32. INT8 and INT4 weights are
 // multiplied as the whole numbers they are, which BF16 holds exactly; each group's sum is then
-// multiplied with its scale.
+// multiplied with its scale. FP8 weights are multiplied as BF16 ones, scale times number: exactly where
+// the scale is a power of two, else rounded to BF16.
 struct GemmTask {
   WeightImage weights;
   MatrixView x;  // [T, num_runs * padded_depth] BF16, rows at multiples of 16 bytes

@@ -41,7 +41,7 @@ struct GemmTileShape {
 constexpr GemmTileShape PortableShape(GemmTile tile) {
   switch (tile) {
     case GemmTile::kDecode:
-      return {4, 1, 1, 2, 4};
+      return {4, 1, 1, 2, 5};
     case GemmTile::kMiddle:
       return {2, 2, 2, 4, 3};
     case GemmTile::kLarge:
@@ -74,15 +74,21 @@ constexpr int Levels(int64_t count) {
 
 // Shared memory of a block: stages of weights and activations, then sums that wait for their
 // neighbours in the tree over `joined` runs or partial sums, as far as registers don't hold them.
-constexpr int64_t StageBytes(GemmTile tile, WeightFormat format) {
-  return int64_t{ShapeOf(tile).tiles()} * UnitBytes(format) +
-         int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
+// Activations lie behind the weights of their stage, where an instruction of the path can find them.
+constexpr int64_t StageWeightBytes(GemmTile tile, WeightFormat format, GemmPath path) {
+  constexpr int64_t kHopperAlignment = 1024;  // kSwizzleBytes of shared_descriptor.h
+  const int64_t bytes = int64_t{ShapeOf(tile).tiles()} * UnitBytes(format);
+  if (path == GemmPath::kPortable) return bytes;
+  return (bytes + kHopperAlignment - 1) / kHopperAlignment * kHopperAlignment;
+}
+constexpr int64_t StageBytes(GemmTile tile, WeightFormat format, GemmPath path) {
+  return StageWeightBytes(tile, format, path) + int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
 }
 constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined,
                                   GemmPath path = GemmPath::kPortable) {
   const GemmTileShape shape = ShapeOf(tile, path);
   const int levels = Levels(joined) > shape.held_levels ? Levels(joined) - shape.held_levels : 0;
-  return shape.stages * StageBytes(tile, format) +
+  return shape.stages * StageBytes(tile, format, path) +
          int64_t{levels} * shape.sums() * shape.threads() * 4;
 }
 
@@ -116,11 +122,11 @@ struct GemmDevice {
   GemmPath path = GemmPath::kPortable;
 };
 
-// A product of `rows` rows with a matrix of `num_tiles` tiles. Weights other than BF16 take the
-// portable path everywhere.
+// A product of `rows` rows with a matrix of `num_tiles` tiles. Weights whose sums are scaled by group
+// take the portable path everywhere.
 constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
                             const GemmDevice& device) {
-  const GemmPath path = format == WeightFormat::kBF16 ? device.path : GemmPath::kPortable;
+  const GemmPath path = ScalesGroupSums(format) ? GemmPath::kPortable : device.path;
   const auto fits = [&](GemmTile tile) {
     return GemmSharedBytes(tile, format, runs.num_runs, path) <= device.shared_bytes;
   };

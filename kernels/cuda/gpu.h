@@ -6,6 +6,7 @@
 // failure of enqueued work is kept and returned there. Driven by one thread at a time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -30,6 +31,9 @@ struct GpuProperties {
 inline std::string BackendName(const std::string& device, GemmPath path, int version) {
   return device + (path == GemmPath::kHopper ? "/wgmma v" : "/mma v") + std::to_string(version);
 }
+
+// What another process opens an allocation by: cudaIpcMemHandle_t on NVIDIA's.
+using GpuMemoryHandle = std::array<std::byte, 64>;
 
 // A point in the stream that the host can wait for.
 class GpuEvent {
@@ -76,6 +80,23 @@ class Gpu {
     size_t free = 0;
   };
   virtual MemoryUse memory() const = 0;
+
+  // ---- Memory that other processes on this host see ----
+
+  // An allocation of whole pages, aligned and undefined as Allocate's. It may be let go after this
+  // Gpu, once nothing uses it any more.
+  virtual absl::StatusOr<std::shared_ptr<void>> AllocateShared(size_t size_bytes) = 0;
+  // What opens it in another process while it is there. UNAVAILABLE where it can't be shared.
+  virtual absl::StatusOr<GpuMemoryHandle> HandleOf(void* shared) = 0;
+  // Another process's: this one's own can't be opened. NOT_FOUND where it can't be reached from this
+  // GPU, or is no more.
+  struct OpenedMemory {
+    void* memory = nullptr;
+    size_t size_bytes = 0;  // of the allocation, whatever its owner says
+  };
+  virtual absl::StatusOr<OpenedMemory> OpenHandle(const GpuMemoryHandle& handle) = 0;
+  // REQUIRES: the work that uses it is done.
+  virtual void CloseHandle(void* opened) = 0;
 
   // ---- Work ----
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/sample.h"
 #include "kernels/cuda/softmax.h"
+#include "kernels/cuda/sum.h"
 #include "kernels/cuda/top_k.h"
 
 namespace sluice::cuda {
@@ -20,6 +21,7 @@ struct Kernels {
   LaunchRope rope;
   LaunchElementwise elementwise;
   LaunchTreeAdd tree_add;
+  LaunchSumToResidual sum_to_residual;
   LaunchRearrange rearrange;
   LaunchGatherRows gather_rows;
   LaunchGatherElements gather_elements;

@@ -10,8 +10,10 @@
 
 namespace sluice::cuda {
 
-// By layer, block, keys or values, head, slot and element: what one head has in a block lies
-// together.
+// Vectors of head_dim elements, by layer, block, head and slot: what one head has in a block lies
+// together. First those of all keys, then those of all values; in FP8 (kernels/kv_format.h) a word
+// for each position behind them, its lower half the scale of the key and its upper that of the
+// value.
 struct KvLayout {
   std::byte* data = nullptr;
   // Becomes 1 when a value that is infinite or no number is stored: attention then takes care that
@@ -23,15 +25,28 @@ struct KvLayout {
   int num_kv_heads = 0;
   int head_dim = 0;
   DType dtype = DType::kF32;
+  int64_t values_begin = 0;  // bytes behind `data`
+  int64_t scales_begin = 0;
 
-  // Elements of all keys, or all values, of one head in a block.
-  constexpr int64_t HeadElements() const { return int64_t{block_size} * head_dim; }
-  constexpr int64_t BlockElements() const { return int64_t{2} * num_kv_heads * HeadElements(); }
-  constexpr int64_t BlockBytes() const { return BlockElements() * (dtype == DType::kF32 ? 4 : 2); }
-  // The first element of slot `slot`.
-  constexpr int64_t Index(int layer, int64_t block, bool values, int head, int slot) const {
-    return (int64_t{layer} * num_blocks + block) * BlockElements() +
-           (int64_t{values ? num_kv_heads : 0} + head) * HeadElements() + int64_t{slot} * head_dim;
+  // The number of the vector of keys, or of values, of slot `slot`.
+  constexpr int64_t Vector(int layer, int64_t block, int head, int slot) const {
+    return ((int64_t{layer} * num_blocks + block) * num_kv_heads + head) * block_size + slot;
+  }
+  // Vectors of keys, or of values, that all heads have in a block of one layer.
+  constexpr int64_t BlockVectors() const { return int64_t{num_kv_heads} * block_size; }
+  constexpr int64_t NumVectors() const { return int64_t{num_layers} * num_blocks * BlockVectors(); }
+  // Bytes of a vector without its scale.
+  constexpr int64_t VectorBytes() const {
+    return int64_t{head_dim} * static_cast<int64_t>(SizeOf(dtype));
+  }
+  // Says where values and scales begin. Words are aligned.
+  constexpr void Place() {
+    values_begin = NumVectors() * VectorBytes();
+    scales_begin = (2 * values_begin + 3) / 4 * 4;
+  }
+  // What all takes, once that is said.
+  constexpr int64_t Bytes() const {
+    return dtype == DType::kF8E4M3 ? scales_begin + 4 * NumVectors() : 2 * values_begin;
   }
 };
 

@@ -6,6 +6,7 @@
 //   BF16   4 fragments [16, 16], each 32 lanes of 8 elements: 2,048 bytes
 //   INT8   2 groups of 32 inputs, each 32 lanes of 16 elements, then the scales: 1,088 bytes
 //   INT4   32 lanes of 32 elements, then the scales: 576 bytes
+//   FP8    as INT8, but the scales times 2^120 (kernels/fp8_codes.h)
 //   scales 2 groups of 16 BF16 numbers, by output
 //
 // Units lie by tile of 16 outputs, then by input. A run of inputs that is summed by itself begins
@@ -26,11 +27,16 @@ inline constexpr int kUnitInputs = 64;
 inline constexpr int kFragmentInputs = 16;
 
 constexpr int ScaleOffset(WeightFormat format) {
-  return format == WeightFormat::kInt8 ? 1024 : 512;
+  return format == WeightFormat::kInt4 ? 512 : 1024;
 }
 
 constexpr int UnitBytes(WeightFormat format) {
   return format == WeightFormat::kBF16 ? 2048 : ScaleOffset(format) + 64;
+}
+
+// Whether the sum over each group of inputs is multiplied with its scale, and not each weight.
+constexpr bool ScalesGroupSums(WeightFormat format) {
+  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
 }
 
 // Where the scale of output `row` of a tile for group `group` of the unit lies.
@@ -58,7 +64,7 @@ constexpr UnitPlace PlaceInUnit(WeightFormat format, int row, int col) {
   if (format == WeightFormat::kBF16) {
     return {(fragment * kWarpSize + place.lane) * 16 + place.index * 2};
   }
-  if (format == WeightFormat::kInt8) {
+  if (format != WeightFormat::kInt4) {
     // Bytes 0 and 2 of a word are one register's pair, bytes 1 and 3 another's: of the rows g and
     // g + 8.
     const int byte = place.index / 4 * 4 + place.index % 2 * 2 + place.index / 2 % 2;

@@ -36,9 +36,7 @@ absl::Status CheckNccl(absl::Span<const GpuIntroduction> ranks) {
 }  // namespace
 
 bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
-  return SameHost(a, b) && a.process.pid == b.process.pid &&
-         a.process.start_ticks == b.process.start_ticks &&
-         a.process.pid_namespace == b.process.pid_namespace;
+  return SameHost(a, b) && IsSameProcess(a.process, b.process);
 }
 
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {

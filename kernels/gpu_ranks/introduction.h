@@ -20,7 +20,7 @@ namespace sluice {
 // the same arithmetic either.
 struct GpuIntroduction {
   GpuUuid gpu{};
-  std::array<char, 64> host{};  // the host's boot id: pids and memory are of one host alone
+  HostBootId host{};  // pids and memory are of one host alone
   ProcessIdentity process;
   // Memory that others on this host may read, for exchanges on one GPU.
   uint64_t slots_address = 0;                // in its own process

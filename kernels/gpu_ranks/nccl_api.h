@@ -39,7 +39,8 @@ class NcclApi {
   virtual absl::Status AllToAll(NcclGroup* group, const void* sent, void* received,
                                 size_t bytes) = 0;
 
-  // Ends the group, whatever is under way, also on the GPU: work behind it in the stream goes on.
+  // Ends the group, whatever is under way, also on the GPU: work behind it in the stream goes on. Where
+  // recordings of work name the group, NCCL waits until they are gone: they are destroyed before.
   virtual void Abort(NcclGroup* group) = 0;
 };
 

@@ -24,13 +24,19 @@ absl::Status NotYetJoined() { return absl::FailedPreconditionError("the ranks ha
 
 }  // namespace
 
-NcclMember::NcclMember(NcclApi& api, std::function<void()> pause)
-    : api_(api), pause_(std::move(pause)), status_(NotYetJoined()) {}
+NcclMember::NcclMember(NcclApi& api, std::function<void()> pause,
+                       std::function<void()> forget_recordings)
+    : api_(api),
+      pause_(std::move(pause)),
+      forget_recordings_(std::move(forget_recordings)),
+      status_(NotYetJoined()) {}
 
 NcclMember::~NcclMember() { Leave(); }
 
 void NcclMember::Leave() {
-  if (group_ != nullptr) api_.Abort(std::exchange(group_, nullptr));
+  if (group_ == nullptr) return;
+  forget_recordings_();
+  api_.Abort(std::exchange(group_, nullptr));
 }
 
 absl::Status NcclMember::Fail(const absl::Status& status, const char* doing) {

@@ -23,8 +23,9 @@ namespace sluice {
 
 class NcclMember final : public RankMember {
  public:
-  // `pause` is called between two looks at what is under way: a short sleep.
-  NcclMember(NcclApi& api, std::function<void()> pause);
+  // `pause` is called between two looks at what is under way: a short sleep; `forget_recordings` before
+  // a group ends: those that name it must be destroyed then.
+  NcclMember(NcclApi& api, std::function<void()> pause, std::function<void()> forget_recordings);
   ~NcclMember() override;
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
@@ -55,6 +56,7 @@ class NcclMember final : public RankMember {
 
   NcclApi& api_;
   const std::function<void()> pause_;
+  const std::function<void()> forget_recordings_;
   Communicator* communicator_ = nullptr;
   NcclGroup* group_ = nullptr;  // none while apart
   absl::Status status_;         // why it is apart

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -12,8 +13,10 @@
 
 #include "absl/status/status.h"
 #include "kernels/check.h"
+#include "kernels/memory_sharing.h"
 #include "kernels/reference/forwarding_backend.h"
 #include "kernels/reference/guarded_memory.h"
+#include "kernels/reference/shared_pages.h"
 
 namespace sluice {
 namespace {
@@ -89,13 +92,15 @@ class WorkThread {
   std::thread thread_;  // last: uses what is above
 };
 
-class AsyncBackend final : public ForwardingBackend {
+class AsyncBackend final : public ForwardingBackend, private MemorySharing {
  public:
   using ForwardingBackend::ForwardingBackend;
 
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes) override {
     return memory_->Allocate(size_bytes);
   }
+
+  MemorySharing* sharing() override { return this; }
 
   absl::Status Synchronize(Deadline deadline) override {
     SLUICE_CHECK(!is_recording_);
@@ -124,12 +129,50 @@ class AsyncBackend final : public ForwardingBackend {
   void Enqueue(Work work) override { queue_.push_back(std::move(work)); }
 
  private:
+  absl::StatusOr<Shared> AllocateShared(size_t size_bytes) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> OpenShared(absl::string_view handle) override;
+  void CopyShared(const void* from, void* to, size_t size_bytes) override {
+    Enqueue([=] {
+      std::memcpy(to, from, size_bytes);
+      return absl::OkStatus();
+    });
+  }
+
   const std::shared_ptr<GuardedMemory> memory_ = GuardedMemory::Create();
   std::vector<Work> queue_;
   std::map<StepKey, std::vector<Work>> recorded_;
   bool is_recording_ = false;
   WorkThread thread_{memory_};  // last: its work uses what is above
 };
+
+// Keeps the file open, by which others find the pages.
+class SharedBuffer final : public Buffer {
+ public:
+  SharedBuffer(std::unique_ptr<Buffer> mapped, SealedMemory file)
+      : mapped_(std::move(mapped)), file_(std::move(file)) {}
+  void* data() override { return mapped_->data(); }
+  size_t size_bytes() const override { return mapped_->size_bytes(); }
+
+ private:
+  const std::unique_ptr<Buffer> mapped_;
+  const SealedMemory file_;
+};
+
+absl::StatusOr<MemorySharing::Shared> AsyncBackend::AllocateShared(size_t size_bytes) {
+  absl::StatusOr<SharedPages> pages = CreateSharedPages(size_bytes);
+  if (!pages.ok()) return pages.status();
+  auto mapped = memory_->Map(pages->memory.fd(), size_bytes);
+  if (!mapped.ok()) return mapped.status();
+  return Shared{
+      .memory = std::make_unique<SharedBuffer>(*std::move(mapped), std::move(pages->memory)),
+      .handle = std::move(pages->handle)};
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> AsyncBackend::OpenShared(absl::string_view handle) {
+  const absl::StatusOr<SealedMemory> file = OpenSharedPages(handle);
+  if (!file.ok()) return file.status();
+  return memory_->Map(file->fd(), file->size_bytes());
+}
 
 class AsyncRankGroup final : public RankGroup {
  public:
@@ -147,8 +190,8 @@ class AsyncRankGroup final : public RankGroup {
     });
   }
 
-  absl::Status Sum(MatrixView partial) override {
-    backend_.Enqueue([this, partial] { return within_->Sum(partial); });
+  absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) override {
+    backend_.Enqueue([=, this] { return within_->SumToResidual(partial, update); });
     return absl::OkStatus();
   }
 

@@ -6,6 +6,7 @@
 //   pointer of a Buffer ends with SIGSEGV.
 // - Steps are computed with a power of two of rows, and recorded: the second step of a key runs
 //   what the first enqueued.
+// - Its memory can be shared, as pages that other processes map as well.
 // - Failures come late: that of a rank group shows at the next wait, and drops what is behind it.
 //
 // Bits, name and operand_dtype() are those of the backend within. Driven by one thread at a time.

@@ -47,26 +47,44 @@ std::shared_ptr<GuardedMemory> GuardedMemory::Create() {
 
 GuardedMemory::~GuardedMemory() { munmap(area_, kAreaBytes); }
 
-absl::StatusOr<std::unique_ptr<Buffer>> GuardedMemory::Allocate(size_t size_bytes) {
-  absl::MutexLock lock(&mutex_);
+absl::StatusOr<std::byte*> GuardedMemory::TakeAddresses(size_t size_bytes) {
   if (size_bytes > kAreaBytes || kAreaBytes - used_ < WholePages(size_bytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the device has no ", size_bytes, " bytes of memory left"));
   }
+  SLUICE_CHECK(!is_open_);
   std::byte* const data = area_ + used_;
   used_ += WholePages(size_bytes);
-  buffers_[data] = WholePages(size_bytes);
-  SLUICE_CHECK(!is_open_);
-  return std::make_unique<GuardedBuffer>(shared_from_this(), data, size_bytes);
+  return data;
 }
 
-// Its pages go back to the system, its address to nobody.
+absl::StatusOr<std::unique_ptr<Buffer>> GuardedMemory::Allocate(size_t size_bytes) {
+  absl::MutexLock lock(&mutex_);
+  const absl::StatusOr<std::byte*> data = TakeAddresses(size_bytes);
+  if (!data.ok()) return data.status();
+  buffers_[*data] = WholePages(size_bytes);
+  return std::make_unique<GuardedBuffer>(shared_from_this(), *data, size_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> GuardedMemory::Map(int fd, size_t size_bytes) {
+  absl::MutexLock lock(&mutex_);
+  const absl::StatusOr<std::byte*> data = TakeAddresses(size_bytes);
+  if (!data.ok()) return data.status();
+  const size_t bytes = WholePages(size_bytes);
+  if (mmap(*data, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    return absl::UnavailableError(absl::StrCat(size_bytes, " shared bytes can't be mapped"));
+  }
+  buffers_[*data] = bytes;
+  return std::make_unique<GuardedBuffer>(shared_from_this(), *data, size_bytes);
+}
+
+// Its pages go back to the system or to the others that have them, its address to nobody.
 void GuardedMemory::Free(std::byte* data) {
   absl::MutexLock lock(&mutex_);
   const auto buffer = buffers_.find(data);
   SLUICE_CHECK(buffer != buffers_.end());
-  SLUICE_CHECK(mprotect(data, buffer->second, PROT_NONE) == 0);
-  madvise(data, buffer->second, MADV_DONTNEED);
+  SLUICE_CHECK(mmap(data, buffer->second, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == data);
   buffers_.erase(buffer);
 }
 

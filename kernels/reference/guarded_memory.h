@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/backend.h"
@@ -19,6 +20,10 @@ class GuardedMemory : public std::enable_shared_from_this<GuardedMemory> {
   // A buffer of zeroes on pages of its own, and never at an address that another one had: once it
   // is gone, nothing can be touched there any more. RESOURCE_EXHAUSTED where no room is left.
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size_bytes);
+
+  // The same, but its pages are those of the file `fd`, which others map as well; contents are the
+  // file's. UNAVAILABLE where it can't be mapped.
+  absl::StatusOr<std::unique_ptr<Buffer>> Map(int fd, size_t size_bytes);
 
   // While one exists, all buffers can be touched.
   class Opened {
@@ -37,6 +42,8 @@ class GuardedMemory : public std::enable_shared_from_this<GuardedMemory> {
 
   explicit GuardedMemory(std::byte* area) : area_(area) {}
 
+  // Of whole pages, unmapped.
+  absl::StatusOr<std::byte*> TakeAddresses(size_t size_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(std::byte* data);
   void Protect(bool protect);
 

@@ -10,8 +10,34 @@
 namespace sluice {
 namespace {
 
-float Stored(float value, DType dtype) {
-  return dtype == DType::kBF16 ? FloatFromBFloat16(BFloat16FromFloat(value)) : value;
+// The nearest number of FP8, ties to even, computed as arithmetic says and not from bits.
+double RoundedToFp8(double x) {
+  const int exponent = x == 0 ? -6 : std::max(std::ilogb(x), -6);
+  const double step = std::ldexp(1, exponent - 3);
+  return std::clamp(std::nearbyint(x / step) * step, -448.0, 448.0);
+}
+
+// A head vector as kernels/kv_format.h has it in FP8.
+void StoreAsFp8(const float* from, int head_dim, float* to) {
+  double largest = 0;
+  bool is_finite = true;
+  for (int d = 0; d < head_dim; ++d) {
+    is_finite = is_finite && std::isfinite(from[d]);
+    largest = std::max(largest, std::abs(double{from[d]}));
+  }
+  double scale = 0x1p-117;
+  while (is_finite && scale < 0x1p7 && largest > 448 * scale) scale *= 2;
+  for (int d = 0; d < head_dim; ++d) {
+    to[d] = is_finite ? static_cast<float>(scale * RoundedToFp8(from[d] / scale))
+                      : std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
+void StoreVector(const float* from, int head_dim, DType dtype, float* to) {
+  if (dtype == DType::kF8E4M3) return StoreAsFp8(from, head_dim, to);
+  std::transform(from, from + head_dim, to, [dtype](float value) {
+    return dtype == DType::kBF16 ? FloatFromBFloat16(BFloat16FromFloat(value)) : value;
+  });
 }
 
 // softmax(scale * q k^T) over positions [first, count); zero before them.
@@ -45,10 +71,9 @@ void ReferenceStoreKv(MatrixView keys, MatrixView values,
       for (int head = 0; head < spec.num_kv_heads; ++head) {
         float* key = pool.At(pool.KeyIndex(segment, position, layer, head));
         float* value = pool.At(pool.ValueIndex(segment, position, layer, head));
-        for (int d = 0; d < spec.head_dim; ++d) {
-          key[d] = Stored(keys.Row(row)[head * spec.head_dim + d], spec.dtype);
-          value[d] = Stored(values.Row(row)[head * spec.head_dim + d], spec.dtype);
-        }
+        const int first = head * spec.head_dim;
+        StoreVector(keys.Row(row) + first, spec.head_dim, spec.dtype, key);
+        StoreVector(values.Row(row) + first, spec.head_dim, spec.dtype, value);
       }
     }
   }

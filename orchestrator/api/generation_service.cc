@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "orchestrator/api/caller.h"
 #include "orchestrator/api/generate_call.h"
@@ -10,47 +9,35 @@
 #include "orchestrator/api/request_check.h"
 #include "orchestrator/api/score_call.h"
 #include "orchestrator/api/status_message.h"
+#include "orchestrator/api/unary_call.h"
 #include "orchestrator/api/writer_stream.h"
 #include "services/common/call_deadline.h"
-#include "services/common/raw_message.h"
-#include "services/common/status.h"
 
 namespace sluice {
 namespace {
 
+// Of calls without texts or tokens in them.
+constexpr MessageLimits kSmall = {.bytes = size_t{64} << 10};
+
 // The request of a caller who was admitted; nothing of another's is looked at.
 template <class Request>
-absl::StatusOr<Request> ParseAdmitted(const absl::Status& admitted, const grpc::ByteBuffer& bytes) {
+absl::StatusOr<Request> ParseIf(const absl::Status& admitted, const grpc::ByteBuffer& bytes,
+                                const MessageLimits& limits = {}) {
   if (!admitted.ok()) return admitted;
-  return ParseMessage<Request>(bytes);
+  return ParseMessage<Request>(bytes, limits);
 }
 
-// What calls without texts or tokens in them have no use for.
-absl::Status CheckSmall(const google::protobuf::Message& request) {
-  constexpr size_t kMostBytes = size_t{64} << 10;
-  if (request.ByteSizeLong() <= kMostBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("the request has ", request.ByteSizeLong(),
-                                                   " bytes; accepted: up to ", kMostBytes));
-}
-
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext& context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* call = context.DefaultReactor();
-  call->Finish(ToGrpc(status));
-  return call;
-}
-
-// Answers with what the tokenizer does, which `ask` asks: ask(deadline, callback). Refuses where
-// `status` is an error.
-template <class Response, class Ask>
-grpc::ServerUnaryReactor* PassOn(grpc::CallbackServerContext& context, const absl::Status& status,
-                                 Response* response, const Ask& ask) {
-  if (!status.ok()) return Refuse(context, status);
-  grpc::ServerUnaryReactor* call = context.DefaultReactor();
-  ask(DeadlineOf(context), [call, response](absl::StatusOr<Response> answer) {
-    const absl::Status status = answer.status();
-    if (status.ok()) *response = *std::move(answer);
-    call->Finish(ToGrpc(status));
-  });
+// Answers with what is done elsewhere, which `ask` has done: ask(request, callback, caller).
+template <class Response, class Request, class Ask>
+grpc::ServerUnaryReactor* PassOn(absl::StatusOr<Request> request, grpc::ByteBuffer* response,
+                                 const Ask& ask) {
+  auto* call = new UnaryCall(response);
+  const auto answer = [call](const absl::StatusOr<Response>& answer) { call->Answer(answer); };
+  if (!request.ok()) {
+    answer(request.status());
+  } else {
+    ask(*std::move(request), answer, call->caller());
+  }
   return call;
 }
 
@@ -68,7 +55,7 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
       tenants_(tenants),
-      authenticator_(authenticator),
+      admission_(authenticator),
       metrics_(metrics),
       tracer_(tracer),
       started_(absl::Now()),
@@ -77,7 +64,7 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const std::shared_ptr<WriterStream::Writer> writer = WriterStream::Writer::Start();
-  StartGenerate({.tenant = AdmitTenant(*context),
+  StartGenerate({.tenant = admission_.TenantOf(*context),
                  .trace = TraceOf(*context),
                  .deadline = DeadlineOf(*context)},
                 *request, std::make_shared<WriterStream>(writer));
@@ -87,7 +74,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
 void GenerationService::StartCall(const grpc::CallbackServerContext& session,
                                   const v1::StartCall& start, std::shared_ptr<CallStream> stream) {
   const grpc::Slice bytes(start.request());
-  StartGenerate({.tenant = AdmitTenant(session, start),
+  StartGenerate({.tenant = admission_.TenantOf(session, start),
                  .trace = ParseTraceContext(start.traceparent(), start.tracestate()),
                  .deadline = start.has_timeout_ms()
                                  ? SteadyTime::Now() + absl::Milliseconds(start.timeout_ms())
@@ -98,7 +85,7 @@ void GenerationService::StartCall(const grpc::CallbackServerContext& session,
 void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
                                       std::shared_ptr<CallStream> stream) {
   absl::StatusOr<v1::GenerateRequest> parsed =
-      ParseAdmitted<v1::GenerateRequest>(origin.tenant.status(), request);
+      ParseIf<v1::GenerateRequest>(origin.tenant.status(), request);
   const std::string operation = OperationOf(parsed.ok() ? *parsed : v1::GenerateRequest());
   GenerateCall::Start({.model = model_,
                        .prompts = prompts_,
@@ -117,7 +104,7 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
 grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
-  absl::StatusOr<std::string> tenant = AdmitTenant(*context);
+  const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   return new ScoreCall({.model = model_,
                         .prompts = prompts_,
                         .engine = *engine_,
@@ -125,101 +112,90 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
                         .tenant = tenant.value_or(""),
                         .trace = TraceCall(TraceOf(*context), "Score", "score"),
                         .tracer = tracer_},
-                       ParseAdmitted<v1::ScoreRequest>(tenant.status(), *request), *response,
+                       ParseIf<v1::ScoreRequest>(tenant.status(), *request), *response,
                        DeadlineOf(*context));
 }
 
+template <class Request>
+absl::StatusOr<Request> GenerationService::ParseAdmitted(const grpc::CallbackServerContext& context,
+                                                         const grpc::ByteBuffer& bytes,
+                                                         const MessageLimits& limits) const {
+  absl::StatusOr<Request> request = ParseIf<Request>(admission_.Check(context), bytes, limits);
+  if (!request.ok()) return request;
+  const absl::Status known = CheckKnownFields(*request);
+  if (!known.ok()) return known;
+  return request;
+}
+
 grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
-                                                      const v1::TokenizeRequest* request,
-                                                      v1::TokenizeResponse* response) {
-  return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](SteadyTime deadline, auto callback) {
-                  tokenizer_->Tokenize(*request, deadline, std::move(callback));
-                });
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  return PassOn<v1::TokenizeResponse>(
+      ParseAdmitted<v1::TokenizeRequest>(*context, *request), response,
+      [&](v1::TokenizeRequest asked, auto answer, Cancellation* caller) {
+        tokenizer_->Tokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+      });
 }
 
 grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
-                                                        const v1::DetokenizeRequest* request,
-                                                        v1::DetokenizeResponse* response) {
-  return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](SteadyTime deadline, auto callback) {
-                  tokenizer_->Detokenize(*request, deadline, std::move(callback));
-                });
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return PassOn<v1::DetokenizeResponse>(
+      ParseAdmitted<v1::DetokenizeRequest>(*context, *request), response,
+      [&](v1::DetokenizeRequest asked, auto answer, Cancellation* caller) {
+        tokenizer_->Detokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+      });
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context,
-                                                           const v1::GetVocabularyRequest* request,
-                                                           v1::GetVocabularyResponse* response) {
-  absl::Status status = Admit(*context);
-  if (status.ok()) status = CheckSmall(*request);
-  if (status.ok()) status = CheckKnownFields(*request);
-  return PassOn(*context, status, response, [&](SteadyTime deadline, auto callback) {
-    tokenizer_->GetVocabulary(*request, deadline, std::move(callback));
-  });
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  return PassOn<v1::GetVocabularyResponse>(
+      ParseAdmitted<v1::GetVocabularyRequest>(*context, *request, kSmall), response,
+      [&](v1::GetVocabularyRequest asked, auto answer, Cancellation*) {
+        tokenizer_->GetVocabulary(std::move(asked), DeadlineOf(*context), std::move(answer));
+      });
 }
 
-grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(
-    grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
-    v1::ApplyChatTemplateResponse* response) {
-  return PassOn(*context, AdmitRequest(*context, *request), response,
-                [&](SteadyTime deadline, auto callback) {
-                  tokenizer_->ApplyChatTemplate(*request, deadline, std::move(callback));
-                });
+grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request,
+                                                               grpc::ByteBuffer* response) {
+  return PassOn<v1::ApplyChatTemplateResponse>(
+      ParseAdmitted<v1::ApplyChatTemplateRequest>(*context, *request), response,
+      [&](v1::ApplyChatTemplateRequest asked, auto answer, Cancellation* caller) {
+        tokenizer_->ApplyChatTemplate(std::move(asked), DeadlineOf(*context), std::move(answer),
+                                      caller);
+      });
+}
+
+v1::GetModelResponse GenerationService::DescribeModel() const {
+  v1::GetModelResponse response;
+  response.set_name(model_.name);
+  response.set_architecture(model_.architecture);
+  response.set_vocabulary_size(model_.vocabulary_size);
+  response.set_max_positions(model_.max_positions);
+  response.set_num_layers(model_.num_layers);
+  response.set_hidden_size(model_.hidden_size);
+  response.set_weights(model_.weights);
+  response.mutable_eos_token_ids()->Add(model_.eos_token_ids.begin(), model_.eos_token_ids.end());
+  return response;
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
-                                                      const v1::GetModelRequest* request,
-                                                      v1::GetModelResponse* response) {
-  absl::Status status = Admit(*context);
-  if (status.ok()) status = CheckSmall(*request);
-  if (!status.ok()) return Refuse(*context, status);
-  response->set_name(model_.name);
-  response->set_architecture(model_.architecture);
-  response->set_vocabulary_size(model_.vocabulary_size);
-  response->set_max_positions(model_.max_positions);
-  response->set_num_layers(model_.num_layers);
-  response->set_hidden_size(model_.hidden_size);
-  response->set_weights(model_.weights);
-  response->mutable_eos_token_ids()->Add(model_.eos_token_ids.begin(), model_.eos_token_ids.end());
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  watch_->Get(DeadlineOf(*context),
-              [call, response](absl::StatusOr<v1::GetTokenizerInfoResponse> info) {
-                if (info.ok()) {
-                  response->set_has_tokenizer(info->has_tokenizer());
-                  response->set_has_chat_template(info->has_chat_template());
-                }
-                call->Finish(ToGrpc(info.status()));
-              });
-  return call;
-}
-
-absl::Status GenerationService::Admit(const grpc::CallbackServerContext& context) const {
-  if (authenticator_ == nullptr) return absl::OkStatus();
-  return authenticator_->Admit(context).status();
-}
-
-absl::Status GenerationService::AdmitRequest(const grpc::CallbackServerContext& context,
-                                             const google::protobuf::Message& request) const {
-  absl::Status status = Admit(context);
-  return status.ok() ? CheckKnownFields(request) : status;
-}
-
-absl::StatusOr<std::string> GenerationService::AdmitTenant(
-    const grpc::CallbackServerContext& context) const {
-  if (authenticator_ == nullptr) return TenantOf(context);
-  absl::StatusOr<Caller> caller = authenticator_->Admit(context);
-  if (!caller.ok()) return caller.status();
-  return caller->tenant;
-}
-
-absl::StatusOr<std::string> GenerationService::AdmitTenant(
-    const grpc::CallbackServerContext& session, const v1::StartCall& start) const {
-  if (authenticator_ == nullptr) return TenantOf(start.sluice_tenant(), session);
-  std::optional<absl::string_view> authorization;
-  if (!start.authorization().empty()) authorization = start.authorization();
-  absl::StatusOr<Caller> caller = authenticator_->Admit(authorization, session);
-  if (!caller.ok()) return caller.status();
-  return caller->tenant;
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  return PassOn<v1::GetModelResponse>(
+      ParseAdmitted<v1::GetModelRequest>(*context, *request, kSmall), response,
+      [&](const v1::GetModelRequest&, auto answer, Cancellation*) {
+        watch_->Get(DeadlineOf(*context),
+                    [answer, model = DescribeModel()](
+                        absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
+                      if (!info.ok()) return answer(info.status());
+                      model.set_has_tokenizer(info->has_tokenizer());
+                      model.set_has_chat_template(info->has_chat_template());
+                      answer(std::move(model));
+                    });
+      });
 }
 
 CallTrace GenerationService::TraceCall(const std::optional<TraceContext>& caller,
@@ -228,51 +204,49 @@ CallTrace GenerationService::TraceCall(const std::optional<TraceContext>& caller
   return {.trace_id = caller.has_value() ? caller->trace_id : "", .span = nullptr};
 }
 
-void GenerationService::FillStatus(v1::GetStatusResponse& response) const {
+v1::GetStatusResponse GenerationService::DescribeStatus() const {
+  v1::GetStatusResponse response;
   const absl::Status status = watch_->status();
   v1::ProcessStatus& tokenizer = *response.add_processes();
   tokenizer.set_service("tokenizer");
   tokenizer.set_address(tokenizer_address_);
   tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
   tokenizer.set_detail(std::string(status.message()));
-  sluice::FillStatus(engine_->status(), engine_->processes(), response);
+  FillStatus(engine_->status(), engine_->processes(), response);
   response.set_serving(response.serving() && status.ok());
   response.set_num_stages(engine_->topology().num_stages());
   response.set_num_ranks(engine_->topology().num_ranks());
   response.set_model_name(model_.name);
   response.set_uptime_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(absl::Now() - started_)));
+  return response;
 }
 
 absl::StatusOr<LedgerQuery> GenerationService::QueryOf(const grpc::CallbackServerContext& context,
                                                        const v1::GetStatusRequest& request) const {
-  absl::Status status = CheckSmall(request);
-  if (status.ok()) status = CheckKnownFields(request);
-  if (!status.ok()) return status;
   LedgerQuery query = {.all = request.include_requests(), .name = request.request_id()};
-  if (authenticator_ == nullptr) return query;
-  absl::StatusOr<std::string> tenant = AdmitTenant(context);
+  if (!admission_.asks_for_proof()) return query;
+  absl::StatusOr<std::string> tenant = admission_.TenantOf(context);
   if (!tenant.ok()) return tenant.status();
   if (!tenants_->SeesAllRequests(*tenant)) query.tenant = *std::move(tenant);
   return query;
 }
 
 grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerContext* context,
-                                                       const v1::GetStatusRequest* request,
-                                                       v1::GetStatusResponse* response) {
-  if (const absl::Status status = Admit(*context); !status.ok()) return Refuse(*context, status);
-  const absl::StatusOr<LedgerQuery> query = QueryOf(*context, *request);
-  if (!query.ok()) return Refuse(*context, query.status());
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  FillStatus(*response);
-  if (!query->all && query->name.empty()) {
-    call->Finish(grpc::Status::OK);
-    return call;
-  }
-  engine_->Report(*query, [call, response](const LedgerReport& report) {
-    FillLedger(report, *response);
-    call->Finish(grpc::Status::OK);
-  });
-  return call;
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  return PassOn<v1::GetStatusResponse>(
+      ParseAdmitted<v1::GetStatusRequest>(*context, *request, kSmall), response,
+      [&](const v1::GetStatusRequest& asked, auto answer, Cancellation*) {
+        const absl::StatusOr<LedgerQuery> query = QueryOf(*context, asked);
+        if (!query.ok()) return answer(query.status());
+        v1::GetStatusResponse status = DescribeStatus();
+        if (!query->all && query->name.empty()) return answer(std::move(status));
+        engine_->Report(*query,
+                        [answer, status = std::move(status)](const LedgerReport& report) mutable {
+                          FillLedger(report, status);
+                          answer(std::move(status));
+                        });
+      });
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/admission.h"
 #include "orchestrator/api/call_stream.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
@@ -18,6 +19,7 @@
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "orchestrator/tracing/request_tracer.h"
+#include "services/common/raw_message.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "sluice/v1/generation_session.pb.h"
@@ -26,12 +28,13 @@ namespace sluice {
 
 namespace internal {
 
-// Generate and Score parse their requests themselves (services/common/raw_message.h).
+// Requests are parsed here (services/common/raw_message.h).
 using Api = v1::GenerationService;
-using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<Api::WithRawCallbackMethod_Score<
-    Api::WithCallbackMethod_Tokenize<Api::WithCallbackMethod_Detokenize<
-        Api::WithCallbackMethod_ApplyChatTemplate<Api::WithCallbackMethod_GetVocabulary<
-            Api::WithCallbackMethod_GetModel<Api::WithCallbackMethod_GetStatus<Api::Service>>>>>>>>;
+using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<
+    Api::WithRawCallbackMethod_Score<Api::WithRawCallbackMethod_Tokenize<
+        Api::WithRawCallbackMethod_Detokenize<Api::WithRawCallbackMethod_ApplyChatTemplate<
+            Api::WithRawCallbackMethod_GetVocabulary<Api::WithRawCallbackMethod_GetModel<
+                Api::WithRawCallbackMethod_GetStatus<Api::Service>>>>>>>>;
 
 }  // namespace internal
 
@@ -52,23 +55,23 @@ class GenerationService final : public internal::GenerationServiceBase {
                                   const grpc::ByteBuffer* request,
                                   grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const v1::TokenizeRequest* request,
-                                     v1::TokenizeResponse* response) override;
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
-                                       const v1::DetokenizeRequest* request,
-                                       v1::DetokenizeResponse* response) override;
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetVocabulary(grpc::CallbackServerContext* context,
-                                          const v1::GetVocabularyRequest* request,
-                                          v1::GetVocabularyResponse* response) override;
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* ApplyChatTemplate(grpc::CallbackServerContext* context,
-                                              const v1::ApplyChatTemplateRequest* request,
-                                              v1::ApplyChatTemplateResponse* response) override;
+                                              const grpc::ByteBuffer* request,
+                                              grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
-                                     const v1::GetModelRequest* request,
-                                     v1::GetModelResponse* response) override;
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const v1::GetStatusRequest* request,
-                                      v1::GetStatusResponse* response) override;
+                                      const grpc::ByteBuffer* request,
+                                      grpc::ByteBuffer* response) override;
 
   // Serves a Generate call that came as part of a session, over the connection of `session`.
   void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
@@ -84,19 +87,15 @@ class GenerationService final : public internal::GenerationServiceBase {
   void StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
                      std::shared_ptr<CallStream> stream);
 
-  // Whether the caller is one who may call at all.
-  absl::Status Admit(const grpc::CallbackServerContext& context) const;
   // Refuses fields that are not known as well.
-  absl::Status AdmitRequest(const grpc::CallbackServerContext& context,
-                            const google::protobuf::Message& request) const;
-  // The tenant whom an admitted call is served for: the one it has proved to be, else whom it
-  // names.
-  absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& context) const;
-  absl::StatusOr<std::string> AdmitTenant(const grpc::CallbackServerContext& session,
-                                          const v1::StartCall& start) const;
+  template <class Request>
+  absl::StatusOr<Request> ParseAdmitted(const grpc::CallbackServerContext& context,
+                                        const grpc::ByteBuffer& request,
+                                        const MessageLimits& limits = {}) const;
   CallTrace TraceCall(const std::optional<TraceContext>& caller, std::string method,
                       std::string operation) const;
-  void FillStatus(v1::GetStatusResponse& response) const;
+  v1::GetModelResponse DescribeModel() const;
+  v1::GetStatusResponse DescribeStatus() const;
   // Which requests the caller asks for and may be told of.
   absl::StatusOr<LedgerQuery> QueryOf(const grpc::CallbackServerContext& context,
                                       const v1::GetStatusRequest& request) const;
@@ -108,7 +107,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   TokenizerWatch* const watch_;
   const std::string tokenizer_address_;
   const TenantBook* const tenants_;
-  const Authenticator* const authenticator_;
+  const Admission admission_;
   RequestMetrics* const metrics_;
   const RequestTracer* const tracer_;
   const absl::Time started_;

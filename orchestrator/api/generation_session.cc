@@ -1,10 +1,13 @@
 #include "orchestrator/api/generation_session.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "orchestrator/api/refusal.h"
 #include "orchestrator/api/request_check.h"
+#include "services/common/raw_message.h"
 #include "services/common/retry_info.h"
 #include "services/common/sent_bytes.h"
 #include "services/common/status.h"
@@ -48,38 +51,56 @@ void GenerationSession::OnReadDone(bool ok) {
     requests_ended_ = true;
     return FinishWhenDone();
   }
-  if (const absl::Status known = CheckKnownFields(incoming_); !known.ok()) End(known);
-  for (const v1::SessionCommand& command : incoming_.commands()) Handle(command);
+  const absl::Status handled = HandleAll(incoming_);
   incoming_.Clear();
+  if (!handled.ok()) End(handled);
   absl::MutexLock lock(&mutex_);
   if (finished_) return;
   read_is_due_ = full_;  // who does not read is not read either
   if (!read_is_due_) StartRead(&incoming_);
 }
 
-void GenerationSession::Handle(const v1::SessionCommand& command) {
+absl::Status GenerationSession::HandleAll(const grpc::ByteBuffer& message) {
+  const auto request = ParseMessage<v1::OpenSessionRequest>(message);
+  if (!request.ok()) return request.status();
+  absl::Status status = CheckKnownFields(*request);
+  if (!status.ok()) return status;
+  if (request->commands_size() < 1 || request->commands_size() > kMostCommands) {
+    return Refuse("the number of commands", request->commands_size(),
+                  absl::StrCat("1 to ", kMostCommands));
+  }
+  for (int i = 0; i < request->commands_size() && status.ok(); ++i) {
+    status = Handle(request->commands(i));
+  }
+  return status;
+}
+
+absl::Status GenerationSession::Handle(const v1::SessionCommand& command) {
   switch (command.command_case()) {
     case v1::SessionCommand::kStart:
       return Begin(command.call(), command.start());
     case v1::SessionCommand::kCancel:
-      return Cancel(command.call());
+      Cancel(command.call());
+      return absl::OkStatus();
     case v1::SessionCommand::kSetReading:
-      return SetReading(command.call(), command.set_reading().reading());
+      SetReading(command.call(), command.set_reading().reading());
+      return absl::OkStatus();
     case v1::SessionCommand::COMMAND_NOT_SET:
-      return End(absl::InvalidArgumentError("a command of the session is empty"));
+      break;
   }
+  return absl::InvalidArgumentError("a command of the session is empty");
 }
 
-void GenerationSession::Begin(int64_t call, const v1::StartCall& start) {
+absl::Status GenerationSession::Begin(int64_t call, const v1::StartCall& start) {
   if (call <= last_call_) {
-    return End(absl::InvalidArgumentError(absl::StrCat("call ", call, " begins behind call ",
-                                                       last_call_, "; accepted: a larger one")));
+    return absl::InvalidArgumentError(absl::StrCat("call ", call, " begins behind call ",
+                                                   last_call_, "; accepted: a larger one"));
   }
   last_call_ = call;
   absl::Status room;
   {
     absl::MutexLock lock(&mutex_);
-    if (final_status_.has_value()) return;
+    if (final_status_.has_value()) return absl::OkStatus();
     room = RoomForCall();
     clients_[call] = {};
   }
@@ -87,8 +108,12 @@ void GenerationSession::Begin(int64_t call, const v1::StartCall& start) {
     room = absl::InvalidArgumentError(
         absl::StrCat("timeout_ms is ", start.timeout_ms(), "; accepted: 1 or more"));
   }
-  if (!room.ok()) return Close(call, room);
-  start_call_(start, std::make_shared<Call>(shared_from_this(), call));
+  if (room.ok()) {
+    start_call_(start, std::make_shared<Call>(shared_from_this(), call));
+  } else {
+    Close(call, room);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status GenerationSession::RoomForCall() const {
@@ -164,15 +189,17 @@ void GenerationSession::Add(v1::SessionEvent event) {
 
 void GenerationSession::WriteNext() {
   writing_ = true;
-  written_.Clear();
-  written_.Swap(&waiting_);
+  written_ = SerializeMessage(waiting_);
+  waiting_.Clear();
   written_bytes_ = std::exchange(waiting_bytes_, 0);
   StartWrite(&written_);
 }
 
 void GenerationSession::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mutex_);
-  if (ok) CountSent(written_);
+  static std::atomic<uint64_t>& sent =
+      SentBytesCounter(v1::OpenSessionResponse::descriptor()->name());
+  if (ok) sent += written_.Length();
   writing_ = false;
   written_bytes_ = 0;
   if (ok && (waiting_.events_size() > 0 || waiting_.draining())) WriteNext();

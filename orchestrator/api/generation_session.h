@@ -5,6 +5,7 @@
 // Lifetime: kept alive by gRPC until the stream is over, by its calls longer.
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
@@ -21,9 +22,8 @@
 
 namespace sluice {
 
-class GenerationSession final
-    : public grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>,
-      public std::enable_shared_from_this<GenerationSession> {
+class GenerationSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                                public std::enable_shared_from_this<GenerationSession> {
  public:
   // Serves a call, which answers to `stream` alone.
   using StartCall =
@@ -31,6 +31,8 @@ class GenerationSession final
 
   // Calls at a time.
   static constexpr size_t kMostCalls = 2048;
+  // Commands of a message.
+  static constexpr int kMostCommands = 4096;
 
   // Starts to serve; gRPC keeps it alive from then on.
   static std::shared_ptr<GenerationSession> Start(StartCall start_call);
@@ -53,8 +55,10 @@ class GenerationSession final
   void OnCancel() override;
   void OnDone() override;
 
-  void Handle(const v1::SessionCommand& command);
-  void Begin(int64_t call, const v1::StartCall& start);
+  // Errors end the session.
+  absl::Status HandleAll(const grpc::ByteBuffer& message);
+  absl::Status Handle(const v1::SessionCommand& command);
+  absl::Status Begin(int64_t call, const v1::StartCall& start);
   void Cancel(int64_t call);
   void SetReading(int64_t call, bool reads);
   // Why no call may begin; OK where one may.
@@ -72,14 +76,14 @@ class GenerationSession final
   void End(const absl::Status& status);
 
   const StartCall start_call_;
-  v1::OpenSessionRequest incoming_;          // touched by gRPC's reads, one at a time
+  grpc::ByteBuffer incoming_;                // touched by gRPC's reads, one at a time
   int64_t last_call_ = 0;                    // as incoming_
   std::shared_ptr<GenerationSession> self_;  // cleared when gRPC is done with the stream
 
   absl::Mutex mutex_;
   Clients clients_ ABSL_GUARDED_BY(mutex_);  // of the calls that have not ended
   v1::OpenSessionResponse waiting_ ABSL_GUARDED_BY(mutex_);
-  v1::OpenSessionResponse written_ ABSL_GUARDED_BY(mutex_);  // in gRPC's hands
+  grpc::ByteBuffer written_ ABSL_GUARDED_BY(mutex_);  // in gRPC's hands
   size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>*
-SessionService::OpenSession(grpc::CallbackServerContext* context) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* SessionService::OpenSession(
+    grpc::CallbackServerContext* context) {
   std::shared_ptr<GenerationSession> session = GenerationSession::Start(
       [this, context](const v1::StartCall& start, std::shared_ptr<CallStream> stream) {
         calls_->StartCall(*context, start, std::move(stream));

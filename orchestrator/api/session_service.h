@@ -12,12 +12,13 @@
 
 namespace sluice {
 
-class SessionService final : public v1::GenerationSessionService::CallbackService {
+class SessionService final : public v1::GenerationSessionService::WithRawCallbackMethod_OpenSession<
+                                 v1::GenerationSessionService::Service> {
  public:
   // Borrows `calls`.
   explicit SessionService(GenerationService* calls) : calls_(calls) {}
 
-  grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>* OpenSession(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* OpenSession(
       grpc::CallbackServerContext* context) override;
 
   // No session takes calls from now on, and each ends with its last one.

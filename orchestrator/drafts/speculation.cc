@@ -189,7 +189,13 @@ void Speculation::OnStep(const MeasuredStep& step) {
   ++num_steps_;
   rounds_.OnStep();
   (step.ahead ? ahead_ : alone_).Add(step.rows, step.time);
-  if (!step.ahead || !alone_.Knows(step.rows)) costs_.Add(step.rows, step.time);
+  // While all go ahead nothing is measured alone, but what was is forgotten.
+  if (step.ahead) alone_.Pass();
+  if (!step.ahead || !alone_.Knows(step.rows)) {
+    costs_.Add(step.rows, step.time);
+  } else {
+    costs_.Pass();
+  }
   waits_.reset();
 }
 

@@ -30,7 +30,7 @@ void StepCosts::Add(int32_t rows, absl::Duration time) {
     bucket.rows = rows;
     bucket.seconds = seconds;
   }
-  bucket.latest = ++num_added_;
+  bucket.latest = ++num_steps_;
 }
 
 bool StepCosts::empty() const {

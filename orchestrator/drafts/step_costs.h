@@ -1,7 +1,7 @@
 // What a step takes by its number of rows, as measured: flat as long as memory is the limit, rising
 // where arithmetic is. Rows are counted exactly up to 8 and in eighths of octaves beyond. A
-// measurement is forgotten after kForgottenAfter others, so that what was never measured and what
-// was long ago are tried again.
+// measurement is forgotten after kForgottenAfter other steps, so that what was never measured and
+// what was long ago are tried again.
 #pragma once
 
 #include <array>
@@ -17,6 +17,8 @@ class StepCosts {
   static constexpr int64_t kForgottenAfter = 2048;
 
   void Add(int32_t rows, absl::Duration time);
+  // A step of another kind: what was measured is older by one.
+  void Pass() { ++num_steps_; }
 
   // Nothing has been measured of late.
   bool empty() const;
@@ -31,16 +33,16 @@ class StepCosts {
   struct Bucket {
     double rows = 0;  // mean
     double seconds = 0;
-    int64_t latest = -1;  // measurement of all
+    int64_t latest = -1;  // step
   };
 
   static int BucketOf(int32_t rows);
   bool IsFresh(const Bucket& bucket) const {
-    return bucket.latest >= 0 && num_added_ - bucket.latest <= kForgottenAfter;
+    return bucket.latest >= 0 && num_steps_ - bucket.latest <= kForgottenAfter;
   }
 
   std::array<Bucket, kNumBuckets> buckets_ = {};
-  int64_t num_added_ = 0;
+  int64_t num_steps_ = 0;
 };
 
 }  // namespace sluice

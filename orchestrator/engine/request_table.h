@@ -1,6 +1,6 @@
 // Who is being served: the requests, which sequence of the scheduler is whose, and when each must
-// have ended. Refuses those that could not be served in time, admits requests to the scheduler, tells them what came of their sequences, and takes
-// them out when they are over.
+// have ended. Refuses those that could not be served in time, admits the others to the scheduler,
+// tells them what came of their sequences, and takes them out when they are over.
 //
 // Lives on one event loop.
 #pragma once

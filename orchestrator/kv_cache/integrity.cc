@@ -44,9 +44,20 @@ absl::Status KvCache::CheckTable(SequenceId sequence, const Table& table) const 
 absl::Status KvCache::CheckIntegrity() const {
   if (absl::Status status = pool_.CheckIntegrity(); !status.ok()) return status;
   if (absl::Status status = index_.CheckIntegrity(); !status.ok()) return status;
-  std::vector<int32_t> named(pool_.num_total(), 0);
+  absl::flat_hash_map<PrefixIndex::Place, int64_t> roots;
   for (const auto& [sequence, table] : tables_) {
     if (absl::Status status = CheckTable(sequence, table); !status.ok()) return status;
+    if (table.root != 0) ++roots[table.root];
+  }
+  if (absl::Status status = index_.CheckRoots(std::move(roots)); !status.ok()) return status;
+  if (absl::Status status = CheckReferences(); !status.ok()) return status;
+  return CheckKept();
+}
+
+// Every block is free, cached, or accounted for by the tables that have it.
+absl::Status KvCache::CheckReferences() const {
+  std::vector<int32_t> named(pool_.num_total(), 0);
+  for (const auto& [sequence, table] : tables_) {
     for (const BlockId block : table.blocks) ++named[block];
   }
   int32_t num_shared = 0;
@@ -63,10 +74,13 @@ absl::Status KvCache::CheckIntegrity() const {
     }
     num_shared += named[block] > 1;
   }
-  if (num_shared != num_shared_) {
-    return absl::InternalError(
-        absl::StrCat(num_shared, " blocks are shared; counted as ", num_shared_));
-  }
+  if (num_shared == num_shared_) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat(num_shared, " blocks are shared; counted as ", num_shared_));
+}
+
+// What spares looking things up, or is the same before and after every call.
+absl::Status KvCache::CheckKept() const {
   for (const auto& [place, sequence] : tails_) {
     const auto it = tables_.find(sequence);
     if (it == tables_.end() || EndOfKnown(it->second) != place) {
@@ -74,7 +88,40 @@ absl::Status KvCache::CheckIntegrity() const {
           absl::StrCat("sequence ", sequence, " offers a tail where it has none"));
     }
   }
+  if (found_ != nullptr) {
+    const auto it = tables_.find(found_for_);
+    if (it == tables_.end() || &it->second != found_) {
+      return absl::InternalError(
+          absl::StrCat("the table that was found last is not that of sequence ", found_for_));
+    }
+  }
+  for (BlockId block = 0; block < std::ssize(given_back_); ++block) {
+    if (given_back_[block] == 0) continue;
+    return absl::InternalError(
+        absl::StrCat("block ", block, " counts as given back ", given_back_[block], " times"));
+  }
   return absl::OkStatus();
+}
+
+absl::Status KvCache::CheckContents(SequenceId sequence, absl::Span<const TokenId> tokens) const {
+  const auto it = tables_.find(sequence);
+  if (it == tables_.end()) return absl::OkStatus();
+  const Table& table = it->second;
+  size_t checked = 0;
+  const auto follow = [&](absl::Span<const TokenId> known) {
+    const bool same =
+        known.size() <= tokens.size() - checked && tokens.subspan(checked, known.size()) == known;
+    if (same) checked += known.size();
+    return same;
+  };
+  bool same = true;
+  for (int32_t i = 0; same && i < table.num_known; ++i) {
+    same = follow(index_.TokensOf(table.blocks[i]));
+  }
+  if (same && follow(table.tail)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the table of sequence ", sequence,
+                                          " has other tokens than it from position ", checked,
+                                          " on"));
 }
 
 }  // namespace sluice

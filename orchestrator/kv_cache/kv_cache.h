@@ -156,8 +156,12 @@ class KvCache {
 
   // OK, or INTERNAL describing the first disagreement: within pool and index, a table with a block
   // that is free or twice in it or whose known blocks are no path, or a block that is neither free,
-  // cached nor accounted for by the tables that have it. O(B).
+  // cached nor accounted for by the tables that have it; or something kept between calls that is not
+  // what it stands for. O(B).
   absl::Status CheckIntegrity() const;
+  // OK, or INTERNAL where blocks of `sequence` are known by other tokens than these, which it has.
+  // O(tokens).
+  absl::Status CheckContents(SequenceId sequence, absl::Span<const TokenId> tokens) const;
 
  private:
   friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
@@ -192,6 +196,8 @@ class KvCache {
   void LearnNextBlock(Table& table, absl::Span<const TokenId> tokens);
   void WithdrawTail(SequenceId sequence, const Table& table);
   absl::Status CheckTable(SequenceId sequence, const Table& table) const;
+  absl::Status CheckReferences() const;
+  absl::Status CheckKept() const;
 
   KvCacheOptions options_;
   BlockPool pool_;     // the index has a reference to each of its blocks

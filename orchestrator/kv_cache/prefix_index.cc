@@ -160,4 +160,25 @@ absl::Status PrefixIndex::CheckIntegrity() const {
   return absl::OkStatus();
 }
 
+absl::Status PrefixIndex::CheckRoots(absl::flat_hash_map<Place, int64_t> holders) const {
+  for (BlockId block = 0; block < std::ssize(nodes_); ++block) {
+    if (Contains(block) && domains_.contains(nodes_[block].parent)) ++holders[nodes_[block].parent];
+  }
+  for (const auto& [domain, root] : roots_) {
+    const auto named = domains_.find(root.place);
+    if (named == domains_.end() || named->second != &domain ||
+        holders[root.place] != root.holders) {
+      return absl::InternalError(absl::StrCat("prefix index: root ", root.place, " is held ",
+                                              root.holders, " times; ", holders[root.place],
+                                              " are known"));
+    }
+  }
+  if (domains_.size() != roots_.size() || holders.size() != roots_.size()) {
+    return absl::InternalError(absl::StrCat("prefix index: ", roots_.size(), " roots, ",
+                                            domains_.size(), " named ones and ", holders.size(),
+                                            " held ones"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace sluice

@@ -77,6 +77,7 @@ class PrefixIndex {
   // REQUIRES: Contains(block).
   Place PlaceOf(BlockId block) const;
   Place ParentOf(BlockId block) const;
+  absl::Span<const TokenId> TokensOf(BlockId block) const;
 
   // REQUIRES: it is a node, and in use or idle respectively.
   void MakeIdle(BlockId block);
@@ -92,6 +93,9 @@ class PrefixIndex {
   // OK, or INTERNAL naming the first node that is not found by its tokens, stands after a place of
   // the future, or is missing in the list of idle ones. O(B).
   absl::Status CheckIntegrity() const;
+  // OK, or INTERNAL naming a root that is not held as often as its nodes and `holders`, which are those
+  // outside, say. O(B).
+  absl::Status CheckRoots(absl::flat_hash_map<Place, int64_t> holders) const;
 
  private:
   friend class KvCacheSaboteur;  // of tests, which plant bugs to see them found
@@ -133,7 +137,6 @@ class PrefixIndex {
   };
 
   static Key MakeKey(Place parent, absl::Span<const TokenId> tokens);
-  absl::Span<const TokenId> TokensOf(BlockId block) const;
   void Unlink(BlockId block);
 
   const int32_t block_size_;

@@ -11,6 +11,8 @@
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
 #include "services/lane/lane_outbox.h"
+#include "services/lane/lane_pump.h"
+#include "services/security/local_address.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 #include "sluice/v1/shard.grpc.pb.h"
@@ -80,14 +82,67 @@ class PlanStream final : public MessageStream<Request, Response> {
   PostedStream<Request, Response> stream_;  // last: its handler uses what is above
 };
 
-template <class Service, class Request, class Response>
-absl::StatusOr<std::unique_ptr<MessageStream<Request, Response>>> Run(
-    Dialer& dialer, const Post& post, const std::string& orchestrator, const std::string& address,
-    typename MessageStream<Request, Response>::Handler handler) {
+// That of a sampler which is reached over a unix socket: its answers come by a lane too.
+class SamplerPlanStream final
+    : public MessageStream<v1::SamplerRunRequest, v1::SamplerRunResponse> {
+ public:
+  SamplerPlanStream(
+      const Post& post, const std::string& address,
+      const ClientStream<v1::SamplerRunRequest, v1::SamplerRunResponse>::Method& method,
+      Handler handler)
+      : handler_(std::make_shared<const Handler>(std::move(handler))),
+        answers_({.on_message =
+                      [post, handler = std::weak_ptr(handler_)](v1::SamplerRunResponse response) {
+                        post([handler, response = std::move(response)]() mutable {
+                          if (const auto open = handler.lock())
+                            open->on_response(std::move(response));
+                        });
+                      },
+                  .on_end =
+                      [post, handler = std::weak_ptr(handler_)](const absl::Status& status) {
+                        post([handler, status] {
+                          if (const auto open = handler.lock()) open->on_done(status);
+                        });
+                      }}),
+        plans_(post, address, method,
+               {.on_response =
+                    [this](v1::SamplerRunResponse response) { OnResponse(std::move(response)); },
+                .on_done =
+                    [this](const absl::Status& status) {
+                      // OK would close nothing.
+                      answers_.inbox().Close(
+                          status.ok() ? absl::UnavailableError("it ended its stream") : status);
+                    }}) {}
+
+  void Send(v1::SamplerRunRequest&& request) override {
+    const auto offer = answers_.inbox().offer();
+    if (request.has_open() && offer.has_value()) {
+      *request.mutable_open()->mutable_lane() = *offer;
+    }
+    plans_.Send(std::move(request));
+  }
+
+ private:
+  void OnResponse(v1::SamplerRunResponse response) {
+    if (response.has_executed()) return answers_.inbox().Add(std::move(response));
+    handler_->on_response(std::move(response));
+  }
+
+  // Of the loop's thread, and gone with this.
+  const std::shared_ptr<const Handler> handler_;
+  LanePump<v1::SamplerRunResponse> answers_;
+  PlanStream<v1::SamplerRunRequest, v1::SamplerRunResponse> plans_;  // last: it uses what is above
+};
+
+template <class Service, class Stream>
+absl::StatusOr<std::unique_ptr<Stream>> Run(Dialer& dialer, const Post& post,
+                                            const std::string& orchestrator,
+                                            const std::string& address,
+                                            typename Stream::Handler handler) {
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
   if (!channel.ok()) return channel.status();
   const auto stub = Service::NewStub(*channel);
-  return std::make_unique<PlanStream<Request, Response>>(
+  return std::make_unique<Stream>(
       post, address,
       [&](auto* context, auto* stream) {
         context->AddMetadata(kOrchestratorKey, orchestrator);
@@ -125,20 +180,26 @@ void GrpcStageNetwork::Refuse(const std::string& address, const std::string& rea
 
 absl::StatusOr<std::unique_ptr<StageNetwork::EmbeddingStream>> GrpcStageNetwork::RunEmbedding(
     const std::string& address, EmbeddingStream::Handler handler) {
-  return Run<v1::EmbeddingService, v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>(
-      *dialer_, post_, orchestrator_, address, std::move(handler));
+  using Stream = PlanStream<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>;
+  return Run<v1::EmbeddingService, Stream>(*dialer_, post_, orchestrator_, address,
+                                           std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<StageNetwork::ShardStream>> GrpcStageNetwork::RunShard(
     const std::string& address, ShardStream::Handler handler) {
-  return Run<v1::ShardService, v1::ShardRunRequest, v1::ShardRunResponse>(
-      *dialer_, post_, orchestrator_, address, std::move(handler));
+  using Stream = PlanStream<v1::ShardRunRequest, v1::ShardRunResponse>;
+  return Run<v1::ShardService, Stream>(*dialer_, post_, orchestrator_, address, std::move(handler));
 }
 
 absl::StatusOr<std::unique_ptr<StageNetwork::SamplerStream>> GrpcStageNetwork::RunSampler(
     const std::string& address, SamplerStream::Handler handler) {
-  return Run<v1::SamplerService, v1::SamplerRunRequest, v1::SamplerRunResponse>(
-      *dialer_, post_, orchestrator_, address, std::move(handler));
+  if (IsUnixAddress(address)) {
+    return Run<v1::SamplerService, SamplerPlanStream>(*dialer_, post_, orchestrator_, address,
+                                                      std::move(handler));
+  }
+  using Stream = PlanStream<v1::SamplerRunRequest, v1::SamplerRunResponse>;
+  return Run<v1::SamplerService, Stream>(*dialer_, post_, orchestrator_, address,
+                                         std::move(handler));
 }
 
 }  // namespace sluice

@@ -75,6 +75,19 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   CountWork(sequence, num_positions, num_drafts, num_wrong);
   sequence.num_promised -= num_wrong;
   sequence.num_drafts = 0;
+  AcceptRows(sequence, segment, num_wrong, tokens, first_row, outcome);
+  kv_cache_.MarkComputed(sequence.spec.id, absl::MakeConstSpan(sequence.tokens).first(end));
+  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
+      sequence.num_tokens() > num_tokens_before) {
+    options_.drafts->OnTokens(sequence.spec, sequence.num_prompt(), sequence.tokens);
+  }
+  EndOrThrowBack(sequence, num_tokens_before, outcome);
+}
+
+// What the rows before wrong drafts have chosen or scored.
+void Scheduler::AcceptRows(SequenceState& sequence, const PlannedSegment& segment,
+                           int32_t num_wrong, absl::Span<const TokenId> tokens, int32_t first_row,
+                           StepOutcome& outcome) {
   int32_t index = first_row;
   const auto rows = absl::MakeConstSpan(segment.rows).first(segment.rows.size() - num_wrong);
   for (const Row& row : rows) {
@@ -85,23 +98,21 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
                             .position = position,
                             .token = token,
                             .row = index});
-    if (row.kind == RowKind::kSample) {
-      SLUICE_CHECK(position == sequence.num_tokens());
-      if (sequence.spec.chosen_outside) {
-        AwaitChoice(sequence);
-      } else {
-        sequence.tokens.push_back(token);
-        --sequence.num_promised;
-        ++sequence.usage.generated_tokens;
-      }
-    }
     ++index;
+    if (row.kind == RowKind::kScore) continue;
+    SLUICE_CHECK(position == sequence.num_tokens());
+    if (sequence.spec.chosen_outside) {
+      AwaitChoice(sequence);
+    } else {
+      sequence.tokens.push_back(token);
+      --sequence.num_promised;
+      ++sequence.usage.generated_tokens;
+    }
   }
-  kv_cache_.MarkComputed(sequence.spec.id, absl::MakeConstSpan(sequence.tokens).first(end));
-  if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
-      sequence.num_tokens() > num_tokens_before) {
-    options_.drafts->OnTokens(sequence.spec, sequence.num_prompt(), sequence.tokens);
-  }
+}
+
+void Scheduler::EndOrThrowBack(SequenceState& sequence, int32_t num_tokens_before,
+                               StepOutcome& outcome) {
   if (const auto reason = sequence.ReasonToEnd()) {
     outcome.finished.push_back(End(sequence, *reason));
   } else if (!AreAlike(sequence.num_tokens(), num_tokens_before)) {

@@ -90,7 +90,10 @@ absl::Status Scheduler::CheckLines() const {
   waiting_.ForEach([&](const PlaceInLine& place, const SequenceState& sequence) {
     check(place, sequence, false);
   });
-  for (const auto& [place, sequence] : running_) check(place, *sequence, true);
+  for (const auto& [place, sequence] : running_) {
+    check(place, *sequence, true);
+    first_failure.Update(kv_cache_.CheckContents(sequence->spec.id, sequence->tokens));
+  }
   int64_t num_parked = 0;
   int64_t num_awaiting = 0;
   for (const auto& [id, sequence] : sequences_) {

@@ -19,12 +19,8 @@ bool GoesBefore(const SequenceState& a, const SequenceState& b) {
 }  // namespace
 
 std::optional<Step> Scheduler::Plan() {
-  const auto has_room = [this](int32_t steps_ahead) {
-    return std::ssize(in_flight_) < options_.max_inflight_steps + steps_ahead;
-  };
-  if (!has_room(options_.steps_ahead)) return std::nullopt;
-  AgreeOnStepsAhead();
-  if (!has_room(steps_ahead_)) return std::nullopt;
+  RefreshPolicies();
+  if (!HasRoomForAStep()) return std::nullopt;
   contended_ = false;
   GiveUpPlacesOfAwaiting();
   PlannedStep& planned = in_flight_.emplace_back();
@@ -48,13 +44,27 @@ std::optional<Step> Scheduler::Plan() {
     in_flight_.pop_back();
     return std::nullopt;
   }
+  planned.num_rows = budget.rows;
+  Complete(step);
+  return step;
+}
+
+bool Scheduler::HasRoomForAStep() {
+  const auto has_room = [this](int32_t steps_ahead) {
+    return std::ssize(in_flight_) < options_.max_inflight_steps + steps_ahead;
+  };
+  if (!has_room(options_.steps_ahead)) return false;
+  AgreeOnStepsAhead();
+  return has_room(steps_ahead_);
+}
+
+// With what has happened since the step before.
+void Scheduler::Complete(Step& step) {
   step.ended = kv_cache_.TakeEndedTables();
   step.preempted = std::exchange(preempted_, {});
   step.copies = std::exchange(copies_, {});
   step.after_idle = std::exchange(was_idle_, false);
   last_step_ = step.id;
-  planned.num_rows = budget.rows;
-  return step;
 }
 
 // A sequence is either planned ahead of its tokens or, once they are known, drafted on. Where drafts

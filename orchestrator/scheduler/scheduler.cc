@@ -44,6 +44,27 @@ absl::StatusOr<FinishedSequence> Scheduler::Finish(SequenceId id, FinishReason r
   return End(*sequence, reason);
 }
 
+// All that holds for `from`, but that it scores nothing.
+SequenceSpec Scheduler::SpecOf(const SequenceState& from, const ForkSpec& fork) {
+  SequenceSpec spec = from.spec;
+  spec.id = fork.to;
+  spec.prompt_of.reset();
+  spec.score_prompt = false;
+  const auto prompt_end = from.tokens.begin() + from.num_prompt();
+  spec.prompt.assign(from.tokens.begin(), prompt_end);
+  spec.resumed_tokens.assign(prompt_end, from.tokens.begin() + fork.num_tokens);
+  spec.resumed_tokens.insert(spec.resumed_tokens.end(), fork.continuation.begin(),
+                             fork.continuation.end());
+  return spec;
+}
+
+// There is a place for the fork, and what `from` has computed is of use to it.
+bool Scheduler::MayShareWithFork(const SequenceState& from, const SequenceState& to) const {
+  return std::ssize(running_) < MaxRunning() &&
+         from.tenant->num_running < from.tenant->policy.max_running_sequences &&
+         AreAlike(from.num_tokens(), to.num_tokens());
+}
+
 absl::Status Scheduler::Fork(const ForkSpec& fork) {
   SequenceState* from = Find(fork.from);
   if (from == nullptr) {
@@ -54,15 +75,7 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
                                                    "; accepted for sequence ", fork.from, ": ",
                                                    from->num_prompt(), " to ", from->num_tokens()));
   }
-  SequenceSpec spec = from->spec;
-  spec.id = fork.to;
-  spec.prompt_of.reset();
-  spec.score_prompt = false;
-  const auto prompt_end = from->tokens.begin() + from->num_prompt();
-  spec.prompt.assign(from->tokens.begin(), prompt_end);
-  spec.resumed_tokens.assign(prompt_end, from->tokens.begin() + fork.num_tokens);
-  spec.resumed_tokens.insert(spec.resumed_tokens.end(), fork.continuation.begin(),
-                             fork.continuation.end());
+  SequenceSpec spec = SpecOf(*from, fork);
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   PlaceInLine place = from->place;
   place.serial = num_added_++;
@@ -71,9 +84,7 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
   to.last_step = from->last_step;  // its turn comes when that of `from` does
   // Its last position is computed in any case, because it chooses the next token.
   const int32_t shared = std::min({from->num_computed, fork.num_tokens, to.num_tokens() - 1});
-  if (shared > 0 && std::ssize(running_) < MaxRunning() &&
-      from->tenant->num_running < from->tenant->policy.max_running_sequences &&
-      AreAlike(from->num_tokens(), to.num_tokens())) {
+  if (shared > 0 && MayShareWithFork(*from, to)) {
     kv_cache_.Fork(fork.from, fork.to, shared);
     to.num_computed = to.num_planned = shared;
     to.usage.shared_positions = shared;

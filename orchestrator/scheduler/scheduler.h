@@ -62,8 +62,9 @@ struct SchedulerOptions {
   // like those of one of `length` tokens. Two lengths for which it differs have no use for each
   // other's keys. Empty: all lengths are alike.
   std::function<int32_t(int32_t length)> longest_like;
-  // What tenants are granted; asked for at every Add, so that it may change. Empty or null: all the
-  // same, without limits. Sequences that run or wait stay when a limit falls below them.
+  // What tenants are granted; asked for at every Add and Plan, so that it may change. Empty or
+  // null: all the same, without limits. Sequences that run or wait stay when a limit falls below
+  // them.
   std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;
   // Borrowed; null: nothing is drafted.
   DraftSource* drafts = nullptr;
@@ -219,10 +220,12 @@ class Scheduler {
   };
 
   // Plan, in its order (plan.cc).
+  bool HasRoomForAStep();
   void AgreeOnStepsAhead();
   void AdmitUrgent();
   void PlanDecodes(Step& step, Budget& budget);
   void PlanPrefills(Step& step, Budget& budget);
+  void Complete(Step& step);
   void AppendSegment(SequenceState& sequence, int32_t num_positions, const Tokens& draft,
                      Step& step, Budget& budget);
   void Describe(const SequenceState& sequence, int32_t num_positions, const Tokens& draft,
@@ -285,7 +288,12 @@ class Scheduler {
   void ForgetFlight(SequenceState& sequence);
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
                      absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
+  void AcceptRows(SequenceState& sequence, const PlannedSegment& segment, int32_t num_wrong,
+                  absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
+  void EndOrThrowBack(SequenceState& sequence, int32_t num_tokens_before, StepOutcome& outcome);
 
+  static SequenceSpec SpecOf(const SequenceState& from, const ForkSpec& fork);
+  bool MayShareWithFork(const SequenceState& from, const SequenceState& to) const;
   void RefreshPolicies();
   absl::Status CheckQueue(const SequenceSpec& spec) const;
   absl::Status CheckSpec(const SequenceSpec& spec) const;

@@ -3,11 +3,11 @@
 // The file is JSON:
 //   {"max_slowdown": 1.25,
 //    "default": {"weight": 1, "priorities": [0]},
-//    "tenants": {"batch": {"weight": 0.25, "max_running_sequences": 8, "max_waiting_sequences":
-//    64},
+//    "tenants": {"batch": {"weight": 0.25, "max_running_sequences": 8, "max_waiting_sequences": 64},
 //                "chat": {"weight": 4, "priorities": [0, 1]}}}
 // "max_slowdown" is how much longer a step may take beside a tenant that asks for little, for what
-// others have in it (TenantPolicies). "default" holds for tenants that are not named, and for what the entry of one that is leaves out.
+// others have in it (TenantPolicies). "default" holds for tenants that are not named, and for what
+// the entry of one that is leaves out.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct TenantRules {
 };
 
 // `source` names the file in messages. INVALID_ARGUMENT naming field, value and what is accepted,
-// unknown fields included: max_slowdown from 1 to 1000, weight from 0.001 to 1000, limits from 1 (waiting: 0), priorities a list
-// of integers, sees_all_requests true or false.
+// unknown fields included: max_slowdown from 1 to 1000, weight from 0.001 to 1000, limits from 1
+// (waiting: 0), priorities a list of integers, sees_all_requests true or false.
 absl::StatusOr<TenantRules> ParseTenantRules(const std::string& text, const std::string& source);
 
 }  // namespace sluice

@@ -39,7 +39,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
         request(std::move(asked)),
         deadline(until),
         callback(std::move(then)),
-        size(static_cast<int>(request.ByteSizeLong())) {}
+        size(1 + static_cast<int>(request.ByteSizeLong() >> 10)) {}
 
   void Try() {
     ++num_attempts;
@@ -127,10 +127,11 @@ void TokenizerClient::Tokenize(v1::TokenizeRequest request, SteadyTime deadline,
 }
 
 void TokenizerClient::Detokenize(v1::DetokenizeRequest request, SteadyTime deadline,
-                                 Callback<v1::DetokenizeResponse> callback) {
+                                 Callback<v1::DetokenizeResponse> callback,
+                                 Cancellation* cancellation) {
   CallbackMethod<v1::DetokenizeRequest, v1::DetokenizeResponse> method =
       &v1::TokenizerService::Stub::async::Detokenize;
-  Call(method, std::move(request), deadline, std::move(callback));
+  Call(method, std::move(request), deadline, std::move(callback), cancellation);
 }
 
 void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, SteadyTime deadline,

@@ -34,7 +34,7 @@ class TokenizerClient {
   void Tokenize(v1::TokenizeRequest request, SteadyTime deadline,
                 Callback<v1::TokenizeResponse> callback, Cancellation* cancellation = nullptr);
   void Detokenize(v1::DetokenizeRequest request, SteadyTime deadline,
-                  Callback<v1::DetokenizeResponse> callback);
+                  Callback<v1::DetokenizeResponse> callback, Cancellation* cancellation = nullptr);
   void ApplyChatTemplate(v1::ApplyChatTemplateRequest request, SteadyTime deadline,
                          Callback<v1::ApplyChatTemplateResponse> callback,
                          Cancellation* cancellation = nullptr);
@@ -46,7 +46,7 @@ class TokenizerClient {
   struct Shared {
     std::unique_ptr<v1::TokenizerService::Stub> stub;
     absl::Mutex mutex;
-    StepTimes times ABSL_GUARDED_BY(mutex);  // by the request's bytes
+    StepTimes times ABSL_GUARDED_BY(mutex);  // by the request's KiB
   };
   template <class Request, class Response>
   struct Attempts;

@@ -4,15 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
+#include "services/common/ring_intake.h"
 
 namespace sluice {
 
-void ActivationsReceiver::Open(uint64_t epoch, std::shared_ptr<Inbox> inbox) {
+void ActivationsReceiver::Open(uint64_t epoch, std::shared_ptr<Inbox> inbox, RingUse ring) {
   std::shared_ptr<Stream> old;
   {
     absl::MutexLock lock(&mutex_);
     epoch_ = epoch;
     inbox_ = std::move(inbox);
+    ring_use_ = ring;
+    asks_for_ring_ = false;
+    ring_offer_.reset();
     old = std::move(stream_);
   }
   if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
@@ -35,7 +39,8 @@ grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* ActivationsReceiver:
       {.on_request = [this](Stream& stream,
                             v1::PushRequest request) { OnRequest(stream, std::move(request)); },
        .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); },
-       .on_this_host = IsOnThisHost(*context)});
+       .on_this_host = IsOnThisHost(*context),
+       .in_this_process = IsInThisProcess(*context)});
 }
 
 void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
@@ -47,8 +52,11 @@ void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
     case v1::PushRequest::kStep:
       status = Deliver(std::move(request));
       break;
+    case v1::PushRequest::kRing:
+      status = KeepRingOffer(stream, std::move(*request.mutable_ring()));
+      break;
     case v1::PushRequest::REQUEST_NOT_SET:
-      status = absl::InvalidArgumentError("PushRequest without open or step");
+      status = absl::InvalidArgumentError("PushRequest without open, step or ring");
       break;
   }
   if (!status.ok()) stream.Close(status);
@@ -67,8 +75,38 @@ absl::Status ActivationsReceiver::Accept(uint64_t epoch, Stream& stream) {
   v1::PushResponse response;
   response.mutable_opened()->set_epoch(epoch);
   OfferLane(stream, *inbox_, *response.mutable_opened());
+  asks_for_ring_ =
+      ring_use_ == RingUse::kTaken && (stream.on_this_host() || stream.in_this_process());
+  response.mutable_opened()->set_takes_ring(asks_for_ring_);
   stream.Send(std::move(response));
   return absl::OkStatus();
+}
+
+absl::Status ActivationsReceiver::KeepRingOffer(Stream& stream, v1::RowRingOffer offer) {
+  absl::MutexLock lock(&mutex_);
+  if (stream_.get() != &stream || !std::exchange(asks_for_ring_, false)) {
+    return absl::FailedPreconditionError("a ring that was not asked for");
+  }
+  ring_offer_ = std::move(offer);
+  return absl::OkStatus();
+}
+
+std::optional<v1::RowRingOffer> ActivationsReceiver::TakeRingOffer(uint64_t epoch) {
+  absl::MutexLock lock(&mutex_);
+  if (epoch != epoch_) return std::nullopt;
+  return std::exchange(ring_offer_, std::nullopt);
+}
+
+void ActivationsReceiver::TellRingTaken(uint64_t epoch, uint64_t position) {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (epoch != epoch_ || stream_ == nullptr) return;
+    stream = stream_;
+  }
+  v1::PushResponse response;
+  response.mutable_ring_taken()->set_position(position);
+  stream->Send(std::move(response));
 }
 
 absl::Status ActivationsReceiver::Deliver(v1::PushRequest request) {
@@ -87,10 +125,11 @@ absl::Status ActivationsReceiver::Deliver(v1::PushRequest request) {
 }
 
 ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uint64_t epoch,
-                                     std::function<void(absl::Status)> on_lost)
+                                     std::function<void(absl::Status)> on_lost, RowRing* ring)
     : epoch_(epoch),
+      ring_(ring),
       stub_(v1::ActivationsService::NewStub(std::move(channel))),
-      shared_(std::make_shared<Shared>()) {
+      shared_(std::make_shared<Shared>(ring)) {
   shared_->on_lost = std::move(on_lost);
   stream_ = Stream::Start(
       [this](grpc::ClientContext* context, Stream* stream) {
@@ -109,7 +148,15 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
 }
 
 void ActivationsSender::Shared::OnResponse(const v1::PushResponse& response) {
+  if (response.has_ring_taken()) {
+    const absl::Status taken =
+        offers_ring ? ring.Taken(response.ring_taken().position())
+                    : absl::InvalidArgumentError("a ring was taken that was not offered");
+    if (!taken.ok()) Decide(taken);
+    return;
+  }
   if (response.opened().has_lane()) NoteUnused("next stage", outbox.Open(response.opened().lane()));
+  takes_ring = response.opened().takes_ring();
   Decide(absl::OkStatus());
 }
 
@@ -118,7 +165,7 @@ void ActivationsSender::Shared::Decide(const absl::Status& status) {
   const std::lock_guard lock(mutex);
   opened = status;
   changed.notify_all();
-  if (!status.ok() && on_lost != nullptr) on_lost(status);
+  if (!status.ok() && on_lost != nullptr) std::exchange(on_lost, nullptr)(status);
 }
 
 ActivationsSender::~ActivationsSender() {
@@ -138,14 +185,26 @@ absl::Status ActivationsSender::WaitUntilOpen(SteadyTime deadline) {
   return *shared_->opened;
 }
 
-void ActivationsSender::Send(uint64_t step_id, v1::Tensor hidden,
-                             absl::Span<const uint64_t> computed_ns) {
+void ActivationsSender::OfferRing() {
+  if (ring_ == nullptr || !shared_->takes_ring) return;
+  absl::StatusOr<v1::RowRingOffer> offer = ring_->Offer();
+  if (!offer.ok()) return NoteRingUnused(offer.status());
   v1::PushRequest request;
-  v1::PushStep& step = *request.mutable_step();
-  step.set_epoch(epoch_);
-  step.set_step_id(step_id);
-  *step.mutable_hidden() = std::move(hidden);
-  step.mutable_computed_ns()->Add(computed_ns.begin(), computed_ns.end());
+  *request.mutable_ring() = *std::move(offer);
+  shared_->offers_ring = true;
+  stream_->Send(std::move(request));
+}
+
+absl::Status ActivationsSender::Store(StepRows& rows,
+                                      std::optional<absl::Span<const int32_t>> indices,
+                                      v1::PushStep& step) {
+  return shared_->ring.Store(rows, indices, step);
+}
+
+void ActivationsSender::Send(v1::PushStep step) {
+  v1::PushRequest request;
+  *request.mutable_step() = std::move(step);
+  request.mutable_step()->set_epoch(epoch_);
   shared_->outbox.Send(std::move(request),
                        [this](v1::PushRequest&& unsent) { stream_->Send(std::move(unsent)); });
 }

@@ -1,6 +1,7 @@
 // The two ends of the stage-to-stage stream (protos/sluice/v1/activations.proto).
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -19,9 +20,15 @@
 #include "services/common/transport.h"
 #include "services/lane/lane_inbox.h"
 #include "services/lane/lane_outbox.h"
+#include "services/rows/row_ring.h"
+#include "services/rows/row_ring_writer.h"
+#include "services/rows/step_rows.h"
 #include "sluice/v1/activations.grpc.pb.h"
 
 namespace sluice {
+
+// Whether rows may come in a ring of device memory (services/rows).
+enum class RingUse { kNone, kTaken };
 
 // Serves ActivationsService for the session that is wired in at the moment. Thread-safe.
 class ActivationsReceiver final : public v1::ActivationsService::CallbackService {
@@ -29,10 +36,15 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   // Gets the rows of each step, with their requests.
   using Inbox = LaneInbox<v1::PushRequest>;
 
-  // Accepts a stream of `epoch` from now on, and no other.
-  void Open(uint64_t epoch, std::shared_ptr<Inbox> inbox);
+  // Accepts a stream of `epoch` from now on, and no other. `ring`: what senders on this host are told.
+  void Open(uint64_t epoch, std::shared_ptr<Inbox> inbox, RingUse ring = RingUse::kNone);
   // Ends the stream of `epoch`, if that is still the current one, and drops its inbox.
   void Close(uint64_t epoch, const absl::Status& reason);
+
+  // The ring that the sender of `epoch` offers, once it does; told once.
+  std::optional<v1::RowRingOffer> TakeRingOffer(uint64_t epoch);
+  // Tells it how far its ring has been taken; 0 that it was opened.
+  void TellRingTaken(uint64_t epoch, uint64_t position);
 
   grpc::ServerBidiReactor<v1::PushRequest, v1::PushResponse>* Push(
       grpc::CallbackServerContext* context) override;
@@ -41,6 +53,8 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   using Stream = ServerStream<v1::PushRequest, v1::PushResponse>;
 
   void OnRequest(Stream& stream, v1::PushRequest request);
+  // OK where this stream was asked for it, once; or FAILED_PRECONDITION.
+  absl::Status KeepRingOffer(Stream& stream, v1::RowRingOffer offer);
   // OK and this is the stream of the epoch, or ABORTED.
   absl::Status Accept(uint64_t epoch, Stream& stream);
   absl::Status Deliver(v1::PushRequest request);
@@ -49,15 +63,19 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<Inbox> inbox_ ABSL_GUARDED_BY(mutex_);  // null: no epoch is open
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+  RingUse ring_use_ ABSL_GUARDED_BY(mutex_) = RingUse::kNone;
+  bool asks_for_ring_ ABSL_GUARDED_BY(mutex_) = false;  // stream_ was told, and has not answered
+  std::optional<v1::RowRingOffer> ring_offer_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Sends rows to the next stage. Thread-safe.
+// Sends rows to the next stage. Thread-safe, but for what belongs to the backend's thread.
 class ActivationsSender {
  public:
   // `on_lost` is called at most once, from another thread, when the stream ends other than by
-  // destruction of the sender.
+  // destruction of the sender. Rows go by `ring`, which is borrowed, where the next stage takes them
+  // there; null: they never do.
   ActivationsSender(std::shared_ptr<grpc::Channel> channel, uint64_t epoch,
-                    std::function<void(absl::Status)> on_lost);
+                    std::function<void(absl::Status)> on_lost, RowRing* ring = nullptr);
   // Ends the stream.
   ~ActivationsSender();
 
@@ -65,8 +83,15 @@ class ActivationsSender {
   // otherwise.
   absl::Status WaitUntilOpen(SteadyTime deadline);
 
-  // `computed_ns`: PushStep.computed_ns.
-  void Send(uint64_t step_id, v1::Tensor hidden, absl::Span<const uint64_t> computed_ns);
+  // Offers the ring, where there is one and the next stage would take it. After WaitUntilOpen();
+  // belongs to the backend's thread, as Store() does.
+  void OfferRing();
+
+  // Puts all rows of a step, or those at `indices` in that order, into the ring or into `step`, which
+  // Send() takes next. Waits for the backend's work. Statuses of StepRows::Store.
+  absl::Status Store(StepRows& rows, std::optional<absl::Span<const int32_t>> indices,
+                     v1::PushStep& step);
+  void Send(v1::PushStep step);
 
   // Ends the stream; WaitUntilOpen() and on_lost tell.
   void Cancel() { stream_->Cancel(); }
@@ -81,12 +106,17 @@ class ActivationsSender {
     std::optional<absl::Status> opened;         // guarded by mutex
     std::function<void(absl::Status)> on_lost;  // guarded by mutex
     LaneOutbox<v1::PushRequest> outbox;
+    RowRingWriter ring;
+    std::atomic<bool> takes_ring = false;   // the next stage
+    std::atomic<bool> offers_ring = false;  // to the next stage
 
+    explicit Shared(RowRing* memory) : ring(memory) {}
     void OnResponse(const v1::PushResponse& response);
     void Decide(const absl::Status& status);
   };
 
   const uint64_t epoch_;
+  RowRing* const ring_;
   const std::unique_ptr<v1::ActivationsService::Stub> stub_;
   const std::shared_ptr<Shared> shared_;
   std::shared_ptr<Stream> stream_;

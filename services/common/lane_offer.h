@@ -4,6 +4,7 @@
 #include <grpcpp/server_context.h>
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -16,6 +17,15 @@ namespace sluice {
 // Whether the caller came over a unix socket.
 inline bool IsOnThisHost(const grpc::ServerContextBase& context) {
   return absl::StartsWith(context.peer(), "unix:");
+}
+
+// Whether the caller is code of this process: its peer has no address.
+inline bool IsInThisProcess(const grpc::ServerContextBase& context) {
+  const std::string peer = context.peer();
+  for (const absl::string_view kind : {"unix:", "unix-abstract:", "ipv4:", "ipv6:", "vsock:"}) {
+    if (absl::StartsWith(peer, kind)) return false;
+  }
+  return true;
 }
 
 // Has `opened`, which answers the stream's client, offer him the lane of what he will send.

@@ -23,7 +23,10 @@ namespace sluice {
 
 absl::Status ApplyLogFlags() {
   LogWhatGrpcSays();
-  SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
+  const absl::Status log = SetTerminationLog(absl::GetFlag(FLAGS_termination_log));
+  if (!log.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--termination_log: ", log.message()));
+  }
   const absl::StatusOr<LogLevel> level = ParseLogLevel(absl::GetFlag(FLAGS_log_level));
   if (!level.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--log_level: ", level.status().message()));

@@ -28,6 +28,8 @@ class ServerStream : public ResponseQueue<grpc::ServerBidiReactor<Request, Respo
     std::function<void(ServerStream& stream)> on_requests_end;
     // The client came over a unix socket.
     bool on_this_host = false;
+    // The client is in this process.
+    bool in_this_process = false;
   };
 
   // Starts serving; the result belongs to gRPC, which the service method returns it to.
@@ -40,6 +42,7 @@ class ServerStream : public ResponseQueue<grpc::ServerBidiReactor<Request, Respo
 
   // Whether the client is a process of this host, which may be offered a lane.
   bool on_this_host() const { return handler_.on_this_host; }
+  bool in_this_process() const { return handler_.in_this_process; }
 
  private:
   explicit ServerStream(Handler handler) : handler_(std::move(handler)) {}

@@ -8,8 +8,11 @@ namespace {
 
 // A step hangs that takes so many times longer than it should.
 constexpr double kMargin = 10;
-// While no step was ever seen: weights may come from a disk.
+// While no step was ever seen: weights may come from a disk, and a long prompt takes a large model's
+// CPUs minutes.
 constexpr double kMarginAtFirst = 15;
+constexpr double kLargeAtFirst = 64;  // from so many positions on in proportion
+constexpr double kMostAtFirst = 8;
 // What one slow step leaves behind fades.
 constexpr double kFading = 0.99;
 
@@ -38,8 +41,9 @@ absl::Duration StepTimes::Bound(int num_positions) const {
     expected = std::min(expected, slowest_[seen] * std::ldexp(1.0, larger));
   }
   const bool at_first = expected == absl::InfiniteDuration();
+  const double large = std::clamp(num_positions / kLargeAtFirst, 1.0, kMostAtFirst);
   const absl::Duration bound =
-      at_first ? least_ * kMarginAtFirst : std::max(least_, expected * kMargin);
+      at_first ? least_ * (kMarginAtFirst * large) : std::max(least_, expected * kMargin);
   return bound * patience_;
 }
 

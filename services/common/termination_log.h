@@ -4,12 +4,14 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace sluice {
 
-// Empty: there is none, as at first.
-void SetTerminationLog(std::string path);
+// Empty: there is none, as at first. An error, after which there is none, where the path can't be
+// written to: somebody would look there in vain. Creates nothing yet.
+absl::Status SetTerminationLog(std::string path);
 
 // Puts `reason` there in place of what it held; 4,096 bytes at most, which is what is read. What
 // can't be written goes unsaid: the same is in the log.

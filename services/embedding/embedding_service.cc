@@ -9,12 +9,13 @@
 
 namespace sluice {
 
-EmbeddingService::EmbeddingService(Model model, EmbeddingTable* table, Backend* backend,
+EmbeddingService::EmbeddingService(ServedModel model, EmbeddingTable* table, Backend* backend,
                                    Dialer* dialer, ProgressWatch* progress)
     : model_(std::move(model)),
       table_(table),
       backend_(backend),
       dialer_(dialer),
+      ring_(*backend, table->hidden_size()),
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* EmbeddingService::Run(
@@ -42,7 +43,7 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
           .next_stage = *std::move(next_stage),
           .sampler = *std::move(sampler),
           .sampler_lane = IsUnixAddress(open.sampler()) ? LaneUse::kOffered : LaneUse::kNone},
-      stream.shared_from_this(), *table_, *backend_, [this] {
+      stream.shared_from_this(), *table_, *backend_, ring_, [this] {
         ++num_steps_;
         worker_.NoteStep();
       });

@@ -11,20 +11,16 @@
 #include "services/common/transport.h"
 #include "services/embedding/embedding_session.h"
 #include "services/embedding/embedding_table.h"
+#include "services/model/identity.h"
+#include "services/rows/row_ring.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 
 namespace sluice {
 
 class EmbeddingService final : public v1::EmbeddingService::CallbackService {
  public:
-  struct Model {
-    std::string name;
-    std::string fingerprint;
-    std::string weights_digest;
-  };
-
   // Borrows everything but the model's description; without `progress` nobody watches the steps.
-  EmbeddingService(Model model, EmbeddingTable* table, Backend* backend, Dialer* dialer,
+  EmbeddingService(ServedModel model, EmbeddingTable* table, Backend* backend, Dialer* dialer,
                    ProgressWatch* progress = nullptr);
 
   grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Run(
@@ -40,10 +36,11 @@ class EmbeddingService final : public v1::EmbeddingService::CallbackService {
                                                          const v1::EmbeddingOpen& open,
                                                          Stream& stream);
 
-  const Model model_;
+  const ServedModel model_;
   EmbeddingTable* const table_;
   Backend* const backend_;
   Dialer* const dialer_;
+  RowRing ring_;  // touched by the worker's thread alone
   std::atomic<uint64_t> num_steps_ = 0;
   StageWorker worker_;  // last: its thread uses what is above
 };

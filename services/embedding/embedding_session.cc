@@ -15,7 +15,7 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 }  // namespace
 
 EmbeddingSession::EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
-                                   EmbeddingTable& table, Backend& backend,
+                                   EmbeddingTable& table, Backend& backend, RowRing& ring,
                                    std::function<void()> on_step)
     : epoch_(epoch),
       stream_(std::move(stream)),
@@ -26,10 +26,13 @@ EmbeddingSession::EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<
           std::move(peers.sampler), epoch,
           [this](const absl::Status& status) { Stop(Annotate(status, "sampler")); },
           peers.sampler_lane),
-      sender_(std::move(peers.next_stage), epoch, [this](const absl::Status& status) {
-        Stop(Annotate(status, "next stage"));
-        chosen_.Cancel();  // a plan may wait for a token
-      }) {}
+      sender_(
+          std::move(peers.next_stage), epoch,
+          [this](const absl::Status& status) {
+            Stop(Annotate(status, "next stage"));
+            chosen_.Cancel();  // a plan may wait for a token
+          },
+          &ring) {}
 
 void EmbeddingSession::Run() {
   const absl::Status status = Serve();
@@ -52,6 +55,7 @@ absl::Status EmbeddingSession::Open() {
   absl::Status status = Annotate(sender_.WaitUntilOpen(deadline), "next stage");
   if (status.ok()) status = Annotate(chosen_.WaitUntilOpen(deadline), "sampler");
   if (!status.ok()) return status;
+  sender_.OfferRing();
   v1::EmbeddingRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
   OfferLane(*stream_, plans_, *response.mutable_opened());
@@ -114,11 +118,13 @@ absl::Status EmbeddingSession::Execute(v1::EmbeddingExecute& plan) {
   if (!status.ok()) return status;
   status = table_.Embed(plan.token_ids(), plan.positions(), rows_.view());
   if (!status.ok()) return status;
-  absl::StatusOr<v1::Tensor> hidden = rows_.Store();
-  if (!hidden.ok()) return hidden.status();
-  std::vector<uint64_t> computed = ComputedFor(plan);
-  computed.push_back(static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyTime::Now() - begin)));
-  sender_.Send(plan.step_id(), *std::move(hidden), computed);
+  v1::PushStep step;
+  step.set_step_id(plan.step_id());
+  status = sender_.Store(rows_, std::nullopt, step);
+  if (!status.ok()) return status;
+  for (const uint64_t computed : ComputedFor(plan)) step.add_computed_ns(computed);
+  step.add_computed_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyTime::Now() - begin)));
+  sender_.Send(std::move(step));
   on_step_();
   return absl::OkStatus();
 }

@@ -13,9 +13,10 @@
 #include "services/common/chosen_tokens.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
-#include "services/common/step_rows.h"
 #include "services/embedding/embedding_table.h"
 #include "services/lane/lane_inbox.h"
+#include "services/rows/row_ring.h"
+#include "services/rows/step_rows.h"
 #include "sluice/v1/embedding.pb.h"
 
 namespace sluice {
@@ -31,9 +32,10 @@ class EmbeddingSession final : public StageSession {
     LaneUse sampler_lane = LaneUse::kNone;
   };
 
-  // Borrows table and backend. `on_step` is called after every step.
+  // Borrows table, backend and the ring for its rows. `on_step` is called after every step.
   EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
-                   EmbeddingTable& table, Backend& backend, std::function<void()> on_step);
+                   EmbeddingTable& table, Backend& backend, RowRing& ring,
+                   std::function<void()> on_step);
 
   void AddPlan(v1::EmbeddingRunRequest request) { plans_.Add(std::move(request)); }
 

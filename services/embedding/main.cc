@@ -4,7 +4,8 @@
 #include "services/embedding/embedding_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the table in memory: auto (as stored), f32, bf16, int8 or int4 (both as bf16)");
+          "type of the table in memory: auto (as stored), f32, bf16, int8, int4 or fp8 (all three "
+          "as bf16)");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
         const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
         if (!device.ok()) return device.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
-        return sluice::EmbeddingServer::Start(
+        return sluice::StartEmbeddingServer(
             {.model = process.model,
              .overrides = {process.rope_scaling},
              .address = process.listen,

@@ -54,7 +54,9 @@ ABSL_FLAG(
 ABSL_FLAG(bool, demo, false,
           "the page has buttons that kill processes which this one's parent has started");
 ABSL_FLAG(int, max_connections, 4096, "connections at a time; more are answered 503");
-ABSL_FLAG(int, max_body_mib, 16, "MiB that a request's body may have; more are answered 413");
+ABSL_FLAG(int, max_body_mib, 16,
+          "MiB that a request's body may have, at most 56: a message of a session has 64; more are "
+          "answered 413");
 ABSL_FLAG(absl::Duration, header_timeout, absl::Seconds(10), "for a request's headers to come");
 ABSL_FLAG(absl::Duration, body_timeout, absl::Seconds(60), "for a request's body to come");
 ABSL_FLAG(absl::Duration, idle_timeout, absl::Seconds(75), "between requests of a connection");
@@ -96,7 +98,7 @@ absl::Status CheckFlags() {
   if (absl::Status addresses = CheckAddresses(); !addresses.ok()) return addresses;
   absl::Status status = CheckRange("threads", absl::GetFlag(FLAGS_threads), 1, 64);
   status.Update(CheckRange("max_connections", absl::GetFlag(FLAGS_max_connections), 1, 1'000'000));
-  status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 1024));
+  status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 56));
   const std::string parser = absl::GetFlag(FLAGS_tool_parser);
   if (parser != "auto" && !gateway::ToolFormatByName(parser).has_value()) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(

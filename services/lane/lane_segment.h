@@ -14,9 +14,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/communicator/sealed_memory.h"
 #include "kernels/communicator/shm_word.h"
 #include "sluice/v1/lane.pb.h"
 
@@ -28,8 +30,8 @@ class LaneSegment {
   // Pages are taken as they are written.
   static std::unique_ptr<LaneSegment> Create();
 
-  // The memory that a peer offers. NOT_FOUND where it can't be reached from this process, INVALID_ARGUMENT
-  // where it is no lane's, or another's.
+  // The memory that a peer offers. NOT_FOUND where it can't be reached from this process,
+  // INVALID_ARGUMENT where it is no lane's, or another's; the system's error where it can't be mapped.
   static absl::StatusOr<std::unique_ptr<LaneSegment>> Open(const v1::LaneOffer& offer);
 
   LaneSegment(const LaneSegment&) = delete;
@@ -56,10 +58,10 @@ class LaneSegment {
     std::uint64_t key;
   };
 
-  LaneSegment(Header* header, int fd) : header_(header), fd_(fd) {}
+  LaneSegment(Header* header, SealedMemory file) : header_(header), file_(std::move(file)) {}
 
   Header* const header_;
-  const int fd_;  // -1: none to offer
+  const SealedMemory file_;  // none where there is nothing to offer
 };
 
 }  // namespace sluice

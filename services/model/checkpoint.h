@@ -33,6 +33,9 @@ class Checkpoint {
   // {"model.embed_tokens.weight": "lm_head.weight"} to store tied tensors once.
   bool Has(const std::string& name) const { return Locate(name).tensor != nullptr; }
 
+  // The stored tensor as it is, borrowed from the checkpoint; nullptr where there is none.
+  const StoredTensor* Peek(const std::string& name) const { return Locate(name).tensor; }
+
   // The stored tensor, checked: it has the expected shape (a vector is stored with one dimension)
   // and one of the types F32, F16 and BF16. NOT_FOUND or INVALID_ARGUMENT naming file and tensor.
   absl::StatusOr<StoredTensor> Find(const std::string& name, MatrixShape expected) const;

@@ -8,6 +8,13 @@
 
 namespace sluice {
 
+// What processes tell each other of the model that they serve.
+struct ServedModel {
+  std::string name;            // as ModelIdentity's
+  std::string fingerprint;     // as ModelIdentity's
+  std::string weights_digest;  // WeightsDigest() of its files
+};
+
 struct ModelIdentity {
   std::string name;  // of the folder
   // Of its config.json, generation_config.json and the overrides; 16 hexadecimal digits.

@@ -1,5 +1,6 @@
 #include "services/model/memory_plan.h"
 
+#include "kernels/kv_format.h"
 #include "services/model/tensor_roles.h"
 #include "services/model/weight_rule.h"
 
@@ -19,7 +20,7 @@ bool IsOfTheSampler(ModelTensor tensor) {
 }
 
 uint64_t KvBytes(int64_t layers, int64_t kv_heads, int head_dim, DType dtype) {
-  return uint64_t{2} * layers * kv_heads * head_dim * SizeOf(dtype);
+  return uint64_t{2} * layers * kv_heads * KvVectorBytes(dtype, head_dim);
 }
 
 }  // namespace

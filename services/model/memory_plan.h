@@ -21,7 +21,7 @@ uint64_t ShardBytes(const ModelConfig& config, const ShardPlan& plan, WeightForm
 uint64_t HeadBytes(const ModelConfig& config, WeightFormat wanted);
 
 // Bytes of the keys and values of one position: in one shard, and over all layers and heads.
-// REQUIRES: `dtype` is F32 or BF16.
+// REQUIRES: IsKvType(dtype).
 uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DType dtype);
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype);
 

@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kSampled = 16;
 
 bool IsPlain(const StoredTensor& tensor) {
-  return tensor.type.dtype.has_value() && *tensor.type.dtype != DType::kI32;
+  const auto type = tensor.type.dtype;
+  return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16;
 }
 
 bool AreFinite(DType type, absl::Span<const std::byte> elements) {

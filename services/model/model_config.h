@@ -38,11 +38,13 @@ struct GenerationDefaults {
   std::optional<int> max_length;      // prompt and continuation together, in tokens, >= 1
 };
 
-// How the files of a model that `sluice quantize` wrote hold its matrices: weight_rule.h says which
-// of them, quantized_tensor.h how.
+// How the files of a model hold its matrices where they are quantised. Those that `sluice quantize`
+// wrote: weight_rule.h says which of them, quantized_tensor.h how. FP8 files of others: as many as the
+// files hold so, published_fp8.h says how.
 struct Quantization {
-  WeightFormat format = WeightFormat::kInt8;  // INT8 or INT4
-  std::string checkpoint_id;                  // of the weights that the configuration belongs to
+  WeightFormat format = WeightFormat::kInt8;  // a quantised one
+  std::string checkpoint_id;  // of the weights that the configuration belongs to; empty for others'
+  bool published = false;     // the files are others'
 };
 
 // A loaded config holds what the field comments promise; see LoadModelConfig.

@@ -15,7 +15,7 @@ namespace sluice {
 struct QuantizeOptions {
   std::string model;                          // folder that is read
   std::string out;                            // folder that is made; may exist if it is empty
-  WeightFormat format = WeightFormat::kInt8;  // INT8 or INT4
+  WeightFormat format = WeightFormat::kInt8;  // a quantised one
   int num_threads = 1;                        // >= 1
   uint64_t max_file_bytes = uint64_t{4'000'000'000};  // of tensors in one file of several
   std::function<bool()> cancelled;                    // asked now and then; may be empty

@@ -1,8 +1,12 @@
 #include "services/model/quantized_tensor.h"
 
+#include <cmath>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/dtype.h"
+#include "kernels/fp8.h"
 
 namespace sluice {
 namespace {
@@ -23,23 +27,46 @@ bool HasLowest(const std::byte* quotients) {
   return found != 0;
 }
 
+// Whether one of the group's codes is that of no number.
+bool HasNaN(const std::byte* codes) {
+  constexpr std::byte kNaN{0x7f};
+  unsigned found = 0;
+  for (int64_t i = 0; i < kWeightGroup; ++i) found |= (codes[i] & kNaN) == kNaN ? 1u : 0u;
+  return found != 0;
+}
+
+absl::Status CheckGroup(WeightFormat format, const std::byte* quotients, const std::byte* scale) {
+  if (format == WeightFormat::kInt8 && HasLowest(quotients)) {
+    return absl::InvalidArgumentError("has a quotient of -128; accepted: -127 to 127");
+  }
+  if (format != WeightFormat::kFp8) return absl::OkStatus();
+  if (HasNaN(quotients)) return absl::InvalidArgumentError("has a code of FP8 that is no number");
+  uint16_t bits;
+  std::memcpy(&bits, scale, kScaleBytes);
+  const float magnitude = std::abs(FloatFromBFloat16(bits));
+  if (!(magnitude > kLargestFp8Scale))
+    return absl::OkStatus();  // that of no number is written, too
+  return absl::InvalidArgumentError(
+      absl::StrCat("has a scale of ", magnitude, "; accepted: up to ", kLargestFp8Scale));
+}
+
 }  // namespace
 
 const char* QuotientType(WeightFormat format) {
   SLUICE_CHECK(IsQuantized(format));
-  return format == WeightFormat::kInt8 ? "I8" : "U8";
+  return format == WeightFormat::kInt8 ? "I8" : format == WeightFormat::kFp8 ? "F8_E4M3" : "U8";
 }
 
 MatrixShape QuotientShape(WeightFormat format, MatrixShape shape) {
   SLUICE_CHECK(IsQuantized(format));
-  return {shape.rows, format == WeightFormat::kInt8 ? shape.columns : shape.columns / 2};
+  return {shape.rows, format == WeightFormat::kInt4 ? shape.columns / 2 : shape.columns};
 }
 
 MatrixShape ScaleShape(MatrixShape shape) { return {shape.rows, shape.columns / kWeightGroup}; }
 
 TensorSlice QuotientSlice(WeightFormat format, const TensorSlice& slice) {
   SLUICE_CHECK(slice.columns.begin % kWeightGroup == 0 && slice.columns.end % kWeightGroup == 0);
-  return {slice.rows, Divided(slice.columns, format == WeightFormat::kInt8 ? 1 : 2)};
+  return {slice.rows, Divided(slice.columns, format == WeightFormat::kInt4 ? 2 : 1)};
 }
 
 TensorSlice ScaleSlice(const TensorSlice& slice) {
@@ -55,9 +82,7 @@ absl::Status JoinGroups(WeightFormat format, absl::Span<const std::byte> quotien
   for (size_t i = 0; i < scales.size(); i += kScaleBytes) {
     std::memcpy(to, &scales[i], kScaleBytes);
     std::memcpy(to + kScaleBytes, from, bytes);
-    if (format == WeightFormat::kInt8 && HasLowest(from)) {
-      return absl::InvalidArgumentError("has a quotient of -128; accepted: -127 to 127");
-    }
+    if (absl::Status checked = CheckGroup(format, from, &scales[i]); !checked.ok()) return checked;
     from += bytes;
     to += kScaleBytes + bytes;
   }

@@ -1,5 +1,6 @@
 // How a quantised matrix X [N, K] lies in a file, as two tensors (docs/weight_formats.md):
-//   X        the quotients: INT8 as I8 [N, K], INT4 as U8 [N, K / 2], two in a byte
+//   X        the quotients: INT8 as I8 [N, K], INT4 as U8 [N, K / 2], two in a byte; FP8 as F8_E4M3
+//            [N, K]
 //   X_scale  the scales of the groups, BF16 [N, K / kWeightGroup]
 // and how a row of kernels/weight_format.h is taken apart and put together. Pure functions.
 #pragma once
@@ -17,7 +18,7 @@ namespace sluice {
 inline constexpr char kScaleSuffix[] = "_scale";
 inline constexpr char kScaleType[] = "BF16";
 
-// The safetensors type of X: "I8" or "U8". Here as below, `format` is a quantised one.
+// The safetensors type of X: "I8", "U8" or "F8_E4M3". Here as below, `format` is a quantised one.
 const char* QuotientType(WeightFormat format);
 // The shape of X for a matrix of this shape.
 MatrixShape QuotientShape(WeightFormat format, MatrixShape shape);
@@ -29,7 +30,8 @@ TensorSlice QuotientSlice(WeightFormat format, const TensorSlice& slice);
 TensorSlice ScaleSlice(const TensorSlice& slice);
 
 // Rows of any number, as EncodeRow writes them one after another, from their quotients and scales.
-// INVALID_ARGUMENT where a quotient is none: -128 in INT8.
+// INVALID_ARGUMENT where a quotient is none (-128 in INT8, no number in FP8), or a scale of FP8 is
+// larger than kLargestFp8Scale.
 // REQUIRES: out is as large as both together.
 absl::Status JoinGroups(WeightFormat format, absl::Span<const std::byte> quotients,
                         absl::Span<const std::byte> scales, absl::Span<std::byte> out);

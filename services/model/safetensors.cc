@@ -24,11 +24,11 @@ constexpr uint64_t kPrefixBytes = 8;  // the header's length
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 constexpr StoredType kStoredTypes[] = {
-    {"BOOL", 1, std::nullopt},    {"U8", 1, std::nullopt},      {"I8", 1, std::nullopt},
-    {"F8_E5M2", 1, std::nullopt}, {"F8_E4M3", 1, std::nullopt}, {"F8_E8M0", 1, std::nullopt},
-    {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},     {"F16", 2, DType::kF16},
-    {"BF16", 2, DType::kBF16},    {"I32", 4, DType::kI32},      {"U32", 4, std::nullopt},
-    {"F32", 4, DType::kF32},      {"F64", 8, std::nullopt},     {"I64", 8, std::nullopt},
+    {"BOOL", 1, std::nullopt},    {"U8", 1, std::nullopt},        {"I8", 1, std::nullopt},
+    {"F8_E5M2", 1, std::nullopt}, {"F8_E4M3", 1, DType::kF8E4M3}, {"F8_E8M0", 1, std::nullopt},
+    {"I16", 2, std::nullopt},     {"U16", 2, std::nullopt},       {"F16", 2, DType::kF16},
+    {"BF16", 2, DType::kBF16},    {"I32", 4, DType::kI32},        {"U32", 4, std::nullopt},
+    {"F32", 4, DType::kF32},      {"F64", 8, std::nullopt},       {"I64", 8, std::nullopt},
     {"U64", 8, std::nullopt},     {"C64", 8, std::nullopt},
 };
 

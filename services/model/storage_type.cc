@@ -2,13 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/kv_format.h"
 
 namespace sluice {
 namespace {
 
-constexpr WeightType kWeightTypes[] = {WeightType::kAuto, WeightType::kF32, WeightType::kBF16,
-                                       WeightType::kInt8, WeightType::kInt4};
-constexpr DType kKvDTypes[] = {DType::kF32, DType::kBF16};
+constexpr WeightType kWeightTypes[] = {WeightType::kAuto, WeightType::kF32,  WeightType::kBF16,
+                                       WeightType::kInt8, WeightType::kInt4, WeightType::kFp8};
+constexpr DType kKvDTypes[] = {DType::kF32, DType::kBF16, DType::kF8E4M3};
 
 }  // namespace
 
@@ -17,7 +18,7 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& text) {
     if (text == Name(type)) return type;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("weight type \"", text, "\"; accepted: auto, f32, bf16, int8, int4"));
+      absl::StrCat("weight type \"", text, "\"; accepted: auto, f32, bf16, int8, int4, fp8"));
 }
 
 const char* Name(WeightType type) {
@@ -32,6 +33,8 @@ const char* Name(WeightType type) {
       return "int8";
     case WeightType::kInt4:
       return "int4";
+    case WeightType::kFp8:
+      return "fp8";
   }
   SLUICE_CHECK(false);
   return "";
@@ -47,6 +50,8 @@ const char* TypeName(WeightFormat format) {
       return Name(WeightType::kInt8);
     case WeightFormat::kInt4:
       return Name(WeightType::kInt4);
+    case WeightFormat::kFp8:
+      return Name(WeightType::kFp8);
   }
   SLUICE_CHECK(false);
   return "";
@@ -57,12 +62,12 @@ absl::StatusOr<DType> ParseKvDType(const std::string& text) {
     if (text == KvDTypeName(dtype)) return dtype;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("type of keys and values \"", text, "\"; accepted: f32, bf16"));
+      absl::StrCat("type of keys and values \"", text, "\"; accepted: f32, bf16, fp8"));
 }
 
 const char* KvDTypeName(DType dtype) {
-  SLUICE_CHECK(dtype == DType::kF32 || dtype == DType::kBF16);
-  return dtype == DType::kF32 ? "f32" : "bf16";
+  SLUICE_CHECK(IsKvType(dtype));
+  return dtype == DType::kF32 ? "f32" : dtype == DType::kBF16 ? "bf16" : "fp8";
 }
 
 }  // namespace sluice

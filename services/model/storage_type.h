@@ -13,21 +13,21 @@ namespace sluice {
 
 // kAuto: as the file stores them (quantised as they are, BF16 as BF16, F32 and F16 as F32). What a
 // type means for each matrix: weight_rule.h.
-enum class WeightType : uint8_t { kAuto, kF32, kBF16, kInt8, kInt4 };
+enum class WeightType : uint8_t { kAuto, kF32, kBF16, kInt8, kInt4, kFp8 };
 
-// "auto", "f32", "bf16", "int8" or "int4"; INVALID_ARGUMENT otherwise.
+// "auto", "f32", "bf16", "int8", "int4" or "fp8"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<WeightType> ParseWeightType(const std::string& text);
 
 // The name that ParseWeightType reads.
 const char* Name(WeightType type);
 
-// The name of the type that asks for a format: "f32", "bf16", "int8" or "int4".
+// The name of the type that asks for a format: "f32", "bf16", "int8", "int4" or "fp8".
 const char* TypeName(WeightFormat format);
 
-// "f32" or "bf16"; INVALID_ARGUMENT otherwise.
+// "f32", "bf16" or "fp8"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<DType> ParseKvDType(const std::string& text);
 
-// The name that ParseKvDType reads. REQUIRES: `dtype` is F32 or BF16.
+// The name that ParseKvDType reads. REQUIRES: IsKvType(dtype).
 const char* KvDTypeName(DType dtype);
 
 }  // namespace sluice

@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// How the files of this model hold a tensor, if quantised.
+// How the files of this model, if `sluice quantize` wrote them, hold a tensor.
 template <typename Tensor>
 std::optional<WeightFormat> StoredQuantized(Tensor tensor, const ModelConfig& config) {
-  if (!config.quantization.has_value()) return std::nullopt;
+  if (!config.quantization.has_value() || config.quantization->published) return std::nullopt;
   const WeightFormat format = FormatOf(tensor, config, config.quantization->format);
   return IsQuantized(format) ? std::optional(format) : std::nullopt;
 }
@@ -31,8 +31,9 @@ TensorPlaces::TensorPlaces(const ModelConfig& config, const TensorNames& names,
                            const Checkpoint& checkpoint)
     : config_(config),
       names_(&names),
-      // Quantised files have rows of outputs whatever the family.
-      transposed_(names.transposed && !config.quantization.has_value()) {
+      // Files of `sluice quantize` have rows of outputs whatever the family.
+      transposed_(names.transposed &&
+                  (!config.quantization.has_value() || config.quantization->published)) {
   const std::string final_norm = NameOf(ModelTensor::kFinalNorm);
   has_prefix_ = false;
   const std::string bare_final_norm = NameOf(ModelTensor::kFinalNorm);

@@ -24,7 +24,7 @@ struct TensorPlace {
   int64_t stride = 0;
   bool transposed = false;
   bool is_norm_weight = false;
-  std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain elements
+  std::optional<WeightFormat> quantized;  // as quantized_tensor.h has it; none: plain, or published
 
   // All of the stored tensor, whatever else is fused into it.
   TensorPlace Whole() const;

@@ -19,6 +19,10 @@ WeightFormat InGroups(WeightFormat wanted, int64_t run) {
   return IsQuantized(wanted) && run % kWeightGroup != 0 ? WeightFormat::kBF16 : wanted;
 }
 
+bool IsPublished(const ModelConfig& config) {
+  return config.quantization.has_value() && config.quantization->published;
+}
+
 }  // namespace
 
 WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted) {
@@ -35,6 +39,7 @@ WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightForma
     case ModelTensor::kPositions:
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case ModelTensor::kHead:
+      if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
       return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt8 : wanted,
                       config.hidden_size);
   }

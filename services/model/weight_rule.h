@@ -10,17 +10,20 @@ namespace sluice {
 
 // The format to keep a tensor in where `wanted` was asked for:
 //
-//                         F32    BF16   INT8   INT4
-//   projections           F32    BF16   INT8   INT4   of decoder layers
-//   LM head               F32    BF16   INT8   INT8   as INT4 it would cost more than all
-//                                                     else: docs/weight_formats.md
-//   embedding, positions  F32    BF16   BF16   BF16   a few rows a step are read, none multiplied
-//   norms, biases         F32    F32    F32    F32
+//                         F32    BF16   INT8   INT4   FP8
+//   projections           F32    BF16   INT8   INT4   FP8    of decoder layers
+//   LM head               F32    BF16   INT8   INT8   FP8    as INT4 it would cost more than all
+//                                                            else: docs/weight_formats.md
+//   embedding, positions  F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
+//                                                            multiplied
+//   norms, biases         F32    F32    F32    F32    F32
 //
 // A matrix that cannot be cut into groups of kWeightGroup inputs is kept as BF16 where a quantised
 // format was wanted. What counts are the runs of K that the reduction tree of shard_plan.h adds up:
 // a rank holds some of them, and none may begin within a group. They depend on the model alone, not
 // on the number of ranks.
+//
+// The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it alone.
 WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted);
 WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted);
 

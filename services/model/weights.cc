@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "services/model/model_families.h"
+#include "services/model/published_fp8.h"
 #include "services/model/quantization_fields.h"
 #include "services/model/quantized_tensor.h"
 #include "services/model/tensor_layout.h"
@@ -73,15 +74,17 @@ absl::Status WeightSource::CheckIdentity() const {
     const auto& metadata = file.contents().metadata;
     const auto found = metadata.find(kCheckpointIdKey);
     if (found == metadata.end()) {
-      if (!quantization.has_value()) continue;
+      if (!quantization.has_value() || quantization->published) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(file.path(),
                        ": holds no weights that `sluice quantize` wrote, but config.json has a "
                        "quantization_config"));
     }
-    if (!quantization.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          file.path(), ": holds quantized weights, but config.json has no quantization_config"));
+    if (!quantization.has_value() || quantization->published) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path(),
+                       ": holds weights that `sluice quantize` wrote, but config.json has no "
+                       "quantization_config of it"));
     }
     if (found->second == quantization->checkpoint_id) continue;
     return absl::InvalidArgumentError(
@@ -90,6 +93,12 @@ absl::Status WeightSource::CheckIdentity() const {
                      "; accepted: ", quantization->checkpoint_id, ", as config.json has it"));
   }
   return absl::OkStatus();
+}
+
+// Whether what is there is FP8 as others write it.
+bool WeightSource::IsPublished(const TensorPlace& place) const {
+  return config_.quantization.has_value() && config_.quantization->published && !place.transposed &&
+         IsPublishedFp8(checkpoint_, place.name);
 }
 
 absl::Status WeightSource::CheckTensors() const {
@@ -105,6 +114,7 @@ absl::Status WeightSource::CheckTensors() const {
 }
 
 absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
+  if (IsPublished(place)) return CheckPublishedFp8(checkpoint_, place.name, place.stored);
   if (!place.quantized.has_value()) {
     const MatrixShape shape =
         place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
@@ -120,31 +130,37 @@ absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
 }
 
 absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
-  const auto& quantization = config_.quantization;
   switch (type) {
     case WeightType::kF32:
       return WeightFormat::kF32;
     case WeightType::kBF16:
       return WeightFormat::kBF16;
     case WeightType::kInt8:
-    case WeightType::kInt4: {
-      const WeightFormat wanted =
-          type == WeightType::kInt8 ? WeightFormat::kInt8 : WeightFormat::kInt4;
-      if (!quantization.has_value() || quantization->format == wanted) return wanted;
-      return absl::InvalidArgumentError(
-          absl::StrCat(checkpoint_.folder(), ": holds weights as ", TypeName(quantization->format),
-                       ", which are not quantized again as ", TypeName(wanted),
-                       "; accepted: auto, ", TypeName(quantization->format), ", f32, bf16"));
-    }
+      return ResolveQuantized(WeightFormat::kInt8);
+    case WeightType::kInt4:
+      return ResolveQuantized(WeightFormat::kInt4);
+    case WeightType::kFp8:
+      return ResolveQuantized(WeightFormat::kFp8);
     case WeightType::kAuto:
       break;
   }
+  const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
   const DType stored = StoredType(places_.Of(LayerTensor::kQ, 0));
   return stored == DType::kBF16 ? WeightFormat::kBF16 : WeightFormat::kF32;
 }
 
+absl::StatusOr<WeightFormat> WeightSource::ResolveQuantized(WeightFormat wanted) const {
+  const auto& quantization = config_.quantization;
+  if (!quantization.has_value() || quantization->format == wanted) return wanted;
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint_.folder(), ": holds weights as ", TypeName(quantization->format),
+                   ", which are not quantized again as ", TypeName(wanted), "; accepted: auto, ",
+                   TypeName(quantization->format), ", f32, bf16"));
+}
+
 DType WeightSource::StoredType(const TensorPlace& place) const {
+  if (IsPublished(place)) return DType::kF8E4M3;
   const MatrixShape shape =
       place.transposed ? MatrixShape{place.stored.columns, place.stored.rows} : place.stored;
   const auto stored = checkpoint_.Find(place.name, shape);
@@ -182,10 +198,17 @@ absl::Status WeightSource::ReadQuantized(const TensorPlace& place, const TensorS
   return status.ok() ? status : Named(checkpoint_.folder(), place, status);
 }
 
+absl::Status WeightSource::ReadPublished(const TensorPlace& place, const TensorSlice& stored,
+                                         WeightFormat as, absl::Span<std::byte> out) const {
+  absl::Status read = ReadPublishedFp8(checkpoint_, place.name, place.stored, stored, as, out);
+  return read.ok() ? read : Named(checkpoint_.folder(), place, read);
+}
+
 absl::Status WeightSource::ReadRun(const TensorPlace& place, const TensorSlice& stored,
                                    WeightFormat as, absl::Span<std::byte> out) const {
   const int64_t columns = stored.columns.size();
   if (place.quantized == as) return ReadQuantized(place, stored, out);
+  if (IsPublished(place)) return ReadPublished(place, stored, as, out);
   if (place.quantized.has_value()) {
     std::vector<std::byte> rows = RoomFor(*place.quantized, stored);
     absl::Status read = ReadQuantized(place, stored, absl::MakeSpan(rows));

@@ -42,9 +42,9 @@ class WeightSource {
   static absl::StatusOr<WeightSource> Open(const std::string& folder, const ModelConfig& config,
                                            Progress* progress = nullptr);
 
-  // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, else F32
-  // or BF16, for which the first layer's query projection speaks. INVALID_ARGUMENT where the file
-  // is quantised and the other quantised format is asked for.
+  // The format that is asked for: what FormatOf takes. For kAuto that of a quantised file, whoever
+  // wrote it, else F32 or BF16, for which the first layer's query projection speaks.
+  // INVALID_ARGUMENT where the file is quantised and another quantised format is asked for.
   absl::StatusOr<WeightFormat> Resolve(WeightType type) const;
 
   // Reads a slice into `out`, rows one after another in `as`: plain elements (BF16 rounded to
@@ -75,7 +75,8 @@ class WeightSource {
 
   // Where the files hold what.
   const TensorPlaces& places() const { return places_; }
-  // The type of the elements at a place that is not quantised: F32, F16 or BF16.
+  // The type of the elements at a place that `sluice quantize` has not written: F32, F16 or BF16, or
+  // FP8 as others have it.
   DType StoredType(const TensorPlace& place) const;
 
   // Bytes of the files that reading it all will take, for Progress::Expect.
@@ -87,15 +88,19 @@ class WeightSource {
   WeightSource(const ModelConfig& config, TensorPlaces places, Checkpoint checkpoint,
                Progress* progress);
 
+  absl::StatusOr<WeightFormat> ResolveQuantized(WeightFormat wanted) const;
   absl::Status CheckIdentity() const;
   absl::Status CheckTensors() const;
   absl::Status CheckPlace(const TensorPlace& place) const;
+  bool IsPublished(const TensorPlace& place) const;
   // These read rows that lie together in the file.
   absl::Status ReadRun(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                        absl::Span<std::byte> out) const;
   absl::Status ReadPlain(const TensorPlace& place, const TensorSlice& stored, DType as,
                          absl::Span<std::byte> out) const;
   absl::Status ReadQuantized(const TensorPlace& place, const TensorSlice& stored,
+                             absl::Span<std::byte> out) const;
+  absl::Status ReadPublished(const TensorPlace& place, const TensorSlice& stored, WeightFormat as,
                              absl::Span<std::byte> out) const;
   absl::StatusOr<std::vector<float>> ReadPlacedFloats(const TensorPlace& place,
                                                       const TensorSlice& slice) const;

@@ -4,7 +4,7 @@
 #include "services/sampler/sampler_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the head in memory: auto (as stored), f32, bf16, int8 or int4 (as int8)");
+          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int8) or fp8");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
         if (!device.ok()) return device.status();
         const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
         if (!instructions.ok()) return instructions.status();
-        return sluice::SamplerServer::Start(
+        return sluice::StartSamplerServer(
             {.model = process.model,
              .overrides = {process.rope_scaling},
              .address = process.listen,

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-SamplerService::SamplerService(Model model, Sampler* sampler, Backend* backend,
+SamplerService::SamplerService(ServedModel model, Sampler* sampler, Backend* backend,
                                ProgressWatch* progress)
     : model_(std::move(model)),
       sampler_(sampler),
@@ -33,8 +33,8 @@ absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
                                                       ", expected ", open.model_fingerprint()));
   }
   auto session =
-      std::make_shared<SamplerSession>(open.epoch(), stream.shared_from_this(), *sampler_,
-                                       *backend_, constraints_, receiver_, publisher_, [this] {
+      std::make_shared<SamplerSession>(open, stream.shared_from_this(), *sampler_, *backend_,
+                                       constraints_, receiver_, publisher_, [this] {
                                          ++num_steps_;
                                          worker_.NoteStep();
                                        });

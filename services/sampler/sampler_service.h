@@ -11,6 +11,7 @@
 #include "services/common/activations.h"
 #include "services/common/chosen_tokens.h"
 #include "services/common/stage_worker.h"
+#include "services/model/identity.h"
 #include "services/sampler/constraints/constraint_store.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sampler_session.h"
@@ -20,14 +21,8 @@ namespace sluice {
 
 class SamplerService final : public v1::SamplerService::CallbackService {
  public:
-  struct Model {
-    std::string name;
-    std::string fingerprint;
-    std::string weights_digest;
-  };
-
   // Borrows everything but the model's description; without `progress` nobody watches the steps.
-  SamplerService(Model model, Sampler* sampler, Backend* backend,
+  SamplerService(ServedModel model, Sampler* sampler, Backend* backend,
                  ProgressWatch* progress = nullptr);
 
   // Served beside this one: where the last shard stage sends its rows.
@@ -49,7 +44,7 @@ class SamplerService final : public v1::SamplerService::CallbackService {
                                                        const v1::SamplerOpen& open,
                                                        SamplerSession::Stream& stream);
 
-  const Model model_;
+  const ServedModel model_;
   Sampler* const sampler_;
   Backend* const backend_;
   ActivationsReceiver receiver_;

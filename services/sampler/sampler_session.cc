@@ -64,21 +64,26 @@ bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
 
 }  // namespace
 
-SamplerSession::SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler,
-                               Backend& backend, ConstraintStore& constraints,
+SamplerSession::SamplerSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream,
+                               Sampler& sampler, Backend& backend, ConstraintStore& constraints,
                                ActivationsReceiver& receiver, ChosenTokensPublisher& publisher,
                                std::function<void()> on_step)
-    : epoch_(epoch),
+    : epoch_(open.epoch()),
       stream_(std::move(stream)),
       sampler_(sampler),
       constraints_(constraints),
       receiver_(receiver),
       publisher_(publisher),
       on_step_(std::move(on_step)),
+      backend_(backend),
       rows_(backend, sampler.hidden_size()),
       sequences_(sampler.vocab_size(), &constraints),
       told_options_(sampler.vocab_size()),
-      steps_(std::make_shared<Joiner>(epoch)) {}
+      steps_(std::make_shared<Joiner>(open.epoch())) {
+  if (open.has_lane() && stream_->on_this_host()) {
+    NoteUnused("orchestrator", answers_.Open(open.lane()));
+  }
+}
 
 void SamplerSession::Hurry(const v1::SamplerExecute& plan) {
   if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
@@ -100,7 +105,8 @@ void SamplerSession::Close(const absl::Status& reason) {
 }
 
 absl::Status SamplerSession::Serve() {
-  receiver_.Open(epoch_, {steps_, &steps_->rows()});
+  RingIntake ring(receiver_, epoch_, backend_);
+  receiver_.Open(epoch_, {steps_, &steps_->rows()}, RingIntake::UseOf(backend_));
   publisher_.Open(epoch_);
   v1::SamplerRunResponse response;
   response.mutable_opened()->set_epoch(epoch_);
@@ -116,7 +122,8 @@ absl::Status SamplerSession::Serve() {
     if (status.ok()) {
       const absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
       if (!rows.ok()) return rows.status();
-      status = Execute(*plan, *prepared, *rows);
+      ring.OpenIfOffered();
+      status = Execute(*plan, *prepared, *rows, ring);
     }
     status = Annotate(status, absl::StrCat("step ", plan->step_id()));
   }
@@ -194,9 +201,9 @@ absl::StatusOr<SamplerSequence*> SamplerSession::FindSequence(const v1::SamplerR
 }
 
 absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                                     const v1::PushStep& rows) {
+                                     const v1::PushStep& rows, RingIntake& ring) {
   const SteadyTime begin = SteadyTime::Now();
-  absl::Status status = rows_.Load(rows.hidden());
+  absl::Status status = ring.reader().Load(rows, rows_);
   if (!status.ok()) return status;
   if (rows_.rows() != plan.rows_size()) {
     return absl::InvalidArgumentError(
@@ -207,6 +214,7 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   if (!sampled.ok()) return sampled.status();
   // First: the next step waits for it.
   Publish(rows, *sampled, SteadyTime::Now() - begin);
+  ring.Done();
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
@@ -230,7 +238,8 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     if (max_forced == 0 || !(*sampled)[last].status.ok()) continue;
     AddWhatFollows(*sequence, max_forced, *executed.mutable_rows(last));
   }
-  stream_->Send(std::move(response));
+  answers_.Send(std::move(response),
+                [this](v1::SamplerRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
   on_step_();
   return absl::OkStatus();
 }

@@ -13,10 +13,12 @@
 #include "kernels/backend.h"
 #include "services/common/activations.h"
 #include "services/common/chosen_tokens.h"
+#include "services/common/ring_intake.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
 #include "services/common/step_joiner.h"
-#include "services/common/step_rows.h"
+#include "services/lane/lane_outbox.h"
+#include "services/rows/step_rows.h"
 #include "services/sampler/sampler.h"
 #include "services/sampler/sequence_table.h"
 #include "services/sampler/told_options.h"
@@ -30,8 +32,8 @@ class SamplerSession final : public StageSession {
 
   // Borrows sampler, backend, constraints, receiver and publisher. `on_step` is called after every
   // step.
-  SamplerSession(uint64_t epoch, std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
-                 ConstraintStore& constraints, ActivationsReceiver& receiver,
+  SamplerSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream, Sampler& sampler,
+                 Backend& backend, ConstraintStore& constraints, ActivationsReceiver& receiver,
                  ChosenTokensPublisher& publisher, std::function<void()> on_step);
 
   void AddPlan(v1::SamplerRunRequest request) { steps_->plans().Add(std::move(request)); }
@@ -65,7 +67,7 @@ class SamplerSession final : public StageSession {
   absl::Status PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
   absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
-                       const v1::PushStep& rows);
+                       const v1::PushStep& rows, RingIntake& ring);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
   // right. Returns the last row that counts.
   static int Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
@@ -76,11 +78,13 @@ class SamplerSession final : public StageSession {
 
   const uint64_t epoch_;
   const std::shared_ptr<Stream> stream_;
+  LaneOutbox<v1::SamplerRunResponse> answers_;
   Sampler& sampler_;
   ConstraintStore& constraints_;
   ActivationsReceiver& receiver_;
   ChosenTokensPublisher& publisher_;
   const std::function<void()> on_step_;
+  Backend& backend_;
   StepRows rows_;
   SequenceTable sequences_;
   ToldOptions told_options_;

@@ -45,18 +45,17 @@ absl::StatusOr<TokenEntry> ParseLine(absl::string_view text, int line) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   TokenEntry entry;
-  if (words.size() < 2 || words.size() > 3) {
-    return Wrong(line, "expected HASH TENANT [CLASS,CLASS...]");
+  if (words.size() != 2) {
+    return Wrong(line, words.size() < 2 ? "expected HASH TENANT"
+                                        : "expected HASH TENANT and nothing else: what a tenant is "
+                                          "granted is in the file of --tenants");
   }
   if (!ParseHash(words[0], &entry.hash)) {
     return Wrong(line, "the hash is not the 64 hexadecimal digits of a SHA-256");
   }
   entry.caller.tenant = std::string(words[1]);
-  if (words.size() == 3) entry.caller.classes = absl::StrSplit(words[2], ',');
-  bool named = IsName(entry.caller.tenant);
-  for (const std::string& name : entry.caller.classes) named = named && IsName(name);
-  if (!named) {
-    return Wrong(line, "a tenant or class is not 1 to 64 letters, digits, '-', '_' or '.'");
+  if (!IsName(entry.caller.tenant)) {
+    return Wrong(line, "the tenant is not 1 to 64 letters, digits, '-', '_' or '.'");
   }
   return entry;
 }

@@ -1,7 +1,7 @@
 // Bearer tokens of the public API, as a file that holds only their hashes:
 //
-//   # SHA-256 of the token in hexadecimal, tenant, classes (optional, by comma)
-//   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 search interactive,batch
+//   # SHA-256 of the token in hexadecimal, tenant
+//   9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 search
 //
 // `printf %s "$TOKEN" | sha256sum` gives the hash. Thread-safe.
 #pragma once
@@ -26,7 +26,6 @@ namespace sluice {
 // For whom a call is served.
 struct Caller {
   std::string tenant;
-  std::vector<std::string> classes;  // of service that the tenant may ask for; empty: all
 };
 
 struct TokenEntry {
@@ -34,8 +33,8 @@ struct TokenEntry {
   Caller caller;
 };
 
-// INVALID_ARGUMENT naming the line that is wrong. Names of tenants and classes are 1 to 64 letters,
-// digits, '-', '_' or '.'.
+// INVALID_ARGUMENT naming the line that is wrong. Names of tenants are 1 to 64 letters, digits, '-',
+// '_' or '.'.
 absl::StatusOr<std::vector<TokenEntry>> ParseTokens(absl::string_view text);
 
 class TokenFile {

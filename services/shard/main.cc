@@ -14,8 +14,8 @@ ABSL_FLAG(
     "a name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); instead "
     "of --rank");
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the weights in memory: auto (as stored), f32, bf16, int8 or int4");
-ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32 or bf16");
+          "type of the weights in memory: auto (as stored), f32, bf16, int8, int4 or fp8");
+ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32, bf16 or fp8");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
@@ -31,8 +31,9 @@ ABSL_FLAG(double, device_share, 0.8,
           "--kv_cache_mib=0; less where several shards share the GPU");
 ABSL_FLAG(int, block_size, 16, "positions in a block of the KV cache");
 ABSL_FLAG(int, max_step_tokens, 512, "rows of the largest step; at least the orchestrator's");
-ABSL_FLAG(absl::Duration, step_timeout, absl::Seconds(30),
-          "how long the ranks may wait for each other within a step");
+ABSL_FLAG(absl::Duration, step_timeout, absl::InfiniteDuration(),
+          "how long the ranks may wait for each other within a step; inf: for as long as their "
+          "orchestrator waits for it, by what steps have taken");
 ABSL_FLAG(
     std::string, communicator_address, "127.0.0.1",
     "where this rank listens for ranks on other hosts (--rank_transport=tcp of the orchestrator)");
@@ -72,26 +73,26 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   const absl::StatusOr<int> rank = RankFromFlags();
   if (!rank.ok()) return rank.status();
   sluice::ShardServerOptions options;
-  options.model = process.model;
-  options.overrides = {process.rope_scaling};
-  options.address = process.listen;
-  options.tls = process.tls;
-  options.hang_timeout = process.hang_timeout;
+  options.server = {.model = process.model,
+                    .overrides = {process.rope_scaling},
+                    .address = process.listen,
+                    .tls = process.tls,
+                    .hang_timeout = process.hang_timeout,
+                    .weights = *weights,
+                    .device = {.device = *device,
+                               .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
+                                       .instructions = *instructions,
+                                       .cpus = process.cpus}}};
   options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),
                        .num_ranks = absl::GetFlag(FLAGS_num_ranks),
                        .stage = absl::GetFlag(FLAGS_stage),
                        .rank = *rank};
-  options.shard.weights = *weights;
   options.shard.kv_dtype = *kv_dtype;
   options.shard.kv_cache_bytes = static_cast<uint64_t>(kv_cache_mib) << 20;
   options.shard.device_share = absl::GetFlag(FLAGS_device_share);
   options.shard.block_size = absl::GetFlag(FLAGS_block_size);
   options.shard.max_step_rows = absl::GetFlag(FLAGS_max_step_tokens);
   options.shard.step_timeout = absl::GetFlag(FLAGS_step_timeout);
-  options.device.device = *device;
-  options.device.cpu.num_threads = absl::GetFlag(FLAGS_threads);
-  options.device.cpu.instructions = *instructions;
-  options.device.cpu.cpus = process.cpus;
   options.communicator_address = absl::GetFlag(FLAGS_communicator_address);
   options.communicator_interface = absl::GetFlag(FLAGS_communicator_interface);
   options.trusted_network = absl::GetFlag(FLAGS_trusted_network);
@@ -110,6 +111,6 @@ int main(int argc, char** argv) {
         const auto options = OptionsFromFlags(process);
         if (!options.ok()) return options.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
-        return sluice::ShardServer::Start(*options, dialer.get());
+        return sluice::StartShardServer(*options, dialer.get());
       });
 }

@@ -29,9 +29,9 @@ absl::Status CheckOptions(const ShardModelOptions& options) {
     status.Update(absl::InvalidArgumentError(
         absl::StrCat("device_share is ", options.device_share, "; accepted: above 0, at most 1")));
   }
-  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kBF16) {
+  if (!IsKvType(options.kv_dtype)) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "kv_dtype is ", std::string(Name(options.kv_dtype)), "; accepted: F32, BF16")));
+        "kv_dtype is ", std::string(Name(options.kv_dtype)), "; accepted: F32, BF16, F8_E4M3")));
   }
   return status;
 }
@@ -45,8 +45,8 @@ KvPoolSpec KvSpec(const ModelConfig& config, const ShardPlan& plan, int block_si
 }
 
 uint64_t BytesPerBlock(const KvPoolSpec& spec) {
-  return uint64_t{2} * spec.num_layers * spec.block_size * spec.num_kv_heads * spec.head_dim *
-         SizeOf(spec.dtype);
+  return uint64_t{2} * spec.num_layers * spec.block_size * spec.num_kv_heads *
+         KvVectorBytes(spec.dtype, spec.head_dim);
 }
 
 StepShape ShapeOfStep(const ModelConfig& config, const ShardPlan& plan, int64_t max_rows,
@@ -240,10 +240,13 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
 }
 
 absl::Status ShardModel::RunLayers(const Step& step) {
+  Norm(layers_[0].input_norm, step.hidden, step.views.normed);
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
+    const bool is_last = index + 1 == layers_.size();
+    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].input_norm;
     if (absl::Status sent = Attend(layer, static_cast<int>(index), step); !sent.ok()) return sent;
-    if (absl::Status sent = Mlp(layer, step); !sent.ok()) return sent;
+    if (absl::Status sent = Mlp(layer, next, step); !sent.ok()) return sent;
   }
   return absl::OkStatus();
 }
@@ -284,12 +287,19 @@ void ShardModel::ComputeRotations(absl::Span<const ShardSegment> segments, const
   backend_.CopyIn(BytesOf(absl::MakeSpan(sin_).first(row * pairs)), views.sin.data);
 }
 
+RowNorm ShardModel::NormOf(const NormWeights& norm) const {
+  return {.weight = norm.weight.data(),
+          .bias = norm.bias.empty() ? nullptr : norm.bias.data(),
+          .eps = config_.norm_eps,
+          .centred = config_.norm != NormKind::kRmsNorm};
+}
+
 void ShardModel::Norm(const NormWeights& norm, MatrixView x, MatrixView out) {
-  if (config_.norm == NormKind::kRmsNorm) {
-    backend_.RmsNorm(x, norm.weight.data(), config_.norm_eps, out);
+  const RowNorm row = NormOf(norm);
+  if (row.centred) {
+    backend_.LayerNorm(x, row.weight, row.bias, row.eps, out);
   } else {
-    const float* bias = norm.bias.empty() ? nullptr : norm.bias.data();
-    backend_.LayerNorm(x, norm.weight.data(), bias, config_.norm_eps, out);
+    backend_.RmsNorm(x, row.weight, row.eps, out);
   }
 }
 
@@ -297,7 +307,6 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
   const StepViews& views = step.views;
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
-  Norm(layer.input_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
   backend_.TurnAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
   backend_.PagedAttention(
@@ -306,7 +315,8 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
       views.attended);
   // Before the residual stream changes, where the MLP reads the block's input too.
   if (config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
-  return AddProductToResidual(views.attended, *layer.o, layer.o_bias, step);
+  const NormWeights* const next = config_.parallel_residual ? nullptr : &layer.post_attention_norm;
+  return AddProductToResidual(views.attended, *layer.o, layer.o_bias, next, step);
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
@@ -322,26 +332,28 @@ HeadTurn ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
           .layout = neighbours ? RopeLayout::kInterleaved : RopeLayout::kHalfSplit};
 }
 
-absl::Status ShardModel::Mlp(const LayerWeights& layer, const Step& step) {
+absl::Status ShardModel::Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step) {
   const StepViews& views = step.views;
-  if (!config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
   backend_.Gemm(views.normed, *layer.gate_up, views.activated,
                 {.bias = layer.gate_up_bias.data_or_null(), .activation = config_.activation});
-  return AddProductToResidual(views.activated, *layer.down, layer.down_bias, step);
+  return AddProductToResidual(views.activated, *layer.down, layer.down_bias, next, step);
 }
 
 absl::Status ShardModel::AddProductToResidual(MatrixView x, const PackedMatrix& weights,
-                                              const FloatVector& bias, const Step& step) {
+                                              const FloatVector& bias, const NormWeights* next,
+                                              const Step& step) {
   if (ranks_ == nullptr) {
     backend_.Gemm(x, weights, step.hidden, {.bias = bias.data_or_null(), .add_to_out = true});
+    if (next != nullptr) Norm(*next, step.hidden, step.views.normed);
     return absl::OkStatus();
   }
-  const MatrixView& sum = step.views.partial;
-  backend_.Gemm(x, weights, sum);
-  if (absl::Status sent = ranks_->Sum(sum); !sent.ok()) return sent;
-  if (!bias.empty()) backend_.AddBias(bias.data(), sum);
-  backend_.AddResidual(sum, step.hidden);
-  return absl::OkStatus();
+  backend_.Gemm(x, weights, step.views.partial);
+  ResidualUpdate update{.residual = step.hidden, .bias = bias.data_or_null()};
+  if (next != nullptr) {
+    update.norm = NormOf(*next);
+    update.normed = step.views.normed;
+  }
+  return ranks_->SumToResidual(step.views.partial, update);
 }
 
 }  // namespace sluice

@@ -35,10 +35,10 @@ namespace sluice {
 
 struct ShardModelOptions {
   WeightType weights = WeightType::kAuto;
-  // F32 or BF16, which holds twice the positions. Against the oracle, on logits of standard
-  // deviation 2, with keys and values in F32, F32 weights are off by at most 2e-5, and BF16
-  // weights, whose inputs are rounded to BF16, by up to 0.3 (0.03 root mean square). BF16 keys and
-  // values add about as much: up to 0.2 (0.02) beside F32 weights.
+  // F32; BF16, which holds twice the positions; or FP8, nearly four times. Against the oracle, on
+  // logits of standard deviation 2, with keys and values in F32, F32 weights are off by at most 2e-5,
+  // and BF16 weights, whose inputs are rounded to BF16, by up to 0.3 (0.03 root mean square). BF16
+  // keys and values add about as much: up to 0.2 (0.02) beside F32 weights.
   DType kv_dtype = DType::kF32;
   // 0: what a device with memory of its own has left of `device_share`.
   uint64_t kv_cache_bytes = uint64_t{256} << 20;
@@ -46,7 +46,7 @@ struct ShardModelOptions {
   int block_size = 16;        // positions, >= 1
   int max_step_rows = 512;    // >= 1; activations are allocated for so many
   // How long the ranks' exchanges in one step may take together.
-  absl::Duration step_timeout = absl::Seconds(30);
+  absl::Duration step_timeout = absl::InfiniteDuration();
 };
 
 class ShardModel {
@@ -115,13 +115,18 @@ class ShardModel {
   bool NeedsRotations(absl::Span<const ShardSegment> segments) const;
   void ComputeRotations(absl::Span<const ShardSegment> segments, const StepViews& views);
   absl::Status RunLayers(const Step& step);
+  RowNorm NormOf(const NormWeights& norm) const;
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
+  // Both begin with the layer's normed input in views.normed.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
   HeadTurn TurnOf(const LayerWeights& layer, const Step& step) const;
-  absl::Status Mlp(const LayerWeights& layer, const Step& step);
-  // hidden += the sum over the ranks of x times weights, + bias where there is one.
+  // Ends with `next`, the norm of what follows, where there is one.
+  absl::Status Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step);
+  // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =
+  // its norm by `next`, unless that is null.
   absl::Status AddProductToResidual(MatrixView x, const PackedMatrix& weights,
-                                    const FloatVector& bias, const Step& step);
+                                    const FloatVector& bias, const NormWeights* next,
+                                    const Step& step);
 
   // Constant after loading.
   const ModelConfig config_;

@@ -1,5 +1,7 @@
 #include "services/shard/shard_service.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,8 @@ ShardService::ShardService(ShardServiceOptions options, ShardModel* model, Backe
       model_(model),
       backend_(backend),
       dialer_(dialer),
+      ring_(*backend, options_.hidden_size,
+            std::max(RowRing::kRows, 2 * int64_t{model->max_step_rows()})),
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService::Run(
@@ -30,9 +34,9 @@ grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService
 }
 
 absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
-  if (open.model_fingerprint() != options_.model_fingerprint) {
+  if (open.model_fingerprint() != options_.model.fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "model fingerprint ", options_.model_fingerprint, ", expected ", open.model_fingerprint()));
+        "model fingerprint ", options_.model.fingerprint, ", expected ", open.model_fingerprint()));
   }
   if (open.num_kv_blocks() < 1 || open.num_kv_blocks() > model_->num_kv_blocks()) {
     return absl::FailedPreconditionError(absl::StrCat(open.num_kv_blocks(),
@@ -88,6 +92,7 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
   const ShardParts parts = {.model = *model_,
                             .backend = *backend_,
                             .receiver = receiver_,
+                            .ring = ring_,
                             .clock = clock_,
                             .hidden_size = options_.hidden_size,
                             .step_timeout = options_.step_timeout,
@@ -118,9 +123,9 @@ grpc::ServerUnaryReactor* ShardService::GetInfo(grpc::CallbackServerContext* con
                                                 const v1::GetShardInfoRequest*,
                                                 v1::GetShardInfoResponse* response) {
   const ShardPlan& plan = options_.plan;
-  response->set_model_name(options_.model_name);
-  response->set_model_fingerprint(options_.model_fingerprint);
-  response->set_weights_digest(options_.weights_digest);
+  response->set_model_name(options_.model.name);
+  response->set_model_fingerprint(options_.model.fingerprint);
+  response->set_weights_digest(options_.model.weights_digest);
   response->set_stage(plan.placement.stage);
   response->set_num_stages(plan.placement.num_stages);
   response->set_rank(plan.placement.rank);

@@ -11,8 +11,10 @@
 #include "services/common/activations.h"
 #include "services/common/stage_worker.h"
 #include "services/common/transport.h"
+#include "services/model/identity.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
+#include "services/rows/row_ring.h"
 #include "services/security/tls_files.h"
 #include "services/shard/rendezvous.h"
 #include "services/shard/shard_model.h"
@@ -22,12 +24,10 @@
 namespace sluice {
 
 struct ShardServiceOptions {
-  std::string model_name;
-  std::string model_fingerprint;
-  std::string weights_digest;
+  ServedModel model;
   ShardPlan plan;
   int hidden_size = 0;
-  absl::Duration step_timeout = absl::Seconds(30);
+  absl::Duration step_timeout = absl::InfiniteDuration();
   // Where this rank's communicator listens for ranks on other hosts: an address, or an interface
   // that takes its place where set.
   std::string communicator_address = "127.0.0.1";
@@ -73,6 +73,7 @@ class ShardService final : public v1::ShardService::CallbackService {
   Dialer* const dialer_;
   RendezvousTable rendezvous_;
   ActivationsReceiver receiver_;
+  RowRing ring_;  // touched by the worker's thread alone
   std::atomic<uint64_t> num_steps_ = 0;
   StepClock clock_;
   StageWorker worker_;  // last: its thread uses what is above

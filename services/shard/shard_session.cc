@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -114,8 +115,10 @@ LeadSession::LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join
                          std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage)
     : ShardSession(epoch, parts, std::move(join), std::move(stream)),
       steps_(std::make_shared<Joiner>(epoch)),
-      sender_(std::move(next_stage), epoch,
-              [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); }) {}
+      sender_(
+          std::move(next_stage), epoch,
+          [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); },
+          &parts.ring) {}
 
 void LeadSession::Close(const absl::Status& reason) {
   Stop(reason);
@@ -131,7 +134,9 @@ void LeadSession::Stop(const absl::Status& reason) {
 absl::Status LeadSession::Serve(Communicator& communicator) {
   absl::Status status = sender_.WaitUntilOpen(SteadyTime::Now() + kOpenTimeout);
   if (!status.ok()) return Annotate(status, "next stage");
-  parts().receiver.Open(epoch(), {steps_, &steps_->rows()});
+  sender_.OfferRing();
+  RingIntake ring(parts().receiver, epoch(), parts().backend);
+  parts().receiver.Open(epoch(), {steps_, &steps_->rows()}, RingIntake::UseOf(parts().backend));
   SendOpened(&steps_->plans());
   while (status.ok()) {
     const absl::StatusOr<v1::ShardExecute> plan = steps_->NextPlan();
@@ -139,31 +144,48 @@ absl::Status LeadSession::Serve(Communicator& communicator) {
     absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
     if (!rows.ok()) return rows.status();
     StepBegins(*plan, *rows);
-    status = Annotate(Execute(communicator, *plan, *rows), absl::StrCat("step ", plan->step_id()));
+    status =
+        Annotate(Execute(communicator, *plan, *rows, ring), absl::StrCat("step ", plan->step_id()));
     StepEnds();
   }
   return status;
 }
 
 absl::Status LeadSession::Execute(Communicator& communicator, const v1::ShardExecute& plan,
-                                  v1::PushStep& step) {
-  absl::Status status = rows().Load(step.hidden());
+                                  v1::PushStep& step, RingIntake& ring) {
+  absl::Status status = ring.reader().Load(step, rows());
+  if (status.ok()) status = HandOn(communicator, plan, step, ring);
+  if (status.ok()) status = Forward(plan);
   if (!status.ok()) return status;
-  if (communicator.size() > 1) {
-    status = SendStep(communicator, plan, step, Deadline::After(parts().step_timeout));
-    if (!status.ok()) return status;
-  }
-  status = Forward(plan);
+  // The others have read theirs too: the sums of the layers needed them.
+  ring.Done();
+  v1::PushStep result;
+  result.set_step_id(plan.step_id());
+  std::optional<absl::Span<const int32_t>> output;  // all
+  if (parts().is_last_stage) output = plan.output_rows();
+  status = sender_.Store(rows(), output, result);
   if (!status.ok()) return status;
-  absl::StatusOr<v1::Tensor> result =
-      parts().is_last_stage ? rows().Store(plan.output_rows()) : rows().Store();
-  if (!result.ok()) return result.status();
-  const absl::Span<const uint64_t> others = ComputedByOthers(step);
-  std::vector<uint64_t> computed(others.begin(), others.end());
-  computed.push_back(
+  for (const uint64_t computed : ComputedByOthers(step)) result.add_computed_ns(computed);
+  result.add_computed_ns(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(SteadyTime::Now() - step_began())));
-  sender_.Send(plan.step_id(), *std::move(result), computed);
+  sender_.Send(std::move(result));
   return absl::OkStatus();
+}
+
+absl::Status LeadSession::HandOn(Communicator& communicator, const v1::ShardExecute& plan,
+                                 v1::PushStep& step, RingIntake& ring) {
+  if (communicator.size() == 1) {
+    ring.OpenIfOffered();
+    return absl::OkStatus();
+  }
+  const Deadline deadline = Deadline::After(parts().step_timeout);
+  const std::optional<v1::RowRingOffer> offer = ring.TakeOffer();
+  absl::Status status = SendStep(communicator, plan, step, offer, deadline);
+  if (!status.ok() || !offer.has_value()) return status;
+  absl::Status opened = ring.reader().Open(*offer);
+  status = AgreeOnRing(communicator, opened, deadline);
+  if (status.ok()) ring.Settle(opened);
+  return status;
 }
 
 void FollowSession::AddPlan(v1::ShardRunRequest) {
@@ -172,13 +194,23 @@ void FollowSession::AddPlan(v1::ShardRunRequest) {
 
 absl::Status FollowSession::Serve(Communicator& communicator) {
   SendOpened();
+  RowRingReader ring(parts().backend);
   while (true) {
     v1::ShardExecute plan;
     v1::PushStep step;
-    absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, step);
+    std::optional<v1::RowRingOffer> offer;
+    absl::Status status = ReceiveStep(communicator, parts().step_timeout, plan, step, offer);
     if (!status.ok()) return status;
     StepBegins(plan, step);
-    status = rows().Load(step.hidden());
+    if (offer.has_value()) {
+      absl::Status opened = ring.Open(*offer);
+      status = AgreeOnRing(communicator, opened, Deadline::After(parts().step_timeout));
+      if (!opened.ok()) {
+        NoteRingUnused(opened);
+        ring.Close();
+      }
+    }
+    if (status.ok()) status = ring.Load(step, rows());
     if (status.ok()) status = Forward(plan);
     if (!status.ok()) return status;
     StepEnds();

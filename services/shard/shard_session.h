@@ -17,10 +17,12 @@
 #include "kernels/backend.h"
 #include "kernels/communicator/communicator.h"
 #include "services/common/activations.h"
+#include "services/common/ring_intake.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
 #include "services/common/step_joiner.h"
-#include "services/common/step_rows.h"
+#include "services/rows/row_ring.h"
+#include "services/rows/step_rows.h"
 #include "services/shard/block_tables.h"
 #include "services/shard/shard_model.h"
 #include "services/shard/step_clock.h"
@@ -36,6 +38,7 @@ struct ShardParts {
   ShardModel& model;
   Backend& backend;
   ActivationsReceiver& receiver;
+  RowRing& ring;  // for rows to the next stage
   StepClock& clock;
   int64_t hidden_size;
   absl::Duration step_timeout;
@@ -109,8 +112,11 @@ class LeadSession final : public ShardSession {
   // Close(), but for the sender, which may be the one that calls.
   void Stop(const absl::Status& reason);
   absl::Status Serve(Communicator& communicator) override;
-  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan,
-                       v1::PushStep& step);
+  absl::Status Execute(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& step,
+                       RingIntake& ring);
+  // Hands the step to the other ranks; with it, once, the ring that all are to read.
+  absl::Status HandOn(Communicator& communicator, const v1::ShardExecute& plan, v1::PushStep& step,
+                      RingIntake& ring);
 
   using Joiner = StepJoiner<v1::ShardRunRequest>;
   const std::shared_ptr<Joiner> steps_;  // shared with the receiver

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 
 #include "absl/status/status.h"
@@ -52,6 +53,17 @@ absl::Duration Timeout(int64_t milliseconds) {
 }
 
 }  // namespace
+
+EnvironmentLookup ProcessEnvironment() {
+  return [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+}
+
+std::string CollectorIn(const EnvironmentLookup& environment) {
+  return environment(NameFor(environment, "ENDPOINT").c_str());
+}
 
 std::optional<OtlpEndpoint> EndpointIn(const EnvironmentLookup& environment) {
   if (absl::AsciiStrToLower(environment("OTEL_SDK_DISABLED")) == "true") return std::nullopt;

@@ -18,6 +18,12 @@ namespace sluice {
 // The value of an environment variable; empty: there is none.
 using EnvironmentLookup = std::function<std::string(const char* name)>;
 
+// Of this process.
+EnvironmentLookup ProcessEnvironment();
+
+// The collector's address that is there, usable or not; may be empty.
+std::string CollectorIn(const EnvironmentLookup& environment);
+
 // OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, else OTEL_EXPORTER_OTLP_ENDPOINT. Nothing where there is none, nor
 // where OTEL_SDK_DISABLED, OTEL_TRACES_EXPORTER (otlp alone is known) or OTEL_EXPORTER_OTLP_PROTOCOL
 // (grpc alone is spoken) says so.

@@ -1,6 +1,5 @@
 #include "services/telemetry/telemetry_flags.h"
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -30,10 +29,7 @@ absl::StatusOr<std::unique_ptr<Tracer>> TracerFromFlags(absl::string_view progra
                                 .token_file = absl::GetFlag(FLAGS_otlp_token_file),
                                 .sample_ratio = absl::GetFlag(FLAGS_otlp_sample_ratio)};
   const absl::StatusOr<std::optional<TelemetryOptions>> options =
-      MakeTelemetryOptions(program, flags, [](const char* name) {
-        const char* const value = std::getenv(name);
-        return std::string(value == nullptr ? "" : value);
-      });
+      MakeTelemetryOptions(program, flags, ProcessEnvironment());
   if (!options.ok()) return options.status();
   if (!options->has_value()) return std::unique_ptr<Tracer>();
   return StartTracer(**options);

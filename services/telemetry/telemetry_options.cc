@@ -38,12 +38,14 @@ std::vector<SpanAttribute> ResourceOf(absl::string_view program,
   return resource;
 }
 
-absl::Status Check(const TelemetryFlags& flags, Transport transport, absl::string_view address) {
+absl::Status CheckRatio(const TelemetryFlags& flags) {
   const double ratio = flags.sample_ratio.value_or(1);
-  if (!(ratio >= 0 && ratio <= 1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--otlp_sample_ratio is ", ratio, "; accepted: 0 to 1"));
-  }
+  if (ratio >= 0 && ratio <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--otlp_sample_ratio is ", ratio, "; accepted: 0 to 1"));
+}
+
+absl::Status Check(const TelemetryFlags& flags, Transport transport, absl::string_view address) {
   if (transport != Transport::kPlaintext) return absl::OkStatus();
   if (!flags.authority.empty()) {
     return absl::InvalidArgumentError(
@@ -70,6 +72,7 @@ ClientSecurity SecurityOf(const OtlpEndpoint& endpoint, const std::string& autho
 
 absl::StatusOr<std::optional<TelemetryOptions>> MakeTelemetryOptions(
     absl::string_view program, const TelemetryFlags& flags, const EnvironmentLookup& environment) {
+  if (const absl::Status ratio = CheckRatio(flags); !ratio.ok()) return ratio;
   std::optional<OtlpEndpoint> endpoint;
   if (flags.endpoint.empty()) {
     endpoint = EndpointIn(environment);
@@ -79,9 +82,13 @@ absl::StatusOr<std::optional<TelemetryOptions>> MakeTelemetryOptions(
     endpoint = *std::move(given);
   }
   if (!endpoint.has_value()) {
-    if (flags.authority.empty() && flags.token_file.empty()) return std::nullopt;
+    const bool none =
+        flags.authority.empty() && flags.token_file.empty() && !flags.sample_ratio.has_value();
+    // One that the environment names may be switched off there.
+    if (none || !CollectorIn(environment).empty()) return std::nullopt;
     return absl::InvalidArgumentError(
-        "--otlp_tls_ca and --otlp_token_file are about the collector that --otlp_endpoint names");
+        "--otlp_tls_ca, --otlp_token_file and --otlp_sample_ratio are about the collector that "
+        "--otlp_endpoint names");
   }
   absl::Status valid = Check(flags, endpoint->transport, endpoint->address);
   if (!valid.ok()) return valid;

@@ -16,6 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kLongTextBytes = size_t{64} << 10;
+constexpr int kManyTokens = 16 << 10;
 constexpr int kMaxPageSize = 1000;
 
 int NumTokens(const v1::DetokenizeStreamRequest& request) {
@@ -63,7 +64,7 @@ absl::Status TokenizerService::CheckTokenizer() const {
 
 absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
                                           v1::TokenizeResponse& response) const {
-  const ProgressWatch::Work work(progress_, "tokenize", request.text().size());
+  const ProgressWatch::Work work(progress_, "tokenize", 1 + request.text().size() / 1024);
   EncodeOptions options;
   if (request.has_add_special_tokens()) options.add_special = request.add_special_tokens();
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
@@ -94,7 +95,7 @@ grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext
 
 absl::Status TokenizerService::DoDetokenize(const v1::DetokenizeRequest& request,
                                             v1::DetokenizeResponse& response) const {
-  const ProgressWatch::Work work(progress_, "detokenize", request.token_ids_size());
+  const ProgressWatch::Work work(progress_, "detokenize", 1 + request.token_ids_size() / 1024);
   absl::StatusOr<std::string> text =
       tokenizer_->Decode(request.token_ids(), {.skip_special = request.skip_special_tokens()});
   if (!text.ok()) return text.status();
@@ -105,9 +106,12 @@ absl::Status TokenizerService::DoDetokenize(const v1::DetokenizeRequest& request
 grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
-  absl::Status status = CheckTokenizer();
-  if (status.ok()) status = DoDetokenize(*request, *response);
-  return Answer(context, status);
+  if (const absl::Status status = CheckTokenizer(); !status.ok()) return Answer(context, status);
+  if (request->token_ids_size() < kManyTokens)
+    return Answer(context, DoDetokenize(*request, *response));
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  DoLater(context, call, [this, request, response] { return DoDetokenize(*request, *response); });
+  return call;
 }
 
 grpc::ServerBidiReactor<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>*
@@ -131,7 +135,7 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
 
 absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
                                                    v1::ApplyChatTemplateResponse& response) const {
-  const ProgressWatch::Work work(progress_, "chat-template", request.ByteSizeLong());
+  const ProgressWatch::Work work(progress_, "chat-template", 1 + request.ByteSizeLong() / 1024);
   const absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
   if (!variables.ok()) return variables.status();
   absl::StatusOr<jinja::Rendering> rendering =
@@ -159,6 +163,11 @@ grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
   if (status.ok() && chat_templates_.empty()) {
     status = absl::FailedPreconditionError(
         absl::StrCat("model ", model_.name, " has no chat template; send the prompt as text"));
+  }
+  const size_t most_bytes = EncodeOptions().max_bytes;
+  if (status.ok() && request->ByteSizeLong() > most_bytes) {
+    status = absl::ResourceExhaustedError(absl::StrCat(
+        "the conversation has ", request->ByteSizeLong(), " bytes; accepted: up to ", most_bytes));
   }
   if (!status.ok()) return Answer(context, status);
   if (request->ByteSizeLong() < kLongTextBytes) {

@@ -61,11 +61,11 @@ def listeners_of(pid):
 class Up:
     """`sluice up`, from its ready line to SIGTERM."""
 
-    def __init__(self, *flags, program=SLUICE, env=None):
+    def __init__(self, *flags, program=SLUICE, env=None, stderr=None):
         self.port = free_port()
         self.endpoint = f"127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
-            [program, "up", "--port", str(self.port), *flags], stdout=subprocess.PIPE, text=True, env=env)
+            [program, "up", "--port", str(self.port), *flags], stdout=subprocess.PIPE, stderr=stderr, text=True, env=env)
         self.ready = self.process.stdout.readline().strip()
 
     def __enter__(self):

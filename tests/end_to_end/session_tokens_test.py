@@ -9,9 +9,10 @@ import tempfile
 import unittest
 
 from processes import Up, grpc, main, request  # makes sluice.v1 known
-from sluice.v1 import generation_session_pb2
+from sluice.v1 import generation_session_pb2, status_pb2
 
 OPEN = "/sluice.v1.GenerationSessionService/OpenSession"
+STATUS = "/sluice.v1.GenerationService/GetStatus"
 TOKENS = {b"one": "first", b"two": "second"}
 
 
@@ -26,6 +27,8 @@ class SessionTokensTest(unittest.TestCase):
                 self.assertEqual(ends, {1: 0, 2: grpc.StatusCode.UNAUTHENTICATED.value[0],
                                         3: grpc.StatusCode.UNAUTHENTICATED.value[0], 4: 0})
                 self.assertEqual(finished, {1, 4})
+                for token, tenant in TOKENS.items():
+                    self.assertEqual(self.booked(up.endpoint, token), {tenant}, "a call of another, or none")
 
     @staticmethod
     def run_calls(endpoint, authorizations):
@@ -33,7 +36,9 @@ class SessionTokensTest(unittest.TestCase):
         opening = generation_session_pb2.OpenSessionRequest()
         for number, authorization in enumerate(authorizations, 1):
             command = opening.commands.add(call=number)
-            command.start.request = request(5).SerializeToString()
+            asked = request(5)
+            asked.request_id = "of a session"
+            command.start.request = asked.SerializeToString()
             command.start.authorization = authorization
         ends, finished = {}, set()
         with grpc.insecure_channel(endpoint) as channel:
@@ -46,6 +51,16 @@ class SessionTokensTest(unittest.TestCase):
                     elif event.response.HasField("finished"):
                         finished.add(event.call)
         return ends, finished
+
+    @staticmethod
+    def booked(endpoint, token):
+        """The tenants that the calls were served for, of those that this token's holder may be told of."""
+        with grpc.insecure_channel(endpoint) as channel:
+            ask = channel.unary_unary(STATUS, request_serializer=status_pb2.GetStatusRequest.SerializeToString,
+                                      response_deserializer=status_pb2.GetStatusResponse.FromString)
+            status = ask(status_pb2.GetStatusRequest(request_id="of a session"), timeout=60,
+                         metadata=(("authorization", f"Bearer {token.decode()}"),))
+        return {ended.tenant for ended in status.requests}
 
 
 if __name__ == "__main__":

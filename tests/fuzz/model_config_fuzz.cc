@@ -26,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (config->quantization.has_value()) {
     const sluice::WeightFormat format = config->quantization->format;
     SLUICE_CHECK(sluice::IsQuantized(format));
-    SLUICE_CHECK(config->quantization->checkpoint_id.size() == 16);
+    SLUICE_CHECK(config->quantization->published ||
+                 config->quantization->checkpoint_id.size() == 16);
     for (const sluice::LayerTensor tensor : sluice::LayerTensors(*config)) {
       if (!sluice::IsQuantized(sluice::FormatOf(tensor, *config, format))) continue;
       SLUICE_CHECK(sluice::ShapeOf(tensor, *config).columns % sluice::kWeightGroup == 0);

@@ -1,11 +1,12 @@
-// Fuzzes the reading of a quantised model's weights: whatever model.safetensors holds, it is
-// refused with a status or all its tensors are read.
+// Fuzzes the reading of a quantised model's weights, by `sluice quantize` or others: whatever
+// model.safetensors holds, it is refused with a status or all its tensors are read.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "kernels/check.h"
 #include "services/model/weights.h"
@@ -15,9 +16,20 @@ namespace {
 constexpr char kConfig[] = R"({
   "model_type": "llama", "vocab_size": 3, "hidden_size": 32, "intermediate_size": 32,
   "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 8,
-  "tie_word_embeddings": true,
-  "quantization_config": {"quant_method": "sluice", "version": 1, "bits": 8, "group_size": 32,
-                          "checkpoint_id": "0123456789abcdef"}})";
+  "tie_word_embeddings": true, "quantization_config": )";
+constexpr const char* kQuantizations[] = {
+    R"({"quant_method": "sluice", "version": 1, "bits": 8, "group_size": 32,
+        "checkpoint_id": "0123456789abcdef"})",
+    R"({"quant_method": "sluice", "version": 1, "bits": 8, "type": "float", "group_size": 32,
+        "checkpoint_id": "0123456789abcdef"})",
+    R"({"quant_method": "fp8"})"};
+
+sluice::ModelConfig ConfigWith(const char* quantization) {
+  const auto config =
+      sluice::ParseModelConfig(std::string(kConfig) + quantization + "}", "", "fuzzed");
+  SLUICE_CHECK(config.ok());
+  return *config;
+}
 
 // A folder for this process; gone with it.
 class Folder {
@@ -40,21 +52,31 @@ void ReadAll(const sluice::WeightSource& source, sluice::MatrixShape shape, Whic
   SLUICE_CHECK(!floats.ok() || floats->size() == static_cast<size_t>(shape.size()));
 }
 
+void ReadWith(const sluice::ModelConfig& config, const std::string& folder) {
+  const auto source = sluice::WeightSource::Open(folder, config);
+  if (!source.ok()) return;
+  for (const auto tensor : sluice::ModelTensors(config)) {
+    ReadAll(*source, sluice::ShapeOf(tensor, config), tensor);
+  }
+  for (const auto tensor : sluice::LayerTensors(config)) {
+    ReadAll(*source, sluice::ShapeOf(tensor, config), tensor, 0);
+  }
+  const sluice::MatrixShape shape = sluice::ShapeOf(sluice::LayerTensor::kQ, config);
+  const auto format = FormatOf(sluice::LayerTensor::kQ, config, config.quantization->format);
+  std::vector<std::byte> rows(shape.rows * sluice::RowBytes(format, shape.columns));
+  // Refused or read.
+  (void)source->Read(sluice::LayerTensor::kQ, 0, sluice::WholeOf(shape), format,
+                     absl::MakeSpan(rows));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
-  static const auto config = sluice::ParseModelConfig(kConfig, "", "fuzzed");
-  SLUICE_CHECK(config.ok());
   std::ofstream(folder.path() + "/model.safetensors", std::ios::binary)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-  const auto source = sluice::WeightSource::Open(folder.path(), *config);
-  if (!source.ok()) return 0;
-  for (const auto tensor : sluice::ModelTensors(*config)) {
-    ReadAll(*source, sluice::ShapeOf(tensor, *config), tensor);
-  }
-  for (const auto tensor : sluice::LayerTensors(*config)) {
-    ReadAll(*source, sluice::ShapeOf(tensor, *config), tensor, 0);
+  for (const char* quantization : kQuantizations) {
+    ReadWith(ConfigWith(quantization), folder.path());
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "services/common/tensor.h"
+#include "services/rows/tensor.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sluice::v1::Tensor tensor;

@@ -211,7 +211,8 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   const double seen = context - (rows - 1) / 2.0;
   bench.Measure({.name = absl::StrCat("attention ", std::string(Name(dtype)), " ", sequences,
                                       " x T ", rows, " at ", context),
-                 .bytes = 2.0 * sequences * context * kv * SizeOf(dtype),
+                 .bytes = 2.0 * sequences * context * shape.kv_heads *
+                          static_cast<double>(KvVectorBytes(dtype, shape.head_dim)),
                  .operations = 4.0 * sequences * rows * seen * width},
                 [&] {
                   backend.PagedAttention(
@@ -262,6 +263,27 @@ void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
                 [&] { backend.Backend::TurnAndStoreKv(qkv, turn, 0, **pool); });
 }
 
+// What a rank of four does with the gathered partials behind a product, in one operation and in its
+// parts.
+void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
+  Backend& backend = bench.backend();
+  std::vector<MatrixView> partials;
+  for (int rank = 0; rank < 4; ++rank) {
+    partials.push_back(bench.Matrix(rows, shape.hidden, DType::kF32));
+  }
+  const MatrixView residual = bench.Matrix(rows, shape.hidden, DType::kF32);
+  ResidualUpdate update{.residual = residual};
+  update.norm = {.weight = static_cast<float*>(residual.data), .eps = 1e-5f};
+  update.normed = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  // Partials and residual are read, the residual and its norm written.
+  const double bytes =
+      static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
+  bench.Measure({.name = absl::StrCat("sum of 4 ranks, norm T ", rows), .bytes = bytes},
+                [&] { backend.TreeAddToResidual(partials, update); });
+  bench.Measure({.name = absl::StrCat("tree, residual, norm T ", rows), .bytes = bytes},
+                [&] { backend.Backend::TreeAddToResidual(partials, update); });
+}
+
 // Choosing tokens as decoding does, with the model's own log-probability of each.
 void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
@@ -302,12 +324,14 @@ int Run(const std::string& device_text, const std::string& scale) {
   const std::vector<int64_t> row_counts =
       is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
   for (const int64_t rows : row_counts) MeasureProducts(bench, shape, rows, WeightFormat::kBF16);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
     MeasureProducts(bench, shape, 1, format);
     MeasureProducts(bench, shape, is_small ? 8 : 64, format);
   }
+  MeasureProducts(bench, shape, is_small ? 16 : 256, WeightFormat::kFp8);
+  MeasureProducts(bench, shape, row_counts.back(), WeightFormat::kFp8);
   const int64_t context = is_small ? 256 : 8192;
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+  for (const DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     MeasureAttention(bench, shape, 1, context, 1, dtype);
     MeasureAttention(bench, shape, 1, context / 8, 1, dtype);
     MeasureAttention(bench, shape, 32, context, 1, dtype);
@@ -317,6 +341,7 @@ int Run(const std::string& device_text, const std::string& scale) {
   for (const int64_t rows : {int64_t{1}, int64_t{is_small ? 32 : 512}}) {
     MeasureRows(bench, shape, rows);
     MeasureTurn(bench, shape, rows);
+    MeasureRankSum(bench, shape, rows);
     MeasureSampling(bench, shape, std::min<int64_t>(rows, 64));
   }
   return 0;

@@ -4,6 +4,7 @@ import concurrent.futures
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -217,18 +218,19 @@ def expect_same(what, expected, actual):
         raise Failed(f"{what}: the tokens are the same, their log-probabilities are not")
 
 
-def ranks(context):
-    """TP 2 and 4 as processes on one GPU, stages, and all in one process: the same bits."""
-    model = ["--model", context.flags.model, "--device", context.flags.device, "--kv_cache_mib", "64"]
-    alone = [ask(context, ["run", *model], prompt) for prompt in prompts()]
-    figures = {"prompts": len(alone), "arrangements": []}
+def same_bits(context, types, arrangements):
+    """What processes in any arrangement write, beside each other, against one process by itself."""
+    model = ["--model", context.flags.model, "--kv_cache_mib", "64", *types]
+    alone = [ask(context, ["run", *model, "--device", context.flags.device], prompt) for prompt in prompts()]
+    figures = {"prompts": len(alone), "arrangements": [], "rings": {}}
     wrong = []
-    for arrangement in (["--tp", "1"], ["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]):
+    for arrangement in arrangements:
         try:
-            with context.up("--model", context.flags.model, "--kv_cache_mib", "64", *arrangement) as up:
+            with context.up(*model, *arrangement) as up:
                 with concurrent.futures.ThreadPoolExecutor(4) as pool:  # beside each other: batches differ
                     beside = list(pool.map(
                         lambda prompt: ask(context, ["generate", "--endpoint", up.endpoint], prompt), prompts()))
+                figures["rings"][" ".join(arrangement)] = rings_of(up)
             for prompt, expected, actual in zip(prompts(), alone, beside):
                 expect_same(f"{' '.join(arrangement)}, a prompt of {prompt.count(',') + 1}", expected, actual)
             figures["arrangements"].append(" ".join(arrangement))
@@ -237,6 +239,25 @@ def ranks(context):
     if wrong:
         raise Failed("; ".join(wrong))
     return figures
+
+
+def rings_of(up):
+    """How many stages read their rows out of the memory of the one before, and why others do not. On CPUs none does."""
+    said = up.said()
+    return {"opened": said.count(" ring-opened "), "unused": sorted(set(re.findall(r" ring-unused status=(.*)", said)))}
+
+
+def ranks(context):
+    """TP 2 and 4 as processes on one GPU, stages, and all in one process: the same bits."""
+    return same_bits(context, [], (["--tp", "1"], ["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]))
+
+
+FP8 = ["--weights", "fp8", "--kv_dtype", "fp8"]
+
+
+def fp8(context):
+    """The same of weights, keys and values in FP8."""
+    return same_bits(context, FP8, (["--tp", "1"], ["--tp", "4"]))
 
 
 def death(context):
@@ -299,9 +320,11 @@ def errors(context):
 
 # ---- Speed, on random weights in the shape of Llama-3.1-8B ----
 
-def serving_flags(context, model):
-    flags = ["--model", model, "--weights", "bf16", "--kv_dtype", "bf16", "--max_step_tokens", "2048",
-             "--max_step_sequences", "256"]
+BF16 = ["--weights", "bf16", "--kv_dtype", "bf16"]
+
+
+def serving_flags(context, model, types=BF16):
+    flags = ["--model", model, *types, "--max_step_tokens", "2048", "--max_step_sequences", "256"]
     return flags + (["--kv_cache_mib", "64"] if context.on_cpu else [])
 
 
@@ -336,6 +359,15 @@ def speed(context):
     return figures
 
 
+def fp8_speed(context):
+    """What weights, keys and values in FP8 save: a token alone, and many streams."""
+    model, prompt = context.large_model(), scaled(context, 1000, 64)
+    with context.up(*serving_flags(context, model, FP8)) as up:
+        load(context, up.endpoint, prompt, 16, 8)  # kernels are loaded, steps recorded
+        return {"decode 1": load(context, up.endpoint, prompt, scaled(context, 256, 16), 1, 3),
+                "256 streams": load(context, up.endpoint, prompt, scaled(context, 1000, 16), scaled(context, 256, 8))}
+
+
 def in_one_process(context):
     """The same decode with all services in one process, to hold separate processes against."""
     model = context.large_model()
@@ -365,8 +397,9 @@ def sanitizer(context):
         raise Skipped("compute-sanitizer is not installed")
     figures = {}
     for kind in ("memcheck", "racecheck"):
-        for name in ("kernels_backend_norm_test", "kernels_backend_gemm_test", "kernels_backend_attention_test",
-                     "kernels_backend_turn_and_store_test", "kernels_backend_sample_test", "kernels_backend_softmax_test"):
+        for name in ("kernels_backend_norm_test", "kernels_backend_sum_to_residual_test", "kernels_backend_gemm_test",
+                     "kernels_backend_attention_test", "kernels_backend_turn_and_store_test",
+                     "kernels_backend_sample_test", "kernels_backend_softmax_test"):
             path = os.path.join(context.flags.tests, name)
             if not os.path.exists(path):
                 continue
@@ -385,9 +418,11 @@ PARTS = [
     Part("kernels", 150, "every operation against plain loops, and the promises about bits", kernels),
     Part("models", 90, "whole small models against their goldens", models),
     Part("ranks", 90, "TP 2 and 4 as processes on one device have the bits of TP 1", ranks),
+    Part("fp8", 60, "the same of weights, keys and values in FP8", fp8),
     Part("death", 60, "a stream survives kill -9 of a rank and of the sampler", death),
     Part("errors", 20, "what can't be had is said", errors),
     Part("speed", 180, "8B through the whole pipeline", speed, 60, True),
+    Part("fp8-speed", 120, "8B in FP8 through the whole pipeline", fp8_speed, 60, True),
     Part("kernel-speed", 90, "kernels on shapes of 8B", kernel_speed, 30),
     Part("one-process", 90, "8B in separate processes against one", in_one_process, 60, True),
     Part("sanitizer", 120, "compute-sanitizer on kernels", sanitizer, 20),

@@ -89,6 +89,7 @@ def h200():
         "speed": {"state": "passed", "figures": {
             "decode 1": load, "decode 64": load, "prefill": load, "256 streams": load, "first_token_seconds": 16.0,
             "arithmetic": ["cuda/mma v1, weights BF16"]}},
+        "fp8-speed": {"state": "passed", "figures": {"decode 1": load, "256 streams": load}},
         "kernel-speed": {"state": "passed", "figures": {"kernels": [
             {"kernel": "attention BF16 32 x T 1 at 8192", "seconds": 3e-4, "bytes": 1.0737e9, "operations": 4.3e9}]}}}}
 
@@ -99,6 +100,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(rows["decode, batch 1, context 1k"][1:], ("3.52 ms", "4.00 ms (88%)", "4.2 ms", True))
         self.assertEqual(rows["prefill of 2,048"][1:], ("36.2 ms", "70.0 ms (52%)", "60%", False))
         self.assertEqual(rows["256 streams, 1,000 in and 1,000 out"][2:], ("8,533 tok/s", "8,000 tok/s", True))
+        self.assertEqual(rows["decode in FP8, batch 1, context 1k"][1], "1.87 ms")
+        self.assertEqual(rows["256 streams in FP8, 1,000 in and 1,000 out"][2:], ("8,533 tok/s", "14,000 tok/s", False))
         self.assertEqual(rows["first token after start, weights in the page cache"][4], False)
         self.assertEqual(rows["decode attention, batch 32, context 8k"][2:], ("3.58 TB/s (83%)", "80%", True))
 

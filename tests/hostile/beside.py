@@ -35,6 +35,12 @@ def resident_mib(up):
     return total / 2**20
 
 
+def peak_mib(pid):
+    """The most that a process has ever held."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+
+
 class Attack:
     """A process of hostile clients, from the moment that its load stands."""
 

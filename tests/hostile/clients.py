@@ -134,6 +134,26 @@ def at_the_limits():
             read_all(call)
 
 
+def many_parts():
+    """COUNT requests of every kind with ten million empty messages in them: two bytes each, a hundred once they are parsed."""
+    messages = b"\x0a\x00" * 10_000_000
+    chat, length = b"", len(messages)
+    while length > 127:
+        chat += bytes([length & 127 | 128])
+        length >>= 7
+    group = b"\xa3\x06\x22\x01\x07\xa4\x06"  # unknown; what it holds is no chat
+    chat = group + b"\x22" + chat + bytes([length]) + messages
+    channel = Caller().channel
+    say("at work")
+    for _ in range(COUNT):
+        for method, body in (("Generate", chat), ("Score", messages), ("ApplyChatTemplate", messages), ("Tokenize", messages),
+                             ("GetModel", messages)):
+            call = channel.unary_stream("/sluice.v1.GenerationService/" + method)
+            code = read_all(call(body, metadata=TENANT))
+            if code not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                say(f"{method} of ten million messages ended {code}")
+
+
 def busy_tenant():
     """COUNT streams at a time, each begun again when it ends."""
     callers = [Caller() for _ in range(4)]

@@ -7,8 +7,8 @@ import statistics
 import time
 import unittest
 
-from beside import FULL, SLACK_S, Attack, Good, resident_mib, show
-from processes import Up, main
+from beside import FULL, SLACK_S, Attack, Good, peak_mib, resident_mib, show
+from processes import Up, listeners_of, main
 
 
 class HostileTest(unittest.TestCase):
@@ -49,6 +49,20 @@ class HostileTest(unittest.TestCase):
 
     def test_requests_at_every_limit(self):
         self.under("at_the_limits", 30 if FULL else 2)
+
+    def test_messages_that_are_small_until_they_are_parsed(self):
+        with Up() as up:
+            good = Good(up.endpoint)
+            good.several(5)
+            orchestrator = listeners_of(up.process.pid)["orchestrator"]
+            before = peak_mib(orchestrator)
+            with Attack(up.endpoint, "many_parts", 10 if FULL else 2) as attack:
+                texts = good.several(5)[2]
+                self.assertEqual(attack.wait(), [])
+            after = peak_mib(orchestrator)
+            show(f"the orchestrator held {before:.0f} MiB at most before, {after:.0f} with them")
+            self.assertEqual(len(texts), 1)
+            self.assertLess(after, before + 256)  # some copies of 20 MB; parsed they were 2,800 MiB
 
     def test_memory_stays_flat_and_every_block_comes_back(self):
         attacks = [("many_calls", 600), ("long_lists", 3), ("never_reads", 16), ("disconnects", 500),

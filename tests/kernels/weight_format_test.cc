@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/fp8.h"
 
 namespace sluice {
 namespace {
@@ -121,6 +122,45 @@ TEST(WeightFormat, Int8IsOffByHalfAStep) {
   }
 }
 
+// Every weight is the nearest number of FP8 relative to a power of two, which the largest chooses.
+TEST(WeightFormat, Fp8IsOffByAnEighthOfThePowerOfTwoBelow) {
+  for (const float deviation : {1e-30f, 1e-3f, 1.0f, 1e4f}) {
+    const std::vector<float> row = RandomRow(4096, deviation, 8);
+    const auto bytes = Encoded(kFp8, row);
+    const std::vector<float> read = RoundTrip(kFp8, row);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const float scale = ScaleOf(absl::MakeConstSpan(bytes).subspan(i / 32 * 34, 34));
+      EXPECT_EQ(std::exp2(std::round(std::log2(scale))), scale);
+      const float step =
+          std::max(std::exp2(std::floor(std::log2(std::abs(row[i])))), scale * 0x1p-6f);
+      EXPECT_LE(std::abs(read[i] - row[i]), step / 16);
+      EXPECT_EQ(read[i], FloatFromBFloat16(BFloat16FromFloat(read[i])));
+      EXPECT_EQ(read[i], FloatFromFp8(Fp8FromFloat(row[i] / scale)) * scale);
+    }
+  }
+}
+
+// Whoever wrote a row may have taken any scale.
+TEST(WeightFormat, Fp8IsReadWithAnyScale) {
+  std::vector<std::byte> bytes(34);
+  const uint16_t scale = BFloat16FromFloat(0.3f);
+  std::memcpy(bytes.data(), &scale, 2);
+  bytes[2] = std::byte{0x7e};
+  bytes[33] = std::byte{0x81};
+  const std::vector<float> row = Decoded(kFp8, bytes, 32);
+  EXPECT_EQ(row[0], 448 * FloatFromBFloat16(scale));
+  EXPECT_EQ(row[31], -0x1p-9f * FloatFromBFloat16(scale));
+  EXPECT_EQ(row[1], 0);
+}
+
+TEST(WeightFormat, Fp8SaturatesWhatNoScaleHolds) {
+  std::vector<float> row(32, 1);
+  row[3] = -1e38f;
+  const std::vector<float> read = RoundTrip(kFp8, row);
+  EXPECT_EQ(read[3], -57344);
+  EXPECT_EQ(read[4], 1);
+}
+
 // Against every scale there is: in sum the search loses little to the best.
 TEST(WeightFormat, Int4FindsNearlyTheBestScales) {
   const std::vector<float> row = RandomRow(32 * 100, 0.02f, 3);
@@ -138,7 +178,7 @@ TEST(WeightFormat, Int4FindsNearlyTheBestScales) {
 
 TEST(WeightFormat, GroupsAreEncodedForThemselves) {
   const std::vector<float> row = RandomRow(32 * 6, 1, 5);
-  for (const WeightFormat format : {kInt8, kInt4}) {
+  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
     const auto whole = Encoded(format, row);
     const auto part = Encoded(format, {row.begin() + 64, row.begin() + 128});
     EXPECT_EQ(std::memcmp(part.data(), whole.data() + RowBytes(format, 64), part.size()), 0);
@@ -147,7 +187,7 @@ TEST(WeightFormat, GroupsAreEncodedForThemselves) {
 
 TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const WeightFormat format : {kInt8, kInt4}) {
+  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
     EXPECT_EQ(RoundTrip(format, std::vector<float>(32)), std::vector<float>(32));
     // Too small for a scale with a reciprocal.
     EXPECT_EQ(RoundTrip(format, std::vector<float>(32, 1e-41f)), std::vector<float>(32));
@@ -159,6 +199,7 @@ TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
         EXPECT_EQ(std::isnan(read[i]), i / kWeightGroup == 1) << i;
       }
     }
+    if (format == kFp8) continue;  // saturates
     std::vector<float> huge(32, 1);
     huge[3] = -1e38f;  // whose square is infinite
     const std::vector<float> read = RoundTrip(format, huge);
@@ -170,7 +211,7 @@ TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
 TEST(WeightFormat, EveryProcessorFindsTheSameBits) {
   std::vector<float> row = RandomRow(32 * 1000, 0.02f, 7);
   for (size_t i = 0; i < row.size(); i += 7) row[i] = std::round(row[i] * 100) / 100;  // ties
-  for (const WeightFormat format : {kInt8, kInt4}) {
+  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
     const auto expected = Encoded(format, row);
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);

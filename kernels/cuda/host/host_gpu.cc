@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
 #include "kernels/cuda/kernels/table.h"
 #include "kernels/cuda/simt/host/host_grid.h"
@@ -36,6 +38,7 @@ class HostQueue {
   }
   // Where work goes meanwhile; null: it is enqueued.
   void RecordTo(std::vector<Work>* recorded) { recorded_ = recorded; }
+  bool is_empty() const { return queue_.empty(); }
   bool is_recording() const { return recorded_ != nullptr; }
 
   void CountLaunch() { ++num_launches_; }
@@ -62,6 +65,33 @@ void EnqueueGrid(Stream stream, LaunchShape shape, std::function<void()> kernel)
 }
 
 namespace {
+
+// The shared allocations of all Gpus of this process: what a driver knows of all processes.
+class SharedAllocations {
+ public:
+  static SharedAllocations& Get() {
+    static auto& all = *new SharedAllocations;
+    return all;
+  }
+  void Add(void* memory, size_t size) {
+    absl::MutexLock lock(&mutex_);
+    sizes_[memory] = size;
+  }
+  void Remove(void* memory) {
+    absl::MutexLock lock(&mutex_);
+    sizes_.erase(memory);
+  }
+  absl::StatusOr<size_t> SizeOf(void* memory) {
+    absl::MutexLock lock(&mutex_);
+    const auto known = sizes_.find(memory);
+    if (known == sizes_.end()) return absl::NotFoundError("no such memory is shared");
+    return known->second;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<void*, size_t> sizes_ ABSL_GUARDED_BY(mutex_);
+};
 
 class HostEvent final : public GpuEvent {};
 
@@ -106,6 +136,30 @@ class HostGpu final : public Gpu {
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override { return Allocate(size_bytes); }
   void FreePinned(void* memory) override { Free(memory); }
   MemoryUse memory() const override { return {.total = size_t{1} << 40, .free = size_t{1} << 40}; }
+
+  absl::StatusOr<std::shared_ptr<void>> AllocateShared(size_t size_bytes) override {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 4096, size_bytes) != 0) return OutOfMemory(size_bytes);
+    std::memset(memory, 0xff, std::min(size_bytes, kLarge));
+    SharedAllocations::Get().Add(memory, size_bytes);
+    return std::shared_ptr<void>(memory, [](void* shared) {
+      SharedAllocations::Get().Remove(shared);
+      std::free(shared);
+    });
+  }
+  absl::StatusOr<GpuMemoryHandle> HandleOf(void* shared) override {
+    GpuMemoryHandle handle{};
+    std::memcpy(handle.data(), &shared, sizeof(shared));
+    return handle;
+  }
+  absl::StatusOr<OpenedMemory> OpenHandle(const GpuMemoryHandle& handle) override {
+    void* memory = nullptr;
+    std::memcpy(&memory, handle.data(), sizeof(memory));
+    const absl::StatusOr<size_t> size = SharedAllocations::Get().SizeOf(memory);
+    if (!size.ok()) return size.status();
+    return OpenedMemory{.memory = memory, .size_bytes = *size};
+  }
+  void CloseHandle(void*) override { SLUICE_CHECK(queue_.is_empty()); }
 
   void Copy(void* to, const void* from, size_t size_bytes) override {
     queue_.Enqueue([=] { std::memcpy(to, from, size_bytes); });

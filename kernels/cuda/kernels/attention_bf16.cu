@@ -6,6 +6,8 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-void AttentionBFloat16(Stream stream, const AttentionTask& task) { LaunchParts<1>(stream, task); }
+void AttentionBFloat16(Stream stream, const AttentionTask& task) {
+  LaunchType<DType::kBF16>(stream, task);
+}
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

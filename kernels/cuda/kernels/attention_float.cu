@@ -6,6 +6,8 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-void AttentionFloat(Stream stream, const AttentionTask& task) { LaunchParts<2>(stream, task); }
+void AttentionFloat(Stream stream, const AttentionTask& task) {
+  LaunchType<DType::kF32>(stream, task);
+}
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

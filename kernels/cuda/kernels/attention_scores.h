@@ -1,10 +1,17 @@
 // Scores of a tile of positions, and the weights that they become. After simt.h.
 #pragma once
 
+#include <type_traits>
+
+#include "kernels/cuda/kernels/attention_fp8_loading.h"
 #include "kernels/cuda/kernels/attention_loading.h"
 #include "kernels/cuda/kernels/attention_merge.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
+
+template <class Shape>
+using LoaderOf =
+    std::conditional_t<Shape::kType == DType::kF8E4M3, Fp8KvLoader<Shape>, KvLoader<Shape>>;
 
 // A warp's scores, in the places of ElementOfC.
 template <class Shape>
@@ -13,7 +20,7 @@ using Scores = float[Shape::kColumns][4];
 // Queries times the keys of the warp's share of a tile, from column `first_column` on. The piece
 // that a lane loads moves by two with every step: by one XOR, in swizzled rows.
 template <class Shape>
-SIMT_DEVICE void Score(const Queries<Shape>& queries, const KvLoader<Shape>& loader, int stage,
+SIMT_DEVICE void Score(const Queries<Shape>& queries, const LoaderOf<Shape>& loader, int stage,
                        int first_column, int lane, Scores<Shape>& scores) {
   const int keys = loader.KeysOffset(stage) +
                    loader.PieceOffset(first_column * 8 + lane / 16 * 8 + lane % 8, lane / 8 % 2);

@@ -18,7 +18,7 @@ constexpr int PaddedHeadDim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : kMostHeadDim;
 }
 
-// BF16 numbers whose sum stands for one of the keys and values.
+// BF16 numbers whose sum stands for one of the keys and values; in FP8 there is one for each code.
 constexpr int PartsOf(DType kv_dtype) { return kv_dtype == DType::kF32 ? 2 : 1; }
 
 // Queries have two parts (their BF16 numbers and what those leave), a fragment of each for every 16
@@ -32,10 +32,11 @@ constexpr int HeldFragments(int padded_head_dim, int part) {
 // How a block's warps share out the work on its packed rows: each takes 16 of them, or all take the
 // same 16, each a share of the positions' scores and then of the sums' columns. Either way a score
 // and a sum are the same chain of instructions.
-template <int kPaddedHeadDim, int kPartsOfKv, int kTileRows>
+template <int kPaddedHeadDim, DType kKvType, int kTileRows>
 struct AttentionBlockShape {
   static constexpr int kHeadDim = kPaddedHeadDim;
-  static constexpr int kParts = kPartsOfKv;
+  static constexpr DType kType = kKvType;
+  static constexpr int kParts = PartsOf(kKvType);
   static constexpr int kWarps = kAttentionWarps;
   static constexpr int kThreads = kWarps * kWarpSize;
   static constexpr int kRowWarps = kTileRows / kRowsOfTile;  // side by side
@@ -76,16 +77,27 @@ constexpr int64_t QueryBytes(int padded_head_dim, int tile_rows) {
 constexpr int64_t KvTileBytes(int padded_head_dim, int parts) {
   return int64_t{kKvTile} * padded_head_dim * 2 * parts;
 }
+// Keys and values of a tile as they come: what is multiplied or, in FP8, codes and a word of scales
+// for each position.
+constexpr int64_t KvStageBytes(int padded_head_dim, DType dtype) {
+  if (dtype == DType::kF8E4M3) return int64_t{kKvTile} * (2 * padded_head_dim + 4);
+  return 2 * KvTileBytes(padded_head_dim, PartsOf(dtype));
+}
+// What is multiplied, where that is not what comes.
+constexpr int64_t UnpackedBytes(int padded_head_dim, DType dtype) {
+  return dtype == DType::kF8E4M3 ? 2 * KvTileBytes(padded_head_dim, 1) : 0;
+}
 
-constexpr int64_t AttentionSharedBytesOf(int padded_head_dim, int parts, int tile_rows,
+constexpr int64_t AttentionSharedBytesOf(int padded_head_dim, DType dtype, int tile_rows,
                                          int stages) {
   return PlaceBytes() + ExchangeBytes(tile_rows) + MergedBytes(padded_head_dim, tile_rows) +
-         QueryBytes(padded_head_dim, tile_rows) + 2 * stages * KvTileBytes(padded_head_dim, parts);
+         QueryBytes(padded_head_dim, tile_rows) + UnpackedBytes(padded_head_dim, dtype) +
+         stages * KvStageBytes(padded_head_dim, dtype);
 }
 
 inline int64_t SharedBytesOf(const AttentionTask& task) {
-  return AttentionSharedBytesOf(PaddedHeadDim(task.pool.head_dim), PartsOf(task.pool.dtype),
-                                task.tile_rows, task.stages);
+  return AttentionSharedBytesOf(PaddedHeadDim(task.pool.head_dim), task.pool.dtype, task.tile_rows,
+                                task.stages);
 }
 
 }  // namespace sluice::cuda

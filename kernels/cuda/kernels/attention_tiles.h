@@ -40,6 +40,10 @@ class AttentionBlock {
       Barrier();  // before what the last round read is written over
       Bring(kv_tile, end, stage);
       Barrier();
+      if constexpr (Shape::kType == DType::kF8E4M3) {
+        loader_.Unpack(stage);
+        Barrier();
+      }
       Attend(kv_tile, stage);
       loader_.Locate(kv_tile + 2);
       if (task_.stages == 2) stage = 1 - stage;
@@ -135,8 +139,8 @@ class AttentionBlock {
   SIMT_DEVICE void AddNonfinite(int kv_tile) {
     SIMT_ROLLED
     for (int slot = 0; slot < kKvTile; ++slot) {
-      const int64_t place = loader_.KeyPlace(kv_tile, slot);
-      if (place == KvLoader<Shape>::kUnseen) continue;
+      const int64_t place = loader_.PlaceAt(kv_tile, slot);
+      if (place == KvPlaces::kUnseen) continue;
       const int position = kv_tile * kKvTile + slot;
       SIMT_UNROLL
       for (int column = 0; column < Shape::kHeadColumns; ++column) {
@@ -144,7 +148,7 @@ class AttentionBlock {
         for (int i = 0; i < 2; ++i) {
           const int col = ColumnOf(column, i);
           if (col >= task_.pool.head_dim) continue;
-          const float value = loader_.Element(place + loader_.ValueDistance() + col);
+          const float value = loader_.Value(place, col);
           if (IsUsable(value)) continue;
           if (seen_[0].Has(position)) sums_.At(column, i) += value;
           if (seen_[1].Has(position)) sums_.At(column, i + 2) += value;
@@ -212,7 +216,7 @@ class AttentionBlock {
   ScoreExchange exchange_;
   MergedSums<Shape> merged_;
   Queries<Shape> queries_;
-  KvLoader<Shape> loader_;
+  LoaderOf<Shape> loader_;
   PositionRange seen_[2];  // by the thread's rows
   float largest_[2];       // scores of the split so far
   ValueSums<Shape> sums_;
@@ -230,9 +234,9 @@ AttendTiles(SIMT_TASK AttentionTask task) {
   }
 }
 
-template <int kHeadDim, int kParts, int kTileRows>
+template <int kHeadDim, DType kType, int kTileRows>
 void LaunchAttend(Stream stream, const AttentionTask& task) {
-  using Shape = AttentionBlockShape<kHeadDim, kParts, kTileRows>;
+  using Shape = AttentionBlockShape<kHeadDim, kType, kTileRows>;
   Launch<AttendTiles<Shape>>(stream,
                              {.blocks = task.num_blocks,
                               .threads = Shape::kThreads,
@@ -240,19 +244,19 @@ void LaunchAttend(Stream stream, const AttentionTask& task) {
                              task);
 }
 
-template <int kParts>
-void LaunchParts(Stream stream, const AttentionTask& task) {
+template <DType kType>
+void LaunchType(Stream stream, const AttentionTask& task) {
   constexpr int kFew = kRowsOfTile, kMany = MostTileRows(1);
   const bool is_few = task.tile_rows == kFew;
   switch (PaddedHeadDim(task.pool.head_dim)) {
     case 64:
-      return is_few ? LaunchAttend<64, kParts, kFew>(stream, task)
-                    : LaunchAttend<64, kParts, kMany>(stream, task);
+      return is_few ? LaunchAttend<64, kType, kFew>(stream, task)
+                    : LaunchAttend<64, kType, kMany>(stream, task);
     case 128:
-      return is_few ? LaunchAttend<128, kParts, kFew>(stream, task)
-                    : LaunchAttend<128, kParts, kMany>(stream, task);
+      return is_few ? LaunchAttend<128, kType, kFew>(stream, task)
+                    : LaunchAttend<128, kType, kMany>(stream, task);
     default:
-      return LaunchAttend<kMostHeadDim, kParts, kFew>(stream, task);
+      return LaunchAttend<kMostHeadDim, kType, kFew>(stream, task);
   }
 }
 

@@ -25,14 +25,14 @@ class ValueSums {
   }
 
   // Where a lane begins to load values; `first_column`: of the sums.
-  SIMT_DEVICE static int FirstPiece(const KvLoader<Shape>& loader, int stage, int first_column,
+  SIMT_DEVICE static int FirstPiece(const LoaderOf<Shape>& loader, int stage, int first_column,
                                     int lane) {
     return loader.KeysOffset(stage) + Shape::kKvBytes +
            loader.PieceOffset(lane / 8 % 2 * 8 + lane % 8, first_column + lane / 16);
   }
 
   // Adds 16 positions, from `step` * 16 of the tile on. `first_piece`: FirstPiece().
-  SIMT_DEVICE void Add(const KvLoader<Shape>& loader, int first_piece, const WeightParts& weights,
+  SIMT_DEVICE void Add(const LoaderOf<Shape>& loader, int first_piece, const WeightParts& weights,
                        int step) {
     constexpr uint32_t kOnes = 0x3f803f80;
     MultiplyTiles(weights.high.word, kOnes, kOnes, totals_);

@@ -17,9 +17,11 @@ class BlockProduct {
   static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath);
   static constexpr int kUnit = UnitBytes(kFormat);
   static constexpr int kWeightBytes = kShape.tiles() * kUnit;
-  static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat));
+  static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat, kPath));
+  // Where a stage has its activations.
+  static constexpr int kActivations = static_cast<int>(StageWeightBytes(kTile, kFormat, kPath));
   static constexpr int kFragments = kUnitInputs / kFragmentInputs;
-  static_assert(kWeightBytes % 128 == 0);
+  static_assert(kActivations % 128 == 0);
 
   SIMT_DEVICE explicit BlockProduct(const GemmTask& task)
       : task_(task),
@@ -85,7 +87,7 @@ class BlockProduct {
     }
   }
   SIMT_DEVICE void LoadActivationsOf(int unit, int stage) {
-    char* const to = shared_ + stage * kStage + kWeightBytes;
+    char* const to = shared_ + stage * kStage + kActivations;
     SIMT_ROLLED
     for (int i = Thread(); i < kShape.tokens() * 8; i += kShape.threads()) {
       const int token = i / 8, piece = i % 8;

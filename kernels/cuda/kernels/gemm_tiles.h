@@ -18,9 +18,8 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
 
  private:
   using Base = BlockProduct<kFormat, kTile, GemmPath::kPortable>;
-  using Base::kFragments, Base::kShape, Base::kStage, Base::kWeightBytes;
+  using Base::kActivations, Base::kFragments, Base::kShape, Base::kStage;
   using Base::lane_, Base::runs_, Base::shared_, Base::sums_, Base::units_;
-  static constexpr bool kIsQuantized = IsQuantized(kFormat);
 
   // Activations of fragment `fragment` for columns 2 * pair and 2 * pair + 1: registers 0 and 1,
   // and 2 and 3.
@@ -29,11 +28,11 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
     const int token =
         Base::WarpByTokens() * kShape.columns_per_warp * 8 + pair * 16 + matrix / 2 * 8 + lane_ % 8;
     const int piece = fragment * 2 + matrix % 2;
-    LoadMatrices(stage + kWeightBytes + token * 128 + SwizzledPiece(token, piece) * 16, b);
+    LoadMatrices(stage + kActivations + token * 128 + SwizzledPiece(token, piece) * 16, b);
   }
 
   SIMT_DEVICE void MultiplyUnit(const char* stage) {
-    if constexpr (kIsQuantized) {
+    if constexpr (ScalesGroupSums(kFormat)) {
       SIMT_ROLLED
       for (int group = 0; group < 2; ++group) MultiplyGroup(stage, group);
     } else {

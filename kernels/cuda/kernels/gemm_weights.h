@@ -1,6 +1,7 @@
 // Weights of a tile image as fragments of A. After simt.h.
 #pragma once
 
+#include "kernels/cuda/kernels/fp8_codes.h"
 #include "kernels/cuda/tile_image.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
@@ -14,6 +15,12 @@ SIMT_DEVICE uint32_t PairFromInt8(uint32_t word) {
 // The same of INT4, the lowest bits of both halves: q + 8 is 128 + q minus 136.
 SIMT_DEVICE uint32_t PairFromInt4(uint32_t word) {
   return SubtractBFloat16((word & 0x000f000fu) | 0x43004300u, 0x43084308u);
+}
+
+// The factors of the FP8 weights of output `row` of a unit in a group, as packing has left them.
+SIMT_DEVICE uint32_t Fp8Factors(const char* unit, int row, int group) {
+  constexpr WeightFormat kFormat = WeightFormat::kFp8;
+  return Twice(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
 }
 
 // Fragment `fragment` of a lane's weights of a unit in shared memory.
@@ -30,6 +37,15 @@ SIMT_DEVICE void LoadWeights(const char* unit, int fragment, int lane, uint32_t 
     a[1] = PairFromInt8(words[0] >> 8);
     a[2] = PairFromInt8(words[1]);
     a[3] = PairFromInt8(words[1] >> 8);
+  } else if constexpr (kFormat == WeightFormat::kFp8) {
+    const auto* const words = reinterpret_cast<const uint32_t*>(
+        unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
+    const uint32_t low = Fp8Factors(unit, lane / 4, fragment / 2);
+    const uint32_t high = Fp8Factors(unit, lane / 4 + 8, fragment / 2);
+    a[0] = PairFromFp8(words[0] << 8, low);
+    a[1] = PairFromFp8(words[0], high);
+    a[2] = PairFromFp8(words[1] << 8, low);
+    a[3] = PairFromFp8(words[1], high);
   } else {
     const uint32_t word = reinterpret_cast<const uint32_t*>(unit + lane * 16)[fragment];
     a[0] = PairFromInt4(word);

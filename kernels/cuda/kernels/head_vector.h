@@ -6,6 +6,7 @@
 #include "kernels/cuda/kernels/elements.h"
 #include "kernels/cuda/kv_pool.h"
 #include "kernels/cuda/norm.h"
+#include "kernels/fp8.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
@@ -54,71 +55,94 @@ class HeadVector {
   SIMT_DEVICE void Run() {
     const bool is_stored = kind_ != kQuery;
     if (is_stored && place_.table_begin < 0) return;
-    if (is_stored) slot_ = SlotIndex();
-    if (kind_ == kValue) return PutRest(0);
-    weight_ = kind_ == kQuery ? task_.turn.query_norm : task_.turn.key_norm;
-    if (weight_ != nullptr) {
-      const float variance = SumOfSquares(x_, size_) / static_cast<float>(size_);
-      scale_ = 1.0f / SquareRoot(variance + task_.turn.norm_eps);
-      WarpBarrier();  // before what others read is written over
+    if (is_stored) FindSlot();
+    if (kind_ != kValue) BeginTurn();
+    if (!is_stored) {
+      ForElements([&](int i, float element) { x_[i] = element; });
+    } else if (task_.pool.dtype == DType::kF8E4M3) {
+      StoreAsFp8();
+    } else {
+      ForElements([&](int i, float element) { Store(i, element); });
     }
-    const auto pairs = static_cast<int>(task_.turn.cos.cols);
-    PutPairs(pairs);
-    if (is_stored || weight_ != nullptr) PutRest(2 * pairs);
   }
 
  private:
   enum Kind { kQuery, kKey, kValue };
 
   // Where the vector begins in the pool.
-  SIMT_DEVICE int64_t SlotIndex() const {
+  SIMT_DEVICE void FindSlot() {
     const KvLayout& pool = task_.pool;
     const int64_t block = task_.tables[place_.table_begin + place_.position / pool.block_size];
-    return pool.Index(task_.layer, block, kind_ == kValue, head_,
-                      place_.position % pool.block_size);
+    vector_ = pool.Vector(task_.layer, block, head_, place_.position % pool.block_size);
+    slot_ = pool.data + (kind_ == kValue ? pool.values_begin : 0) + vector_ * pool.VectorBytes();
+  }
+
+  SIMT_DEVICE void BeginTurn() {
+    pairs_ = static_cast<int>(task_.turn.cos.cols);
+    weight_ = kind_ == kQuery ? task_.turn.query_norm : task_.turn.key_norm;
+    if (weight_ == nullptr) return;
+    const float variance = SumOfSquares(x_, size_) / static_cast<float>(size_);
+    scale_ = 1.0f / SquareRoot(variance + task_.turn.norm_eps);
+    WarpBarrier();  // before what others read is written over
   }
 
   SIMT_DEVICE float Normed(int i) const {
     return weight_ == nullptr ? x_[i] : x_[i] * scale_ * weight_[i];
   }
 
-  SIMT_DEVICE void PutPairs(int pairs) {
-    if (pairs == 0) return;
+  // Calls put(i, element) for the lane's elements, normed and turned; not for those of a query that
+  // stay as they are.
+  template <class Put>
+  SIMT_DEVICE void ForElements(Put put) {
+    ForPairs(put);
+    if (kind_ == kQuery && weight_ == nullptr) return;
+    for (int i = 2 * pairs_ + lane_; i < size_; i += kWarpSize) put(i, Normed(i));
+  }
+  template <class Put>
+  SIMT_DEVICE void ForPairs(Put put) {
+    if (pairs_ == 0) return;
     const int64_t angle = task_.turn.angles_by_row ? row_ : place_.position;
     const float* const cos = RowOf(task_.turn.cos, angle);
     const float* const sin = RowOf(task_.turn.sin, angle);
-    for (int pair = lane_; pair < pairs; pair += kWarpSize) {
+    for (int pair = lane_; pair < pairs_; pair += kWarpSize) {
       const int first = task_.turn.interleaved ? 2 * pair : pair;
-      const int second = task_.turn.interleaved ? 2 * pair + 1 : pair + pairs;
+      const int second = task_.turn.interleaved ? 2 * pair + 1 : pair + pairs_;
       const float a = Normed(first), b = Normed(second);
-      Put(first, a * cos[pair] - b * sin[pair]);
-      Put(second, b * cos[pair] + a * sin[pair]);
-    }
-  }
-  // What is not turned: elements from `begin` on.
-  SIMT_DEVICE void PutRest(int begin) {
-    for (int i = begin + lane_; i < size_; i += kWarpSize) Put(i, Normed(i));
-  }
-
-  SIMT_DEVICE void Put(int i, float element) {
-    if (kind_ == kQuery) {
-      x_[i] = element;
-    } else {
-      Store(slot_ + i, element);
+      put(first, a * cos[pair] - b * sin[pair]);
+      put(second, b * cos[pair] + a * sin[pair]);
     }
   }
 
-  SIMT_DEVICE void Store(int64_t index, float element) const {
+  SIMT_DEVICE void Store(int i, float element) const {
     const KvLayout& pool = task_.pool;
     const bool is_value = kind_ == kValue;
     if (is_value && !IsFinite(element)) *pool.has_nonfinite = 1;
     if (pool.dtype == DType::kF32) {
-      reinterpret_cast<float*>(pool.data)[index] = element;
+      reinterpret_cast<float*>(slot_)[i] = element;
     } else {
-      reinterpret_cast<uint16_t*>(pool.data)[index] = Rounded(element);
+      reinterpret_cast<uint16_t*>(slot_)[i] = Rounded(element);
       // A finite number may round to infinity.
       if (is_value && !IsFinite(Widened(Rounded(element)))) *pool.has_nonfinite = 1;
     }
+  }
+
+  // The largest element first, then codes relative to its scale.
+  SIMT_DEVICE void StoreAsFp8() {
+    const KvLayout& pool = task_.pool;
+    uint32_t largest = 0;
+    ForElements(
+        [&](int, float element) { largest = Larger()(largest, BitsOf(element) & 0x7fffffffu); });
+    const uint16_t scale = Fp8ScaleFor(JoinLanes(largest, Larger()));
+    const bool is_finite = IsFinite(Widened(scale));
+    const float inverse = is_finite ? Fp8Inverse(scale) : 0.0f;
+    auto* const codes = reinterpret_cast<uint8_t*>(slot_);
+    ForElements([&](int i, float element) {
+      codes[i] = is_finite ? Fp8FromFloat(element * inverse) : uint8_t{0};
+    });
+    if (lane_ != 0) return;
+    auto* const scales = reinterpret_cast<uint16_t*>(pool.data + pool.scales_begin);
+    scales[2 * vector_ + (kind_ == kValue ? 1 : 0)] = scale;
+    if (kind_ == kValue && !is_finite) *pool.has_nonfinite = 1;
   }
 
   const StoreKvTask& task_;
@@ -128,9 +152,11 @@ class HeadVector {
   Kind kind_;
   int head_;
   float* x_;
+  int pairs_ = 0;
   const float* weight_ = nullptr;
   float scale_ = 1;
-  int64_t slot_ = 0;  // of keys and values
+  int64_t vector_ = 0;         // of keys and values: which of the pool
+  std::byte* slot_ = nullptr;  // its elements
 };
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -19,27 +19,38 @@ SIMT_KERNEL(kThreads, 8) StoreHeads(SIMT_TASK StoreKvTask task) {
   HeadVector(task, index / heads, static_cast<int>(index % heads)).Run();
 }
 
-// A block of threads copies a block of one layer, in 2-byte elements or larger ones where all
-// addresses allow it.
+// A block of threads copies bytes, in as large pieces as all addresses allow.
 template <class T>
-SIMT_DEVICE void CopyBytes(const KvLayout& pool, int64_t from, int64_t to) {
-  const T* const source = reinterpret_cast<const T*>(pool.data + from);
-  T* const destination = reinterpret_cast<T*>(pool.data + to);
-  const int64_t count = pool.BlockBytes() / static_cast<int64_t>(sizeof(T));
+SIMT_DEVICE void CopyAs(const std::byte* from, std::byte* to, int64_t bytes) {
+  const T* const source = reinterpret_cast<const T*>(from);
+  T* const destination = reinterpret_cast<T*>(to);
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(T));
   for (int64_t i = Thread(); i < count; i += kThreads) destination[i] = source[i];
 }
+SIMT_DEVICE void CopyBytes(const std::byte* from, std::byte* to, int64_t bytes) {
+  if (bytes % 16 == 0) return CopyAs<Words>(from, to, bytes);
+  CopyAs<char>(from, to, bytes);
+}
 
+// A block of threads copies a block of one layer: keys, values and their scales.
 SIMT_KERNEL(kThreads, 8) CopyBlock(SIMT_TASK CopyBlocksTask task) {
   WaitForKernelsBefore();
   const KvLayout& pool = task.pool;
   const BlockCopy copy = task.copies[Block() / pool.num_layers];
   const int64_t layer = Block() % pool.num_layers * pool.num_blocks;
-  const int64_t from = (layer + copy.source) * pool.BlockBytes();
-  const int64_t to = (layer + copy.destination) * pool.BlockBytes();
-  if (pool.BlockBytes() % 16 == 0) {
-    CopyBytes<Words>(pool, from, to);
-  } else {
-    CopyBytes<uint16_t>(pool, from, to);
+  const auto copy_part = [&](int64_t begin, int64_t bytes) {
+    std::byte* const part = pool.data + begin;
+    CopyBytes(part + (layer + copy.source) * bytes, part + (layer + copy.destination) * bytes,
+              bytes);
+  };
+  copy_part(0, pool.BlockVectors() * pool.VectorBytes());
+  copy_part(pool.values_begin, pool.BlockVectors() * pool.VectorBytes());
+  if (pool.dtype != DType::kF8E4M3) return;
+  const auto* const words = reinterpret_cast<const uint32_t*>(pool.data + pool.scales_begin);
+  auto* const to = reinterpret_cast<uint32_t*>(pool.data + pool.scales_begin);
+  for (int64_t i = Thread(); i < pool.BlockVectors(); i += kThreads) {
+    to[(layer + copy.destination) * pool.BlockVectors() + i] =
+        words[(layer + copy.source) * pool.BlockVectors() + i];
   }
 }
 

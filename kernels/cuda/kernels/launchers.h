@@ -8,6 +8,7 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 void Norm(Stream stream, const NormTask& task);
 void Rope(Stream stream, const RopeTask& task);
 void Elementwise(Stream stream, const ElementwiseTask& task);
+void SumToResidual(Stream stream, const SumToResidualTask& task);
 void TreeAdd(Stream stream, const TreeAddTask& task);
 void Rearrange(Stream stream, const RearrangeTask& task);
 void GatherRows(Stream stream, const GatherRowsTask& task);
@@ -21,12 +22,15 @@ void Gemm(Stream stream, const GemmTask& task);
 void GemmBFloat16(Stream stream, const GemmTask& task);
 void GemmInt8(Stream stream, const GemmTask& task);
 void GemmInt4(Stream stream, const GemmTask& task);
-void GemmHopper(Stream stream, const GemmTask& task);
+void GemmFp8(Stream stream, const GemmTask& task);
+void GemmBFloat16OnHopper(Stream stream, const GemmTask& task);
+void GemmFp8OnHopper(Stream stream, const GemmTask& task);
 void FloatGemm(Stream stream, const FloatGemmTask& task);
 void StoreKv(Stream stream, const StoreKvTask& task);
 void CopyBlocks(Stream stream, const CopyBlocksTask& task);
 void Attention(Stream stream, const AttentionTask& task);
 void AttentionBFloat16(Stream stream, const AttentionTask& task);
+void AttentionFp8(Stream stream, const AttentionTask& task);
 void AttentionFloat(Stream stream, const AttentionTask& task);
 void MergeSplits(Stream stream, const MergeSplitsTask& task);
 

@@ -2,6 +2,7 @@
 
 // After simt.h.
 #include "kernels/cuda/kernels/elements.h"
+#include "kernels/cuda/kernels/fp8_codes.h"
 #include "kernels/cuda/kernels/launchers.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
@@ -37,6 +38,19 @@ SIMT_DEVICE void PackBFloat16Row(const PackTask& task, int64_t row, const std::b
   }
 }
 
+// The scale of a group; of FP8 weights as what codes are multiplied with.
+template <WeightFormat kFormat>
+SIMT_DEVICE void PutScale(const std::byte* from, std::byte* to) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
+    uint32_t scale = 0;
+    PutBytes(reinterpret_cast<std::byte*>(&scale), from, 2);
+    const uint32_t factor = FactorsOfScales(scale);
+    PutBytes(to, reinterpret_cast<const std::byte*>(&factor), 2);
+  } else {
+    PutBytes(to, from, 2);
+  }
+}
+
 // A thread packs a group.
 template <WeightFormat kFormat>
 SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::byte* from) {
@@ -45,10 +59,10 @@ SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::
   for (int64_t group = Thread(); group < groups; group += kThreads) {
     const std::byte* const raw = from + group * kGroupBytes;
     const ImagePlace place = PlaceOf(task, row, group * kWeightGroup);
-    PutBytes(place.unit + ScaleOffset(kFormat, place.row, place.col / 32), raw, 2);
+    PutScale<kFormat>(raw, place.unit + ScaleOffset(kFormat, place.row, place.col / 32));
     for (int i = 0; i < kWeightGroup; ++i) {
       const UnitPlace at = PlaceInUnit(kFormat, place.row, place.col + i);
-      if constexpr (kFormat == WeightFormat::kInt8) {
+      if constexpr (kFormat != WeightFormat::kInt4) {
         place.unit[at.byte] = raw[2 + i];
       } else if (!at.high_half) {
         // Of columns i and i + 8, which share a byte.
@@ -72,6 +86,8 @@ SIMT_KERNEL(kThreads, 4) PackRow(SIMT_TASK PackTask task) {
       return PackQuantizedRow<WeightFormat::kInt8>(task, row, from);
     case WeightFormat::kInt4:
       return PackQuantizedRow<WeightFormat::kInt4>(task, row, from);
+    case WeightFormat::kFp8:
+      return PackQuantizedRow<WeightFormat::kFp8>(task, row, from);
     default:
       return PackBFloat16Row(task, row, from);
   }

@@ -12,6 +12,7 @@ const Kernels& KernelTable() {
                                   .rope = Rope,
                                   .elementwise = Elementwise,
                                   .tree_add = TreeAdd,
+                                  .sum_to_residual = SumToResidual,
                                   .rearrange = Rearrange,
                                   .gather_rows = GatherRows,
                                   .gather_elements = GatherElements,
@@ -30,20 +31,28 @@ const Kernels& KernelTable() {
 }
 
 void Gemm(Stream stream, const GemmTask& task) {
-  if (task.plan.path == GemmPath::kHopper) return GemmHopper(stream, task);
+  const bool on_hopper = task.plan.path == GemmPath::kHopper;
   switch (task.weights.format) {
     case WeightFormat::kInt8:
       return GemmInt8(stream, task);
     case WeightFormat::kInt4:
       return GemmInt4(stream, task);
+    case WeightFormat::kFp8:
+      return on_hopper ? GemmFp8OnHopper(stream, task) : GemmFp8(stream, task);
     default:
-      return GemmBFloat16(stream, task);
+      return on_hopper ? GemmBFloat16OnHopper(stream, task) : GemmBFloat16(stream, task);
   }
 }
 
 void Attention(Stream stream, const AttentionTask& task) {
-  return task.pool.dtype == DType::kF32 ? AttentionFloat(stream, task)
-                                        : AttentionBFloat16(stream, task);
+  switch (task.pool.dtype) {
+    case DType::kF32:
+      return AttentionFloat(stream, task);
+    case DType::kF8E4M3:
+      return AttentionFp8(stream, task);
+    default:
+      return AttentionBFloat16(stream, task);
+  }
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

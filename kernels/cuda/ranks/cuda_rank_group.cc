@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,12 +25,6 @@ namespace sluice::cuda {
 namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
-
-std::string BootId() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
-}
 
 // What ranks on one GPU need for an epoch; ends in the opposite order.
 struct PeerParts {
@@ -56,9 +49,9 @@ class CudaRankGroup final : public RankGroup, private StreamWatch {
     SLUICE_CHECK(member_ != nullptr);
     member_->SetDeadline(deadline);
   }
-  absl::Status Sum(MatrixView partial) override {
+  absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) override {
     SLUICE_CHECK(member_ != nullptr);
-    return sum_.Sum(partial, *member_);
+    return sum_.SumToResidual(partial, update, *member_);
   }
 
  private:
@@ -107,7 +100,7 @@ absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicat
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device));
   GpuIntroduction own;
   std::memcpy(own.gpu.data(), properties.uuid.bytes, own.gpu.size());
-  PutText(BootId(), own.host);
+  own.host = ThisHost();
   own.process = ThisProcess();
   slot_->Describe(own);
   PutText(std::string(NcclLibrary::Get().status().message()), own.nccl_failure);
@@ -121,7 +114,9 @@ absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicat
 
 absl::Status CudaRankGroup::JoinNccl(Communicator& communicator, Deadline deadline) {
   nccl_ = std::make_unique<NcclStream>(*NcclLibrary::Get(), backend_.gpu());
-  auto member = std::make_unique<NcclMember>(*nccl_, [] { std::this_thread::sleep_for(kPause); });
+  auto member = std::make_unique<NcclMember>(
+      *nccl_, [] { std::this_thread::sleep_for(kPause); },
+      [this] { backend_.ForgetRecordedSteps(); });
   const absl::Status met = member->Join(&communicator, deadline);
   member_ = std::move(member);
   return met;

@@ -1,35 +1,17 @@
 #include "kernels/cuda/ranks/flag_stream.h"
 
-#include <cuda_runtime_api.h>
-
-#include <string>
-
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/runtime/driver_call.h"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr unsigned kSinceVersion = 12000;  // of CUDA: these calls need no option of the driver's
-
-template <class Function>
-absl::Status Find(const char* name, Function& into) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, kSinceVersion, cudaEnableDefault, &result);
-  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess || found == nullptr) {
-    return absl::UnavailableError(absl::StrCat("the driver has no ", name));
-  }
-  into = reinterpret_cast<Function>(found);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<FlagCalls> FindAll() {
-  FlagCalls calls{};
-  absl::Status status = Find("cuStreamWaitValue32", calls.wait);
-  if (status.ok()) status = Find("cuStreamWriteValue32", calls.write);
-  if (!status.ok()) return status;
-  return calls;
+  const auto wait = FindDriverCall<decltype(FlagCalls::wait)>("cuStreamWaitValue32");
+  if (!wait.ok()) return wait.status();
+  const auto write = FindDriverCall<decltype(FlagCalls::write)>("cuStreamWriteValue32");
+  if (!write.ok()) return write.status();
+  return FlagCalls{.wait = *wait, .write = *write};
 }
 
 absl::Status StatusOf(CUresult result, const char* call) {

@@ -19,9 +19,6 @@
 namespace sluice::cuda {
 namespace {
 
-// An allocation of its own: what is smaller shares pages with others, which IPC would show too.
-constexpr size_t kOwnPages = size_t{2} << 20;
-
 absl::Status SystemError(const std::string& doing) {
   return absl::UnavailableError(absl::StrCat(doing, ": ", std::strerror(errno)));
 }
@@ -38,26 +35,21 @@ Name DrawName() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PeerSlot>> PeerSlot::Create(size_t bytes, Gpu& gpu) {
-  bytes = (bytes + kOwnPages - 1) / kOwnPages * kOwnPages;
-  const absl::StatusOr<void*> memory = gpu.Allocate(bytes);
+  absl::StatusOr<std::shared_ptr<void>> memory = gpu.AllocateShared(bytes);
   if (!memory.ok()) return memory.status();
-  std::unique_ptr<PeerSlot> slot(new PeerSlot(*memory, bytes, gpu));
-  cudaIpcMemHandle_t handle;
-  static_assert(sizeof(handle) == sizeof(slot->handle_));
-  SLUICE_RETURN_IF_CUDA_ERROR(cudaIpcGetMemHandle(&handle, *memory));
-  std::memcpy(slot->handle_.data(), &handle, sizeof(handle));
-  return slot;
+  const absl::StatusOr<GpuMemoryHandle> handle = gpu.HandleOf(memory->get());
+  if (!handle.ok()) return handle.status();
+  return std::unique_ptr<PeerSlot>(new PeerSlot(*std::move(memory), bytes, *handle));
 }
 
 void PeerSlot::Describe(GpuIntroduction& introduction) const {
-  introduction.slots_address = reinterpret_cast<uint64_t>(memory_);
+  introduction.slots_address = reinterpret_cast<uint64_t>(memory_.get());
   introduction.slots_handle = handle_;
 }
 
 absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
     absl::Span<const GpuIntroduction> ranks, int own_rank, const PeerSlot& own, Gpu& gpu) {
-  gpu.stream();  // also chooses the device for this thread
-  std::unique_ptr<PeerMappings> mappings(new PeerMappings);
+  std::unique_ptr<PeerMappings> mappings(new PeerMappings(gpu));
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (static_cast<int>(rank) == own_rank) {
       mappings->slots_.push_back(own.data());
@@ -68,19 +60,20 @@ absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
       mappings->slots_.push_back(reinterpret_cast<std::byte*>(ranks[rank].slots_address));
       continue;
     }
-    cudaIpcMemHandle_t handle;
-    std::memcpy(&handle, ranks[rank].slots_handle.data(), sizeof(handle));
-    void* opened = nullptr;
-    SLUICE_RETURN_IF_CUDA_ERROR(
-        cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
-    mappings->opened_.push_back(opened);
-    mappings->slots_.push_back(static_cast<std::byte*>(opened));
+    const absl::StatusOr<Gpu::OpenedMemory> opened = gpu.OpenHandle(ranks[rank].slots_handle);
+    if (!opened.ok()) return opened.status();
+    mappings->opened_.push_back(opened->memory);
+    mappings->slots_.push_back(static_cast<std::byte*>(opened->memory));
+    if (opened->size_bytes < own.size()) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " has a slot of ", opened->size_bytes,
+                                              " bytes, and this one of ", own.size()));
+    }
   }
   return mappings;
 }
 
 PeerMappings::~PeerMappings() {
-  for (void* memory : opened_) cudaIpcCloseMemHandle(memory);
+  for (void* memory : opened_) gpu_.CloseHandle(memory);
 }
 
 size_t PeerFlagMemory::size_bytes() const { return num_ranks_ * sizeof(PeerFlags); }

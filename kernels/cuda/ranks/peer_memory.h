@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,22 +23,21 @@ class PeerSlot {
  public:
   // RESOURCE_EXHAUSTED where the device lacks memory, UNAVAILABLE where it can't be shared.
   static absl::StatusOr<std::unique_ptr<PeerSlot>> Create(size_t bytes, Gpu& gpu);
-  ~PeerSlot() { gpu_.Free(memory_); }
   PeerSlot(const PeerSlot&) = delete;
   PeerSlot& operator=(const PeerSlot&) = delete;
 
-  std::byte* data() const { return static_cast<std::byte*>(memory_); }
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   size_t size() const { return bytes_; }
   // Address and handle.
   void Describe(GpuIntroduction& introduction) const;
 
  private:
-  PeerSlot(void* memory, size_t bytes, Gpu& gpu) : memory_(memory), bytes_(bytes), gpu_(gpu) {}
+  PeerSlot(std::shared_ptr<void> memory, size_t bytes, const GpuMemoryHandle& handle)
+      : memory_(std::move(memory)), bytes_(bytes), handle_(handle) {}
 
-  void* const memory_;
+  const std::shared_ptr<void> memory_;
   const size_t bytes_;
-  Gpu& gpu_;
-  std::array<std::byte, 64> handle_{};
+  const GpuMemoryHandle handle_;
 };
 
 // The others' slots as this process sees them, for an epoch.
@@ -51,8 +51,9 @@ class PeerMappings {
   const std::vector<std::byte*>& slots() const { return slots_; }
 
  private:
-  PeerMappings() = default;
+  explicit PeerMappings(Gpu& gpu) : gpu_(gpu) {}
 
+  Gpu& gpu_;
   std::vector<std::byte*> slots_;  // by rank
   std::vector<void*> opened_;
 };

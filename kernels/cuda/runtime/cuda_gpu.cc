@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/kernels/table.h"
+#include "kernels/cuda/runtime/cuda_ipc.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/spin_pause.h"
 
@@ -88,6 +89,23 @@ class CudaGpu final : public Gpu {
     MemoryUse use;
     if (cudaMemGetInfo(&use.free, &use.total) != cudaSuccess) return {};
     return use;
+  }
+
+  absl::StatusOr<std::shared_ptr<void>> AllocateShared(size_t size_bytes) override {
+    Select();
+    return AllocateCudaShared(index_, size_bytes);
+  }
+  absl::StatusOr<GpuMemoryHandle> HandleOf(void* shared) override {
+    Select();
+    return CudaHandleOf(shared);
+  }
+  absl::StatusOr<OpenedMemory> OpenHandle(const GpuMemoryHandle& handle) override {
+    Select();
+    return OpenCudaHandle(handle);
+  }
+  void CloseHandle(void* opened) override {
+    Select();
+    Note(cudaIpcCloseMemHandle(opened), "cudaIpcCloseMemHandle");
   }
 
   void Copy(void* to, const void* from, size_t size_bytes) override {

@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/client_callback.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,12 @@
 
 namespace sluice::gateway {
 namespace {
+
+// Of a message, whose limits are in generation_session.proto: what has gathered while the other end
+// did not read goes in several. Bytes: less than these and one command more, which --max_body_mib
+// bounds.
+constexpr int kMostCommands = 1024;
+constexpr size_t kEnoughBytes = size_t{4} << 20;
 
 absl::Status StatusOf(const v1::CallEnd& end) {
   return FromGrpc(
@@ -84,7 +91,14 @@ class Session::Stream final
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     writing_ = true;
     written_.Clear();
-    written_.Swap(&waiting_);
+    auto& commands = *waiting_.mutable_commands();
+    size_t bytes = 0;
+    int count = 0;
+    for (; count < std::min(commands.size(), kMostCommands) && bytes < kEnoughBytes; ++count) {
+      bytes += commands[count].ByteSizeLong();
+      written_.add_commands()->Swap(&commands[count]);
+    }
+    commands.DeleteSubrange(0, count);
     StartWrite(&written_);
   }
 

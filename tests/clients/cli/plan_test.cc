@@ -72,6 +72,15 @@ TEST_F(PlanTest, NeedsNoWeights) {
   EXPECT_THAT(fake.out.str(), HasSubstr("weights int8 (the folder has none yet)"));
 }
 
+TEST_F(PlanTest, TakesAbsentWeightsForWhatTheConfigurationSays) {
+  std::filesystem::remove(folder_.PathOf("model.safetensors"));
+  nlohmann::json config = nlohmann::json::parse(TinyLlamaConfig());
+  config["quantization_config"]["quant_method"] = "fp8";
+  folder_.Write("config.json", config.dump());
+  EXPECT_EQ(Json({})["weights"], "fp8");
+  EXPECT_EQ(Json({"--weights", "bf16"})["weights"], "bf16");
+}
+
 TEST_F(PlanTest, RefusesWhatTheModelCannot) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--tp", "3"}, "accepted for this model: 1, 2, 4"},

@@ -165,6 +165,31 @@ TEST(ProcessPlanTest, SharesThreadsAndCpusOutAmongStages) {
   EXPECT_THAT(lines[3], HasSubstr(" --cpus 2-3"));
 }
 
+// Stages compute different steps at the same time, ranks one together; head and table have their turn
+// while shards wait.
+TEST(ProcessPlanTest, SharesCoresOfSmallAndLargeMachinesOut) {
+  struct Case {
+    int threads, pp, tp;
+    std::string each;
+  };
+  for (const Case& machine : {Case{2, 2, 1, "1"}, Case{2, 1, 2, "1"}, Case{2, 2, 2, "1"},
+                              Case{64, 2, 1, "32"}, Case{64, 1, 2, "32"}, Case{64, 2, 2, "16"}}) {
+    ModelFlags flags;
+    flags.pp = machine.pp;
+    flags.tp = machine.tp;
+    flags.threads = machine.threads;
+    int num_shards = 0;
+    for (const std::string& line : CommandLines(flags)) {
+      const bool shard = absl::StartsWith(line, "shard-");
+      num_shards += shard ? 1 : 0;
+      if (!absl::StrContains(line, " --threads ")) continue;
+      EXPECT_THAT(line, HasSubstr(absl::StrCat(
+                            " --threads ", shard ? machine.each : absl::StrCat(machine.threads))));
+    }
+    EXPECT_EQ(num_shards, machine.pp * machine.tp);
+  }
+}
+
 TEST(ProcessPlanTest, GivesEveryRankAThreadAndEveryShardAMebibyte) {
   ModelFlags flags;
   flags.tp = 2;

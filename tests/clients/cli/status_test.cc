@@ -2,9 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {
@@ -63,6 +68,60 @@ TEST(StatusTest, ShowsOneRequestWithItsSequences) {
   EXPECT_THAT(fake.out.str(), HasSubstr("33 after 1 preemptions"));
 }
 
+// What `sluice status` writes on a terminal of so many columns.
+std::string OnTerminal(const FakeAnswers& answers, int columns,
+                       std::vector<std::string> arguments) {
+  FakePipeline server(answers);
+  FakeEnvironment fake;
+  fake.environment.out_is_terminal = true;
+  fake.environment.screen = [columns] { return ScreenSize{.columns = columns, .rows = 24}; };
+  arguments.insert(arguments.end(), {"--endpoint", server.endpoint()});
+  EXPECT_EQ(fake.Run(arguments), 0);
+  return fake.out.str();
+}
+
+size_t LongestLine(const std::string& text) {
+  size_t longest = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    longest = std::max(longest, line.size());
+  }
+  return longest;
+}
+
+TEST(StatusTest, ShowsTheColumnsThatMatterMostOnANarrowTerminal) {
+  FakeAnswers answers = WithRequests();
+  answers.status.mutable_requests(0)->set_request_id(std::string(200, 'r'));
+  answers.status.mutable_requests(0)->set_tenant(std::string(100, 't'));
+  for (const int columns : {40, 100}) {
+    const std::string text = OnTerminal(answers, columns, {"status", "--requests"});
+    EXPECT_LE(LongestLine(text), static_cast<size_t>(columns)) << text;
+    EXPECT_THAT(text, HasSubstr("rrrrrrrrrrrrrrrrrrrrrr..  "));
+    EXPECT_THAT(text, HasSubstr("running"));
+    EXPECT_THAT(text, ::testing::ContainsRegex("[0-9]+ more columns need [0-9]+ characters"));
+  }
+  const std::string wide = OnTerminal(answers, 200, {"status", "--requests"});
+  EXPECT_THAT(wide, HasSubstr("AGAIN"));
+  EXPECT_THAT(wide, Not(HasSubstr("more columns")));
+}
+
+TEST(StatusTest, CutsNothingWhereStdoutIsNoTerminal) {
+  FakeAnswers answers = WithRequests();
+  const std::string id(200, 'r');
+  answers.status.mutable_requests(0)->set_request_id(id);
+  FakePipeline server(answers);
+  FakeEnvironment fake;
+  EXPECT_EQ(fake.Run({"status", "--requests", "--endpoint", server.endpoint()}), 0);
+  EXPECT_THAT(fake.out.str(), HasSubstr(id + "  beta"));
+}
+
+TEST(StatusTest, BreaksARequestIntoLinesOfANarrowTerminal) {
+  const std::string text = OnTerminal(WithRequests(), 40, {"status", "--request", "chat-17"});
+  EXPECT_LE(LongestLine(text), 40u) << text;
+  EXPECT_THAT(text, HasSubstr("Times       12ms until its turn, - until\n"
+                              "            its first token, 2.5s in all\n"));
+  EXPECT_THAT(text, HasSubstr("\n  positions 0 computed, 0 found by their\n            tokens, "));
+}
+
 TEST(StatusTest, PutsRequestsIntoJson) {
   FakePipeline server(WithRequests());
   FakeEnvironment fake;
@@ -86,10 +145,12 @@ TEST(StatusTest, RefusesBothFlags) {
 }
 
 // Ends by the interrupt, with what was shown until then.
-std::string Watched(const std::vector<std::string>& arguments, bool terminal) {
+std::string Watched(const std::vector<std::string>& arguments, bool terminal,
+                    ScreenSize screen = {}) {
   FakePipeline server(WithRequests());
   FakeEnvironment fake;
   fake.environment.out_is_terminal = terminal;
+  fake.environment.screen = [screen] { return screen; };
   std::vector<std::string> all = arguments;
   all.insert(all.end(), {"--interval", "0.001", "--endpoint", server.endpoint()});
   int exit = 0;
@@ -106,6 +167,13 @@ TEST(StatusTest, WatchesUntilInterrupted) {
   const std::string text = Watched({"status", "--requests", "--watch"}, false);
   EXPECT_GE(text.find("REQUEST", text.find("REQUEST") + 1), text.find("beta"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(StatusTest, WatchesNoMoreThanTheScreenShows) {
+  const std::string text = Watched({"status", "--watch"}, true, {.columns = 40, .rows = 6});
+  EXPECT_THAT(text, ::testing::ContainsRegex("\\.\\.\\. and [0-9]+ lines more"));
+  const size_t second = text.find("\x1b[H", text.find("\x1b[H") + 1);
+  EXPECT_EQ(std::count(text.begin(), text.begin() + second, '\n'), 5);
 }
 
 TEST(TopTest, ShowsThePipelineAtWorkInOnePlaceOnATerminal) {

@@ -20,6 +20,14 @@ TEST(PrintableTest, KnowsUnicodesControlCharactersAndLeavesItsOthers) {
   EXPECT_EQ(Printable("\xC2"), "\xC2");
 }
 
+TEST(ShortenedTest, CutsBetweenCharacters) {
+  EXPECT_EQ(Shortened("short", 5), "short");
+  EXPECT_EQ(Shortened("longer", 5), "lon..");
+  EXPECT_EQ(Shortened("\xC3\xA9\xC3\xA9\xC3\xA9", 3), "\xC3\xA9\xC3\xA9\xC3\xA9");
+  EXPECT_EQ(Shortened("\xC3\xA9\xC3\xA9\xC3\xA9", 1), "\xC3\xA9");
+  EXPECT_EQ(NumCharacters("\xE2\x82\xAC\xC3\xA9x"), 3);
+}
+
 TEST(DumpLineTest, EscapesUnicodesControlCharactersTooAndMeansTheSame) {
   const std::string text = "\x1b[1m\x7f\xC2\x9B\x33m\xC2\xA0\xC3\xA9";
   const std::string line = DumpLine(Json(text));

@@ -257,7 +257,7 @@ TEST_F(UpTest, SaysInTheTerminationLogWhyItEnds) {
   EXPECT_EQ(said(),
             "sampler ended 5 times before the pipeline was ready, last with exit status 1: no "
             "certificate\n");
-  SetTerminationLog("");
+  EXPECT_TRUE(SetTerminationLog("").ok());
 }
 
 TEST_F(UpTest, RefusesAModelThatTheMemoryLimitCannotHold) {

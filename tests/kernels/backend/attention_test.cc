@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "kernels/fp8.h"
 #include "tests/kernels/backend/attention_shapes.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
@@ -29,6 +31,14 @@ const Shape kShapes[] = {
     {.block_size = 16, .num_kv_heads = 1, .group = 3, .head_dim = 16, .window = 21},
     {.block_size = 4, .num_kv_heads = 1, .group = 9, .head_dim = 8, .window = 8},
     {.block_size = 32, .num_kv_heads = 2, .group = 2, .head_dim = 24, .window = 1000},
+    {.block_size = 16, .num_kv_heads = 2, .group = 4, .head_dim = 128, .dtype = DType::kF8E4M3},
+    {.block_size = 5, .num_kv_heads = 3, .group = 2, .head_dim = 7, .dtype = DType::kF8E4M3},
+    {.block_size = 16,
+     .num_kv_heads = 1,
+     .group = 3,
+     .head_dim = 48,
+     .dtype = DType::kF8E4M3,
+     .window = 21},
 };
 
 // `rows` in the blocks of `place`.
@@ -48,6 +58,41 @@ TEST_P(AttentionTest, AgreesWithReference) {
                          AttendChunk(reference(), *theirs, 1, sequence, 0, length, shape.Options()),
                          AttentionTolerance()));
     }
+  }
+}
+
+// A head vector as FP8 holds it: numbers that BF16 holds, too.
+void RoundHeadsToFp8(int head_dim, HostMatrix& matrix) {
+  for (size_t first = 0; first < matrix.values.size(); first += head_dim) {
+    const auto head = absl::MakeSpan(matrix.values).subspan(first, head_dim);
+    uint32_t largest = 0;
+    for (const float x : head) largest = std::max(largest, std::bit_cast<uint32_t>(std::abs(x)));
+    const float scale = FloatFromBFloat16(Fp8ScaleFor(largest));
+    for (float& x : head) x = FloatFromFp8(Fp8FromFloat(x / scale)) * scale;
+  }
+}
+
+TEST_P(AttentionTest, KeysAndValuesInFp8HaveTheBitsOfTheirNumbersInBFloat16) {
+  Random random(15);
+  for (Shape shape : kShapes) {
+    shape.dtype = DType::kF8E4M3;
+    Sequence sequence = RandomSequence(random, shape, 70, 70);
+    // Of every size that scales have, and nothing at all.
+    for (int64_t row = 0; row < 70; ++row) {
+      const float size = row % 9 == 0 ? 0 : std::exp2(static_cast<float>(row % 13) * 3 - 25);
+      for (int64_t col = 0; col < sequence.v.cols; ++col) {
+        sequence.v.At(row, col) *= size * std::exp2(-static_cast<float>(col % 19));
+        sequence.k.At(row, col) *= std::exp2(-static_cast<float>(col % 17));
+      }
+    }
+    const auto pool = NewKvPool(backend(), shape.Pool(70));
+    const HostMatrix fp8 = AttendChunk(backend(), *pool, 1, sequence, 0, 70, shape.Options());
+    RoundHeadsToFp8(shape.head_dim, sequence.k);
+    RoundHeadsToFp8(shape.head_dim, sequence.v);
+    shape.dtype = DType::kBF16;
+    const auto other = NewKvPool(backend(), shape.Pool(70));
+    EXPECT_TRUE(SameBits(fp8, AttendChunk(backend(), *other, 1, sequence, 0, 70, shape.Options())))
+        << shape;
   }
 }
 
@@ -214,6 +259,20 @@ TEST_P(AttentionTest, ALaterInfinityDoesNotReachEarlierRows) {
   const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
   EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
   EXPECT_TRUE(std::isinf(after.At(19, 3)));
+}
+
+// In FP8 a vector with an element that is not finite is no number, for those who see it.
+TEST_P(AttentionTest, ALaterInfinityInFp8DoesNotReachEarlierRows) {
+  Random random(16);
+  const Shape shape{.dtype = DType::kF8E4M3};
+  Sequence sequence = RandomSequence(random, shape, 20, 2);
+  const auto pool = NewKvPool(backend(), shape.Pool(2));
+  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
+  sequence.v.At(19, 3) = std::numeric_limits<float>::infinity();
+  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
+  EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
+  for (int col = 0; col < 2 * shape.head_dim; ++col) EXPECT_TRUE(std::isnan(after.At(19, col)));
+  EXPECT_EQ(after.At(19, 2 * shape.head_dim), before.At(19, 2 * shape.head_dim));
 }
 
 TEST_P(AttentionTest, AWindowEndsWithTheRowsOwnPosition) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <mutex>
 #include <vector>
 
@@ -14,7 +15,7 @@ using GemmTest = BackendTest;
 SLUICE_FOR_ALL_PRODUCTS(GemmTest);
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4};
+                                     WeightFormat::kInt4, WeightFormat::kFp8};
 
 HostMatrix Multiply(Backend& backend, const HostMatrix& x, const PackedMatrix& weights,
                     int64_t padding = 0) {
@@ -29,7 +30,7 @@ TEST_P(GemmTest, AgreesWithReference) {
   for (int i = 0; i < 60; ++i) {
     const int64_t rows = RandomInt(random, 1, i % 10 == 0 ? 200 : 20);
     const int64_t outputs = RandomInt(random, 1, 200);
-    const WeightFormat format = kFormats[i % 4];
+    const WeightFormat format = kFormats[i % std::size(kFormats)];
     const int64_t inputs =
         IsQuantized(format) ? 32 * RandomInt(random, 1, 30) : RandomInt(random, 1, 700);
     const int64_t padding = RandomInt(random, 0, 5);
@@ -119,6 +120,34 @@ TEST_P(GemmTest, BFloat16WeightsMeetActivationsRoundedToBFloat16) {
   }
 }
 
+// FP8 weights are BF16 numbers.
+TEST_P(GemmTest, Fp8WeightsMultiplyAsTheNumbersTheyAre) {
+  Random random(11);
+  for (const int64_t rows : {1, 5, 140}) {
+    const HostMatrix x = RandomMatrix(random, rows, 640);
+    HostMatrix w = RandomMatrix(random, 100, 640, 0.03F);
+    // Of every size: subnormal codes, too, and some that become zero.
+    for (size_t i = 0; i < w.values.size(); ++i)
+      w.values[i] *= std::exp2(-static_cast<float>(i % 21));
+    HostMatrix numbers = w;
+    std::vector<std::byte> bytes(RowBytes(WeightFormat::kFp8, w.cols));
+    for (int64_t n = 0; n < w.rows; ++n) {
+      const auto row = absl::MakeSpan(numbers.values).subspan(n * w.cols, w.cols);
+      EncodeRow(WeightFormat::kFp8, row, absl::MakeSpan(bytes));
+      DecodeRow(WeightFormat::kFp8, bytes, row);
+    }
+    const HostMatrix fp8 = Multiply(backend(), x, *Pack(backend(), w, WeightFormat::kFp8, 2));
+    const HostMatrix bf16 =
+        Multiply(backend(), x, *Pack(backend(), numbers, WeightFormat::kBF16, 2));
+    // On GPUs by the very same instructions.
+    if (GetParam().is_gpu || GetParam().is_device) {
+      EXPECT_TRUE(SameBits(fp8, bf16)) << rows << " rows";
+    } else {
+      EXPECT_TRUE(IsNear(fp8, bf16, 1e-5)) << rows << " rows";
+    }
+  }
+}
+
 TEST_P(GemmTest, RanksJoinedByTreeAddGiveTheBitsOfOneRank) {
   Random random(6);
   constexpr int kSlices = 8;
@@ -180,7 +209,7 @@ TEST_P(GemmTest, EpiloguesAgreeWithReference) {
   for (int i = 0; i < 24; ++i) {
     const bool gated = i % 2 == 0;
     const int64_t columns = RandomInt(random, 1, 90);
-    const PackSpec spec{.format = kFormats[i % 4], .gated = gated};
+    const PackSpec spec{.format = kFormats[i % std::size(kFormats)], .gated = gated};
     const HostMatrix x = RandomMatrix(random, RandomInt(random, 1, 110), 64);
     const HostMatrix w = RandomMatrix(random, columns * (gated ? 2 : 1), x.cols, 0.1F);
     const HostMatrix before = RandomMatrix(random, x.rows, columns);

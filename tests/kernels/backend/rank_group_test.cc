@@ -54,7 +54,7 @@ absl::Span<std::byte> BytesOf(Matrix& matrix) {
 struct Rank {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<RankGroup> ranks;
-  std::unique_ptr<Buffer> memory;
+  std::unique_ptr<Buffer> memory, residual;
 
   static absl::StatusOr<Rank> Create(const RankGroupSpec& spec, bool is_async) {
     Rank rank{.backend = NewBackend(is_async)};
@@ -64,21 +64,29 @@ struct Rank {
                                          sizeof(float));
     if (!memory.ok()) return memory.status();
     rank.ranks = *std::move(ranks);
+    auto residual = rank.backend->Allocate(spec.max_rows * spec.width * sizeof(float));
+    if (!residual.ok()) return residual.status();
     rank.memory = *std::move(memory);
+    rank.residual = *std::move(residual);
     return rank;
   }
 
-  // Sums `partial` in place.
+  // Sums `partial` in place, onto zeroes.
   absl::Status Sum(Communicator* communicator, Matrix& partial) {
+    Matrix zeroes(partial.size());
     backend->CopyIn(BytesOf(partial), memory->data());
+    backend->CopyIn(BytesOf(zeroes), residual->data());
     const Deadline deadline = Deadline::After(absl::Seconds(60));
     if (absl::Status met = ranks->Join(communicator, deadline); !met.ok()) return met;
     ranks->BeginStep(deadline);
     const auto rows = static_cast<int64_t>(partial.size() / kWidth);
-    absl::Status sent = ranks->Sum({memory->data(), DType::kF32, rows, kWidth, kWidth});
+    const auto view = [&](Buffer& buffer) {
+      return MatrixView{buffer.data(), DType::kF32, rows, kWidth, kWidth};
+    };
+    absl::Status sent = ranks->SumToResidual(view(*memory), {.residual = view(*residual)});
     if (!sent.ok()) return sent;
     if (absl::Status done = backend->Synchronize(); !done.ok()) return done;
-    return backend->CopyOut(memory->data(), BytesOf(partial));
+    return backend->CopyOut(residual->data(), BytesOf(partial));
   }
 };
 

@@ -109,7 +109,9 @@ TEST_P(TurnAndStoreTest, HasTheBitsOfItsParts) {
            .key_norm = i % 4 == 0,
            .layout = i % 2 == 0 ? RopeLayout::kHalfSplit : RopeLayout::kInterleaved,
            .index = i % 5 == 0 ? RopeTables::Index::kRow : RopeTables::Index::kPosition,
-           .dtype = i % 7 < 3 ? DType::kBF16 : DType::kF32};
+           .dtype = i % 7 < 3   ? DType::kBF16
+                    : i % 7 < 5 ? DType::kF8E4M3
+                                : DType::kF32};
     c.num_heads = c.num_kv_heads * static_cast<int>(RandomInt(random, 1, 4));
     c.pairs = RandomInt(random, 0, c.head_dim / 2);
     const Inputs inputs(random, c);

@@ -24,6 +24,9 @@ void MultiplyInt8WithAmx(const SliceRun& run) {
 void MultiplyInt4WithAmx(const SliceRun& run) {
   AmxQuantizedGemm<PlainTiles, WeightFormat::kInt4>::Multiply(run);
 }
+void MultiplyFp8WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<PlainTiles, WeightFormat::kFp8>::Multiply(run);
+}
 
 namespace {
 

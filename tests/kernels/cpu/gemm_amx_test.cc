@@ -138,6 +138,7 @@ TEST(AmxQuantizedGemm, SumsOfAllShapesOfPanelsAndRows) {
       for (const int64_t depth : {32, 64, 576}) {
         CheckQuantizedPanel<WeightFormat::kInt8>(rows, width, depth);
         CheckQuantizedPanel<WeightFormat::kInt4>(rows, width, depth);
+        CheckQuantizedPanel<WeightFormat::kFp8>(rows, width, depth);
       }
     }
   }

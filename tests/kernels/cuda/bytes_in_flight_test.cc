@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMultiprocessors = 132;
 constexpr int64_t kSharedOfBlock = 227 << 10, kSharedOfAll = 228 << 10, kReserved = 1 << 10;
+constexpr int64_t kThreadsOfAll = 2048;
 constexpr double kBytesPerSecond = 4.3e12;  // copies, as seen
 // From a request to its data while memory is busy: about 0.5 us where it is idle, and as much again.
 constexpr double kLatencySeconds = 1e-6;
@@ -38,29 +39,37 @@ constexpr Matrix kMatrices[] = {{"qkv", 6144, 4096, 1, false},
                                 {"down", 4096, 14336, 8, false},
                                 {"head", 128256, 4096, 1, false}};
 
+// Bytes of weights that a product of one row has under way on a multiprocessor.
+double UnderWay(const Matrix& matrix, WeightFormat format, GemmPath path) {
+  const RunShape runs = RunsOf(matrix.inputs, matrix.slices);
+  const GemmPlan plan = PlanGemm(1, NumTiles(matrix.outputs, matrix.gated), runs, format,
+                                 {kMultiprocessors, kSharedOfBlock, path});
+  EXPECT_EQ(plan.tile, GemmTile::kDecode);
+  const GemmTileShape shape = ShapeOf(plan.tile, path);
+  // The stage that is multiplied, and on Hopper the one before it, are not under way.
+  const int ahead = shape.stages - (path == GemmPath::kHopper ? 2 : 1);
+  const int64_t of_block = ahead * shape.tiles() * UnitBytes(format);
+  const int64_t blocks =
+      std::min({BlocksAtATime(GemmSharedBytes(plan.tile, format, runs.num_runs, path)),
+                kThreadsOfAll / shape.threads(), plan.blocks() / kMultiprocessors});
+  return static_cast<double>(blocks * of_block);
+}
+
 TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
   for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
     for (const Matrix& matrix : kMatrices) {
-      const RunShape runs = RunsOf(matrix.inputs, matrix.slices);
-      const GemmPlan plan = PlanGemm(1, NumTiles(matrix.outputs, matrix.gated), runs,
-                                     WeightFormat::kBF16, {kMultiprocessors, kSharedOfBlock, path});
-      ASSERT_EQ(plan.tile, GemmTile::kDecode);
-      const GemmTileShape shape = ShapeOf(plan.tile, path);
-      // The stage that is multiplied, and on Hopper the one before it, are not under way.
-      const int ahead = shape.stages - (path == GemmPath::kHopper ? 2 : 1);
-      const int64_t of_block = ahead * shape.tiles() * UnitBytes(WeightFormat::kBF16);
-      const int64_t blocks = std::min(
-          BlocksAtATime(GemmSharedBytes(plan.tile, WeightFormat::kBF16, runs.num_runs, path)),
-          plan.blocks() / kMultiprocessors);
-      EXPECT_GE(static_cast<double>(blocks * of_block), kNeeded) << matrix.name;
+      for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8}) {
+        EXPECT_GE(UnderWay(matrix, format, path), kNeeded) << matrix.name << " " << Name(format);
+      }
     }
   }
 }
 
 TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
   // Heads of 128 in BF16: a tile of keys and values on its way in each of a multiprocessor's blocks.
-  constexpr int64_t kBlocks = BlocksAtATime(AttentionSharedBytesOf(128, 1, kRowsOfTile, 2));
-  static_assert(kBlocks == AttentionBlockShape<128, 1, kRowsOfTile>::kLeastBlocks);
+  constexpr int64_t kBlocks =
+      BlocksAtATime(AttentionSharedBytesOf(128, DType::kBF16, kRowsOfTile, 2));
+  static_assert(kBlocks == AttentionBlockShape<128, DType::kBF16, kRowsOfTile>::kLeastBlocks);
   EXPECT_GE(static_cast<double>(kBlocks * 2 * KvTileBytes(128, 1)), kNeeded);
   // 32 sequences of 8,192 positions with 8 KV heads, cut where that makes too few tiles.
   constexpr int64_t kAtATime = kBlocks * kMultiprocessors;
@@ -70,6 +79,14 @@ TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
   AttentionPlan plan;
   PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, kAtATime, plan);
   EXPECT_GE(static_cast<int64_t>(plan.decode.size()) * 8, kAtATime);
+}
+
+// Codes are half the bytes, and room for a tile of BF16 numbers stands in each block.
+TEST(BytesInFlight, DecodeAttentionOverFp8HasAsManyBlocksAsOverBFloat16) {
+  constexpr DType kFp8 = DType::kF8E4M3;
+  constexpr int64_t kBlocks = BlocksAtATime(AttentionSharedBytesOf(128, kFp8, kRowsOfTile, 2));
+  static_assert(kBlocks == AttentionBlockShape<128, kFp8, kRowsOfTile>::kLeastBlocks);
+  EXPECT_GE(static_cast<double>(kBlocks * KvStageBytes(128, kFp8)), kNeeded);
 }
 
 TEST(BytesInFlight, LargeTilesAreTakenForEveryMatrixOfAPrefill) {

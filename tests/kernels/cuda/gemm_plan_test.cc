@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/shared_descriptor.h"
+
 namespace sluice::cuda {
 namespace {
 
@@ -48,18 +50,22 @@ TEST(GemmPlan, PathsCutProductsAlike) {
   }
 }
 
-TEST(GemmPlan, OnlyBFloat16WeightsTakeTheHopperPath) {
+TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledTakeThePortablePath) {
   const GemmDevice device{132, kShared, GemmPath::kHopper};
   const RunShape runs = RunsOf(4096, 8);
   EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kBF16, device).path, GemmPath::kHopper);
   EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kInt8, device).path, GemmPath::kPortable);
+  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kFp8, device).path, GemmPath::kHopper);
 }
 
 TEST(GemmPlan, SharedMemoryOfEveryTileAndFormatIsAligned) {
   for (const GemmTile tile : {GemmTile::kDecode, GemmTile::kMiddle, GemmTile::kLarge}) {
     for (const WeightFormat format :
-         {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
-      EXPECT_EQ(StageBytes(tile, format) % 128, 0);
+         {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
+      EXPECT_EQ(StageBytes(tile, format, GemmPath::kPortable) % 128, 0);
+      if (ScalesGroupSums(format)) continue;
+      EXPECT_EQ(StageWeightBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);
+      EXPECT_EQ(StageBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);
     }
   }
 }

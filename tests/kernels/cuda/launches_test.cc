@@ -82,6 +82,20 @@ TEST_F(LaunchesTest, NormsRotationAndKeysAndValuesTakeOne) {
   EXPECT_EQ(Launches([&] { backend_->Backend::TurnAndStoreKv(qkv, turn, 0, *pool); }), 4);
 }
 
+// What a rank does behind a product: for each layer twice.
+TEST_F(LaunchesTest, ASumOverRanksWithBiasResidualAndNormTakesOne) {
+  const MatrixView residual = Zeroes(1, 64), weights = Zeroes(1, 64);
+  const ResidualUpdate update{.residual = residual,
+                              .bias = weights.Row(0),
+                              .norm = RowNorm{.weight = weights.Row(0), .eps = 1e-5f},
+                              .normed = Zeroes(1, 64)};
+  const std::vector<MatrixView> partials = {Zeroes(1, 64), Zeroes(1, 64), Zeroes(1, 64),
+                                            Zeroes(1, 64)};
+  EXPECT_EQ(Launches([&] { backend_->TreeAddToResidual(partials, update); }), 1);
+  // What the contract's default does: a tree, a bias, a sum, a norm.
+  EXPECT_EQ(Launches([&] { backend_->Backend::TreeAddToResidual(partials, update); }), 4);
+}
+
 TEST_F(LaunchesTest, DecodeAttentionTakesOneAndBeyondASplitAMerge) {
   const auto pool = *backend_->NewKvPool(
       {.num_layers = 1, .num_blocks = 40, .num_kv_heads = kKvHeads, .head_dim = kHeadDim});

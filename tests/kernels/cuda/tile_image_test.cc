@@ -50,7 +50,7 @@ TEST(TileImage, PlaceInFragmentInvertsElementOfA) {
 
 TEST(TileImage, NoTwoElementsOrScalesShareAPlace) {
   for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+       {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
     const int width = format == WeightFormat::kBF16 ? 2 : 1;
     std::set<std::tuple<int, bool>> places;
     for (int row = 0; row < kTileOutputs; ++row) {

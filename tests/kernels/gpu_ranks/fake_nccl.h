@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "kernels/check.h"
 #include "kernels/gpu_ranks/nccl_api.h"
 
 namespace sluice::testing {
@@ -62,6 +63,8 @@ class FakeNccl final : public NcclApi {
   absl::Status progress_failure;
   bool hangs = false;
   int num_aborted = 0;
+  // Of work that names the group: the library would wait for their end for ever.
+  int num_recordings = 0;
 
   absl::StatusOr<NcclId> NewId() override {
     if (!id_failure.ok()) return id_failure;
@@ -92,6 +95,7 @@ class FakeNccl final : public NcclApi {
   }
 
   void Abort(NcclGroup*) override {
+    SLUICE_CHECK(num_recordings == 0);
     ++num_aborted;
     absl::MutexLock lock(&network_.mutex());
     meeting_->is_broken = true;

@@ -70,7 +70,7 @@ class NcclMemberTest : public ::testing::Test {
   StubCommunicator communicator_;
   uint64_t last_id_ = 0;
   std::function<void()> on_pause_ = [] { FAIL() << "waits without need"; };
-  NcclMember member_{nccl_, [this] { on_pause_(); }};
+  NcclMember member_{nccl_, [this] { on_pause_(); }, [this] { nccl_.num_recordings = 0; }};
 };
 
 TEST_F(NcclMemberTest, IsApartUntilItJoins) {
@@ -136,6 +136,7 @@ TEST_F(NcclMemberTest, EndsTheGroupForWhateverIsSeen) {
     JoinBoth();
     member_.SetDeadline(Deadline::Never());
     ASSERT_TRUE(member_.Look().ok());
+    nccl_.num_recordings = 2;
     const absl::StatusCode code = event();
     EXPECT_EQ(member_.Look().code(), code);
     EXPECT_EQ(nccl_.num_aborted, ++aborted);
@@ -148,6 +149,7 @@ TEST_F(NcclMemberTest, EndsTheGroupForWhateverIsSeen) {
 
 TEST_F(NcclMemberTest, ANewEpochEndsTheOldGroup) {
   JoinBoth();
+  nccl_.num_recordings = 1;
   JoinBoth();
   EXPECT_EQ(nccl_.num_aborted, 1);
   EXPECT_TRUE(member_.Look().ok());
@@ -157,6 +159,7 @@ TEST_F(NcclMemberTest, ANewEpochEndsTheOldGroup) {
 TEST_F(NcclMemberTest, DoesNotHangWhereNcclDoes) {
   JoinBoth();
   nccl_.hangs = true;
+  nccl_.num_recordings = 1;
   int pauses = 0;
   member_.SetDeadline(Deadline::Never());
   std::byte sent[1], received[2];
@@ -165,14 +168,17 @@ TEST_F(NcclMemberTest, DoesNotHangWhereNcclDoes) {
   };
   EXPECT_EQ(member_.AllGather({sent, 1}, {received, 2}).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(pauses, 3);
+  EXPECT_EQ(nccl_.num_recordings, 0);
   EXPECT_EQ(nccl_.num_aborted, 1);
 }
 
 TEST_F(NcclMemberTest, LeavesWhenItIsGone) {
   {
-    NcclMember member(nccl_, [this] { on_pause_(); });
+    NcclMember member(
+        nccl_, [this] { on_pause_(); }, [this] { nccl_.num_recordings = 0; });
     PeerComes();
     ASSERT_TRUE(member.Join(&communicator_, Deadline::Never()).ok());
+    nccl_.num_recordings = 1;
   }
   EXPECT_EQ(nccl_.num_aborted, 1);
 }
@@ -217,7 +223,8 @@ std::vector<float> SumOver(const SumCase& sum_case, int64_t rows, unsigned seed)
     if (!communicator.ok()) return communicator.status();
     const auto backend = MakeCpuBackend({.num_threads = 1});
     FakeNccl nccl(network);
-    NcclMember member(nccl, [] { std::this_thread::yield(); });
+    NcclMember member(
+        nccl, [] { std::this_thread::yield(); }, [] {});
     const Deadline deadline = Deadline::After(absl::Seconds(4));
     if (absl::Status met = member.Join(communicator->get(), deadline); !met.ok()) return met;
     auto sum = ExchangedSum::Create({.num_ranks = size,
@@ -234,8 +241,10 @@ std::vector<float> SumOver(const SumCase& sum_case, int64_t rows, unsigned seed)
       views.push_back({own[i].data(), DType::kF32, rows, kWidth, kWidth});
     }
     backend->TreeAdd(views, views[0]);
-    if (absl::Status added = sum->Sum(views[0], member); !added.ok()) return added;
-    sums[rank].assign(own[0].begin(), own[0].begin() + rows * kWidth);
+    sums[rank].resize(rows * kWidth);
+    const MatrixView residual{sums[rank].data(), DType::kF32, rows, kWidth, kWidth};
+    const absl::Status added = sum->SumToResidual(views[0], {.residual = residual}, member);
+    if (!added.ok()) return added;
     return WaitForAll(**communicator);
   });
   EXPECT_TRUE(status.ok()) << status;
@@ -268,7 +277,8 @@ TEST_F(NcclGroup, MeetsAgainAfterARankWasLost) {
   const std::string groups[] = {UniqueGroupName(), UniqueGroupName()};
   const absl::Status status = OnEveryRank(kSize, [&](int rank) -> absl::Status {
     FakeNccl nccl(network);
-    NcclMember member(nccl, [] { std::this_thread::yield(); });
+    NcclMember member(
+        nccl, [] { std::this_thread::yield(); }, [] {});
     const Deadline deadline = Deadline::After(absl::Seconds(4));
     for (int epoch = 0; epoch < 2; ++epoch) {
       auto communicator = Join(groups[epoch], rank, kSize);

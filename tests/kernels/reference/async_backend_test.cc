@@ -130,11 +130,13 @@ TEST_F(AsyncBackendTest, AFailureComesWithTheNextWaitAndDropsWhatIsBehindIt) {
   const auto group = Group();
   ASSERT_TRUE(group->Join(&broken, Deadline::Never()).ok());
   group->BeginStep(Deadline::Never());
-  EXPECT_TRUE(group->Sum(x.view()).ok());
+  DeviceMatrix residual(*backend_, HostMatrix(1, 2, {3, 4}));
+  EXPECT_TRUE(group->SumToResidual(x.view(), {.residual = residual.view()}).ok());
   backend_->Scale(100, x.view());
   EXPECT_EQ(backend_->Synchronize(), absl::UnavailableError("rank 1 has left"));
   EXPECT_TRUE(backend_->Synchronize().ok());
   EXPECT_TRUE(SameBits(x.Read(), HostMatrix(1, 2, {1, 2})));
+  EXPECT_TRUE(SameBits(residual.Read(), HostMatrix(1, 2, {3, 4})));
 }
 
 TEST_F(AsyncBackendTest, WorkThatHangsIsWaitedForNoLongerThanAsked) {
@@ -147,7 +149,8 @@ TEST_F(AsyncBackendTest, WorkThatHangsIsWaitedForNoLongerThanAsked) {
   memory = backend->Allocate(16).value();
   ASSERT_TRUE(group->Join(&silent, Deadline::Never()).ok());
   group->BeginStep(Deadline::Never());
-  EXPECT_TRUE(group->Sum({memory->data(), DType::kF32, 1, 2, 2}).ok());
+  const MatrixView partial{memory->data(), DType::kF32, 1, 2, 2};
+  EXPECT_TRUE(group->SumToResidual(partial, {.residual = partial}).ok());
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = backend->Synchronize(Deadline::After(absl::Milliseconds(10)));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

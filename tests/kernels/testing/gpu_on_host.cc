@@ -27,9 +27,9 @@ class RanksOnHost final : public RankGroup, private RankExchange {
     return absl::OkStatus();
   }
   void BeginStep(Deadline deadline) override { deadline_ = deadline; }
-  absl::Status Sum(MatrixView partial) override {
+  absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) override {
     backend_.LeaveStepUnrecorded();
-    return sum_.Sum(partial, *this);
+    return sum_.SumToResidual(partial, update, *this);
   }
 
  private:

@@ -30,7 +30,8 @@ v1::GenerateResponse TokenEvent(int token, size_t text_bytes = 0) {
 }
 
 // Keeps the streams of the calls that began, by the request's bytes.
-class SessionService final : public v1::GenerationSessionService::CallbackService {
+class SessionService final : public v1::GenerationSessionService::WithRawCallbackMethod_OpenSession<
+                                 v1::GenerationSessionService::Service> {
  public:
   struct Begun {
     std::shared_ptr<CallStream> stream;
@@ -38,7 +39,7 @@ class SessionService final : public v1::GenerationSessionService::CallbackServic
     std::vector<bool> reads;
   };
 
-  grpc::ServerBidiReactor<v1::OpenSessionRequest, v1::OpenSessionResponse>* OpenSession(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* OpenSession(
       grpc::CallbackServerContext*) override {
     const auto started = GenerationSession::Start(
         [this](const v1::StartCall& start, std::shared_ptr<CallStream> stream) {
@@ -277,6 +278,20 @@ TEST_F(GenerationSessionTest, EmptyCommandEndsTheSession) {
   request.add_commands();
   stream_->Write(request);
   EXPECT_EQ(Finish().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(GenerationSessionTest, MessageWithoutCommandsOrWithTooManyEndsTheSession) {
+  v1::OpenSessionRequest request;
+  for (int i = 0; i <= GenerationSession::kMostCommands; ++i) request.add_commands()->set_call(1);
+  stream_->Write(request);
+  const absl::Status status = Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the number of commands is 4097; accepted: 1 to 4096"));
+  grpc::ClientContext context;
+  const auto other = stub_->OpenSession(&context);
+  other->Write({});
+  EXPECT_EQ(other->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(GenerationSessionTest, OneCallTooManyIsPutOff) {

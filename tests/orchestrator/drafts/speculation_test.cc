@@ -73,6 +73,20 @@ TEST_F(SpeculationTest, StopsWhereEveryRowHasItsPrice) {
   EXPECT_FALSE(speculation_->AllWait(1));
 }
 
+TEST_F(SpeculationTest, TriesAgainLongAfterAStepThatWasHeldUp) {
+  const SequenceSpec spec = SpecOf(1);
+  Choose(spec, {0});
+  for (int i = 0; i < 10; ++i) Step(1, 10);
+  Step(9, 200);
+  EXPECT_FALSE(speculation_->AllWait(1));
+  Choose(spec, {1});
+  EXPECT_THAT(DraftOf(1), IsEmpty());
+  for (int i = 0; i <= StepCosts::kForgottenAfter; ++i) Step(1, 9, true);
+  std::ignore = speculation_->AllWait(1);
+  Choose(spec, {2});
+  EXPECT_THAT(DraftOf(1), ::testing::Not(IsEmpty()));
+}
+
 TEST_F(SpeculationTest, StopsWhereDraftsAreWrongAndBeginsAgainWhereTheyWouldBeRight) {
   const SequenceSpec spec = SpecOf(1);
   Choose(spec, {0});

@@ -12,17 +12,9 @@
 
 #include "services/common/retry_info.h"
 #include "tests/orchestrator/engine/recording_sink.h"
+#include "tests/orchestrator/kv_cache/kv_cache_saboteur.h"
 
 namespace sluice {
-
-// Plants bugs to see them found.
-class KvCacheSaboteur {
- public:
-  static void LeakReference(const KvCache& cache, BlockId block) {
-    ++const_cast<KvCache&>(cache).pool_.references_[block];
-  }
-};
-
 namespace {
 
 using ::sluice::testing::RecordingSink;
@@ -354,7 +346,8 @@ TEST_F(EngineCoreTest, ChecksItsBooksOnceItHasNothingToDo) {
 TEST_F(EngineCoreTest, CountsBooksThatAreWrong) {
   Submit(Request("a", 6, 2));
   Step();
-  KvCacheSaboteur::LeakReference(core().scheduler()->kv_cache(), 0);
+  KvCacheSaboteur saboteur(core().scheduler()->kv_cache(), /*seed=*/1);
+  ASSERT_TRUE(saboteur.Plant(PlantedBug::kLeakedReference));
   Step();
   EXPECT_EQ(core().status().num_integrity_faults, 1u);
 }

@@ -25,14 +25,13 @@ SoloRun RunAlone(const SequenceSpec& spec, const LongestLike& longest_like) {
 
 }  // namespace
 
-void RandomSchedule::Run(int num_operations) {
+void RandomSchedule::Operate(int num_operations) {
   for (int operation = 0; operation < num_operations; ++operation) {
     SCOPED_TRACE(::testing::Message() << "operation " << operation);
     ASSERT_NO_FATAL_FAILURE(RandomOperation());
     const absl::Status status = scheduler_.CheckIntegrity();
     ASSERT_TRUE(status.ok()) << status;
   }
-  ASSERT_NO_FATAL_FAILURE(Drain());
 }
 
 void RandomSchedule::RandomOperation() {

@@ -69,8 +69,12 @@ class RandomSchedule {
         scheduler_(options_, kv_cache_),
         replica_(kv_cache_.num_blocks, kv_cache_.block_size, options_.longest_like) {}
 
-  // Does so many operations, with the integrity checked after each, and drains what is left.
-  void Run(int num_operations);
+  // Does so many operations, with the integrity checked after each.
+  void Operate(int num_operations);
+  // Lets what is left end.
+  void Drain();
+
+  const Scheduler& scheduler() const { return scheduler_; }
 
  private:
   struct Client {
@@ -112,7 +116,6 @@ class RandomSchedule {
   void FinishOne();
   void Abandon();
   void Lose();
-  void Drain();
   Client& RandomClient() {
     return std::next(clients_.begin(), Pick(0, static_cast<int>(clients_.size()) - 1))->second;
   }

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "tests/orchestrator/kv_cache/kv_cache_saboteur.h"
+
 namespace sluice {
 namespace {
 
@@ -14,7 +16,10 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   Coverage coverage;
   for (uint32_t seed = 1; seed <= 2500; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    RandomSchedule(seed, coverage).Run(400);
+    RandomSchedule schedule(seed, coverage);
+    schedule.Operate(400);
+    if (::testing::Test::HasFatalFailure()) return;
+    schedule.Drain();
     if (::testing::Test::HasFatalFailure()) return;
   }
   // The schedules prove something only if they went everywhere.
@@ -46,6 +51,24 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("other_lengths", coverage.other_lengths, 1'000);
   went("choices", coverage.choices, 10'000);
   went("displaced", coverage.displaced, 1'000);
+}
+
+// Each kind of bug, planted into the books of a scheduler at work, is found at once.
+TEST(RandomSchedule, PlantedBugsAreFound) {
+  Coverage coverage;
+  for (const PlantedBug bug : kPlantedBugs) {
+    int num_planted = 0;
+    for (uint32_t seed = 1; seed <= 100; ++seed) {
+      SCOPED_TRACE(::testing::Message() << "bug " << static_cast<int>(bug) << ", seed " << seed);
+      RandomSchedule schedule(seed, coverage);
+      schedule.Operate(80);
+      if (::testing::Test::HasFatalFailure()) return;
+      if (!KvCacheSaboteur(schedule.scheduler().kv_cache(), seed).Plant(bug)) continue;
+      ++num_planted;
+      EXPECT_EQ(schedule.scheduler().CheckIntegrity().code(), absl::StatusCode::kInternal);
+    }
+    EXPECT_GE(num_planted, 10) << static_cast<int>(bug);
+  }
 }
 
 }  // namespace

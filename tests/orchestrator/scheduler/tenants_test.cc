@@ -109,6 +109,20 @@ TEST_F(TenantsTest, ShareByWeight) {
   EXPECT_NEAR(served["new"], served["newer"], 0.1 * served["new"]);
 }
 
+TEST_F(TenantsTest, WhatIsGrantedLaterCountsForThoseThatWaitAlready) {
+  TenantPolicies policies;
+  policies.named["a"].max_running_sequences = 1;
+  Grant(policies);
+  for (SequenceId id = 1; id <= 3; ++id) AddOf("a", id, 4, 100);
+  PlanAndCommit();
+  PlanAndCommit();
+  EXPECT_EQ(scheduler().statistics().running_sequences, 1);
+  policies.named["a"].max_running_sequences = 2;
+  Grant(policies);
+  PlanAndCommit();
+  EXPECT_EQ(scheduler().statistics().running_sequences, 2);
+}
+
 // However much another tenant asks for.
 TEST_F(TenantsTest, ANewcomerNeedNotWaitUntilSomebodyElseHasFinished) {
   options_.max_sequences_per_step = 4;

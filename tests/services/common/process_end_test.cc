@@ -46,7 +46,7 @@ TEST(ProcessEndTest, TheEndIsToldToTheSupervisor) {
     std::ifstream file(path);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
-  SetTerminationLog(path);
+  EXPECT_TRUE(SetTerminationLog(path).ok());
   EXPECT_EXIT(EndWithReason("shard", "another model"), ::testing::ExitedWithCode(1),
               "ends-itself reason=\"another model\"");
   EXPECT_EQ(told(), "another model\n");
@@ -54,9 +54,13 @@ TEST(ProcessEndTest, TheEndIsToldToTheSupervisor) {
   EXPECT_EQ(told(), "it hangs and has ended itself: step 7\n");
   WriteTerminationLog(std::string(5000, 'x'));
   EXPECT_EQ(told(), std::string(4095, 'x') + "\n");
-  SetTerminationLog("/no/such/folder/log");
+  const absl::Status missing = SetTerminationLog("/no/such/folder/log");
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(), "cannot write to /no/such/folder/log: No such file or directory");
   WriteTerminationLog("goes unsaid");
-  SetTerminationLog("");
+  EXPECT_EQ(told(), std::string(4095, 'x') + "\n");
+  EXPECT_FALSE(SetTerminationLog(::testing::TempDir()).ok());
+  EXPECT_TRUE(SetTerminationLog("").ok());
 }
 
 TEST(ProcessEndTest, TheEndSaysWhatHangsAndWhere) {

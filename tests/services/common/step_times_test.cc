@@ -11,7 +11,14 @@ constexpr absl::Duration kLeast = absl::Seconds(2);
 TEST(StepTimes, GivesTheFirstStepsTime) {
   const StepTimes times(kLeast);
   EXPECT_EQ(times.Bound(1), absl::Seconds(30));
-  EXPECT_EQ(times.Bound(512), absl::Seconds(30));
+  EXPECT_EQ(times.Bound(64), absl::Seconds(30));
+}
+
+TEST(StepTimes, GivesLargeStepsMoreTimeAtFirst) {
+  const StepTimes times(kLeast);
+  EXPECT_EQ(times.Bound(128), absl::Seconds(60));
+  EXPECT_EQ(times.Bound(512), absl::Seconds(240));
+  EXPECT_EQ(times.Bound(16 << 20), absl::Seconds(240));
 }
 
 TEST(StepTimes, NeverBindsQuickStepsToLessThanWasAskedFor) {

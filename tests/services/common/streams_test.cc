@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -15,12 +16,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "kernels/reference/async_backend.h"
+#include "kernels/reference/reference_backend.h"
 #include "services/common/activations.h"
 #include "services/common/client_stream.h"
+#include "services/common/ring_intake.h"
 #include "services/common/run_stream.h"
 #include "services/common/server.h"
 #include "services/common/server_stream.h"
 #include "services/common/transport.h"
+#include "services/rows/tensor.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 
 namespace sluice {
@@ -197,6 +202,13 @@ v1::Tensor Row(int64_t value) {
   return tensor;
 }
 
+v1::PushStep StepOf(uint64_t id) {
+  v1::PushStep step;
+  step.set_step_id(id);
+  *step.mutable_hidden() = Row(static_cast<int64_t>(id) * 10);
+  return step;
+}
+
 using Inbox = ActivationsReceiver::Inbox;
 
 // Served in this process, or over a unix socket, where rows go by a lane.
@@ -232,9 +244,13 @@ TEST_P(Activations, CarryRowsInOrder) {
   ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
   std::thread sending([&] {
     for (uint64_t step = 1; step <= 100; ++step) {
-      v1::Tensor rows = Row(static_cast<int64_t>(step) * 10);
-      if (step % 10 == 0) rows.set_data(std::string(5 << 20, 'x'));  // more than a lane takes
-      sender.Send(step, std::move(rows), {step, 5});
+      v1::PushStep sent = StepOf(step);
+      sent.add_computed_ns(step);
+      sent.add_computed_ns(5);
+      if (step % 10 == 0) {  // more than a lane takes
+        sent.mutable_hidden()->set_data(std::string(5 << 20, 'x'));
+      }
+      sender.Send(std::move(sent));
     }
   });
   for (uint64_t step = 1; step <= 100; ++step) {
@@ -286,6 +302,84 @@ TEST_P(Activations, OfAnOldEpochEndWithTheNewOne) {
   ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Minutes(1)));
   ActivationsSender current(channel_, 4, [](const absl::Status&) {});
   EXPECT_EQ(current.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+}
+
+// The whole way of a ring: asked for, offered, opened, used, and taken.
+TEST_P(Activations, GoByARingOfTheSendersMemory) {
+  const auto sending = MakeAsyncBackend(MakeReferenceBackend());
+  const auto receiving = MakeAsyncBackend(MakeReferenceBackend());
+  constexpr int64_t kHidden = 64;
+  RowRing ring(*sending, kHidden, /*rows=*/16);
+  const auto inbox = std::make_shared<Inbox>();
+  receiver_.Open(3, inbox, RingIntake::UseOf(*receiving));
+  ActivationsSender sender(
+      channel_, 3, [](const absl::Status&) {}, &ring);
+  ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+  sender.OfferRing();
+  RingIntake intake(receiver_, 3, *receiving);
+  StepRows out(*sending, kHidden), in(*receiving, kHidden);
+  int num_in_ring = 0;
+  for (uint64_t step = 1; num_in_ring < 40; ++step) {
+    ASSERT_LT(step, 100000u) << "the ring is never used";
+    v1::Tensor rows = NewTensor(DType::kF32, {static_cast<int64_t>(1 + step % 7), kHidden});
+    std::fill(rows.mutable_data()->begin(), rows.mutable_data()->end(), static_cast<char>(step));
+    ASSERT_EQ(out.Load(rows), absl::OkStatus());
+    v1::PushStep sent;
+    sent.set_step_id(step);
+    ASSERT_EQ(sender.Store(out, std::nullopt, sent), absl::OkStatus());
+    sender.Send(std::move(sent));
+    const auto request = inbox->Next();
+    ASSERT_TRUE(request.ok()) << request.status();
+    num_in_ring += request->step().has_in_ring() ? 1 : 0;
+    intake.OpenIfOffered();
+    ASSERT_EQ(intake.reader().Load(request->step(), in), absl::OkStatus());
+    EXPECT_EQ(in.Store()->data(), rows.data()) << "step " << step;
+    intake.Done();
+  }
+}
+
+TEST_P(Activations, RefuseARingThatWasNotAskedFor) {
+  receiver_.Open(3, std::make_shared<Inbox>());
+  const auto stub = v1::ActivationsService::NewStub(channel_);
+  grpc::ClientContext context;
+  const auto stream = stub->Push(&context);
+  v1::PushRequest request;
+  request.mutable_ring()->set_capacity_bytes(1024);
+  stream->Write(request);
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+// A ring that is not there can't be written to, whatever the receiver says.
+TEST(ActivationsSender, DoesNotBelieveThatARingWasTakenThatItDidNotOffer) {
+  PushService service(
+      {.on_request =
+           [](ServerEnd& stream, const v1::PushRequest&) {
+             v1::PushResponse response;
+             response.mutable_ring_taken()->set_position(0);
+             stream.Send(std::move(response));
+           },
+       .on_requests_end = [](ServerEnd& stream) { stream.Close(absl::OkStatus()); }});
+  Served served(&service);
+  const auto backend = MakeAsyncBackend(MakeReferenceBackend());
+  constexpr int64_t kHidden = 64;
+  RowRing ring(*backend, kHidden, /*rows=*/16);
+  absl::Status lost;
+  absl::Notification told;
+  ActivationsSender sender(
+      served.channel(), 3,
+      [&](const absl::Status& status) {
+        lost = status;
+        told.Notify();
+      },
+      &ring);
+  ASSERT_TRUE(told.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  EXPECT_EQ(lost.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("not offered"));
+  StepRows rows(*backend, kHidden);
+  ASSERT_EQ(rows.Load(NewTensor(DType::kF32, {1, kHidden})), absl::OkStatus());
+  v1::PushStep step;
+  ASSERT_EQ(sender.Store(rows, std::nullopt, step), absl::OkStatus());
+  EXPECT_FALSE(step.has_in_ring());
 }
 
 TEST(ActivationsReceiver, RefusesARequestThatSaysNothing) {

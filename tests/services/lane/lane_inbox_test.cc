@@ -1,4 +1,4 @@
-// Both ends of a stream with a lane: services/lane/lane_inbox.h and lane_outbox.h.
+// Both ends of a stream with a lane: services/lane/lane_inbox.h, lane_outbox.h and lane_pump.h.
 #include "services/lane/lane_inbox.h"
 
 #include <gmock/gmock.h>
@@ -13,14 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "services/common/sent_bytes.h"
 #include "services/lane/lane_outbox.h"
+#include "services/lane/lane_pump.h"
 #include "services/lane/lane_segment.h"
 #include "sluice/v1/activations.pb.h"
 
 namespace sluice {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 v1::PushRequest StepOf(uint64_t step, size_t bytes = 10) {
@@ -179,6 +182,36 @@ TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {
   });
   EXPECT_EQ(inbox_.Next()->step().step_id(), 1u);
   sending.join();
+}
+
+TEST(LanePump, HandsOnWhatComesUntilItIsClosed) {
+  std::vector<uint64_t> steps;  // of the pump's thread, until it ends
+  absl::Notification second, ended;
+  LanePump<v1::PushRequest> pump({.on_message =
+                                      [&](const v1::PushRequest& request) {
+                                        steps.push_back(request.step().step_id());
+                                        if (steps.size() == 2) second.Notify();
+                                      },
+                                  .on_end =
+                                      [&](const absl::Status& status) {
+                                        EXPECT_EQ(status, absl::AbortedError("replaced"));
+                                        ended.Notify();
+                                      }});
+  pump.inbox().Add(StepOf(1));
+  pump.inbox().Add(StepOf(2));
+  second.WaitForNotification();
+  pump.inbox().Close(absl::AbortedError("replaced"));
+  ended.WaitForNotification();
+  EXPECT_THAT(steps, ElementsAre(1, 2));
+}
+
+TEST(LanePump, EndsWithItsOwner) {
+  std::atomic<int> ends = 0;
+  {
+    LanePump<v1::PushRequest> pump({.on_message = [](const v1::PushRequest&) { FAIL(); },
+                                    .on_end = [&](const absl::Status&) { ++ends; }});
+  }
+  EXPECT_EQ(ends, 1);
 }
 
 }  // namespace

@@ -69,6 +69,8 @@ TEST(MemoryPlanTest, SharesLayersAndHeadsOutAndRepeatsNorms) {
   EXPECT_EQ(2 * (bytes(half_of_heads) - norms), bytes(whole) - norms);
   EXPECT_EQ(KvBytesPerPosition(config, DType::kF32), 256u << 10);
   EXPECT_EQ(KvBytesPerPosition(config, DType::kBF16), 128u << 10);
+  // A scale of two bytes besides each head vector.
+  EXPECT_EQ(KvBytesPerPosition(config, DType::kF8E4M3), (64u << 10) * 130 / 128);
   EXPECT_EQ(KvBytesPerPosition(config, half_of_heads, DType::kF32), 128u << 10);
   EXPECT_EQ(KvBytesPerPosition(config, half_of_layers, DType::kF32), 128u << 10);
 }

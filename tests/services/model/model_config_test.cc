@@ -151,6 +151,9 @@ TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
   EXPECT_EQ(quantization->format, WeightFormat::kInt4);
   EXPECT_EQ(quantization->checkpoint_id, "0123456789abcdef");
   EXPECT_EQ(Parsed(QuantizedWith("bits", 8)).quantization->format, WeightFormat::kInt8);
+  json fp8 = QuantizedWith("bits", 8);
+  fp8["quantization_config"]["type"] = "float";
+  EXPECT_EQ(Parsed(fp8).quantization->format, WeightFormat::kFp8);
 }
 
 TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
@@ -159,6 +162,8 @@ TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
   EXPECT_THAT(Refusal(QuantizedWith("bits", 3)),
               HasSubstr("quantization_config.bits is 3; accepted: 8, 4"));
   EXPECT_THAT(Refusal(QuantizedWith("bits", 4.5)), HasSubstr("bits is 4.5"));
+  EXPECT_THAT(Refusal(QuantizedWith("type", "float")),
+              HasSubstr("quantization_config.type is \"float\"; accepted: \"int\""));
   EXPECT_THAT(Refusal(QuantizedWith("version", 2)), HasSubstr("version is 2; accepted: 1"));
   EXPECT_THAT(Refusal(QuantizedWith("version", nullptr)), HasSubstr("version is missing"));
   EXPECT_THAT(Refusal(QuantizedWith("checkpoint_id", "0123")),
@@ -176,7 +181,7 @@ TEST(ModelConfig, NamesWhatThisVersionLacks) {
       HasSubstr("rope_parameters.full_attention is {\"rope_theta\":1000000.0}"));
   EXPECT_THAT(Refusal(With("hidden_act", "quick_gelu"), unimplemented),
               AllOf(HasSubstr("hidden_act is \"quick_gelu\""), HasSubstr("\"silu\"")));
-  for (const char* method : {"gptq", "awq", "bitsandbytes", "fp8"}) {
+  for (const char* method : {"gptq", "awq", "bitsandbytes", "modelopt"}) {
     EXPECT_THAT(Refusal(With("quantization_config", {{"quant_method", method}}), unimplemented),
                 AllOf(HasSubstr("quantization_config.quant_method is \"" + std::string(method)),
                       HasSubstr("`sluice quantize`")));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/fp8.h"
 #include "services/model/checkpoint.h"
 #include "services/model/model_families.h"
 #include "services/model/tensor_place.h"
@@ -82,6 +83,9 @@ OwnedTensor MakeTensor(const std::string& name, DType dtype, std::vector<uint64_
         break;
       case DType::kI32:
         Append(tensor.bytes, static_cast<int32_t>(i));
+        break;
+      case DType::kF8E4M3:
+        Append(tensor.bytes, Fp8FromFloat(value));
         break;
     }
   }

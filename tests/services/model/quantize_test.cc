@@ -28,7 +28,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4,
+                                       WeightFormat::kFp8};
 
 // Models whose matrices have whole groups, or not: separate, stacked, transposed and by-head
 // projections.

@@ -84,7 +84,9 @@ TEST_F(QuantizedFilesTest, WeightsOfAnotherModelAreRefused) {
   fs::copy_file(other + "/model.safetensors", out() + "/model.safetensors",
                 fs::copy_options::overwrite_existing);
   EditConfig([](json& config) { config.erase("quantization_config"); });
-  EXPECT_THAT(Refusal(), HasSubstr("holds quantized weights, but config.json has no quantization"));
+  EXPECT_THAT(Refusal(),
+              HasSubstr("holds weights that `sluice quantize` wrote, but config.json has no "
+                        "quantization_config of it"));
 }
 
 TEST_F(QuantizedFilesTest, AConfigurationOfAnotherShapeIsRefused) {

@@ -11,7 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4};
+constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4,
+                                       WeightFormat::kFp8};
 
 std::vector<std::byte> EncodedRow(WeightFormat format, int64_t columns) {
   std::mt19937 random(3);
@@ -44,6 +45,7 @@ TEST(QuantizedTensor, GroupsAreTakenApartAndPutTogether) {
 TEST(QuantizedTensor, SaysWhereASliceIs) {
   const TensorSlice slice{{3, 7}, {64, 160}};
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt8, slice), slice);
+  EXPECT_EQ(QuotientSlice(WeightFormat::kFp8, slice), slice);
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt4, slice), (TensorSlice{{3, 7}, {32, 80}}));
   EXPECT_EQ(ScaleSlice(slice), (TensorSlice{{3, 7}, {2, 5}}));
 }
@@ -58,6 +60,26 @@ TEST(QuantizedTensor, RefusesTheQuotientThatNoEncoderWrites) {
     const auto joined = JoinGroups(WeightFormat::kInt8, quotients, scales, absl::MakeSpan(out));
     EXPECT_THAT(std::string(joined.message()), HasSubstr("-128; accepted: -127 to 127"));
   }
+}
+
+TEST(QuantizedTensor, RefusesCodesThatAreNoNumbersAndScalesThatAreTooLarge) {
+  const std::vector<std::byte> codes(64, std::byte{0x7e});
+  std::vector<std::byte> scales(4), out(68);
+  const auto joined = [&](const std::vector<std::byte>& with) {
+    return std::string(JoinGroups(WeightFormat::kFp8, with, scales, absl::MakeSpan(out)).message());
+  };
+  EXPECT_EQ(joined(codes), "");
+  for (const int nan : {0x7f, 0xff}) {
+    std::vector<std::byte> bad = codes;
+    bad[63] = static_cast<std::byte>(nan);
+    EXPECT_THAT(joined(bad), HasSubstr("that is no number"));
+  }
+  scales[3] = std::byte{0x43};  // 128
+  EXPECT_EQ(joined(codes), "");
+  scales[2] = std::byte{0x01};
+  EXPECT_THAT(joined(codes), HasSubstr("a scale of 129; accepted: up to 128"));
+  scales[2] = std::byte{0xc0}, scales[3] = std::byte{0x7f};  // what encoders write of a bad group
+  EXPECT_EQ(joined(codes), "");
 }
 
 }  // namespace

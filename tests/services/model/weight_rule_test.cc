@@ -11,7 +11,7 @@ namespace {
 
 using enum WeightFormat;
 
-const std::vector<WeightFormat> kFormats = {kF32, kBF16, kInt8, kInt4};
+const std::vector<WeightFormat> kFormats = {kF32, kBF16, kInt8, kInt4, kFp8};
 
 // 4 heads of 64, so that o_proj is added up in 4 runs of 64, and down_proj in 8 of 96.
 ModelConfig Config() {
@@ -58,11 +58,13 @@ TEST(WeightRule, TheEndsOfTheModelAreKeptMoreExactly) {
     EXPECT_EQ(FormatOf(table, Config(), kBF16), kBF16);
     EXPECT_EQ(FormatOf(table, Config(), kInt8), kBF16);
     EXPECT_EQ(FormatOf(table, Config(), kInt4), kBF16);
+    EXPECT_EQ(FormatOf(table, Config(), kFp8), kBF16);
   }
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kF32), kF32);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kBF16), kBF16);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt8), kInt8);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt4), kInt8);
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kFp8), kFp8);
 }
 
 TEST(WeightRule, MatricesWithoutWholeGroupsStayBf16) {

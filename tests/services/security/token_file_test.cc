@@ -50,17 +50,14 @@ class TokenFileTest : public ::testing::Test {
 };
 
 TEST_F(TokenFileTest, FindsWhoHoldsAToken) {
-  Write(absl::StrCat("# hash tenant classes\n", kAlpha, " search interactive,batch\n\n  ", kBeta,
-                     "\tlab # a comment\n"));
+  Write(absl::StrCat("# hash tenant\n", kAlpha, " search\n\n  ", kBeta, "\tlab # a comment\n"));
   const auto file = Open();
   const auto alpha = file->Find("alpha");
   ASSERT_TRUE(alpha.ok()) << alpha.status();
   EXPECT_EQ(alpha->tenant, "search");
-  EXPECT_THAT(alpha->classes, ElementsAre("interactive", "batch"));
   const auto beta = file->Find("beta");
   ASSERT_TRUE(beta.ok()) << beta.status();
   EXPECT_EQ(beta->tenant, "lab");
-  EXPECT_THAT(beta->classes, IsEmpty());
   for (const char* token : {"", "alph", "alphaa", kAlpha}) {
     EXPECT_EQ(file->Find(token).status().code(), absl::StatusCode::kUnauthenticated) << token;
   }
@@ -100,9 +97,8 @@ TEST_F(TokenFileTest, NamesWhatIsWrongAtStart) {
            {absl::StrCat(kAlpha, "\n"), "line 1: expected HASH TENANT"},
            {absl::StrCat("\n", kAlpha, "0 a\n"), "line 2: the hash is not the 64"},
            {absl::StrCat(std::string(kAlpha, 63), "g a\n"), "line 1: the hash is not the 64"},
-           {absl::StrCat(kAlpha, " a/b\n"), "line 1: a tenant or class"},
-           {absl::StrCat(kAlpha, " a x,,y\n"), "line 1: a tenant or class"},
-           {absl::StrCat(kAlpha, " a x y\n"), "line 1: expected HASH TENANT"}}) {
+           {absl::StrCat(kAlpha, " a/b\n"), "line 1: the tenant is not"},
+           {absl::StrCat(kAlpha, " a x\n"), "line 1: expected HASH TENANT and nothing else"}}) {
     Write(text);
     EXPECT_EQ(open().code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(open().message()), HasSubstr(part));

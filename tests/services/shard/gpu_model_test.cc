@@ -36,7 +36,7 @@ class GpuModelTest : public ::testing::Test {
 
 TEST_F(GpuModelTest, AgreesWithPlainKernelsThatRoundAlike) {
   for (const WeightType weights : {WeightType::kF32, WeightType::kBF16}) {
-    for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+    for (const DType kv_dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
       PipelineOptions options{.weights = weights, .kv_dtype = kv_dtype, .gpu_kernels = true};
       const auto actual = Load(options)->Logits(ids_, {20});
       options.gpu_kernels = false;

@@ -235,7 +235,7 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
   Deck<int> threads_{{1, 2, 3}, random_};
   Deck<int> block_sizes_{{8, 16, 32}, random_};
   Deck<int> long_ones_{{1, 0, 0}, random_};
-  Deck<DType> kv_dtypes_{{DType::kF32, DType::kBF16}, random_};
+  Deck<DType> kv_dtypes_{{DType::kF32, DType::kBF16, DType::kF8E4M3}, random_};
   Deck<Cut> cuts_{{Cut::kOneByOne, Cut::kLargest, Cut::kRandom}, random_};
   Deck<BackendCase> portable_{CasesOf(InstructionSet::kPortable), random_};
   // Values of each factor that were met.
@@ -245,8 +245,8 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
 // Portable products once by each SIMD target in turn, the others as they are.
 std::vector<Path> InvarianceTest::Paths() {
   std::vector<Path> paths;
-  for (const WeightType weights :
-       {WeightType::kF32, WeightType::kBF16, WeightType::kInt8, WeightType::kInt4}) {
+  for (const WeightType weights : {WeightType::kF32, WeightType::kBF16, WeightType::kInt8,
+                                   WeightType::kInt4, WeightType::kFp8}) {
     for (const InstructionSet set : SupportedInstructionSets()) {
       Path path{
           .weights = weights, .kv_dtype = kv_dtypes_.Deal(), .block_size = block_sizes_.Deal()};
@@ -340,7 +340,7 @@ void InvarianceTest::ExpectAllWasMet() const {
   std::vector<std::string> backends;
   for (const BackendCase& backend : BackendCases()) backends.push_back(backend.name);
   EXPECT_THAT(met("backends"), UnorderedElementsAreArray(backends));
-  EXPECT_THAT(met("kv_dtypes"), ElementsAre("bf16", "f32"));
+  EXPECT_THAT(met("kv_dtypes"), ElementsAre("bf16", "f32", "fp8"));
   EXPECT_THAT(met("ranks"), ElementsAre("1", "2", "4"));
   EXPECT_THAT(met("stages"), ElementsAre("1", "2"));
   EXPECT_THAT(met("threads"), ElementsAre("1", "2", "3"));

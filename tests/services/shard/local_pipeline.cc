@@ -77,9 +77,9 @@ absl::Status LocalPipeline::LoadStage(const WeightSource& source, int stage) {
                               .kv_dtype = options_.kv_dtype,
                               .block_size = options_.block_size,
                               .max_step_rows = options_.max_step_rows};
-    options.kv_cache_bytes = plan->layers.size() * plan->kv_heads.size() * config_.head_dim *
-                             SizeOf(options.kv_dtype) * 2 * options.block_size *
-                             options_.num_blocks;
+    options.kv_cache_bytes = plan->layers.size() * plan->kv_heads.size() *
+                             KvVectorBytes(options.kv_dtype, config_.head_dim) * 2 *
+                             options.block_size * options_.num_blocks;
     auto model = ShardModel::Load(config_, *plan, source, options, *self.backend);
     if (!model.ok()) return model.status();
     self.model = *std::move(model);

@@ -1,4 +1,4 @@
-// INT8 and INT4 weights through the whole stack without services, on the embedded model.
+// Quantised weights through the whole stack without services, on the embedded model.
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,15 @@
 namespace sluice::testing {
 namespace {
 
-constexpr WeightType kQuantized[] = {WeightType::kInt8, WeightType::kInt4};
+constexpr WeightType kQuantized[] = {WeightType::kInt8, WeightType::kInt4, WeightType::kFp8};
 
 std::string Storyteller() { return ProjectPath("models/storyteller"); }
+
+WeightFormat FormatOf(WeightType type) {
+  return type == WeightType::kInt8   ? WeightFormat::kInt8
+         : type == WeightType::kInt4 ? WeightFormat::kInt4
+                                     : WeightFormat::kFp8;
+}
 
 std::vector<float> LogitsOf(const std::string& folder, const PipelineOptions& options,
                             const std::vector<int>& chunks = {24}) {
@@ -37,11 +43,8 @@ TEST(QuantizedModel, ASavedOneHasTheBitsOfOneQuantizedAtLoad) {
   for (const WeightType type : kQuantized) {
     const TempFolder folder;
     const std::string saved = folder.PathOf("saved");
-    const auto written = QuantizeModel(
-        {.model = Storyteller(),
-         .out = saved,
-         .format = type == WeightType::kInt8 ? WeightFormat::kInt8 : WeightFormat::kInt4},
-        nullptr);
+    const auto written =
+        QuantizeModel({.model = Storyteller(), .out = saved, .format = FormatOf(type)}, nullptr);
     ASSERT_TRUE(written.ok()) << written.status();
     const std::vector<float> expected = LogitsOf(Storyteller(), {.weights = type});
     EXPECT_EQ(LogitsOf(saved, {}), expected) << Name(type);
@@ -96,6 +99,7 @@ TEST(QuantizedModel, TakesTheMemoryOfItsFormat) {
   const double bf16 = bytes(WeightType::kBF16);
   EXPECT_NEAR(bytes(WeightType::kF32) / bf16, 2, 0.02);
   EXPECT_NEAR(bytes(WeightType::kInt8) / bf16, 34.0 / 64, 0.05);
+  EXPECT_NEAR(bytes(WeightType::kFp8) / bf16, 34.0 / 64, 0.05);
   EXPECT_NEAR(bytes(WeightType::kInt4) / bf16, 18.0 / 64, 0.05);
 }
 

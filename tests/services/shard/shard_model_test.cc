@@ -180,7 +180,7 @@ TEST_F(ShardModelTest, OptionsOutOfRangeAreRefused) {
   };
   expect_refused({.block_size = 0}, "block_size is 0; accepted: 1 or more");
   expect_refused({.max_step_rows = -3}, "max_step_rows is -3; accepted: 1 or more");
-  expect_refused({.kv_dtype = DType::kF16}, "kv_dtype is F16; accepted: F32, BF16");
+  expect_refused({.kv_dtype = DType::kF16}, "kv_dtype is F16; accepted: F32, BF16, F8_E4M3");
   expect_refused({.kv_cache_bytes = 1000},
                  "kv_cache_bytes is 1000; accepted for this model: 3072, a block of 16 positions, "
                  "or more");

@@ -84,7 +84,9 @@ TEST_F(StorytellerTest, FewerBitsCostLittle) {
       {{.weights = WeightType::kF32, .kv_dtype = DType::kBF16}, 0.01},
       {{.weights = WeightType::kBF16}, 0.01},
       {{.weights = WeightType::kInt8}, 0.02},
-      {{.weights = WeightType::kInt4}, 0.05}};
+      {{.weights = WeightType::kInt4}, 0.05},
+      {{.weights = WeightType::kFp8}, 0.03},
+      {{.weights = WeightType::kF32, .kv_dtype = DType::kF8E4M3}, 0.03}};
   for (const auto& [options, bound] : bounds) {
     const std::vector<float> logits = Logits(options, {static_cast<int>(ids_.size())});
     double nll = 0;

@@ -168,6 +168,8 @@ TEST(TelemetryOptions, RefuseFlagsThatAreWrong) {
   } cases[] = {
       {{.endpoint = "collector"}, "--otlp_endpoint: \"collector\" is no endpoint"},
       {{.authority = "ca.crt"}, "the collector that --otlp_endpoint names"},
+      {{.sample_ratio = 0.5}, "the collector that --otlp_endpoint names"},
+      {{.sample_ratio = 3}, "--otlp_sample_ratio is 3; accepted: 0 to 1"},
       {{.endpoint = "http://c:1", .authority = "ca.crt"}, "says plaintext"},
       {{.endpoint = "http://c:1", .token_file = "t"}, "no token goes to another host in plaintext"},
       {{.endpoint = "c:1", .sample_ratio = 1.5}, "--otlp_sample_ratio is 1.5; accepted: 0 to 1"},
@@ -178,6 +180,13 @@ TEST(TelemetryOptions, RefuseFlagsThatAreWrong) {
     EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << wrong.message;
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(wrong.message));
   }
+}
+
+TEST(TelemetryOptions, LetTheEnvironmentSwitchOffWhatFlagsAreAbout) {
+  const auto made = Make({.sample_ratio = 0.5}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317"},
+                                                 {"OTEL_TRACES_EXPORTER", "none"}});
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_FALSE(made->has_value());
 }
 
 TEST(TelemetryOptions, ReachACollectorOverTls) {

@@ -130,6 +130,12 @@ SIMT_DEVICE uint32_t SubtractBFloat16(uint32_t a, uint32_t b) {
   return pair;
 }
 
+SIMT_DEVICE uint32_t MultiplyBFloat16(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(0x80008000u));
+  return pair;
+}
+
 // ---- Tiles ----
 
 SIMT_DEVICE uint32_t SharedAddress(const void* shared) {
@@ -141,6 +147,13 @@ SIMT_DEVICE void CopyAsync(void* shared, const void* global, bool is_real) {
                :
                : "r"(SharedAddress(shared)), "l"(__cvta_generic_to_global(global)),
                  "r"(is_real ? 16 : 0)
+               : "memory");
+}
+SIMT_DEVICE void CopyWordAsync(void* shared, const void* global, bool is_real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"(SharedAddress(shared)), "l"(__cvta_generic_to_global(global)),
+                 "r"(is_real ? 4 : 0)
                : "memory");
 }
 SIMT_DEVICE void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

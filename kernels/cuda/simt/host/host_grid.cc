@@ -18,7 +18,9 @@ std::vector<std::unique_ptr<HostThread>>& SpareThreads() {
   return threads;
 }
 
-bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+bool IsAligned(const void* address, int bytes) {
+  return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
 
 }  // namespace
 
@@ -149,11 +151,11 @@ uint32_t HostThread::Ballot(bool vote) {
   return ours.all;
 }
 
-void HostThread::CopyAsync(void* shared, const void* global, bool is_real) {
-  if (!IsAligned(shared) || (is_real && !IsAligned(global))) {
-    FailKernel("an asynchronous copy of an address that is no multiple of 16");
+void HostThread::CopyAsync(void* shared, const void* global, int bytes, bool is_real) {
+  if (!IsAligned(shared, bytes) || (is_real && !IsAligned(global, bytes))) {
+    FailKernel("an asynchronous copy of an address that is no multiple of its bytes");
   }
-  copies_.push_back({shared, global, is_real, committed_});
+  copies_.push_back({shared, global, bytes, is_real, committed_});
 }
 
 void HostThread::WaitForKernelsBefore() {
@@ -170,9 +172,9 @@ void HostThread::WaitForCopies(int most_pending) {
   for (; done < copies_.size() && copies_[done].group < committed_ - most_pending; ++done) {
     const Copy& copy = copies_[done];
     if (copy.is_real) {
-      std::memcpy(copy.to, copy.from, 16);
+      std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
-      std::memset(copy.to, 0, 16);
+      std::memset(copy.to, 0, copy.bytes);
     }
   }
   has_unshown_ = has_unshown_ || done > 0;

@@ -101,7 +101,7 @@ class HostThread {
   void WaitForKernelsBefore();
   void CheckKernelWaited() const;
 
-  void CopyAsync(void* shared, const void* global, bool is_real);
+  void CopyAsync(void* shared, const void* global, int bytes, bool is_real);
   void CommitCopies() { ++committed_; }
   void WaitForCopies(int most_pending);
 
@@ -126,6 +126,7 @@ class HostThread {
   struct Copy {
     void* to;
     const void* from;
+    int bytes;
     bool is_real;
     int group;
   };

@@ -129,12 +129,24 @@ inline uint32_t SubtractBFloat16(uint32_t a, uint32_t b) {
   return PackBFloat16(half(a, 0) - half(b, 0), half(a, 16) - half(b, 16));
 }
 
+// Each half of a times that of b, rounded once; numbers below the least normal one count, too.
+inline uint32_t MultiplyBFloat16(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t pair, int shift) {
+    return FloatFromBFloat16(static_cast<uint16_t>(pair >> shift));
+  };
+  return PackBFloat16(half(a, 0) * half(b, 0), half(a, 16) * half(b, 16));
+}
+
 // ---- Tiles ----
 
 // Copies 16 aligned bytes to shared memory, or zeroes where `is_real` is false (`global` is then
 // not read). Done only once this thread has waited for the group that the copy was committed with.
 inline void CopyAsync(void* shared, const void* global, bool is_real) {
-  HostThread::Current().CopyAsync(shared, global, is_real);
+  HostThread::Current().CopyAsync(shared, global, 16, is_real);
+}
+// The same of 4 bytes.
+inline void CopyWordAsync(void* shared, const void* global, bool is_real) {
+  HostThread::Current().CopyAsync(shared, global, 4, is_real);
 }
 // Makes a group of the copies since the last call.
 inline void CommitCopies() { HostThread::Current().CommitCopies(); }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <deque>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "services/common/retry_info.h"
 #include "services/common/server.h"
 #include "services/common/status.h"
@@ -185,10 +187,10 @@ class GenerationTest : public ::testing::Test {
     bool over() const { return finished || !failure.ok(); }
   };
 
-  std::shared_ptr<Heard> Generate(const std::string& authorization = "") {
+  std::shared_ptr<Heard> Generate(const std::string& authorization = "", size_t text_bytes = 1) {
     auto heard = std::make_shared<Heard>();
     v1::GenerateRequest request;
-    request.set_text("x");
+    request.set_text(std::string(text_bytes, 'x'));
     generations_.push_back(Generation::Start(
         *backend_, {.loop = &loop_, .authorization = authorization}, request,
         {.on_chunk =
@@ -264,6 +266,35 @@ TEST_F(GenerationTest, StatusOfOneCallConcernsNoOther) {
   EXPECT_EQ(first->failure.message(), "full");
   EXPECT_EQ(RetryDelay(first->failure), absl::Seconds(3));
   EXPECT_TRUE(second->finished);
+  EXPECT_EQ(sessions.num_sessions, 1);
+}
+
+// More than a message may have would end the session, and with it every call.
+TEST_F(GenerationTest, WhatGathersWhileTheServerDoesNotReadComesInSeveralMessages) {
+  constexpr int kCalls = 60;
+  absl::Notification all_asked;
+  size_t largest = 0;
+  Sessions sessions([&](int, Commands&, SessionStream& stream) {
+    all_asked.WaitForNotification();
+    v1::OpenSessionRequest request;
+    for (int64_t call = 0; call < kCalls && stream.Read(&request);) {
+      largest = std::max(largest, request.ByteSizeLong());
+      for (const v1::SessionCommand& command : request.commands()) {
+        EXPECT_EQ(command.call(), ++call);
+        Write(stream, call, FinishedEvent());
+        End(stream, call, absl::OkStatus());
+      }
+    }
+    stream.Read(&request);
+    return grpc::Status::OK;
+  });
+  Serve({&sessions});
+  std::vector<std::shared_ptr<Heard>> heard;
+  for (int i = 0; i < kCalls; ++i) heard.push_back(Generate("", size_t{250} << 10));
+  all_asked.Notify();
+  for (const auto& one : heard) loop_.RunUntil([&] { return one->over(); });
+  for (const auto& one : heard) EXPECT_TRUE(one->finished) << one->failure;
+  EXPECT_LT(largest, size_t{5} << 20);
   EXPECT_EQ(sessions.num_sessions, 1);
 }
 

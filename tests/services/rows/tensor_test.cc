@@ -1,4 +1,4 @@
-#include "services/common/tensor.h"
+#include "services/rows/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

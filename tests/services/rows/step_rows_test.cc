@@ -1,4 +1,4 @@
-#include "services/common/step_rows.h"
+#include "services/rows/step_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
-#include "services/common/tensor.h"
+#include "services/rows/tensor.h"
 
 namespace sluice::testing {
 namespace {

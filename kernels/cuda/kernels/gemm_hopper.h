@@ -1,18 +1,17 @@
-#include "simt.h"
-
+// Products by wgmma, an instruction of four warps: 64 outputs, whose weights lie in registers as
+// mma.sync has them, times the tokens of the block, which the instruction reads from shared memory.
 // After simt.h.
+#pragma once
+
 #include "kernels/cuda/kernels/gemm_block.h"
-#include "kernels/cuda/kernels/launchers.h"
 #include "kernels/cuda/shared_descriptor.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
-namespace {
 
-// Products by wgmma, an instruction of four warps: 64 outputs, whose weights lie in registers as
-// mma.sync has them, times the tokens of the block, which the instruction reads from shared memory.
-// It goes on by itself: while a unit of K is multiplied, the next one's weights are loaded.
-template <GemmTile kTile>
-class HopperProduct : BlockProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper> {
+// The instruction goes on by itself: while a unit of K is multiplied, the next one's weights are
+// loaded, and made BF16 numbers where they are none.
+template <WeightFormat kFormat, GemmTile kTile>
+class HopperProduct : BlockProduct<kFormat, kTile, GemmPath::kHopper> {
  public:
   SIMT_DEVICE explicit HopperProduct(const GemmTask& task) : Base(task) {}
 
@@ -28,13 +27,13 @@ class HopperProduct : BlockProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper
   }
 
  private:
-  using Base = BlockProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper>;
-  using Base::kFragments, Base::kShape, Base::kStage, Base::kWeightBytes;
+  using Base = BlockProduct<kFormat, kTile, GemmPath::kHopper>;
+  using Base::kActivations, Base::kFragments, Base::kShape, Base::kStage;
   using Base::lane_, Base::runs_, Base::shared_, Base::sums_, Base::units_;
   // Units that come while one is multiplied and the one before it may still be.
   static constexpr int kAhead = kShape.stages - 2;
   static_assert(kShape.tiles_per_warp == 1 && kShape.warps_by_tokens == 1);
-  static_assert(kStage % kSwizzleBytes == 0 && kWeightBytes % kSwizzleBytes == 0);
+  static_assert(kStage % kSwizzleBytes == 0 && kActivations % kSwizzleBytes == 0);
 
   SIMT_DEVICE void SumRun() {
     sums_.Clear();
@@ -57,13 +56,13 @@ class HopperProduct : BlockProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper
 
   // Half of the unit's weights are loaded while the other half is multiplied.
   SIMT_DEVICE void Multiply(const char* stage) {
-    uint64_t tokens = DescriptorOf(SharedAddress(stage + kWeightBytes));
+    uint64_t tokens = DescriptorOf(SharedAddress(stage + kActivations));
     SIMT_UNROLL
     for (int half = 0; half < 2; ++half) {
       SIMT_UNROLL
       for (int i = 0; i < kFragments / 2; ++i) {
-        LoadWeights<WeightFormat::kBF16>(Base::UnitOf(stage, 0), half * kFragments / 2 + i, lane_,
-                                         weights_[half][i]);
+        LoadWeights<kFormat>(Base::UnitOf(stage, 0), half * kFragments / 2 + i, lane_,
+                             weights_[half][i]);
       }
       BeginMultiplies();
       SIMT_UNROLL
@@ -81,28 +80,27 @@ class HopperProduct : BlockProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper
   uint32_t weights_[2][kFragments / 2][4];  // of a unit, by half
 };
 
-template <GemmTile kTile>
+template <WeightFormat kFormat, GemmTile kTile>
 SIMT_KERNEL(ShapeOf(kTile, GemmPath::kHopper).threads(), 1)
 MultiplyBlockOnHopper(SIMT_TASK GemmTask task) {
-  HopperProduct<kTile>(task).Run();
+  HopperProduct<kFormat, kTile>(task).Run();
 }
 
-template <GemmTile kTile>
-void LaunchTile(Stream stream, const GemmTask& task) {
-  LaunchProduct<WeightFormat::kBF16, kTile, GemmPath::kHopper, MultiplyBlockOnHopper<kTile>>(stream,
-                                                                                             task);
+template <WeightFormat kFormat, GemmTile kTile>
+void LaunchTileOnHopper(Stream stream, const GemmTask& task) {
+  LaunchProduct<kFormat, kTile, GemmPath::kHopper, MultiplyBlockOnHopper<kFormat, kTile>>(stream,
+                                                                                          task);
 }
 
-}  // namespace
-
-void GemmHopper(Stream stream, const GemmTask& task) {
+template <WeightFormat kFormat>
+void LaunchFormatOnHopper(Stream stream, const GemmTask& task) {
   switch (task.plan.tile) {
     case GemmTile::kDecode:
-      return LaunchTile<GemmTile::kDecode>(stream, task);
+      return LaunchTileOnHopper<kFormat, GemmTile::kDecode>(stream, task);
     case GemmTile::kMiddle:
-      return LaunchTile<GemmTile::kMiddle>(stream, task);
+      return LaunchTileOnHopper<kFormat, GemmTile::kMiddle>(stream, task);
     case GemmTile::kLarge:
-      return LaunchTile<GemmTile::kLarge>(stream, task);
+      return LaunchTileOnHopper<kFormat, GemmTile::kLarge>(stream, task);
   }
 }
 

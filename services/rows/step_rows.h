@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,12 +36,27 @@ class StepRows {
   absl::StatusOr<v1::Tensor> Store() const;
   absl::StatusOr<v1::Tensor> Store(absl::Span<const int32_t> indices);
 
+  // The same from and to memory of the backend, or that it has opened (kernels/memory_sharing.h),
+  // without gaps between rows: enqueued. REQUIRES: the backend shares memory.
+  absl::Status LoadFrom(const void* memory, int64_t rows);
+  absl::Status CopyTo(void* memory, std::optional<absl::Span<const int32_t>> indices);
+
+  // Type and shape of `rows` rows, without their data; and how many rows such a tensor describes:
+  // INVALID_ARGUMENT where it is not [T, H] F32, or has data.
+  v1::Tensor DescriptionOf(int64_t rows) const;
+  absl::StatusOr<int64_t> RowsOfDescription(const v1::Tensor& tensor) const;
+  // Of `rows` rows.
+  uint64_t BytesOf(int64_t rows) const {
+    return static_cast<uint64_t>(rows * cols_) * sizeof(float);
+  }
+
   MatrixView view() const { return Rows(buffer_, rows_); }
   int64_t rows() const { return rows_; }
 
  private:
   // Sees to it that `buffer` holds so many rows.
   absl::Status MakeRoom(int64_t rows, std::unique_ptr<Buffer>& buffer);
+  absl::Status CheckIndices(absl::Span<const int32_t> indices) const;
   absl::StatusOr<v1::Tensor> CopyOut(MatrixView rows) const;
   MatrixView Rows(const std::unique_ptr<Buffer>& buffer, int64_t rows) const;
 

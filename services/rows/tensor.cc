@@ -1,4 +1,4 @@
-#include "services/common/tensor.h"
+#include "services/rows/tensor.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -15,6 +15,8 @@ v1::DataType ToProto(DType dtype) {
       return v1::DATA_TYPE_BF16;
     case DType::kI32:
       return v1::DATA_TYPE_I32;
+    case DType::kF8E4M3:
+      break;  // of keys and values, which stay where they are
   }
   return v1::DATA_TYPE_UNSPECIFIED;
 }
@@ -31,7 +33,7 @@ v1::Tensor NewTensor(DType dtype, std::initializer_list<int64_t> shape) {
   return tensor;
 }
 
-absl::Status CheckMatrix(const v1::Tensor& tensor, DType dtype, int64_t cols) {
+absl::Status CheckShape(const v1::Tensor& tensor, DType dtype, int64_t cols) {
   if (tensor.dtype() != ToProto(dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("tensor of ", v1::DataType_Name(tensor.dtype()),
                                                    ", expected ",
@@ -42,6 +44,11 @@ absl::Status CheckMatrix(const v1::Tensor& tensor, DType dtype, int64_t cols) {
                                                    absl::StrJoin(tensor.shape(), ", "),
                                                    "], expected [rows, ", cols, "]"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMatrix(const v1::Tensor& tensor, DType dtype, int64_t cols) {
+  if (absl::Status shape = CheckShape(tensor, dtype, cols); !shape.ok()) return shape;
   const uint64_t row_bytes = static_cast<uint64_t>(cols) * SizeOf(dtype);
   const uint64_t bytes = tensor.data().size();
   if (row_bytes == 0 || bytes % row_bytes != 0 ||

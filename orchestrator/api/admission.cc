@@ -1,0 +1,36 @@
+#include "orchestrator/api/admission.h"
+
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "orchestrator/api/caller.h"
+
+namespace sluice {
+namespace {
+
+absl::StatusOr<std::string> NameOf(const absl::StatusOr<Caller>& caller) {
+  if (!caller.ok()) return caller.status();
+  return caller->tenant;
+}
+
+}  // namespace
+
+absl::Status Admission::Check(const grpc::ServerContextBase& context) const {
+  if (!asks_for_proof()) return absl::OkStatus();
+  return authenticator_->Admit(context).status();
+}
+
+absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& context) const {
+  if (!asks_for_proof()) return sluice::TenantOf(context);
+  return NameOf(authenticator_->Admit(context));
+}
+
+absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& session,
+                                                const v1::StartCall& start) const {
+  if (!asks_for_proof()) return sluice::TenantOf(start.sluice_tenant(), session);
+  std::optional<absl::string_view> authorization;
+  if (!start.authorization().empty()) authorization = start.authorization();
+  return NameOf(authenticator_->Admit(authorization, session));
+}
+
+}  // namespace sluice

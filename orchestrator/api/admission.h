@@ -1,0 +1,38 @@
+// Who may call the public API, and for whom a call is served. Thread-safe.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "services/security/authenticator.h"
+#include "sluice/v1/generation_session.pb.h"
+
+namespace sluice {
+
+class Admission {
+ public:
+  // Borrowed. Null: callers need prove nothing, and every call is served for whom it names.
+  explicit Admission(const Authenticator* authenticator) : authenticator_(authenticator) {}
+
+  // Whether callers prove who they are.
+  bool asks_for_proof() const { return authenticator_ != nullptr; }
+
+  // Whether the caller is one who may call at all: UNAUTHENTICATED.
+  absl::Status Check(const grpc::ServerContextBase& context) const;
+
+  // The tenant whom a call is served for: the one that its caller has proved to be, else whom it
+  // names (caller.h). UNAUTHENTICATED, or INVALID_ARGUMENT for a name that is none.
+  absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& context) const;
+  // The same of a call that began as `start` over the connection of `session`: what the metadata of
+  // the session itself says is nobody's proof.
+  absl::StatusOr<std::string> TenantOf(const grpc::ServerContextBase& session,
+                                       const v1::StartCall& start) const;
+
+ private:
+  const Authenticator* const authenticator_;
+};
+
+}  // namespace sluice

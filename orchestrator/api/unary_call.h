@@ -1,0 +1,40 @@
+// A unary call of the public API whose request and response are bytes (services/common/raw_message.h).
+// Texts that are tokenized, or made, for a caller who leaves are dropped there. Thread-safe.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "orchestrator/text/cancellation.h"
+#include "services/common/raw_message.h"
+#include "services/common/status.h"
+
+namespace sluice {
+
+// Belongs to gRPC, which ends its life with OnDone.
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  // `response` lives as long as the call.
+  explicit UnaryCall(grpc::ByteBuffer* response) : response_(response) {}
+
+  // To be called once.
+  template <class Response>
+  void Answer(const absl::StatusOr<Response>& answer) {
+    if (answer.ok()) *response_ = SerializeMessage(*answer);
+    Finish(ToGrpc(answer.status()));
+  }
+
+  // For work that is done for the caller.
+  Cancellation* caller() { return &caller_; }
+
+ private:
+  void OnCancel() override { caller_.Cancel(); }
+  void OnDone() override { delete this; }
+
+  grpc::ByteBuffer* const response_;
+  Cancellation caller_;
+};
+
+}  // namespace sluice

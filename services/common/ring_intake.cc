@@ -1,0 +1,30 @@
+#include "services/common/ring_intake.h"
+
+#include "services/common/log.h"
+
+namespace sluice {
+
+void NoteRingUnused(const absl::Status& why) {
+  Log(LogLevel::kInfo, "rows", "ring-unused", {{"status", why.ToString()}});
+}
+
+void RingIntake::OpenIfOffered() {
+  const std::optional<v1::RowRingOffer> offer = TakeOffer();
+  if (offer.has_value()) Settle(reader_.Open(*offer));
+}
+
+void RingIntake::Settle(const absl::Status& opened) {
+  if (!opened.ok()) {
+    reader_.Close();
+    return NoteRingUnused(opened);
+  }
+  Log(LogLevel::kInfo, "rows", "ring-opened", {{"epoch", epoch_}});
+  receiver_.TellRingTaken(epoch_, 0);
+}
+
+void RingIntake::Done() {
+  const std::optional<uint64_t> taken = reader_.Done();
+  if (taken.has_value()) receiver_.TellRingTaken(epoch_, *taken);
+}
+
+}  // namespace sluice

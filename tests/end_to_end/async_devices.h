@@ -1,0 +1,12 @@
+// Services whose devices work later and in memory of their own, which they share as GPUs do: real
+// ones, in which every backend is made asynchronous (kernels/reference/async_backend.h). Linked in
+// front of MakeBackend by the linker's --wrap.
+#pragma once
+
+namespace sluice::testing {
+
+// Whether backends made from now on are. At first where $SLUICE_TEST_BACKEND is "async", as programs
+// are told.
+void MakeDevicesAsync(bool async);
+
+}  // namespace sluice::testing
