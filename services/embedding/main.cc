@@ -2,6 +2,7 @@
 #include "absl/flags/flag.h"
 #include "services/common/process.h"
 #include "services/embedding/embedding_server.h"
+#include "services/model_server/model_server_flags.h"
 
 ABSL_FLAG(std::string, weights, "auto",
           "type of the table in memory: auto (as stored), f32, bf16, int8, int4 or fp8 (all three "
@@ -17,21 +18,12 @@ int main(int argc, char** argv) {
       argc, argv, "Turns token ids into hidden rows and sends them to the first shard stage.",
       [&dialer](const sluice::ProcessOptions& process)
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
-        const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
-        if (!weights.ok()) return weights.status();
-        const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
-        if (!device.ok()) return device.status();
+        const auto options =
+            sluice::ModelServerOptionsOf(process, {.weights = absl::GetFlag(FLAGS_weights),
+                                                   .device = absl::GetFlag(FLAGS_device),
+                                                   .threads = absl::GetFlag(FLAGS_threads)});
+        if (!options.ok()) return options.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
-        return sluice::StartEmbeddingServer(
-            {.model = process.model,
-             .overrides = {process.rope_scaling},
-             .address = process.listen,
-             .tls = process.tls,
-             .hang_timeout = process.hang_timeout,
-             .weights = *weights,
-             .device = {.device = *device,
-                        .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
-                                .cpus = process.cpus}}},
-            dialer.get());
+        return sluice::StartEmbeddingServer(*options, dialer.get());
       });
 }

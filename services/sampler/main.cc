@@ -1,6 +1,7 @@
 // sluice-sampler: serves a model's head and chooses tokens.
 #include "absl/flags/flag.h"
 #include "services/common/process.h"
+#include "services/model_server/model_server_flags.h"
 #include "services/sampler/sampler_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
@@ -18,22 +19,12 @@ int main(int argc, char** argv) {
       argc, argv, "Receives hidden rows of the last shard stage and chooses or scores tokens.",
       [](const sluice::ProcessOptions& process)
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
-        const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
-        if (!weights.ok()) return weights.status();
-        const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
-        if (!device.ok()) return device.status();
-        const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
-        if (!instructions.ok()) return instructions.status();
-        return sluice::StartSamplerServer(
-            {.model = process.model,
-             .overrides = {process.rope_scaling},
-             .address = process.listen,
-             .tls = process.tls,
-             .hang_timeout = process.hang_timeout,
-             .weights = *weights,
-             .device = {.device = *device,
-                        .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
-                                .instructions = *instructions,
-                                .cpus = process.cpus}}});
+        const auto options = sluice::ModelServerOptionsOf(
+            process, {.weights = absl::GetFlag(FLAGS_weights),
+                      .device = absl::GetFlag(FLAGS_device),
+                      .threads = absl::GetFlag(FLAGS_threads),
+                      .instructions = absl::GetFlag(FLAGS_instructions)});
+        if (!options.ok()) return options.status();
+        return sluice::StartSamplerServer(*options);
       });
 }

@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
+#include "services/model_server/model_server_flags.h"
 #include "services/shard/shard_server.h"
 
 ABSL_FLAG(int, num_stages, 1, "pipeline stages of the replica");
@@ -56,16 +57,16 @@ absl::StatusOr<int> RankFromFlags() {
 }
 
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
-  const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
-  if (!weights.ok()) return weights.status();
-  const auto device = sluice::ParseDevice(absl::GetFlag(FLAGS_device));
-  if (!device.ok()) return device.status();
-  const auto instructions = sluice::ParseInstructionSet(absl::GetFlag(FLAGS_instructions));
-  if (!instructions.ok()) return instructions.status();
+  const auto server =
+      sluice::ModelServerOptionsOf(process, {.weights = absl::GetFlag(FLAGS_weights),
+                                             .device = absl::GetFlag(FLAGS_device),
+                                             .threads = absl::GetFlag(FLAGS_threads),
+                                             .instructions = absl::GetFlag(FLAGS_instructions)});
+  if (!server.ok()) return server.status();
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
   if (!kv_dtype.ok()) return kv_dtype.status();
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
-  const int least = device->kind == sluice::DeviceKind::kCpu ? 1 : 0;
+  const int least = server->device.device.kind == sluice::DeviceKind::kCpu ? 1 : 0;
   if (kv_cache_mib < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: ", least, " or more"));
@@ -73,16 +74,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
   const absl::StatusOr<int> rank = RankFromFlags();
   if (!rank.ok()) return rank.status();
   sluice::ShardServerOptions options;
-  options.server = {.model = process.model,
-                    .overrides = {process.rope_scaling},
-                    .address = process.listen,
-                    .tls = process.tls,
-                    .hang_timeout = process.hang_timeout,
-                    .weights = *weights,
-                    .device = {.device = *device,
-                               .cpu = {.num_threads = absl::GetFlag(FLAGS_threads),
-                                       .instructions = *instructions,
-                                       .cpus = process.cpus}}};
+  options.server = *server;
   options.placement = {.num_stages = absl::GetFlag(FLAGS_num_stages),
                        .num_ranks = absl::GetFlag(FLAGS_num_ranks),
                        .stage = absl::GetFlag(FLAGS_stage),
