@@ -277,6 +277,7 @@ bool FakeStages::Open(const std::string& name, uint64_t epoch,
   fake.close = std::move(close);
   if (epoch > epoch_) {
     epoch_ = epoch;
+    stands_still_ = false;
     pending_.clear();
     tables_.clear();
     chosen_.clear();
@@ -295,9 +296,10 @@ void FakeStages::Opened(const std::string& name) {
 }
 
 void FakeStages::GiveUp() {
+  stands_still_ = true;
   fakes_.at(ShardName(0, 0)).close(absl::InternalError("the shard gave up"));
 }
 
-bool FakeStages::IsCurrent(uint64_t epoch) { return epoch == epoch_; }
+bool FakeStages::Runs(uint64_t epoch) const { return epoch == epoch_ && !stands_still_; }
 
 }  // namespace sluice::testing

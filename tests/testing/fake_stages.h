@@ -114,7 +114,8 @@ class FakeStages {
   v1::GetShardInfoResponse Probe(const std::string& name);
   // Ends the stream of the first shard.
   void GiveUp() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsCurrent(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Steps of this epoch are run.
+  bool Runs(uint64_t epoch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunIfComplete(uint64_t step_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Puts in the tokens that earlier steps have chosen; false where one of them never did.
   bool FillIn(v1::EmbeddingExecute& embedding) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -128,6 +129,8 @@ class FakeStages {
   Judge judge_ ABSL_GUARDED_BY(mutex_);
   RowError row_error_ ABSL_GUARDED_BY(mutex_);
   uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  // A step of the epoch was lost, or waits for one that never chose: none behind it is run.
+  bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, Pending> pending_ ABSL_GUARDED_BY(mutex_);              // by step id
   std::vector<int32_t> memory_ ABSL_GUARDED_BY(mutex_);                      // token by slot
   std::map<uint64_t, std::vector<int32_t>> tables_ ABSL_GUARDED_BY(mutex_);  // by sequence

@@ -33,7 +33,7 @@ std::vector<int32_t> FakeTokens(std::vector<int32_t> prompt, uint64_t seed, int 
 
 void FakeStages::AddEmbedding(const v1::EmbeddingExecute& execute) {
   absl::MutexLock lock(&mutex_);
-  if (!IsCurrent(execute.epoch())) return;
+  if (!Runs(execute.epoch())) return;
   Pending& pending = pending_[execute.step_id()];
   pending.has_embedding = true;
   pending.embedding = execute;
@@ -42,7 +42,7 @@ void FakeStages::AddEmbedding(const v1::EmbeddingExecute& execute) {
 
 void FakeStages::AddShard(const v1::ShardExecute& execute) {
   absl::MutexLock lock(&mutex_);
-  if (!IsCurrent(execute.epoch())) return;
+  if (!Runs(execute.epoch())) return;
   Pending& pending = pending_[execute.step_id()];
   ++pending.num_shards;
   pending.shard = execute;
@@ -52,7 +52,7 @@ void FakeStages::AddShard(const v1::ShardExecute& execute) {
 void FakeStages::AddSampler(const v1::SamplerExecute& execute,
                             std::function<void(v1::SamplerRunResponse)> answer) {
   absl::MutexLock lock(&mutex_);
-  if (!IsCurrent(execute.epoch())) return;
+  if (!Runs(execute.epoch())) return;
   Pending& pending = pending_[execute.step_id()];
   pending.answer = std::move(answer);
   pending.sampler = execute;
@@ -65,7 +65,10 @@ void FakeStages::RunIfComplete(uint64_t step_id) {
   if (!step.has_embedding || step.num_shards < options_.num_stages || step.answer == nullptr) {
     return;
   }
-  if (!FillIn(step.embedding)) return;
+  if (!FillIn(step.embedding)) {
+    stands_still_ = true;
+    return;
+  }
   const FakeStep written = Write(step);
   switch (judge_ == nullptr ? Verdict::kAnswer : judge_(written)) {
     case Verdict::kAnswer:
