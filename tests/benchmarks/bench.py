@@ -149,10 +149,10 @@ def put(path, text):
         file.write(text)
 
 
-def put_into_document(text, *marks):
+def change_document(change, *arguments):
     path = os.path.join(CHECKOUT, "docs", "performance.md")
     with open(path) as file:
-        document = report.insert(file.read(), text, *marks)
+        document = change(file.read(), *arguments)
     put(path, document)
 
 
@@ -163,7 +163,7 @@ def write_peer(flags, run, load, comparisons, build):
     put(os.path.join(flags.out, "peer.json"), json.dumps(
         {"machine": line, "samples": run.samples, "ceilings": run.ceilings, "notes": run.notes}, indent=1) + "\n")
     if not flags.only:
-        put_into_document(text, report.PEER_BEGIN, report.PEER_END)
+        change_document(report.put_block, machine.kind().heading, text, report.PEER_BEGIN, report.PEER_END)
     say(f"written: {', '.join(os.path.join(os.path.relpath(flags.out), name) for name in ('peer.md', 'peer.json'))}")
     print(text, end="")
 
@@ -178,8 +178,9 @@ def write(flags, run, load, wanted):
     for name, text in outputs.items():
         put(os.path.join(flags.out, name), text)
     if flags.docs:
-        put_into_document(report.markdown(line, results, "performance.svg"))
-        put(os.path.join(CHECKOUT, "docs", "performance.svg"), picture)
+        kind = machine.kind()
+        change_document(report.put_block, kind.heading, report.markdown(line, results, kind.picture))
+        put(os.path.join(CHECKOUT, "docs", kind.picture), picture)
     say(f"written: {', '.join(os.path.join(os.path.relpath(flags.out), name) for name in outputs)}")
     print(f"{line}\n\n{report.table(results)}", end="")
 
@@ -190,7 +191,7 @@ def write_gpu(path):
     if seen["device"] == "cpu":
         sys.exit(f"./dev bench: {path} is of a CPU, on which gpu-prove only tries itself")
     text = gpu_report.markdown(seen)
-    put_into_document(text, gpu_report.BEGIN, gpu_report.END)
+    change_document(report.insert, text, gpu_report.BEGIN, gpu_report.END)
     print(text, end="")
     return 0
 

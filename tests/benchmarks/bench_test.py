@@ -9,7 +9,9 @@ import xml.dom.minidom
 
 import numpy
 
+import bench
 import gguf
+import machine
 import peer
 import report
 import rows
@@ -192,6 +194,33 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(report.insert(once, "new\n"), once)
         with self.assertRaises(ValueError):
             report.insert("no marks", "new")
+
+    def test_keeps_the_blocks_of_other_kinds_of_machines(self):
+        empty = f"a\n{report.BEGIN}\n{report.END}\nb\n"
+        without = report.put_block(empty, machine.Kind({"avx512_bf16"}).heading, "slow\n\n| a |\n")
+        both = report.put_block(without, machine.Kind({"avx512_bf16", "amx_bf16"}).heading, "fast\n")
+        self.assertEqual(both, f"a\n{report.BEGIN}\n### On a processor with AMX\n\nfast\n\n"
+                               f"### On a processor without AMX\n\nslow\n\n| a |\n{report.END}\nb\n")
+        again = report.put_block(both, machine.Kind({"amx_bf16"}).heading, "faster\n")
+        self.assertEqual(again, both.replace("fast\n", "faster\n"))
+        with self.assertRaises(ValueError):
+            report.put_block("no marks", "kind", "new")
+
+    def test_the_page_has_a_block_of_a_kind_in_each_table(self):
+        with open(os.path.join(bench.CHECKOUT, "docs", "performance.md")) as file:
+            page = file.read()
+        for begin, end in ((report.BEGIN, report.END), (report.PEER_BEGIN, report.PEER_END)):
+            table = page.split(begin)[1].split(end)[0]
+            self.assertEqual(report.insert(page, table[1:], begin, end), page)
+            headings = [line for line in table.splitlines() if line.startswith("### ")]
+            heading = headings[0].removeprefix("### ")
+            self.assertIn(heading, {machine.Kind(flags).heading for flags in (set(), {"amx_bf16"})})
+            text = table.split(headings[0])[1].split("\n### ")[0]
+            self.assertEqual(report.put_block(page, heading, text, begin, end), page)
+
+    def test_kinds_have_a_picture_each(self):
+        pictures = {machine.Kind(flags).picture for flags in (set(), {"amx_bf16"})}
+        self.assertEqual(len(pictures), 2)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,26 @@ def _cpuinfo(field):
     return ""
 
 
+def _flags():
+    return set(_cpuinfo("flags").split())
+
+
+class Kind:
+    """Machines whose figures are no news of those of the others: each has a table of its own."""
+
+    def __init__(self, flags):
+        with_tiles = "amx_bf16" in flags
+        self.heading = f"On a processor {'with' if with_tiles else 'without'} AMX"
+        self.picture = "performance-amx.svg" if with_tiles else "performance.svg"
+
+
+def kind():
+    return Kind(_flags())
+
+
 def name():
     """Such as "AMD EPYC (family 25, model 17; avx512_bf16, avx512_vnni), 2 cores, 24 GB, Linux 6.1"."""
-    flags = set(_cpuinfo("flags").split())
+    flags = _flags()
     known = ["amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx512f", "avx2", "asimd", "bf16"]
     fast = [flag for flag in known if flag in flags][:4]
     family = f"family {_cpuinfo('cpu family')}, model {_cpuinfo('model')}; " if _cpuinfo("cpu family") else ""

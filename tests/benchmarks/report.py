@@ -1,5 +1,6 @@
 """The table as Markdown and the shares as SVG. Pure functions."""
 
+import re
 from xml.sax.saxutils import escape
 
 BEGIN, END = "<!-- begin of what ./dev bench wrote -->", "<!-- end of what ./dev bench wrote -->"
@@ -55,6 +56,14 @@ def insert(document, text, begin=BEGIN, end=END):
         raise ValueError(f"the document lacks the lines {begin} and {end}")
     head, rest = document.split(begin, 1)
     return head + begin + "\n" + text + end + rest.split(end, 1)[1]
+
+
+def put_block(document, heading, text, begin=BEGIN, end=END):
+    """The document with the block of that heading, among those between the marks, replaced or added in its place."""
+    between = document.split(begin, 1)[-1].split(end, 1)[0]
+    blocks = dict(re.findall(r"^### (.+)\n\n((?:(?!^### ).*\n)*)", between, re.MULTILINE))
+    blocks[heading] = text
+    return insert(document, "\n".join(f"### {name}\n\n{blocks[name].strip()}\n" for name in sorted(blocks)), begin, end)
 
 
 def svg(machine, results):
