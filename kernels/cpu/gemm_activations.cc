@@ -128,6 +128,51 @@ void FillTiles(CpuContext& context, MatrixView x, const ActivationTiles& tiles) 
   });
 }
 
+// A row of a block.
+#if HWY_TARGET == HWY_SCALAR
+void RoundBlockRow(const float* x, uint16_t* to) {
+  std::transform(x, x + kRowsDepth, to, BFloat16FromFloat);
+}
+#else
+void RoundBlockRow(const float* x, uint16_t* to) {
+  const FloatTag d;
+  const hn::Repartition<uint16_t, FloatTag> halves;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < kRowsDepth; i += 2 * lanes) {
+    const auto low = hn::BitCast(halves, RoundedBits(d, hn::LoadU(d, x + i)));
+    const auto high = hn::BitCast(halves, RoundedBits(d, hn::LoadU(d, x + i + lanes)));
+    hn::StoreU(hn::ConcatOdd(halves, high, low), halves, to + i);
+  }
+}
+#endif
+
+// The same of `count` elements, padded with zeroes.
+void FillBlockRow(const float* x, int64_t count, uint16_t* to) {
+  if (count >= kRowsDepth) return RoundBlockRow(x, to);
+  float padded[kRowsDepth] = {};
+  std::copy_n(x, std::max<int64_t>(count, 0), padded);
+  RoundBlockRow(padded, to);
+}
+
+// Rows of ActivationLayout::kBFloat16Blocks.
+void FillBlocks(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
+  const int64_t num_blocks = (x.rows + kRowsStep - 1) / kRowsStep;
+  context.pool.ParallelFor(num_blocks, [&](int64_t block, int) {
+    const int64_t first = block * kRowsStep;
+    const int64_t rows = std::min(kRowsStep, x.rows - first);
+    auto* to = reinterpret_cast<uint16_t*>(tiles.pairs + first * tiles.pairs_per_row());
+    for (int64_t slice = 0; slice < tiles.num_slices; ++slice) {
+      for (int64_t k = 0; k < tiles.padded_depth; k += kRowsDepth) {
+        for (int64_t r = 0; r < rows; ++r, to += kRowsDepth) {
+          FillBlockRow(x.Row(first + r) + slice * tiles.depth + k,
+                       std::min(kRowsDepth, tiles.depth - k), to);
+        }
+        to = std::fill_n(to, (kRowsStep - rows) * kRowsDepth, uint16_t{0});
+      }
+    }
+  });
+}
+
 void RoundRows(CpuContext& context, MatrixView x, float* to) {
   ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) RoundRow(x.Row(t), x.cols, to + t * x.cols);
@@ -143,6 +188,7 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 
 HWY_EXPORT(FillTiles);
+HWY_EXPORT(FillBlocks);
 HWY_EXPORT(RoundRows);
 
 namespace {
@@ -162,6 +208,7 @@ bool IsTiled(const CpuPackedMatrix& weights) {
 // of a panel's tiles evenly.
 int64_t TileRowsOf(const CpuPackedMatrix& weights, int64_t rows) {
   const int64_t most = weights.kernel().tile_rows;
+  if (!IsTiled(weights)) return most;
   const int64_t num_tiles = (rows + most - 1) / most;
   return (rows + num_tiles - 1) / num_tiles;
 }
@@ -185,7 +232,7 @@ void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int
       context.operand.Reserve(max_rows * weights.num_inputs());
       return;
     case ActivationLayout::kBFloat16Tiles:
-    case ActivationLayout::kBFloat16Rows:
+    case ActivationLayout::kBFloat16Blocks:
       const OperandSize size = SizeOfOperand(weights, max_rows);
       context.operand.Reserve(size.pairs + size.sums);
       context.scratch.Reserve(weights.padded_slice_depth());
@@ -212,8 +259,11 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
                               .num_slices = weights.num_slices(),
                               .depth = weights.slice_depth(),
                               .padded_depth = weights.padded_slice_depth()};
-  std::fill(tiles.pairs + x.rows * tiles.pairs_per_row(), tiles.pairs + size.pairs, 0u);
-  HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
+  if (IsTiled(weights)) {
+    HWY_DYNAMIC_DISPATCH(FillTiles)(context, x, tiles);
+  } else {
+    HWY_DYNAMIC_DISPATCH(FillBlocks)(context, x, tiles);
+  }
   return {tiles.pairs, 2 * tiles.pairs_per_row(), tiles.tile_rows, tiles.sums,
           tiles.sums_per_row()};
 }

@@ -22,6 +22,13 @@ struct AmxTiles {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(bytes), "i"(kTile) : "memory");
   }
   template <int kTile>
+  static void LoadOnce(const void* from, int64_t bytes) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+                 :
+                 : "r"(from), "r"(bytes), "i"(kTile)
+                 : "memory");
+  }
+  template <int kTile>
   static void Store(void* to, int64_t bytes) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(bytes), "i"(kTile) : "memory");
   }

@@ -1,6 +1,8 @@
 // Products of quantised weights on tile registers. A tile is as deep as a group of weights that
-// share a scale: a group's numbers are unpacked to bfloat16, multiplied and added up in a tile, and its
-// sums, times the scale, added to those before it. `Tiles` as in gemm_amx-inl.h.
+// share a scale: a group's numbers are unpacked to bfloat16 once for all rows, multiplied and added
+// up in a tile, and its sums, times the scale, added to those before it. Tiles of some groups go to
+// the first-level cache before vectors take them up, so that both units work at a time. `Tiles` as
+// in gemm_amx-inl.h.
 //
 // One row takes the same way as many: what a tile adds up has bits of its own.
 #pragma once
@@ -16,49 +18,76 @@ namespace sluice {
 template <class Tiles, WeightFormat kFormat>
 struct AmxQuantizedGemm {
   static_assert(kTileDepth == kWeightGroup);
-  static constexpr int64_t kVectorBytes = kTileSide * 4;
+  static constexpr int64_t kSumsOfGroup = 2 * kTileSide * kPanelWidth;
 
-  // The sums of one group, of one or two tiles of rows and of outputs: [2 * kTileSide,
-  // kPanelWidth].
+  struct Strip {
+    const std::byte* x;  // blocks of 16 rows
+    int64_t x_bytes;     // from there to the next 16 rows
+    const std::byte* stream;
+    int64_t groups;
+    const std::byte* ahead;  // packed weights to fetch meanwhile,
+    int64_t ahead_lines;     // so many cache lines a group
+  };
+
+  // The sums of each group, of one or two tiles of rows and of outputs, kSumsOfGroup apart.
   template <int kRowTiles, int kVectors>
-  static void MultiplyGroup(const std::byte* x, int64_t x_bytes, const std::byte* stream,
-                            float* sums) {
-    constexpr int64_t kSumsBytes = kPanelWidth * 4;
-    AmxGemm<Tiles>::template AddTiles<kRowTiles, kVectors>(x, x_bytes, stream, kWeightGroup);
-    Tiles::template Store<0>(sums, kSumsBytes);
-    if constexpr (kVectors > 1) Tiles::template Store<1>(sums + kTileSide, kSumsBytes);
-    if constexpr (kRowTiles > 1) {
-      float* const below = sums + kTileSide * kPanelWidth;
-      Tiles::template Store<2>(below, kSumsBytes);
-      if constexpr (kVectors > 1) Tiles::template Store<3>(below + kTileSide, kSumsBytes);
+  static void MultiplyGroups(const Strip& strip, float* sums) {
+    constexpr int64_t kVectorBytes = kTileSide * 4;
+    const std::byte* x = strip.x;
+    const std::byte* w = strip.stream;
+    const std::byte* ahead = strip.ahead;
+    for (int64_t g = 0; g < strip.groups; ++g, sums += kSumsOfGroup) {
+      AmxGemm<Tiles>::template AddStrip<kRowTiles, kVectors>({.x = x,
+                                                              .x_bytes = strip.x_bytes,
+                                                              .w = w,
+                                                              .steps = 1,
+                                                              .ahead = ahead,
+                                                              .ahead_lines = strip.ahead_lines,
+                                                              .sums = sums,
+                                                              .starts_at_zero = true});
+      x += kTileBytes;
+      w += kTileDepth / 2 * kVectors * kVectorBytes;
+      ahead += strip.ahead_lines * 64;
     }
   }
 
   template <int kVectors>
   static void MultiplyPanel(const SliceRun& run) {
-    const int64_t x_bytes = run.x_stride * 2;
-    const int64_t group_bytes = QuantizedGroupBytes(kFormat, run.width);
-    constexpr int64_t kStreamBytes = kWeightGroup / 2 * kVectors * kVectorBytes;
+    constexpr int64_t kStreamBytes = kTileBytes * kVectors;
     constexpr int64_t kStep = kUnpackedBytes / kStreamBytes;  // groups
-    alignas(64) float group_sums[2 * kTileSide * kPanelWidth];
+    const int64_t group_bytes = QuantizedGroupBytes(kFormat, run.width);
+    const int64_t strips = (run.rows + 2 * kTileSide - 1) / (2 * kTileSide);
+    const int64_t lines = (group_bytes + strips * 64 - 1) / (strips * 64);
+    alignas(64) float group_sums[kGroupsAdded * kSumsOfGroup];
     std::fill_n(run.sums, run.rows * kPanelWidth, 0.0f);
     for (int64_t first = 0; first < run.depth / kWeightGroup; first += kStep) {
       const int64_t groups = std::min(kStep, run.depth / kWeightGroup - first);
-      UnpackQuantized(kFormat, run.w + first * group_bytes, run.width, groups, run.unpacked);
+      const std::byte* const packed = run.w + first * group_bytes;
+      const std::byte* ahead = packed + groups * group_bytes;
+      UnpackQuantized(kFormat, packed, run.width, groups, run.unpacked);
       for (int64_t row = 0; row < run.rows; row += 2 * kTileSide) {
         const int64_t rows = std::min(run.rows - row, 2 * kTileSide);
-        const auto* x = static_cast<const std::byte*>(run.x) + row * x_bytes +
-                        (run.first_input + first * kWeightGroup) * 2;
-        for (int64_t g = 0; g < groups; ++g, x += kWeightGroup * 2) {
-          const std::byte* stream = run.unpacked + g * kStreamBytes;
+        for (int64_t g = 0; g < groups; g += kGroupsAdded) {
+          const Strip strip{.x = BlockOf(run, row, (first + g) * kWeightGroup),
+                            .x_bytes = kTileSide * run.x_stride * 2,
+                            .stream = run.unpacked + g * kStreamBytes,
+                            .groups = std::min(kGroupsAdded, groups - g),
+                            .ahead = ahead,
+                            .ahead_lines = lines};
           if (rows > kTileSide) {
-            MultiplyGroup<2, kVectors>(x, x_bytes, stream, group_sums);
+            MultiplyGroups<2, kVectors>(strip, group_sums);
           } else {
-            MultiplyGroup<1, kVectors>(x, x_bytes, stream, group_sums);
+            MultiplyGroups<1, kVectors>(strip, group_sums);
           }
-          AddScaledGroup(run.w + (first + g) * group_bytes, group_sums, rows, run.width,
-                         run.sums + row * kPanelWidth);
+          AddScaledGroups({.scales = packed + g * group_bytes,
+                           .scales_step = group_bytes,
+                           .sums = group_sums,
+                           .sums_step = kSumsOfGroup,
+                           .count = strip.groups},
+                          rows, run.width, run.sums + row * kPanelWidth);
+          ahead += strip.groups * lines * 64;
         }
+        if (first + groups == run.depth / kWeightGroup) run.ready(row, rows);
       }
     }
   }

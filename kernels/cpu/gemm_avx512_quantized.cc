@@ -318,6 +318,32 @@ void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* s
                               : UnpackWhole<Code, 1>(w, groups, stream);
 }
 
+template <int kVectors, int kMost = kGroupsAdded>
+void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
+  if constexpr (kMost > 1) {
+    if (groups.count < kMost) return AddScaled<kVectors, kMost - 1>(groups, rows, sums);
+  }
+  __m512 scales[kMost][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kMost * kVectors; ++i) {
+    const std::byte* const of_group = groups.scales + i / kVectors * groups.scales_step;
+    scales[i / kVectors][i % kVectors] = LoadScales(of_group + i % kVectors * kLanes * 2);
+  }
+  const float* group = groups.sums;
+  for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, group += kPanelWidth) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      __m512 sum = _mm512_loadu_ps(sums + v * kLanes);
+#pragma GCC unroll 4
+      for (int g = 0; g < kMost; ++g) {
+        const float* const of_group = group + g * groups.sums_step + v * kLanes;
+        sum = _mm512_fmadd_ps(scales[g][v], _mm512_loadu_ps(of_group), sum);
+      }
+      _mm512_storeu_ps(sums + v * kLanes, sum);
+    }
+  }
+}
+
 constexpr GemmKernel kInt8{.activations = ActivationLayout::kBFloat16Tiles,
                            .needs_sums = false,
                            .depth_step = kWeightGroup,
@@ -356,15 +382,8 @@ void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int
   return UnpackPanel<Int8>(w, width, groups, stream);
 }
 
-void AddScaledGroup(const std::byte* scales, const float* group, int64_t rows, int64_t width,
-                    float* sums) {
-  for (int64_t n = 0; n < width; n += kLanes) {
-    const __m512 scale = LoadScales(scales + n * 2);
-    for (int64_t at = n; at < rows * kPanelWidth; at += kPanelWidth) {
-      const __m512 sum = _mm512_loadu_ps(sums + at);
-      _mm512_storeu_ps(sums + at, _mm512_fmadd_ps(scale, _mm512_loadu_ps(group + at), sum));
-    }
-  }
+void AddScaledGroups(const GroupRun& groups, int64_t rows, int64_t width, float* sums) {
+  return width == kPanelWidth ? AddScaled<2>(groups, rows, sums) : AddScaled<1>(groups, rows, sums);
 }
 
 }  // namespace sluice

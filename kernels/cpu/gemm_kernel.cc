@@ -7,9 +7,13 @@ namespace {
 
 // The packed weights of `vectors`, multiplied on tiles.
 GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&)) {
-  return {.activations = ActivationLayout::kBFloat16Rows,
+  return {.activations = ActivationLayout::kBFloat16Blocks,
           .needs_sums = false,
           .depth_step = kRowsDepth,
+          .tile_rows = kRowsStep,
+          .most_rows = 512,
+          .most_row_bytes = 5 << 18,  // of 2 MiB of second-level cache
+          .hands_on_rows = true,
           .pack = vectors.pack,
           .multiply = multiply};
 }

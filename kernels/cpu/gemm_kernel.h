@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/weight_format.h"
 
@@ -17,9 +19,9 @@ namespace sluice {
 
 inline constexpr int64_t kPanelWidth = 32;
 inline constexpr int64_t kWidthStep = 16;
-// Rows that a kernel is given at most at a time.
+// Rows that a kernel is given at most at a time, where it does not say otherwise.
 inline constexpr int64_t kMostRows = 96;
-// Rows of ActivationLayout::kBFloat16Rows are a multiple of this, those of zeroes included, and
+// Rows of ActivationLayout::kBFloat16Blocks are a multiple of this, those of zeroes included, and
 // inputs of its weights a multiple of kRowsDepth: a tile register has 16 rows of 32 bfloat16.
 inline constexpr int64_t kRowsStep = 16;
 inline constexpr int64_t kRowsDepth = 32;
@@ -34,8 +36,9 @@ enum class ActivationLayout {
   // bfloat16 in tiles of up to GemmKernel::tile_rows rows, all of one size but for the last one,
   // which holds what is left: element (r, k) of a tile of R rows lies at (k / 2) * 2 R + 2 r + k % 2.
   kBFloat16Tiles,
-  // bfloat16, row-major, with rows of zeroes up to a multiple of kRowsStep.
-  kBFloat16Rows,
+  // bfloat16 in blocks of kRowsStep rows and kRowsDepth inputs, row-major, with rows of zeroes up
+  // to whole blocks. Blocks of the same rows lie one after another.
+  kBFloat16Blocks,
 };
 
 // One slice of one panel, to be laid out.
@@ -48,11 +51,15 @@ struct PackRun {
   std::byte* out;   // zeroes
 };
 
+// Takes up finished sums of rows [row, row + rows) of a run.
+using SumsReady = absl::FunctionRef<void(int64_t row, int64_t rows)>;
+
 // One slice of one panel, to be multiplied with some rows: sums[r, n] = sum of x[r, k] * w[n, k].
 struct SliceRun {
   // kFloats and kRoundedFloats: element (0, first input of the slice), rows x_stride floats apart.
   // kBFloat16Tiles: the first of whole tiles; one of R rows is R * x_stride elements.
-  // kBFloat16Rows: row 0, rows x_stride elements apart.
+  // kBFloat16Blocks: the first of whole blocks; those of the next rows are kRowsStep * x_stride
+  // elements further.
   const void* x;
   int64_t x_stride;
   int64_t tile_rows;    // of a tile but for the last one; for kBFloat16Tiles
@@ -61,19 +68,26 @@ struct SliceRun {
   // -kSumsExcess, in tiles like x, a row of a tile being sums_stride groups.
   const float* x_sums;
   int64_t sums_stride;
-  int64_t rows;        // 1 to kMostRows
+  int64_t rows;        // 1 to GemmKernel::most_rows
   const std::byte* w;  // what pack() wrote
   int64_t depth;       // with padding
   int64_t width;
-  float* sums;          // [rows, kPanelWidth], overwritten
+  float* sums;          // [rows, kPanelWidth], overwritten; for kBFloat16Blocks, whole blocks of rows
   std::byte* unpacked;  // kUnpackedBytes to work in, 64-byte aligned
+  // Where GemmKernel::hands_on_rows: called for all rows, some at a time, as soon as their sums are
+  // complete and while they are in cache.
+  SumsReady ready;
 };
 
 struct GemmKernel {
   ActivationLayout activations;
   bool needs_sums;  // x_sums
   int64_t depth_step;
-  int64_t tile_rows = 1;  // that are interleaved, at most
+  int64_t tile_rows = 1;  // that are interleaved, or in a block, at most
+  // That are multiplied at a time, at most, and how many bytes of activations.
+  int64_t most_rows = kMostRows;
+  int64_t most_row_bytes = std::numeric_limits<int64_t>::max();
+  bool hands_on_rows = false;
   void (*pack)(const PackRun& run);
   void (*multiply)(const SliceRun& run);
 };

@@ -18,8 +18,20 @@ int64_t QuantizedGroupBytes(WeightFormat format, int64_t width);
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream);
 
-// sums[r, n] += scale[n] * group[r, n] for `rows` rows of both, kPanelWidth apart, `width` outputs.
-void AddScaledGroup(const std::byte* scales, const float* group, int64_t rows, int64_t width,
-                    float* sums);
+// Groups that AddScaledGroups takes at most.
+inline constexpr int64_t kGroupsAdded = 4;
+
+// The sums of groups that follow each other, without their scales.
+struct GroupRun {
+  const std::byte* scales;  // of the first group, as QuantizedGroupBytes has them
+  int64_t scales_step;      // bytes from there to the next group's
+  const float* sums;        // of the first group
+  int64_t sums_step;        // floats
+  int64_t count;
+};
+
+// sums[r, n] += scale[n] * group[r, n], group after group, for `rows` rows of all sums, kPanelWidth
+// apart, `width` outputs.
+void AddScaledGroups(const GroupRun& groups, int64_t rows, int64_t width, float* sums);
 
 }  // namespace sluice

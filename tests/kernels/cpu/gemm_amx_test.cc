@@ -15,6 +15,13 @@
 namespace sluice {
 namespace {
 
+// Where element (r, k) lies in rows of `depth` inputs laid out as blocks.
+int64_t InBlocks(int64_t r, int64_t k, int64_t depth) {
+  return r / 16 * 16 * depth + k / 32 * 16 * 32 + r % 16 * 32 + k % 32;
+}
+
+constexpr int64_t kRows = 256;  // of sums
+
 float Element(std::mt19937& random) {
   return FloatFromBFloat16(BFloat16FromFloat(std::normal_distribution<float>()(random)));
 }
@@ -28,7 +35,13 @@ void CheckPanel(int64_t rows, int64_t width, int64_t depth) {
   for (uint16_t& each : x) each = BFloat16FromFloat(Element(random));
   for (uint16_t& each : w) each = BFloat16FromFloat(Element(random));
   constexpr float kUntouched = 12345;
-  std::vector<float> sums(kMostRows * kPanelWidth, kUntouched);
+  std::vector<float> sums(kRows * kPanelWidth, kUntouched);
+  int64_t rows_ready = 0;
+  const auto ready = [&](int64_t row, int64_t count) {
+    EXPECT_EQ(row, rows_ready);
+    for (int64_t n = 0; n < width; ++n) EXPECT_NE(sums[row * kPanelWidth + n], kUntouched);
+    rows_ready += count;
+  };
   AmxGemm<PlainTiles>::Multiply({.x = x.data(),
                                  .x_stride = 2 * depth,
                                  .tile_rows = 1,
@@ -37,26 +50,28 @@ void CheckPanel(int64_t rows, int64_t width, int64_t depth) {
                                  .w = reinterpret_cast<const std::byte*>(w.data()),
                                  .depth = depth,
                                  .width = width,
-                                 .sums = sums.data()});
+                                 .sums = sums.data(),
+                                 .ready = ready});
   EXPECT_FALSE(PlainTiles::begun);
+  EXPECT_EQ(rows_ready, rows);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t n = 0; n < width; ++n) {
       double expected = 0;
       for (int64_t k = 0; k < depth; ++k) {
-        expected += double{FloatFromBFloat16(x[r * 2 * depth + depth + k])} *
+        expected += double{FloatFromBFloat16(x[InBlocks(r, depth + k, 2 * depth)])} *
                     FloatFromBFloat16(w[(k / 2 * width + n) * 2 + k % 2]);
       }
       ASSERT_NEAR(sums[r * kPanelWidth + n], expected, 1e-5 * std::sqrt(depth) * 10)
           << "row " << r << ", output " << n;
     }
   }
-  for (size_t i = rows * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
 }
 
 TEST(AmxGemm, SumsOfAllShapesOfPanelsAndRows) {
-  for (const int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 96}) {
+  for (const int64_t rows : {1, 2, 15, 16, 17, 31, 32, 33, 48, 63, 96, 200}) {
     for (const int64_t width : {16, 32}) {
-      for (const int64_t depth : {32, 64, 320}) CheckPanel(rows, width, depth);
+      for (const int64_t depth : {32, 64, 320, 1056}) CheckPanel(rows, width, depth);
     }
   }
 }
@@ -100,8 +115,13 @@ void CheckQuantizedPanel(int64_t rows, int64_t width, int64_t depth) {
   std::vector<uint16_t> x((rows + 15) / 16 * 16 * 2 * depth);
   for (uint16_t& each : x) each = BFloat16FromFloat(Element(random));
   constexpr float kUntouched = 12345;
-  std::vector<float> sums(kMostRows * kPanelWidth, kUntouched);
+  std::vector<float> sums(kRows * kPanelWidth, kUntouched);
   alignas(64) std::byte unpacked[kUnpackedBytes];
+  int64_t rows_ready = 0;
+  const auto ready = [&](int64_t row, int64_t count) {
+    EXPECT_EQ(row, rows_ready);
+    rows_ready += count;
+  };
   AmxQuantizedGemm<PlainTiles, kFormat>::Multiply({.x = x.data(),
                                                    .x_stride = 2 * depth,
                                                    .tile_rows = 1,
@@ -111,19 +131,21 @@ void CheckQuantizedPanel(int64_t rows, int64_t width, int64_t depth) {
                                                    .depth = depth,
                                                    .width = width,
                                                    .sums = sums.data(),
-                                                   .unpacked = unpacked});
+                                                   .unpacked = unpacked,
+                                                   .ready = ready});
+  EXPECT_EQ(rows_ready, rows);
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t n = 0; n < width; ++n) {
       double expected = 0;
       for (int64_t k = 0; k < depth; ++k) {
         expected +=
-            double{FloatFromBFloat16(x[r * 2 * depth + depth + k])} * panel.exact[n * depth + k];
+            double{FloatFromBFloat16(x[InBlocks(r, depth + k, 2 * depth)])} * panel.exact[n * depth + k];
       }
       ASSERT_NEAR(sums[r * kPanelWidth + n], expected, 1e-4 * std::sqrt(depth))
           << "row " << r << ", output " << n;
     }
   }
-  for (size_t i = rows * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
 }
 
 // Tiles are those of this test; what unpacks for them is the real thing.

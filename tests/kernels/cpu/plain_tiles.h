@@ -40,11 +40,16 @@ struct PlainTiles {
   template <int kTile>
   static void Load(const void* from, int64_t bytes) {
     SLUICE_CHECK(begun);
+    const int place = Place(kTile);
     const int rows = fault == TileFault::kLastRowIsLost ? 15 : 16;
     for (int row = 0; row < rows; ++row) {
-      std::memcpy(tiles[kTile][row], static_cast<const std::byte*>(from) + row * bytes, 64);
+      std::memcpy(tiles[place][row], static_cast<const std::byte*>(from) + row * bytes, 64);
     }
-    if (rows < 16) std::memset(tiles[kTile][rows], 0, 64);
+    if (rows < 16) std::memset(tiles[place][rows], 0, 64);
+  }
+  template <int kTile>
+  static void LoadOnce(const void* from, int64_t bytes) {
+    Load<kTile>(from, bytes);
   }
   template <int kTile>
   static void Store(void* to, int64_t bytes) {
