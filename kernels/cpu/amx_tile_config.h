@@ -1,5 +1,5 @@
 // The operand of ldtilecfg (Intel's Architecture Instruction Set Extensions, "TILECFG"): eight
-// tiles of 16 rows of 64 bytes, as large as they get.
+// tiles of 16 rows of 64 bytes, as large as they get, unless some are given fewer rows.
 #pragma once
 
 #include <cstdint>

@@ -99,7 +99,8 @@ int64_t BlockRows(const CpuPackedMatrix& weights, int64_t rows, int64_t tile_row
   const int64_t row_bytes = weights.num_slices() * weights.padded_slice_depth() * 2;
   const int64_t step = kernel.most_rows > kMostRows ? 2 * tile_rows : tile_rows;
   const int64_t most =
-      std::max<int64_t>(1, std::min(kernel.most_rows, kernel.most_row_bytes / row_bytes) / step) * step;
+      std::max<int64_t>(1, std::min(kernel.most_rows, kernel.most_row_bytes / row_bytes) / step) *
+      step;
   if (kernel.most_rows <= kMostRows) return most;
   const int64_t num_blocks = (rows + most - 1) / most;
   return ((rows + num_blocks - 1) / num_blocks + step - 1) / step * step;

@@ -3,7 +3,7 @@
 // to 32; activations are ActivationLayout::kBFloat16Blocks.
 //
 // `Tiles` is the unit: gemm_amx.cc has the real one, the tests one of plain loops.
-//   Begin(), End()        around all other calls
+//   Begin(rows), End()    around all other calls; tiles below kTilesOfRows have `rows` rows, 1 to 16
 //   Zero<t>()             tile t = 0
 //   Load<t>(from, bytes)  tile t = 16 rows of 64 bytes, that many bytes apart
 //   LoadOnce<t>(...)      the same of what first-level cache need not keep
@@ -21,6 +21,7 @@ namespace sluice {
 
 inline constexpr int64_t kTileSide = kRowsStep;
 inline constexpr int64_t kTileDepth = kRowsDepth;
+inline constexpr int kTilesOfRows = 6;  // 0 to 3 are sums, 4 and 5 activations; the others weights
 inline constexpr int64_t kTileBytes = kTileSide * kTileDepth * 2;
 
 // Activations of a slice from row `row` on, its inputs from `input` on.
@@ -38,10 +39,10 @@ struct AmxGemm {
     const std::byte* x;  // blocks of 16 rows
     int64_t x_bytes;     // from there to the next 16 rows
     const std::byte* w;
-    int64_t steps;             // of kTileDepth inputs
-    const std::byte* ahead;    // weights to fetch meanwhile,
-    int64_t ahead_lines;       // so many cache lines a step
-    float* sums;               // [16 or 32, kPanelWidth]
+    int64_t steps;           // of kTileDepth inputs
+    const std::byte* ahead;  // weights to fetch meanwhile,
+    int64_t ahead_lines;     // so many cache lines a step
+    float* sums;             // [16 or 32, kPanelWidth]
     bool starts_at_zero;
   };
 
@@ -99,14 +100,15 @@ struct AmxGemm {
       const int64_t count = std::min(run_steps, steps - first);
       const std::byte* const w = run.w + first * kLines * kVectorBytes;
       for (int64_t row = 0; row < run.rows; row += 2 * kTileSide) {
-        const Strip strip{.x = BlockOf(run, row, first * kTileDepth),
-                          .x_bytes = kTileSide * run.x_stride * 2,
-                          .w = w,
-                          .steps = count,
-                          .ahead = w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
-                          .ahead_lines = lines,
-                          .sums = run.sums + row * kPanelWidth,
-                          .starts_at_zero = first == 0};
+        const Strip strip{
+            .x = BlockOf(run, row, first * kTileDepth),
+            .x_bytes = kTileSide * run.x_stride * 2,
+            .w = w,
+            .steps = count,
+            .ahead = w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
+            .ahead_lines = lines,
+            .sums = run.sums + row * kPanelWidth,
+            .starts_at_zero = first == 0};
         if (run.rows - row > kTileSide) {
           AddStrip<2, kVectors>(strip);
         } else {
@@ -119,7 +121,8 @@ struct AmxGemm {
 
   // GemmKernel::multiply.
   static void Multiply(const SliceRun& run) {
-    Tiles::Begin();
+    // Fewer rows take less time.
+    Tiles::Begin(std::min(run.rows, kTileSide));
     if (run.width == kPanelWidth) {
       MultiplyPanel<2>(run);
     } else {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cpu/amx_tile_config.h"
 #include "kernels/cpu/gemm_amx-inl.h"
 #include "kernels/cpu/gemm_amx_quantized-inl.h"
@@ -7,8 +9,9 @@ namespace {
 
 // In assembler, because GCC 12's intrinsics want tile numbers as literals, not as constants.
 struct AmxTiles {
-  static void Begin() {
-    const AmxTileConfig config;
+  static void Begin(int64_t rows) {
+    AmxTileConfig config;
+    std::fill_n(config.rows, kTilesOfRows, static_cast<uint8_t>(rows));
     asm volatile("ldtilecfg %0" : : "m"(config));
   }
   static void End() { asm volatile("tilerelease"); }

@@ -18,7 +18,8 @@ namespace sluice {
 template <class Tiles, WeightFormat kFormat>
 struct AmxQuantizedGemm {
   static_assert(kTileDepth == kWeightGroup);
-  static constexpr int64_t kSumsOfGroup = 2 * kTileSide * kPanelWidth;
+  // Not a multiple of 4 KiB: loads of one group would be taken for what was stored to another.
+  static constexpr int64_t kSumsOfGroup = 2 * kTileSide * kPanelWidth + 4 * kPanelWidth + 16;
 
   struct Strip {
     const std::byte* x;  // blocks of 16 rows
@@ -94,7 +95,7 @@ struct AmxQuantizedGemm {
 
   // GemmKernel::multiply.
   static void Multiply(const SliceRun& run) {
-    Tiles::Begin();
+    Tiles::Begin(std::min(run.rows, kTileSide));
     if (run.width == kPanelWidth) {
       MultiplyPanel<2>(run);
     } else {

@@ -291,31 +291,29 @@ void PackGrouped(const PackRun& run) {
   }
 }
 
-// bfloat16 numbers 136 + q become q, exactly.
-__m512i WithoutExcess(__m512i pairs) {
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
-  const __m512 excess = _mm512_set1_ps(kSumsExcess);
-  const __m512 even = _mm512_sub_ps(_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)), excess);
-  const __m512 odd = _mm512_sub_ps(_mm512_castsi512_ps(_mm512_and_si512(pairs, upper)), excess);
-  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even), 16),
-                         _mm512_castps_si512(odd));
-}
-
-template <class Code, int kVectors>
-void UnpackWhole(const std::byte* w, int64_t groups, std::byte* stream) {
-  UnpackGroups<Code, kVectors>(w, groups, stream);
-  if constexpr (Code::kNeedsSums) {
-    std::byte* const end = stream + groups * kGroupPairs * kVectors * kVectorBytes;
-    for (; stream != end; stream += kVectorBytes) {
-      _mm512_store_si512(stream, WithoutExcess(_mm512_load_si512(stream)));
-    }
+// The same without the excess.
+struct Int4Numbers : Int4 {
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i bits = _mm512_loadu_si512(chunk);
+    vectors[0] = _mm512_permutexvar_epi16(bits, numbers);
+    vectors[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 4), numbers);
+    vectors[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 8), numbers);
+    vectors[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 12), numbers);
   }
-}
+
+  // -8 to 7 as bfloat16, twice: five bits of an index count.
+  const __m512i numbers = _mm512_broadcast_i64x4(_mm256_setr_epi16(
+      Bits(0xC100), Bits(0xC0E0), Bits(0xC0C0), Bits(0xC0A0), Bits(0xC080), Bits(0xC040),
+      Bits(0xC000), Bits(0xBF80), 0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0));
+
+ private:
+  static constexpr int16_t Bits(int bits) { return static_cast<int16_t>(bits); }
+};
 
 template <class Code>
 void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* stream) {
-  return width == kPanelWidth ? UnpackWhole<Code, 2>(w, groups, stream)
-                              : UnpackWhole<Code, 1>(w, groups, stream);
+  return width == kPanelWidth ? UnpackGroups<Code, 2>(w, groups, stream)
+                              : UnpackGroups<Code, 1>(w, groups, stream);
 }
 
 template <int kVectors, int kMost = kGroupsAdded>
@@ -377,7 +375,7 @@ int64_t QuantizedGroupBytes(WeightFormat format, int64_t width) {
 
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream) {
-  if (format == WeightFormat::kInt4) return UnpackPanel<Int4>(w, width, groups, stream);
+  if (format == WeightFormat::kInt4) return UnpackPanel<Int4Numbers>(w, width, groups, stream);
   if (format == WeightFormat::kFp8) return UnpackPanel<Fp8>(w, width, groups, stream);
   return UnpackPanel<Int8>(w, width, groups, stream);
 }

@@ -72,7 +72,7 @@ struct SliceRun {
   const std::byte* w;  // what pack() wrote
   int64_t depth;       // with padding
   int64_t width;
-  float* sums;          // [rows, kPanelWidth], overwritten; for kBFloat16Blocks, whole blocks of rows
+  float* sums;  // [rows, kPanelWidth], overwritten; for kBFloat16Blocks, whole blocks of rows
   std::byte* unpacked;  // kUnpackedBytes to work in, 64-byte aligned
   // Where GemmKernel::hands_on_rows: called for all rows, some at a time, as soon as their sums are
   // complete and while they are in cache.

@@ -65,7 +65,8 @@ void CheckPanel(int64_t rows, int64_t width, int64_t depth) {
           << "row " << r << ", output " << n;
     }
   }
-  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i)
+    ASSERT_EQ(sums[i], kUntouched);
 }
 
 TEST(AmxGemm, SumsOfAllShapesOfPanelsAndRows) {
@@ -138,14 +139,15 @@ void CheckQuantizedPanel(int64_t rows, int64_t width, int64_t depth) {
     for (int64_t n = 0; n < width; ++n) {
       double expected = 0;
       for (int64_t k = 0; k < depth; ++k) {
-        expected +=
-            double{FloatFromBFloat16(x[InBlocks(r, depth + k, 2 * depth)])} * panel.exact[n * depth + k];
+        expected += double{FloatFromBFloat16(x[InBlocks(r, depth + k, 2 * depth)])} *
+                    panel.exact[n * depth + k];
       }
       ASSERT_NEAR(sums[r * kPanelWidth + n], expected, 1e-4 * std::sqrt(depth))
           << "row " << r << ", output " << n;
     }
   }
-  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i) ASSERT_EQ(sums[i], kUntouched);
+  for (size_t i = (rows + 15) / 16 * 16 * kPanelWidth; i < sums.size(); ++i)
+    ASSERT_EQ(sums[i], kUntouched);
 }
 
 // Tiles are those of this test; what unpacks for them is the real thing.

@@ -24,10 +24,13 @@ enum class TileFault {
 struct PlainTiles {
   static inline TileFault fault = TileFault::kNone;
   static inline bool begun = false;
+  static inline int rows_of_tiles = 16;  // of those below 6
   static inline std::byte tiles[8][16][64];
 
-  static void Begin() {
+  static void Begin(int64_t rows) {
+    SLUICE_CHECK(rows >= 1 && rows <= 16);
     begun = true;
+    rows_of_tiles = static_cast<int>(rows);
     std::memset(tiles, 0xff, sizeof(tiles));  // NaN: what is not set is noticed
   }
   static void End() { begun = false; }
@@ -41,11 +44,11 @@ struct PlainTiles {
   static void Load(const void* from, int64_t bytes) {
     SLUICE_CHECK(begun);
     const int place = Place(kTile);
-    const int rows = fault == TileFault::kLastRowIsLost ? 15 : 16;
+    const int rows = RowsOf(kTile) - (fault == TileFault::kLastRowIsLost ? 1 : 0);
     for (int row = 0; row < rows; ++row) {
       std::memcpy(tiles[place][row], static_cast<const std::byte*>(from) + row * bytes, 64);
     }
-    if (rows < 16) std::memset(tiles[place][rows], 0, 64);
+    if (rows < RowsOf(kTile)) std::memset(tiles[place][rows], 0, 64);
   }
   template <int kTile>
   static void LoadOnce(const void* from, int64_t bytes) {
@@ -53,7 +56,7 @@ struct PlainTiles {
   }
   template <int kTile>
   static void Store(void* to, int64_t bytes) {
-    for (int row = 0; row < 16; ++row) {
+    for (int row = 0; row < RowsOf(kTile); ++row) {
       std::memcpy(static_cast<std::byte*>(to) + row * bytes, tiles[Place(kTile)][row], 64);
     }
   }
@@ -61,7 +64,7 @@ struct PlainTiles {
   static void Dot() {
     const int crossed = fault == TileFault::kPairsAreCrossed ? 1 : 0;
     const int pairs = fault == TileFault::kLastPairIsLost ? 15 : 16;
-    for (int m = 0; m < 16; ++m) {
+    for (int m = 0; m < RowsOf(kSums); ++m) {
       auto* sums = reinterpret_cast<float*>(tiles[Place(kSums)][m]);
       const auto* left = reinterpret_cast<const uint16_t*>(tiles[kLeft][m]);
       for (int p = 0; p < pairs; ++p) {
@@ -77,6 +80,7 @@ struct PlainTiles {
   }
 
  private:
+  static int RowsOf(int tile) { return tile < 6 ? rows_of_tiles : 16; }
   static int Place(int tile) { return fault == TileFault::kSumsAreShared && tile == 2 ? 0 : tile; }
   static bool WasNeverSet(int tile) { return tiles[tile][0][3] == std::byte{0xff}; }
 };
