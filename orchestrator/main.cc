@@ -40,6 +40,9 @@ ABSL_FLAG(
     std::string, draft, "ngram",
     "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
     "where that wins) or none; no token depends on it");
+ABSL_FLAG(std::string, draft_policy, "measured",
+          "which drafts are computed: measured (those that save time) or always (all that there "
+          "are, whatever they cost; a draft model is asked before every token)");
 ABSL_FLAG(std::string, draft_model, "",
           "folder of a smaller model with the same tokens that drafts as well, of which the "
           "configuration is read; its processes are those of the three flags after it");
@@ -142,6 +145,9 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   const auto draft = sluice::ParseDraftMode(absl::GetFlag(FLAGS_draft));
   if (!draft.ok()) return sluice::Annotate(draft.status(), "--draft");
   options.draft = *draft;
+  const auto policy = sluice::ParseDraftPolicy(absl::GetFlag(FLAGS_draft_policy));
+  if (!policy.ok()) return sluice::Annotate(policy.status(), "--draft_policy");
+  options.draft_policy = *policy;
   auto draft_model = DraftModelFromFlags();
   if (!draft_model.ok()) return draft_model.status();
   options.draft_model = *std::move(draft_model);

@@ -229,7 +229,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       result->tokenizer_.get(), *sampler);
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
-  engine.speculation.mode = options.draft;
+  engine.speculation = {.mode = options.draft, .policy = options.draft_policy};
   result->tracer_ = options.tracer;
   result->request_tracer_ = std::make_unique<RequestTracer>(options.tracer, identity->name);
   result->observers_ = std::make_unique<EngineObservers>(

@@ -14,6 +14,7 @@
 #include "orchestrator/api/session_service.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/drafts/draft_mode.h"
+#include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/metrics/request_metrics.h"
 #include "orchestrator/metrics/step_metrics.h"
@@ -54,6 +55,7 @@ struct OrchestratorServerOptions {
   int max_step_sequences = 64;
   int max_queued_sequences = 1024;
   DraftMode draft = DraftMode::kNgram;
+  DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<DraftModelPlace> draft_model;
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);

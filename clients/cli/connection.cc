@@ -143,6 +143,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .log_level = model.log_level.value_or(LogLevel::kWarning),
                                     .hang_timeout = model.hang_bound(),
                                     .draft = model.draft_mode(),
+                                    .draft_policy = model.draft_policy(),
                                     .draft_model = *std::move(draft_model)});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
@@ -169,8 +170,8 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
       "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
-      "--rope_scaling, --log_level, --hang_timeout, --draft, --draft_model, --draft_weights and "
-      "--draft_kv_cache_mib");
+      "--rope_scaling, --log_level, --hang_timeout, --draft, --draft_policy, --draft_model, "
+      "--draft_weights and --draft_kv_cache_mib");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -110,6 +110,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
                                  .topology = *std::move(topology),
                                  .weights = options.weights,
                                  .draft = options.draft,
+                                 .draft_policy = options.draft_policy,
                                  .draft_model = *std::move(draft_model),
                                  .hang_timeout = options.hang_timeout},
                                 &dialer_);

@@ -15,6 +15,7 @@
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
 #include "orchestrator/drafts/draft_mode.h"
+#include "orchestrator/drafts/draft_policy.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -45,6 +46,7 @@ struct InProcessOptions {
   // Of every service's work; what does not come back ends this process.
   absl::Duration hang_timeout = absl::Seconds(2);
   DraftMode draft = DraftMode::kNgram;
+  DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<InProcessDraftModel> draft_model;
 };
 

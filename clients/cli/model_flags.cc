@@ -69,6 +69,12 @@ absl::Status SetDraft(const std::string& text, std::optional<DraftMode>* into) {
   return mode.status();
 }
 
+absl::Status SetDraftPolicy(const std::string& text, std::optional<DraftPolicy>* into) {
+  const absl::StatusOr<DraftPolicy> policy = ParseDraftPolicy(text);
+  if (policy.ok()) *into = *policy;
+  return policy.status();
+}
+
 absl::Status SetKvCache(const std::string& text, std::optional<uint64_t>* into) {
   const absl::Status status = ParseFlagValue(text, into);
   if (!status.ok() || (**into >= 1 && **into <= kMostKvCacheMib)) return status;
@@ -187,6 +193,13 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "Tokens computed before the model has chosen: ngram, what followed the same tokens "
       "before, where that wins; or none. No token depends on it. Default ngram.",
       [into](const std::string& text) { return SetDraft(text, &into->draft); });
+  flags.AddParsed(
+      "draft_policy", "POLICY",
+      "Which drafts are computed: measured, those that save time, by what steps take; or always, "
+      "all "
+      "that there are, and --draft_model is asked before every token: to see what they bring. "
+      "Default measured.",
+      [into](const std::string& text) { return SetDraftPolicy(text, &into->drafts_computed); });
   flags.AddParsed(
       "draft_kv_cache_mib", "M",
       "Memory for the keys and values of --draft_model, in MiB. Default: as many positions as "

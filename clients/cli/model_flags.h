@@ -12,6 +12,7 @@
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
 #include "orchestrator/drafts/draft_mode.h"
+#include "orchestrator/drafts/draft_policy.h"
 #include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -37,6 +38,7 @@ struct ModelFlags {
   std::optional<LogLevel> log_level;
   std::optional<absl::Duration> hang_timeout;
   std::optional<DraftMode> draft;
+  std::optional<DraftPolicy> drafts_computed;
   std::optional<std::string> draft_model;  // folder; none: no model drafts
   std::optional<WeightType> draft_weights;
   std::optional<uint64_t> draft_kv_mib;
@@ -55,10 +57,11 @@ struct ModelFlags {
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
            instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft ||
-           draft_model || draft_weights || draft_kv_mib;
+           drafts_computed || draft_model || draft_weights || draft_kv_mib;
   }
   absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
   DraftMode draft_mode() const { return draft.value_or(DraftMode::kNgram); }
+  DraftPolicy draft_policy() const { return drafts_computed.value_or(DraftPolicy::kMeasured); }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
@@ -79,7 +82,8 @@ uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
 void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
 
 // Those, and --device, --threads, --cpus, --instructions, --kv_cache_mib, --log_level,
-// --hang_timeout, --draft, --draft_kv_cache_mib. `default_level` is what the help says of the level.
+// --hang_timeout, --draft, --draft_policy, --draft_kv_cache_mib. `default_level` is what the help says
+// of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

@@ -179,7 +179,9 @@ Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner
                          "--max_queued_sequences",
                          absl::StrCat(spec.steps.max_queued_sequences),
                          "--draft",
-                         std::string(Name(spec.flags.draft_mode()))};
+                         std::string(Name(spec.flags.draft_mode())),
+                         "--draft_policy",
+                         std::string(Name(spec.flags.draft_policy()))};
   if (spec.draft_config.has_value()) {
     const Arguments draft = {"--draft_model",     *spec.flags.draft_model,
                              "--draft_embedding", planner.SocketOf("draft-embedding"),

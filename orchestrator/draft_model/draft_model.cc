@@ -78,8 +78,12 @@ bool DraftModel::IsClose(SequenceId sequence) const {
 }
 
 bool DraftModel::IsAtWork(SequenceId sequence) const {
+  return IsComputing(sequence) && Find(sequence)->wanted > 0;
+}
+
+bool DraftModel::IsComputing(SequenceId sequence) const {
   const Followed* const followed = Find(sequence);
-  return ready_ && followed != nullptr && followed->computing && followed->wanted > 0;
+  return ready_ && followed != nullptr && followed->computing;
 }
 
 absl::Span<const DraftToken> DraftModel::ProposalOf(SequenceId sequence) const {

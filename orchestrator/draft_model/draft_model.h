@@ -76,6 +76,7 @@ class DraftModel final : public ModelDrafter {
   void CatchUp(SequenceId sequence) override;
   bool Begin(SequenceId sequence, int32_t length) override;
   bool IsAtWork(SequenceId sequence) const override;
+  bool IsComputing(SequenceId sequence) const override;
   absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const override;
 
   // Applies what has come. SendSteps() is due after it, and after anything that asked for work.

@@ -34,6 +34,8 @@ class ModelDrafter {
   virtual bool Begin(SequenceId sequence, int32_t length) = 0;
   // More is to come of what Begin asked for.
   virtual bool IsAtWork(SequenceId sequence) const = 0;
+  // Something of it is under way, whether Begin asked for it or CatchUp.
+  virtual bool IsComputing(SequenceId sequence) const = 0;
   // What it has proposed behind the tokens that the sequence has. Valid until the next call.
   virtual absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const = 0;
 };

@@ -128,6 +128,7 @@ absl::Duration ModelRounds::Patience() const {
 
 bool ModelRounds::Holds(SequenceId sequence, int32_t num_tokens) {
   if (model_ == nullptr) return false;
+  if (policy_ == DraftPolicy::kAlways) return HoldsAlways(sequence, num_tokens);
   const auto found = asked_.find(sequence);
   if (found != asked_.end() && found->second.num_tokens == num_tokens) {
     if (!found->second.waits) return false;
@@ -153,9 +154,22 @@ bool ModelRounds::Holds(SequenceId sequence, int32_t num_tokens) {
   return waits;
 }
 
+bool ModelRounds::HoldsAlways(SequenceId sequence, int32_t num_tokens) {
+  Asked& asked = asked_[sequence];
+  if (asked.num_tokens != num_tokens) {
+    asked = {.num_tokens = num_tokens, .until = now_ + kMostPatience, .waits = true};
+  }
+  if (!asked.waits) return false;
+  if (!asked.begun) asked.begun = model_->Begin(sequence, kMostTokens);
+  if (!asked.begun) model_->CatchUp(sequence);
+  asked.waits = now_ < asked.until && model_->IsComputing(sequence);
+  if (asked.waits) last_wait_ = now_;
+  return asked.waits;
+}
+
 // In the time that the step takes, the round's rate would bring as many tokens.
 bool ModelRounds::GoesOn(absl::Span<const DraftToken> proposal, const Chances& chances) const {
-  if (costs_.empty()) return true;
+  if (policy_ == DraftPolicy::kAlways || costs_.empty()) return true;
   double gain = chances.Of(DraftKind::kModelAny);
   for (const DraftToken& token : proposal) gain *= chances.Of(token.kind);
   const int32_t asked = std::max(num_asked_, 1);

@@ -7,6 +7,9 @@
 // Whoever is asked and does not answer in several times the time that this should take is not waited
 // for: the sequence goes on without, and rounds rest for a while.
 //
+// With DraftPolicy::kAlways nothing of that is weighed: every sequence is asked for before every token,
+// and waits while the model computes for it, catching up included.
+//
 // Lives on the engine's loop, and is told the time, as what a steady clock has run.
 #pragma once
 
@@ -19,6 +22,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/drafts/chances.h"
 #include "orchestrator/drafts/draft_lengths.h"
+#include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/drafts/model_drafter.h"
 #include "orchestrator/drafts/step_costs.h"
 
@@ -35,6 +39,11 @@ class ModelRounds {
  public:
   // Longer ones win little, as with other guesses.
   static constexpr int32_t kMostTokens = 8;
+  // With kAlways: nobody waits longer, say for a model that has lost the room for its sequence. One
+  // that hangs is lost to its sequences sooner (hang_timeout).
+  static constexpr absl::Duration kMostPatience = absl::Seconds(10);
+
+  explicit ModelRounds(DraftPolicy policy = DraftPolicy::kMeasured) : policy_(policy) {}
 
   // Borrows the model; null: there is none, and no round ever.
   void UseModel(ModelDrafter* model) { model_ = model; }
@@ -52,7 +61,7 @@ class ModelRounds {
 
   // Whether sequences are to wait for drafts: the next step is worth a round, or they do already.
   // `cost`, in seconds, of steps of the served model; `rate`, in tokens per second, is what is had
-  // without a round.
+  // without a round. REQUIRES: the policy is kMeasured.
   bool Decide(int32_t num_decodes, absl::Span<const RoundCandidate> candidates,
               const CostOfRows& cost, double rate);
   // No new round; whether sequences wait for drafts of the last one.
@@ -72,6 +81,7 @@ class ModelRounds {
     int32_t num_tokens = 0;  // that it had
     absl::Duration until;    // waits no longer
     bool waits = false;
+    bool begun = false;  // with kAlways: it was close, and proposes
   };
   struct Choice {
     int32_t length = 0;
@@ -81,11 +91,13 @@ class ModelRounds {
   Choice BestLength(int32_t num_decodes, absl::Span<const RoundCandidate> candidates,
                     const CostOfRows& cost) const;
   std::vector<RoundCandidate> CloseOf(absl::Span<const RoundCandidate> candidates, bool are_wanted);
+  bool HoldsAlways(SequenceId sequence, int32_t num_tokens);
   bool Waits(SequenceId sequence) const;
   bool AnyWaits() const;
   void PutOffProbe();
   absl::Duration Patience() const;
 
+  const DraftPolicy policy_;
   ModelDrafter* model_ = nullptr;
   StepCosts costs_;  // of the draft model's steps
   absl::Duration now_;

@@ -220,6 +220,10 @@ std::vector<double> Speculation::ChancesOf(const State& state, int32_t most) {
 }
 
 bool Speculation::AllWait(int32_t num_running) {
+  if (always()) {
+    const bool guesses = options_.mode != DraftMode::kNone || rounds_.model() != nullptr;
+    return guesses && !states_.empty();
+  }
   if (!waits_.has_value()) {
     hopeless_ = !costs_.empty() && IsHopeless(num_running);
     waits_ = DecideToWait(num_running);
@@ -280,38 +284,59 @@ bool Speculation::Waits(SequenceId sequence) {
   return found != states_.end() && ForcedOf(found->second, found->second.num_tokens).size() > 1;
 }
 
+// ---- Drafting ----
+
+bool Speculation::DraftForced(const State& state, DraftCandidate& candidate, int32_t& left) {
+  const auto forced = ForcedOf(state, static_cast<int32_t>(candidate.tokens.size()));
+  if (forced.empty()) return false;
+  const auto count = std::min<ptrdiff_t>({std::ssize(forced), candidate.most, left, kMostForced});
+  candidate.draft.assign(forced.begin(), forced.begin() + count);
+  left -= static_cast<int32_t>(count);
+  return true;
+}
+
+std::vector<int32_t> Speculation::FullLengths(absl::Span<const Guess> guesses, int32_t most) {
+  std::vector<int32_t> lengths;
+  for (const Guess& guess : guesses) {
+    const auto size = static_cast<int32_t>(guess.state->proposal.size());
+    lengths.push_back(std::min({size, guess.candidate->most, most}));
+    most -= lengths.back();
+  }
+  return lengths;
+}
+
+std::vector<int32_t> Speculation::PayingLengths(int32_t num_decodes,
+                                                absl::Span<const Guess> guesses,
+                                                int32_t most) const {
+  if (costs_.empty() || IsHopeless(num_decodes)) return std::vector<int32_t>(guesses.size());
+  const int32_t most_each = std::max(1, kMostPieces / num_decodes);
+  std::vector<std::vector<double>> chances;
+  for (const Guess& guess : guesses) {
+    chances.push_back(ChancesOf(*guess.state, std::min(guess.candidate->most, most_each)));
+  }
+  return ChooseLengths(num_decodes, chances, most, kMargin,
+                       [this](int32_t rows) { return costs_.Of(rows); })
+      .of;
+}
+
 void Speculation::Draft(const DraftRoom& room, absl::Span<DraftCandidate> candidates) {
   int32_t left = room.tokens;
-  std::vector<DraftCandidate*> open;
-  std::vector<const State*> states;
+  std::vector<Guess> guesses;
   ModelDrafter* const model = rounds_.model();
   for (DraftCandidate& candidate : candidates) {
     const auto found = states_.find(candidate.sequence);
     if (found == states_.end()) continue;
     State& state = found->second;
     if (model != nullptr) Consider(state, model->ProposalOf(candidate.sequence));
-    const auto forced = ForcedOf(state, static_cast<int32_t>(candidate.tokens.size()));
-    if (!forced.empty()) {
-      const auto count =
-          std::min<ptrdiff_t>({std::ssize(forced), candidate.most, left, kMostForced});
-      candidate.draft.assign(forced.begin(), forced.begin() + count);
-      left -= static_cast<int32_t>(count);
-    } else if (!state.proposal.empty()) {
-      open.push_back(&candidate);
-      states.push_back(&state);
-    }
+    if (DraftForced(state, candidate, left) || state.proposal.empty()) continue;
+    guesses.push_back({.candidate = &candidate, .state = &state});
   }
-  if (open.empty() || room.beside_prompts || costs_.empty() || IsHopeless(room.num_decodes)) return;
-  const int32_t most_each = std::max(1, kMostPieces / room.num_decodes);
-  std::vector<std::vector<double>> chances;
-  for (size_t i = 0; i < open.size(); ++i) {
-    chances.push_back(ChancesOf(*states[i], std::min(open[i]->most, most_each)));
-  }
-  const DraftLengths lengths = ChooseLengths(room.num_decodes, chances, left, kMargin,
-                                             [this](int32_t rows) { return costs_.Of(rows); });
-  for (size_t i = 0; i < open.size(); ++i) {
-    for (int32_t j = 0; j < lengths.of[i]; ++j) {
-      open[i]->draft.push_back(states[i]->proposal[j].token);
+  if (guesses.empty() || room.beside_prompts) return;
+  const std::vector<int32_t> lengths =
+      always() ? FullLengths(guesses, left) : PayingLengths(room.num_decodes, guesses, left);
+  for (size_t i = 0; i < guesses.size(); ++i) {
+    for (int32_t j = 0; j < lengths[i]; ++j) {
+      guesses[i].candidate->draft.push_back(guesses[i].state->proposal[j].token);
     }
   }
 }

@@ -1,7 +1,8 @@
 // Drafts for the scheduler: has drafters propose, holds what they proposed against what came, knows
 // what steps take, and decides how much is computed beside the tokens that are wanted. It stops by
 // itself where drafts are wrong or rows have their price, and goes on proposing without computing,
-// to see when they would be right.
+// to see when they would be right. With DraftPolicy::kAlways it decides nothing: whatever is proposed is
+// computed, as far as there is room.
 //
 // Lives on the engine's loop. A function of what it is told: tokens, forced tokens, times of steps.
 #pragma once
@@ -16,6 +17,7 @@
 #include "absl/types/span.h"
 #include "orchestrator/drafts/chances.h"
 #include "orchestrator/drafts/draft_mode.h"
+#include "orchestrator/drafts/draft_policy.h"
 #include "orchestrator/drafts/drafter.h"
 #include "orchestrator/drafts/model_rounds.h"
 #include "orchestrator/drafts/shared_ngrams.h"
@@ -26,6 +28,7 @@ namespace sluice {
 
 struct SpeculationOptions {
   DraftMode mode = DraftMode::kNgram;
+  DraftPolicy policy = DraftPolicy::kMeasured;
 };
 
 // A step as it was measured.
@@ -37,7 +40,8 @@ struct MeasuredStep {
 
 class Speculation final : public DraftSource {
  public:
-  explicit Speculation(const SpeculationOptions& options) : options_(options) {}
+  explicit Speculation(const SpeculationOptions& options)
+      : options_(options), rounds_(options.policy) {}
 
   // DraftSource.
   void OnTokens(const SequenceSpec& spec, int32_t num_prompt,
@@ -90,6 +94,11 @@ class Speculation final : public DraftSource {
     std::vector<TokenId> forced;
     int64_t latest = 0;  // step in which it had tokens
   };
+  // What a step may compute beside what is forced.
+  struct Guess {
+    DraftCandidate* candidate = nullptr;
+    const State* state = nullptr;
+  };
 
   State& StateOf(const SequenceSpec& spec, int32_t num_prompt);
   // Holds what was proposed against what came.
@@ -110,7 +119,14 @@ class Speculation final : public DraftSource {
   void Forget(State& state);  // what was forced
   // Even if every draft were right it would not pay.
   bool IsHopeless(int32_t num_decodes) const;
+  bool always() const { return options_.policy == DraftPolicy::kAlways; }
   bool DecideToWait(int32_t num_running);
+  // Takes its forced tokens, as many as there is room for, from `left`. False: it has none.
+  static bool DraftForced(const State& state, DraftCandidate& candidate, int32_t& left);
+  // How much of each guess to compute, of all at most `most` tokens: what pays, or what there is.
+  std::vector<int32_t> PayingLengths(int32_t num_decodes, absl::Span<const Guess> guesses,
+                                     int32_t most) const;
+  static std::vector<int32_t> FullLengths(absl::Span<const Guess> guesses, int32_t most);
   // Tokens per second with what is proposed; 0 where that is nothing.
   double RateOfProposals(int32_t num_running) const;
   std::vector<RoundCandidate> CandidatesOfRound() const;

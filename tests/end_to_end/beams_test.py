@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 from beam_search import beam_search
-from processes_test import PROMPT, STORYTELLER, Client, Up, children_of, generation_pb2, tokenizer_pb2
+from processes_test import PROMPT, STORYTELLER, Client, Up, generation_pb2, tokenizer_pb2
 
 ORACLE = os.path.join(os.path.dirname(STORYTELLER), "..", "..", "shared", "oracle")
 EARLY_STOPPING = {False: generation_pb2.EARLY_STOPPING_HEURISTIC, True: generation_pb2.EARLY_STOPPING_AT_ONCE,
@@ -145,8 +145,7 @@ class BeamsTest(unittest.TestCase):
                 with self.subTest(killed=name):
                     calls = [client.generate(ask) for ask in asks]
                     first = next(calls[0])  # something has come
-                    victim = [p for p, n in children_of(up.process.pid).items() if n == name][-1]
-                    os.kill(victim, signal.SIGKILL)
+                    os.kill(up.pids(name)[-1], signal.SIGKILL)
 
                     def rest(call, ask):
                         if ask is plain:

@@ -20,7 +20,7 @@ import time
 import unittest
 
 import random_model
-from processes import PROMPT, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, status_pb2, tokenizer_pb2
+from processes import PROMPT, STORYTELLER, Client, Up, generation_pb2, grpc, status_pb2, tokenizer_pb2
 
 try:
     import jsonschema
@@ -136,7 +136,7 @@ def kill_now_and_then(load, pipeline, most):
     kills = 0
     while load.is_under_way():
         load.wait(0.5 if FULL else 0.15)
-        victims = [pid for pid, name in children_of(pipeline.process.pid).items() if name == names[kills % len(names)]]
+        victims = pipeline.pids(names[kills % len(names)])
         if victims and kills < most and load.is_under_way():
             os.kill(victims[0], signal.SIGKILL)
             kills += 1

@@ -7,10 +7,9 @@ import time
 import unittest
 
 from processes import (
-    STORYTELLER, Client, Up, listeners_of, main, request, sluice, status_pb2, text_of)
+    STORYTELLER, Client, Up, killing, listeners_of, main, request, sluice, status_pb2, text_of)
 
-# The served model is slow enough for drafts to be worth waiting for.
-FLAGS = ("--tp", "2", "--pp", "2", "--draft", "none", "--draft_model", STORYTELLER)
+FLAGS = ("--tp", "2", "--pp", "2", "--draft", "none", "--draft_model", STORYTELLER, "--draft_policy", "always")
 
 
 def without_drafts(message):
@@ -52,16 +51,10 @@ class DraftModelTest(unittest.TestCase):
             for name in ("draft-shard", "draft-sampler", "draft-embedding"):
                 for how in (signal.SIGKILL, signal.SIGSTOP):
                     with self.subTest(name=name, how=how):
-                        num_chunks = 0
-
-                        def on_chunk():
-                            nonlocal num_chunks
-                            num_chunks += 1
-                            if num_chunks == 20:
-                                os.kill(listeners_of(up.process.pid)[name], how)
-
                         before = self.status(client)
-                        self.assertEqual(text_of(client.generate(message), on_chunk), expected)
+                        victim = listeners_of(up.process.pid)[name]
+                        self.assertEqual(text_of(client.generate(message), killing(victim, how)), expected)
+                        up.await_replaced(victim)
                         self.await_draft_model(client, before.draft_model.num_proposed_tokens + 1)
             status = self.status(client)
             self.assertEqual(status.num_recoveries, 0)

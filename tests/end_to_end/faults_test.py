@@ -12,8 +12,8 @@ import time
 import unittest
 
 from processes import (
-    BIN, PROMPT, SLUICE, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, main, request, sluice, status_pb2,
-    text_of)
+    BIN, PROMPT, SLUICE, STORYTELLER, Client, Up, children_of, generation_pb2, grpc, killing, main, request, sluice,
+    status_pb2, text_of)
 
 
 class FaultsTest(unittest.TestCase):
@@ -22,17 +22,10 @@ class FaultsTest(unittest.TestCase):
             client = Client(up.endpoint)
             expected = text_of(client.generate(request(300, seed=3)))
             for name in ("sluice-tokenizer", "sluice-embedding", "sluice-sampler", "sluice-shard"):
-                for victim in [p for p, n in children_of(up.process.pid).items() if n == name]:
+                for victim in up.pids(name):
                     with self.subTest(name=name, pid=victim):
-                        chunks = []
-
-                        def on_chunk():
-                            chunks.append(0)
-                            if len(chunks) == 20:
-                                os.kill(victim, signal.SIGKILL)
-
-                        self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
-                        self.assertNotIn(victim, children_of(up.process.pid))
+                        self.assertEqual(text_of(client.generate(request(300, seed=3)), killing(victim)), expected)
+                        up.await_replaced(victim)
             status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
             self.assertGreaterEqual(status.num_recoveries, 5)
 
@@ -68,16 +61,9 @@ class FaultsTest(unittest.TestCase):
             self.assertNotEqual(tokens_of(client.generate(plain)), expected)
             for name in ("sluice-sampler", "sluice-shard"):
                 with self.subTest(name=name):
-                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
-                    chunks = []
-
-                    def on_chunk():
-                        chunks.append(0)
-                        if len(chunks) == 60:
-                            os.kill(victim, signal.SIGKILL)
-
-                    self.assertEqual(tokens_of(client.generate(looking_back()), on_chunk), expected)
-                    self.assertNotIn(victim, children_of(up.process.pid))
+                    victim = up.pids(name)[0]
+                    self.assertEqual(tokens_of(client.generate(looking_back()), killing(victim, after=60)), expected)
+                    up.await_replaced(victim)
             resumed = looking_back()
             for tokens, known in zip(expected, (70, 3)):
                 resumed.resume.add(token_ids=tokens[:known])
@@ -107,33 +93,25 @@ class FaultsTest(unittest.TestCase):
                     usage = response.finished.usage
             return tokens, usage
 
-        with Up("--tp", "2") as up:
+        with Up("--tp", "2", "--draft_policy", "always") as up:
             client = Client(up.endpoint)
             plain, usage = tokens_of(client.generate(drafted()))
             self.assertEqual((len(plain), usage.num_drafted_tokens), (200, 0))
             num_wrong = 0
             for name in ("sluice-sampler", "sluice-shard", "sluice-embedding"):
                 with self.subTest(name=name):
-                    victim = next(p for p, n in children_of(up.process.pid).items() if n == name)
-                    chunks = []
-
-                    def on_chunk():
-                        chunks.append(0)
-                        if len(chunks) == 15:
-                            os.kill(victim, signal.SIGKILL)
-
-                    tokens, usage = tokens_of(client.generate(drafted(plain)), on_chunk)
+                    victim = up.pids(name)[0]
+                    tokens, usage = tokens_of(client.generate(drafted(plain)), killing(victim, after=15))
                     self.assertEqual(tokens, plain)
                     self.assertGreater(usage.num_accepted_draft_tokens, 0)
                     num_wrong += usage.num_drafted_tokens - usage.num_accepted_draft_tokens
-                    self.assertNotIn(victim, children_of(up.process.pid))
+                    up.await_replaced(victim)
             # Later streams find the text among what the tenant has written, and are drafted without a fault.
             self.assertGreater(num_wrong, 0)
 
     def test_the_orchestrator_is_restarted(self):
         with Up() as up:
-            victim = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
-            os.kill(victim, signal.SIGKILL)
+            os.kill(up.pids("sluice-orchestrator")[0], signal.SIGKILL)
             text = sluice("generate", "--endpoint", up.endpoint, "--prompt", PROMPT, "--max_tokens", "5").stdout
             self.assertTrue(text)
 
@@ -148,8 +126,7 @@ class FaultsTest(unittest.TestCase):
             threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
             for thread in threads:
                 thread.start()
-            shard = next(p for p, n in children_of(up.process.pid).items() if n == "sluice-shard")
-            os.kill(shard, signal.SIGKILL)
+            os.kill(up.pids("sluice-shard")[0], signal.SIGKILL)
             for thread in threads:
                 thread.join()
             self.assertEqual(texts, expected)
@@ -159,17 +136,11 @@ class FaultsTest(unittest.TestCase):
             client = Client(up.endpoint)
             expected = text_of(client.generate(request(300, seed=3)))
             for name in ("sluice-tokenizer", "sluice-sampler", "sluice-shard"):
-                victim = [p for p, n in children_of(up.process.pid).items() if n == name][-1]
+                victim = up.pids(name)[-1]
                 with self.subTest(name=name):
-                    chunks = []
-
-                    def on_chunk():
-                        chunks.append(0)
-                        if len(chunks) == 20:
-                            os.kill(victim, signal.SIGSTOP)
-
-                    self.assertEqual(text_of(client.generate(request(300, seed=3)), on_chunk), expected)
-                    self.assertNotIn(victim, children_of(up.process.pid))
+                    stopping = killing(victim, signal.SIGSTOP)
+                    self.assertEqual(text_of(client.generate(request(300, seed=3)), stopping), expected)
+                    up.await_replaced(victim)
 
     def test_generate_goes_on_where_the_orchestrator_was_lost(self):
         flags = ["--prompt", PROMPT, "--max_tokens", "400", "--ignore_eos", "--json"]
@@ -192,7 +163,7 @@ class FaultsTest(unittest.TestCase):
             for kill in (signal.SIGKILL, signal.SIGSTOP):
                 def on_piece(count):
                     if count == 20:
-                        os.kill(next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator"), kill)
+                        os.kill(up.pids("sluice-orchestrator")[0], kill)
 
                 pieces = pieces_of(f"127.0.0.1:1,{up.endpoint}", on_piece)
                 # The seed was the server's; asked for by it, the same text comes undisturbed.
@@ -201,13 +172,10 @@ class FaultsTest(unittest.TestCase):
                 self.assertEqual(outcome(pieces), outcome(expected))
 
     def test_an_orchestrator_stands_by_until_the_other_dies(self):
-        def orchestrator_of(up):
-            return next(p for p, n in children_of(up.process.pid).items() if n == "sluice-orchestrator")
-
         flags = ["--prompt", PROMPT, "--max_tokens", "300", "--ignore_eos", "--seed", "3"]
         with Up("--tp", "2") as up, tempfile.TemporaryDirectory() as folder:
             expected = sluice("generate", "--endpoint", up.endpoint, *flags).stdout
-            with open(f"/proc/{orchestrator_of(up)}/cmdline") as file:
+            with open(f"/proc/{up.pids('sluice-orchestrator')[0]}/cmdline") as file:
                 arguments = file.read().split("\0")[:-1]
             second = f"unix:{folder}/second"
             arguments[arguments.index("--listen") + 1] = second
@@ -232,7 +200,7 @@ class FaultsTest(unittest.TestCase):
                                           stdout=subprocess.PIPE, text=True)
                 begun = stream.stdout.read(20)
                 os.kill(up.process.pid, signal.SIGSTOP)
-                os.kill(orchestrator_of(up), signal.SIGKILL)
+                os.kill(up.pids("sluice-orchestrator")[0], signal.SIGKILL)
                 killed = time.monotonic()
                 rest = stream.stdout.read()
                 print(f"the stream ended {time.monotonic() - killed:.2f} s after the death", file=sys.stderr)
@@ -253,11 +221,11 @@ class FaultsTest(unittest.TestCase):
 
         def stand_still(client, victim):
             times = []
+            kill = killing(victim)
 
             def on_chunk():
                 times.append(time.monotonic())
-                if len(times) == 20:
-                    os.kill(victim, signal.SIGKILL)
+                kill()
 
             texts.add(text_of(client.generate(request(200, seed=3)), on_chunk))
             pauses.append(max(b - a for a, b in zip(times, times[1:])))
@@ -267,7 +235,7 @@ class FaultsTest(unittest.TestCase):
                 client = Client(up.endpoint)
                 texts.add(text_of(client.generate(request(200, seed=3))))
                 for name in ("sluice-sampler", "sluice-embedding"):
-                    stand_still(client, next(p for p, n in children_of(up.process.pid).items() if n == name))
+                    stand_still(client, up.pids(name)[0])
                 status = client.unary("GetStatus", status_pb2.GetStatusRequest(), status_pb2.GetStatusResponse)
                 self.assertEqual(status.num_recoveries, 2)
         self.assertEqual(len(texts), 1)

@@ -2,10 +2,13 @@
 alone. A test file's own arguments: BIN_DIR PROTO_PYTHON_DIR [unittest arguments].
 """
 
+import itertools
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 BIN, PROTOS = sys.argv[1:3]
@@ -74,6 +77,18 @@ class Up:
     def __exit__(self, *_):
         self.stop()
 
+    def pids(self, name):
+        """Of its processes of that program."""
+        return sorted(pid for pid, program in children_of(self.process.pid).items() if program == name)
+
+    def await_replaced(self, pid):
+        """Until the process is none of its own any more: a stream may be over before a death is seen."""
+        deadline = time.monotonic() + 60
+        while pid in children_of(self.process.pid):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"process {pid} is still there")
+            time.sleep(0.02)
+
     def stop(self):
         self.process.terminate()
         code = self.process.wait(30)
@@ -123,6 +138,16 @@ def text_of(responses, on_chunk=None):
             if on_chunk:
                 on_chunk()
     return text
+
+
+def killing(pid, how=signal.SIGKILL, after=20):
+    """For text_of, on each chunk: the process gets the signal once so many have come."""
+    count = itertools.count(1)
+
+    def on_chunk():
+        if next(count) == after:
+            os.kill(pid, how)
+    return on_chunk
 
 
 def sluice(*arguments, code=0, stdin=""):

@@ -5,11 +5,10 @@ The services are real; their devices are the tests' asynchronous ones, whose mem
 
 import os
 import shutil
-import signal
 import tempfile
 import unittest
 
-from processes import BIN, STORYTELLER, Client, Up, children_of, main, request, text_of
+from processes import BIN, STORYTELLER, Client, Up, killing, main, request, text_of
 
 ASYNC = ("embedding", "shard", "sampler")
 
@@ -41,17 +40,10 @@ class SharedRowsTest(unittest.TestCase):
                 self.assertEqual(text_of(client.generate(request(200, seed=3))), expected)
                 self.assertEqual(self.rings(log), 3, "two stages and the sampler read the one before")
                 for name in ("sluice-embedding", "sluice-sampler", "sluice-shard"):
-                    for victim in [p for p, n in children_of(up.process.pid).items() if n == name]:
+                    for victim in up.pids(name):
                         with self.subTest(name=name, pid=victim):
-                            chunks = []
-
-                            def on_chunk():
-                                chunks.append(0)
-                                if len(chunks) == 20:
-                                    os.kill(victim, signal.SIGKILL)
-
                             before = self.rings(log)
-                            self.assertEqual(text_of(client.generate(request(200, seed=3)), on_chunk), expected)
+                            self.assertEqual(text_of(client.generate(request(200, seed=3)), killing(victim)), expected)
                             self.assertGreater(self.rings(log), before, "rings are opened in the new epoch, too")
                 with open(log) as file:
                     self.assertNotIn("ring-unused", file.read())

@@ -8,7 +8,6 @@ import collections
 import concurrent.futures
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import time
 import unittest
 import urllib.request
 
-from processes import Client, Up, children_of, free_port, generation_pb2, grpc, main, request, text_of
+from processes import Client, Up, free_port, generation_pb2, grpc, killing, main, request, text_of
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "services", "gateway"))
 
@@ -172,14 +171,7 @@ class SpansTest(unittest.TestCase):
         refused = collector.named("text_completion storyteller")[0]
         self.assertEqual((refused.attributes["error.type"], refused.attributes["rpc.grpc.status_code"]), ("INVALID_ARGUMENT", 3))
         self.assertEqual(refused.span.status.code, 0)
-        sampler = next(pid for pid, name in children_of(up.process.pid).items() if name == "sluice-sampler")
-        chunks = []
-
-        def on_chunk():
-            chunks.append(0)
-            if len(chunks) == 20:
-                os.kill(sampler, signal.SIGKILL)
-        text_of(client.generate(request(200, seed=3)), on_chunk)
+        text_of(client.generate(request(200, seed=3)), killing(up.pids("sluice-sampler")[0]))
         whole = collector.named("text_completion storyteller", 2)[1]
         recovery = collector.named("recovery")[0]
         self.assertEqual(recovery.span.parent_span_id, whole.span.span_id)

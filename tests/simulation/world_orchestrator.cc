@@ -8,8 +8,15 @@
 namespace sluice::simulation {
 namespace {
 
-EngineOptions OptionsOfEngine(Chance& chance, int max_positions, bool with_poison) {
+// In a quarter of the runs every draft is computed. Not drawn: what a seed once gave, it gives.
+DraftPolicy PolicyOf(uint64_t seed) {
+  return seed % 4 == 0 ? DraftPolicy::kAlways : DraftPolicy::kMeasured;
+}
+
+EngineOptions OptionsOfEngine(Chance& chance, int max_positions, bool with_poison,
+                              DraftPolicy policy) {
   EngineOptions options;
+  options.speculation.policy = policy;
   options.scheduler.max_positions = max_positions;
   options.draft_max_positions = max_positions - chance.Pick(0, 8);
   options.scheduler.max_tokens_per_step = chance.Pick(4, 24);
@@ -51,7 +58,8 @@ std::shared_ptr<World::Orchestrator> World::MakeOrchestrator(HostId host) {
   }
   return std::make_shared<Orchestrator>(
       &stages_, draft_stages_.has_value() ? &*draft_stages_ : nullptr, host, tokenizer_host_,
-      OptionsOfEngine(chance_, max_positions_, poison_.has_value()), std::move(replica));
+      OptionsOfEngine(chance_, max_positions_, poison_.has_value(), PolicyOf(options_.seed)),
+      std::move(replica));
 }
 
 void World::StartOrchestrator() {

@@ -40,10 +40,24 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                            "stop",      "stop_token_ids", "ignore_eos",     "priority",
                            "timeout",   "json_schema",    "any_json",       "regex",
                            "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
-    const Names model = {
-        "model",        "tp",    "pp",           "weights",       "kv_dtype",          "device",
-        "threads",      "cpus",  "instructions", "kv_cache_mib",  "rope_scaling",      "log_level",
-        "hang_timeout", "draft", "draft_model",  "draft_weights", "draft_kv_cache_mib"};
+    const Names model = {"model",
+                         "tp",
+                         "pp",
+                         "weights",
+                         "kv_dtype",
+                         "device",
+                         "threads",
+                         "cpus",
+                         "instructions",
+                         "kv_cache_mib",
+                         "rope_scaling",
+                         "log_level",
+                         "hang_timeout",
+                         "draft",
+                         "draft_policy",
+                         "draft_model",
+                         "draft_weights",
+                         "draft_kv_cache_mib"};
     const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};

@@ -89,7 +89,8 @@ TEST(ProcessPlanTest, StartsEveryServiceWithItsFlags) {
           "--embedding unix:/tmp/s/embedding "
           "--shards unix:/tmp/s/shard-0-0,unix:/tmp/s/shard-0-1;"
           "unix:/tmp/s/shard-1-0,unix:/tmp/s/shard-1-1 --sampler unix:/tmp/s/sampler "
-          "--max_step_tokens 256 --max_step_sequences 8 --max_queued_sequences 9 --draft ngram"));
+          "--max_step_tokens 256 --max_step_sequences 8 --max_queued_sequences 9 --draft ngram "
+          "--draft_policy measured"));
 }
 
 TEST(ProcessPlanTest, EveryProcessIsToldHowLongWorkMayTakeAndAskedForItsHealth) {

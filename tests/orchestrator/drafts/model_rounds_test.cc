@@ -30,7 +30,10 @@ class ToldModel final : public ModelDrafter {
     proposals.erase(sequence);
   }
   bool IsClose(SequenceId sequence) const override { return close.count(sequence) > 0; }
-  void CatchUp(SequenceId sequence) override { caught_up.insert(sequence); }
+  void CatchUp(SequenceId sequence) override {
+    caught_up.insert(sequence);
+    if (is_there) catching_up.insert(sequence);
+  }
   bool Begin(SequenceId sequence, int32_t length) override {
     if (!IsClose(sequence)) return false;
     begun.emplace_back(sequence, length);
@@ -38,6 +41,9 @@ class ToldModel final : public ModelDrafter {
     return true;
   }
   bool IsAtWork(SequenceId sequence) const override { return at_work.count(sequence) > 0; }
+  bool IsComputing(SequenceId sequence) const override {
+    return IsAtWork(sequence) || catching_up.count(sequence) > 0;
+  }
   absl::Span<const DraftToken> ProposalOf(SequenceId sequence) const override {
     const auto found = proposals.find(sequence);
     return found == proposals.end() ? absl::Span<const DraftToken>() : found->second;
@@ -49,7 +55,14 @@ class ToldModel final : public ModelDrafter {
     for (const TokenId token : tokens) proposals[sequence].push_back({token, kind});
   }
 
-  std::set<SequenceId> close, caught_up, at_work;
+  // Has caught up.
+  void Close(SequenceId sequence) {
+    catching_up.erase(sequence);
+    close.insert(sequence);
+  }
+
+  bool is_there = true;
+  std::set<SequenceId> close, caught_up, catching_up, at_work;
   std::vector<std::pair<SequenceId, int32_t>> begun;
   std::map<SequenceId, std::vector<DraftToken>> proposals;
   std::map<SequenceId, int> num_tokens;
@@ -212,7 +225,8 @@ TEST_F(ModelRoundsTest, GoesOnWhileAnotherTokenIsWorthAStep) {
 // With all around it: what the model proposes is computed, and held against what comes.
 class SpeculationWithModelTest : public ::testing::Test {
  protected:
-  SpeculationWithModelTest() : speculation_({.mode = DraftMode::kNone}) {
+  explicit SpeculationWithModelTest(DraftPolicy policy = DraftPolicy::kMeasured)
+      : speculation_({.mode = DraftMode::kNone, .policy = policy}) {
     speculation_.UseModel(&model_);
     spec_.id = 1;
     spec_.max_drafts = 8;
@@ -235,6 +249,7 @@ class SpeculationWithModelTest : public ::testing::Test {
 
   ToldModel model_;
   Speculation speculation_;
+  absl::Duration time_;
   SequenceSpec spec_;
   std::vector<TokenId> tokens_ = {500};
 };
@@ -273,6 +288,53 @@ TEST_F(SpeculationWithModelTest, BesideSequencesThatDeclineNobodyIsAskedFor) {
   for (int i = 0; i < 5; ++i) Step(1, true);
   EXPECT_FALSE(speculation_.AllWait(1));
   EXPECT_THAT(model_.begun, IsEmpty());
+}
+
+class AskedAlwaysTest : public SpeculationWithModelTest {
+ protected:
+  AskedAlwaysTest() : SpeculationWithModelTest(DraftPolicy::kAlways) {}
+};
+
+// Nothing is known of what steps take, the model is slow, and it is always wrong.
+TEST_F(AskedAlwaysTest, IsWaitedForWhateverItBrings) {
+  EXPECT_FALSE(speculation_.AllWait(1)) << "nobody is drafted on";
+  for (int i = 0; i < 300; ++i) {
+    Choose({i});
+    ASSERT_TRUE(speculation_.AllWait(1)) << i;
+    ASSERT_TRUE(speculation_.Holds(1, i + 2)) << i;
+    if (i == 0) {
+      EXPECT_THAT(model_.caught_up, ElementsAre(1)) << "waited for until it is close, too";
+      EXPECT_THAT(model_.begun, IsEmpty());
+      model_.Close(1);
+      ASSERT_TRUE(speculation_.Holds(1, i + 2));
+    }
+    ASSERT_EQ(model_.begun.size(), i + 1u);
+    EXPECT_EQ(model_.begun.back().second, ModelRounds::kMostTokens);
+    EXPECT_TRUE(speculation_.GoesOn(1, {}));
+    speculation_.SetTime(time_ += absl::Seconds(1));
+    EXPECT_TRUE(speculation_.Holds(1, i + 2)) << "a second is not too long";
+    model_.Done(1, {1000, 1001}, DraftKind::kModelGuess);
+    EXPECT_FALSE(speculation_.Holds(1, i + 2));
+    EXPECT_THAT(Draft(), ElementsAre(1000, 1001));
+    Step(3);
+    speculation_.OnModelStep(1, absl::Seconds(1));
+  }
+}
+
+TEST_F(AskedAlwaysTest, HoldsNobodyOnceLostOrForEver) {
+  Choose({1});
+  ASSERT_TRUE(speculation_.Holds(1, 2));
+  model_.is_there = false;
+  model_.catching_up.clear();
+  EXPECT_FALSE(speculation_.Holds(1, 2));
+  model_.is_there = true;
+  EXPECT_FALSE(speculation_.Holds(1, 2)) << "for these tokens it is too late";
+  Choose({2});
+  EXPECT_TRUE(speculation_.Holds(1, 3));
+  EXPECT_EQ(speculation_.NextTimeout(), time_ + ModelRounds::kMostPatience);
+  speculation_.SetTime(time_ += ModelRounds::kMostPatience);
+  EXPECT_FALSE(speculation_.Holds(1, 3));
+  EXPECT_EQ(speculation_.NextTimeout(), absl::InfiniteDuration());
 }
 
 }  // namespace

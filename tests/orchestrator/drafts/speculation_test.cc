@@ -112,6 +112,36 @@ TEST_F(SpeculationTest, WaitsOnlyWhereDraftsWinMoreThanGoingAhead) {
   EXPECT_FALSE(speculation_->AllWait(1)) << "1.8 tokens in 19 ms";
 }
 
+// Where every row has its price, drafts are wrong, and nothing is known at first.
+TEST_F(SpeculationTest, DraftsAlwaysWhateverItCosts) {
+  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.policy = DraftPolicy::kAlways});
+  const SequenceSpec spec = SpecOf(1);
+  EXPECT_FALSE(speculation_->AllWait(1)) << "nobody is drafted on";
+  Choose(spec, {0});
+  for (int i = 0; i < 200; ++i) {
+    for (int rows = 1; rows <= 9; ++rows) Step(rows, 10 * rows, i % 2 == 0);
+    EXPECT_TRUE(speculation_->AllWait(1));
+    speculation_->OnLikely(1, static_cast<int32_t>(tokens_.size()), {7, 8, 9});
+    EXPECT_THAT(DraftOf(1), ::testing::Not(IsEmpty())) << i;
+    Choose(spec, {600 + (i * i) % 97});
+  }
+}
+
+TEST_F(SpeculationTest, AllDraftsHaveRoomOrAreCutToIt) {
+  speculation_ = std::make_unique<Speculation>(SpeculationOptions{.policy = DraftPolicy::kAlways});
+  Choose(SpecOf(1), {0});
+  speculation_->OnTokens(SpecOf(2), 1, tokens_);
+  std::vector<DraftCandidate> candidates(2);
+  for (int i = 0; i < 2; ++i) {
+    candidates[i].sequence = i + 1;
+    candidates[i].tokens = tokens_;
+    candidates[i].most = 32;
+  }
+  speculation_->Draft({.num_decodes = 2, .tokens = 10}, absl::MakeSpan(candidates));
+  EXPECT_THAT(candidates[0].draft, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(candidates[1].draft, ElementsAre(1, 2));
+}
+
 TEST_F(SpeculationTest, BesidePromptsNothingIsGuessed) {
   Choose(SpecOf(1), {0});
   for (int i = 0; i < 10; ++i) Step(1, 10);

@@ -15,11 +15,11 @@ PROMPT = "Once upon a time there was a king who"
 class Api:
     """A pipeline that grants some priorities, and calls to it."""
 
-    def __init__(self):
+    def __init__(self, *flags):
         self.tenants = tempfile.NamedTemporaryFile("w", suffix=".json")
         json.dump({"default": {"priorities": [-3, -1, 0, 1]}}, self.tenants)
         self.tenants.flush()
-        self.served = Served(BIN, "--tenants", self.tenants.name)
+        self.served = Served(BIN, "--tenants", self.tenants.name, *flags)
 
     def stop(self):
         self.served.stop()
@@ -48,11 +48,13 @@ class Api:
 
 
 class ApiTest(unittest.TestCase):
-    """The tests of a class share a pipeline."""
+    """The tests of a class share a pipeline, which has these flags."""
+
+    FLAGS = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.api = Api()
+        cls.api = Api(*cls.FLAGS)
         cls.addClassCleanup(cls.api.stop)
 
 

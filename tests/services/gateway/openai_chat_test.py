@@ -9,6 +9,8 @@ from openai import ApiTest, main, text_of
 
 
 class ChatTest(ApiTest):
+    FLAGS = ("--draft_policy", "always")
+
     def test_answers(self):
         answer = self.api.chat().json
         self.assertEqual(answer["object"], "chat.completion")
@@ -61,15 +63,9 @@ class ChatTest(ApiTest):
             self.assertEqual(answer["choices"][0]["message"]["content"], expected)
 
     def test_a_prediction_is_drafted(self):
-        # Where a step takes longer with more rows, or was held up once, nothing is drafted, but for
-        # trying every 2,048 steps.
-        for _ in range(80):
-            expected = self.api.chat(max_tokens=60, decline_drafts=True).json["choices"][0]["message"]["content"]
-            usage = self.api.chat(max_tokens=60, prediction={"type": "content", "content": expected}).json["usage"]
-            details = usage["completion_tokens_details"]
-            if details["accepted_prediction_tokens"] > 0:
-                return
-        self.fail("nothing of 80 predictions was accepted")
+        expected = self.api.chat(max_tokens=60, decline_drafts=True).json["choices"][0]["message"]["content"]
+        usage = self.api.chat(max_tokens=60, prediction={"type": "content", "content": expected}).json["usage"]
+        self.assertGreater(usage["completion_tokens_details"]["accepted_prediction_tokens"], 30)
 
 
 class ConstraintTest(ApiTest):
