@@ -15,7 +15,8 @@ namespace sluice {
 class MemoryRendezvousStore final : public RendezvousStore {
  public:
   absl::Status Set(const std::string& key, std::string bytes) override;
-  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline,
+                                  const std::stop_token& stop) override;
 
  private:
   std::mutex mutex_;

@@ -4,6 +4,7 @@
 // that use them; a communicator does not touch its store after Join.
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,8 +21,9 @@ class RendezvousStore {
   virtual absl::Status Set(const std::string& key, std::string bytes) = 0;
 
   // Waits until the key is set. DEADLINE_EXCEEDED, naming the key, where it is not by `deadline`;
-  // UNAVAILABLE where the store cannot be reached.
-  virtual absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) = 0;
+  // UNAVAILABLE where the store cannot be reached; CANCELLED when told to stop.
+  virtual absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline,
+                                          const std::stop_token& stop) = 0;
 };
 
 }  // namespace sluice

@@ -253,8 +253,8 @@ absl::Status Validate(const ShmOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
-                                                      Deadline deadline) {
+absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline,
+                                                      const std::stop_token& stop) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
   const std::string name = absl::StrCat("/", options.name);
   const ShmShape shape{options.size, static_cast<std::uint32_t>(std::bit_ceil(options.slot_bytes))};
@@ -265,6 +265,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options,
         absl::StrCat("rank ", options.rank, " of '", name, "' has already joined"));
   }
   auto communicator = std::make_unique<ShmCommunicator>(*std::move(segment), name, options.rank);
+  const std::stop_callback on_stop(stop, [joining = communicator.get()] {
+    joining->Abort(absl::CancelledError("told to stop joining"));
+  });
   if (absl::Status joined = communicator->Join(deadline); !joined.ok()) return joined;
   return communicator;
 }

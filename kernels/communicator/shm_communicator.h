@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -44,6 +45,8 @@ struct ShmOptions {
 //   DEADLINE_EXCEEDED   a rank did not come in time; the message names it
 //   UNAVAILABLE         a rank gave up or died before all had joined
 //   RESOURCE_EXHAUSTED  /dev/shm has no room for size * slot_bytes
-absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline);
+//   CANCELLED           told to stop; those of its peers that are there fail with it
+absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline,
+                                                      const std::stop_token& stop = {});
 
 }  // namespace sluice

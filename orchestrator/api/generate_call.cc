@@ -82,7 +82,7 @@ void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
 void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
   if (!request_.has_constraint()) return Submit(std::move(prompt), nullptr);
   context_.constraints.Prepare(
-      request_.constraint(), deadline_,
+      request_.constraint(), deadline_, caller_,
       [self = shared_from_this(), prompt = std::move(prompt)](
           absl::StatusOr<std::shared_ptr<const KeptConstraint>> constraint) mutable {
         if (!constraint.ok()) return self->Refuse(constraint.status());

@@ -27,7 +27,9 @@ struct ConstraintPreparer::Call {
   SteadyTime deadline;
   Callback callback;
   int num_lost = 0;
+  // Under the preparer's mutex.
   std::unique_ptr<grpc::ClientContext> context;  // of the current attempt
+  bool left = false;
 };
 
 std::shared_ptr<ConstraintPreparer> ConstraintPreparer::Make(
@@ -43,7 +45,7 @@ ConstraintPreparer::ConstraintPreparer(Model model, TokenizerClient* tokenizer,
       sampler_(v1::SamplerService::NewStub(std::move(sampler))) {}
 
 void ConstraintPreparer::Prepare(const v1::Constraint& constraint, SteadyTime deadline,
-                                 Callback callback) {
+                                 const std::shared_ptr<Cancellation>& caller, Callback callback) {
   if (model_.end_token_ids.empty()) {
     return callback(absl::FailedPreconditionError(
         "constraint: the model has no end-of-sequence token to end a text with"));
@@ -52,6 +54,13 @@ void ConstraintPreparer::Prepare(const v1::Constraint& constraint, SteadyTime de
   *call->request.mutable_constraint() = constraint;
   call->deadline = std::min(deadline, SteadyTime::Now() + kPatience);
   call->callback = std::move(callback);
+  if (caller != nullptr) {
+    caller->OnCancel([self = weak_from_this(), weak = std::weak_ptr<Call>(call)] {
+      const std::shared_ptr<ConstraintPreparer> preparer = self.lock();
+      const std::shared_ptr<Call> left = weak.lock();
+      if (preparer != nullptr && left != nullptr) preparer->Leave(*left);
+    });
+  }
   GetVocabulary(call->deadline, [self = shared_from_this(), call](const Vocabulary& vocabulary) {
     if (!vocabulary.ok()) return call->callback(vocabulary.status());
     call->vocabulary = *vocabulary;
@@ -135,14 +144,20 @@ void ConstraintPreparer::PublishVocabulary(const Vocabulary& vocabulary) {
 
 // ---- The sampler ----
 
-void ConstraintPreparer::AskSampler(std::shared_ptr<Call> call) {
+void ConstraintPreparer::Leave(Call& call) {
+  absl::MutexLock lock(&mutex_);
+  call.left = true;
+  if (asking_.contains(call.context.get())) call.context->TryCancel();
+}
+
+void ConstraintPreparer::AskSampler(const std::shared_ptr<Call>& call) {
   call->response.Clear();
+  absl::MutexLock lock(&mutex_);
   call->context = std::make_unique<grpc::ClientContext>();
   call->context->set_wait_for_ready(true);
   SetDeadline(*call->context, call->deadline);
-  absl::MutexLock lock(&mutex_);
   asking_.insert(call->context.get());
-  if (stopped_) call->context->TryCancel();
+  if (stopped_ || call->left) call->context->TryCancel();
   sampler_->async()->PrepareConstraint(call->context.get(), &call->request, &call->response,
                                        [self = shared_from_this(), call](grpc::Status status) {
                                          self->OnAnswer(call, FromGrpc(status));

@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/pipeline/rows.h"
+#include "orchestrator/text/cancellation.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "services/common/steady_time.h"
 #include "sluice/v1/sampler.grpc.pb.h"
@@ -40,8 +41,10 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
 
   // Calls back with what the sampler is to be told, or why it can't keep it: a status of
   // constraint.proto, or UNAVAILABLE, DEADLINE_EXCEEDED where sampler or tokenizer can't be reached
-  // by `deadline`. From a thread of gRPC's, or at once.
-  void Prepare(const v1::Constraint& constraint, SteadyTime deadline, Callback callback);
+  // by `deadline`; CANCELLED once `caller`, which may be null, has been. From a thread of gRPC's, or at
+  // once.
+  void Prepare(const v1::Constraint& constraint, SteadyTime deadline,
+               const std::shared_ptr<Cancellation>& caller, Callback callback);
 
   // Cancels what is under way. Whoever waits is told.
   void Stop();
@@ -61,7 +64,9 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
   void AddPage(const v1::GetVocabularyResponse& page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PublishVocabulary(const Vocabulary& vocabulary);
 
-  void AskSampler(std::shared_ptr<Call> call);
+  void AskSampler(const std::shared_ptr<Call>& call);
+  // Its caller has left.
+  void Leave(Call& call);
   void OnAnswer(const std::shared_ptr<Call>& call, const absl::Status& status);
 
   const Model model_;

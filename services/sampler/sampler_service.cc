@@ -8,6 +8,27 @@
 #include "services/common/status.h"
 
 namespace sluice {
+namespace {
+
+// A caller that waits until its constraint is compiled, or leaves.
+class ConstraintCall final : public grpc::ServerUnaryReactor {
+ public:
+  // Borrows the store until it is done.
+  ConstraintCall(ConstraintStore& store, const v1::Constraint& constraint)
+      : store_(store),
+        ticket_(store.Prepare(constraint, [this](const ConstraintStore::Result& result) {
+          Finish(ToGrpc(result.status()));
+        })) {}
+
+  void OnCancel() override { store_.Leave(ticket_); }
+  void OnDone() override { delete this; }
+
+ private:
+  ConstraintStore& store_;
+  const ConstraintStore::Ticket ticket_;
+};
+
+}  // namespace
 
 SamplerService::SamplerService(ServedModel model, Sampler* sampler, Backend* backend,
                                ProgressWatch* progress)
@@ -47,16 +68,13 @@ absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
 grpc::ServerUnaryReactor* SamplerService::PrepareConstraint(
     grpc::CallbackServerContext* context, const v1::PrepareConstraintRequest* request,
     v1::PrepareConstraintResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (request->has_vocabulary()) constraints_.SetVocabulary(request->vocabulary());
-  if (!constraints_.has_vocabulary()) {
-    response->set_needs_vocabulary(true);
-    reactor->Finish(grpc::Status::OK);
-    return reactor;
+  if (constraints_.has_vocabulary()) {
+    return new ConstraintCall(constraints_, request->constraint());  // deletes itself
   }
-  constraints_.Prepare(request->constraint(), [reactor](const ConstraintStore::Result& result) {
-    reactor->Finish(ToGrpc(result.status()));
-  });
+  response->set_needs_vocabulary(true);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 

@@ -16,9 +16,27 @@ constexpr absl::Duration kSetTimeout = absl::Seconds(5);
 
 }  // namespace
 
+class RendezvousTable::Waiter final : public grpc::ServerUnaryReactor {
+ public:
+  Waiter(RendezvousTable& table, std::string key, v1::GetRendezvousResponse* response)
+      : table_(table), key_(std::move(key)), response_(response) {}
+
+  void Answer(const std::string& value) {
+    response_->set_value(value);
+    Finish(grpc::Status::OK);
+  }
+  void OnCancel() override { table_.Forget(key_, this); }
+  void OnDone() override { delete this; }
+
+ private:
+  RendezvousTable& table_;
+  const std::string key_;
+  v1::GetRendezvousResponse* const response_;
+};
+
 void RendezvousTable::KeepOnly(const std::string& group) {
   const auto is_old = [&group](const auto& entry) { return !absl::StartsWith(entry.first, group); };
-  std::vector<Waiter> dropped;
+  std::vector<Waiter*> dropped;
   {
     absl::MutexLock lock(&mutex_);
     std::erase_if(values_, is_old);
@@ -27,14 +45,14 @@ void RendezvousTable::KeepOnly(const std::string& group) {
     }
     std::erase_if(waiters_, is_old);
   }
-  for (const Waiter& waiter : dropped) {
-    waiter.call->Finish(ToGrpc(absl::AbortedError("a newer epoch has begun")));
+  for (Waiter* waiter : dropped) {
+    waiter->Finish(ToGrpc(absl::AbortedError("a newer epoch has begun")));
   }
 }
 
 void RendezvousTable::Put(const std::string& key, const std::string& value,
                           grpc::ServerUnaryReactor* call) {
-  std::vector<Waiter> waiters;
+  std::vector<Waiter*> waiters;
   {
     absl::MutexLock lock(&mutex_);
     if (!values_.emplace(key, value).second) {
@@ -43,25 +61,34 @@ void RendezvousTable::Put(const std::string& key, const std::string& value,
     }
     if (auto waiting = waiters_.extract(key)) waiters = std::move(waiting.mapped());
   }
-  for (const Waiter& waiter : waiters) {
-    waiter.response->set_value(value);
-    waiter.call->Finish(grpc::Status::OK);
-  }
+  for (Waiter* waiter : waiters) waiter->Answer(value);
   call->Finish(grpc::Status::OK);
 }
 
-void RendezvousTable::Get(const std::string& key, v1::GetRendezvousResponse* response,
-                          grpc::ServerUnaryReactor* call) {
+grpc::ServerUnaryReactor* RendezvousTable::Get(const std::string& key,
+                                               v1::GetRendezvousResponse* response) {
+  auto* const waiter = new Waiter(*this, key, response);  // deletes itself
+  std::string value;
   {
     absl::MutexLock lock(&mutex_);
-    const auto value = values_.find(key);
-    if (value == values_.end()) {
-      waiters_[key].push_back({response, call});
-      return;
+    const auto found = values_.find(key);
+    if (found == values_.end()) {
+      waiters_[key].push_back(waiter);
+      return waiter;
     }
-    response->set_value(value->second);
+    value = found->second;
   }
-  call->Finish(grpc::Status::OK);
+  waiter->Answer(value);
+  return waiter;
+}
+
+void RendezvousTable::Forget(const std::string& key, Waiter* waiter) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto waiting = waiters_.find(key);
+    if (waiting == waiters_.end() || std::erase(waiting->second, waiter) == 0) return;
+  }
+  waiter->Finish(grpc::Status::CANCELLED);
 }
 
 RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel)
@@ -77,12 +104,14 @@ absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string byte
   return FromGrpc(stub_->PutRendezvous(&context, request, &response));
 }
 
-absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key, Deadline deadline) {
+absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key, Deadline deadline,
+                                                       const std::stop_token& stop) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + deadline.Left()));
   v1::GetRendezvousRequest request;
   request.set_key(key);
   v1::GetRendezvousResponse response;
+  const std::stop_callback on_stop(stop, [&context] { context.TryCancel(); });
   const absl::Status status = FromGrpc(stub_->GetRendezvous(&context, request, &response));
   if (!status.ok()) return Annotate(status, absl::StrCat("rendezvous key ", key));
   return std::move(*response.mutable_value());

@@ -26,19 +26,18 @@ class RendezvousTable {
 
   // Answers the call. ALREADY_EXISTS where the key is set.
   void Put(const std::string& key, const std::string& value, grpc::ServerUnaryReactor* call);
-  // Answers the call once the key is set, with its value in `response`.
-  void Get(const std::string& key, v1::GetRendezvousResponse* response,
-           grpc::ServerUnaryReactor* call);
+  // What answers a call once the key is set, with its value in `response`, or ends it where nobody
+  // waits for it any more. The table outlives it.
+  grpc::ServerUnaryReactor* Get(const std::string& key, v1::GetRendezvousResponse* response);
 
  private:
-  struct Waiter {
-    v1::GetRendezvousResponse* response;
-    grpc::ServerUnaryReactor* call;
-  };
+  class Waiter;
+  void Forget(const std::string& key, Waiter* waiter);
 
   absl::Mutex mutex_;
   std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
+  // Who takes a waiter from here ends its call.
+  std::map<std::string, std::vector<Waiter*>> waiters_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The table of a remote rank 0. Thread-safe.
@@ -47,7 +46,8 @@ class RemoteRendezvousStore final : public RendezvousStore {
   explicit RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel);
 
   absl::Status Set(const std::string& key, std::string bytes) override;
-  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override;
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline,
+                                  const std::stop_token& stop) override;
 
  private:
   const std::unique_ptr<v1::ShardService::Stub> stub_;

@@ -51,10 +51,10 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
   const std::string& name = open.communicator_name();
   const int rank = placement.rank;
   const int size = placement.num_ranks;
-  if (size == 1) return [](Deadline) { return MakeLocalCommunicator(); };
+  if (size == 1) return [](Deadline, const std::stop_token&) { return MakeLocalCommunicator(); };
   if (open.communicator() == v1::COMMUNICATOR_KIND_SHM) {
-    return [name, rank, size](Deadline deadline) {
-      return JoinShm({.name = name, .rank = rank, .size = size}, deadline);
+    return [name, rank, size](Deadline deadline, const std::stop_token& stop) {
+      return JoinShm({.name = name, .rank = rank, .size = size}, deadline, stop);
     };
   }
   if (open.communicator() == v1::COMMUNICATOR_KIND_TCP) {
@@ -71,9 +71,10 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
     if (options_.tls.complete() && !options_.trusted_network) {
       options.tls = RankTlsOf(options_.tls);
     }
-    return [options = std::move(options), channel = *channel](Deadline deadline) {
+    return [options = std::move(options), channel = *channel](Deadline deadline,
+                                                              const std::stop_token& stop) {
       RemoteRendezvousStore store(channel);
-      return JoinTcp(options, store, deadline);
+      return JoinTcp(options, store, deadline, stop);
     };
   }
   return absl::UnimplementedError(
@@ -154,12 +155,10 @@ grpc::ServerUnaryReactor* ShardService::PutRendezvous(grpc::CallbackServerContex
   return reactor;
 }
 
-grpc::ServerUnaryReactor* ShardService::GetRendezvous(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ShardService::GetRendezvous(grpc::CallbackServerContext*,
                                                       const v1::GetRendezvousRequest* request,
                                                       v1::GetRendezvousResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  rendezvous_.Get(request->key(), response, reactor);
-  return reactor;
+  return rendezvous_.Get(request->key(), response);
 }
 
 }  // namespace sluice

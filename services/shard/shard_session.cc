@@ -37,6 +37,7 @@ void ShardSession::Run() {
 
 void ShardSession::Close(const absl::Status& reason) {
   stream_->Close(reason);
+  joining_.request_stop();
   absl::MutexLock lock(&mutex_);
   if (!closed_.ok()) return;
   closed_ = reason;
@@ -44,7 +45,8 @@ void ShardSession::Close(const absl::Status& reason) {
 }
 
 absl::Status ShardSession::JoinAndServe() {
-  absl::StatusOr<std::unique_ptr<Communicator>> communicator = join_(Deadline::After(kJoinTimeout));
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator =
+      join_(Deadline::After(kJoinTimeout), joining_.get_token());
   if (!communicator.ok()) return Annotate(communicator.status(), "joining the ranks of the stage");
   Communicator* joined = communicator->get();
   {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,10 @@
 
 namespace sluice {
 
-// Meets the other ranks of the stage: blocks until all have joined or the deadline has passed.
-using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(Deadline deadline)>;
+// Meets the other ranks of the stage: blocks until all have joined, the deadline has passed or
+// it is told to stop.
+using JoinRanks = std::function<absl::StatusOr<std::unique_ptr<Communicator>>(
+    Deadline deadline, const std::stop_token& stop)>;
 
 // What the sessions of a shard work with; borrowed.
 struct ShardParts {
@@ -92,6 +95,7 @@ class ShardSession : public StageSession {
   std::vector<KvBlockCopy> copies_;
   SteadyTime step_began_;
   SteadyTime last_told_;  // of the times
+  std::stop_source joining_;
 
   absl::Mutex mutex_;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

@@ -8,9 +8,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
+import uuid
 
-from processes import BIN, SLUICE, STORYTELLER, Orchestrator, main
+from processes import BIN, SLUICE, STORYTELLER, Orchestrator, grpc, main
+from sluice.v1 import shard_pb2
 
 
 def openssl(*arguments):
@@ -27,6 +31,12 @@ def issue(folder, name, by):
             "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr")
     openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/{by}.crt", "-CAkey", f"{folder}/{by}.key",
             "-CAcreateserial", "-days", "1", "-out", f"{folder}/{name}.crt")
+
+
+def requests(first, over):
+    """Of a stream that stays open until `over`."""
+    yield first
+    over.wait()
 
 
 class TerminationTest(unittest.TestCase):
@@ -66,6 +76,39 @@ class TerminationTest(unittest.TestCase):
         stage.terminate()
         self.assertEqual(stage.wait(30), 0)
         self.assertFalse(os.path.exists(self.log))
+
+    def test_a_rank_that_waits_for_its_peers_ends_when_told_to(self):
+        """It would give up by itself after 5 s."""
+        for kind in ("SHM", "TCP"):
+            with self.subTest(kind=kind):
+                over = threading.Event()
+                self.addCleanup(over.set)
+                address, group = f"unix:{self.folder}/{kind}", f"sluice-test-{uuid.uuid4()}"
+                rank = self.start("sluice-shard", "--model", STORYTELLER, "--listen", address, "--num_ranks", "2", "--rank", "0")
+                channel = grpc.insecure_channel(address)
+
+                def call(method, request, response):
+                    return channel.unary_unary(f"/sluice.v1.ShardService/{method}", request_serializer=type(request).SerializeToString,
+                                               response_deserializer=response.FromString)(request, timeout=60, wait_for_ready=True)
+
+                info = call("GetInfo", shard_pb2.GetShardInfoRequest(), shard_pb2.GetShardInfoResponse)
+                run = channel.stream_stream("/sluice.v1.ShardService/Run", shard_pb2.ShardRunRequest.SerializeToString,
+                                            shard_pb2.ShardRunResponse.FromString)
+                wired = shard_pb2.ShardOpen(
+                    epoch=1, next_stage=address, num_kv_blocks=info.num_kv_blocks, model_fingerprint=info.model_fingerprint,
+                    communicator=f"COMMUNICATOR_KIND_{kind}", communicator_name=group, rendezvous_address=address)
+                stream = run(requests(shard_pb2.ShardRunRequest(open=wired), over))
+                if kind == "TCP":
+                    call("GetRendezvous", shard_pb2.GetRendezvousRequest(key=f"{group}/0"), shard_pb2.GetRendezvousResponse)
+                while kind == "SHM" and not os.path.exists(f"/dev/shm/{group}"):
+                    time.sleep(0.01)
+                rank.terminate()
+                self.assertEqual(rank.wait(4), 0)
+                with self.assertRaises(grpc.RpcError) as ended:
+                    list(stream)
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.UNAVAILABLE)
+                over.set()
+                channel.close()
 
     def test_a_tokenizer_of_another_model_says_so_and_ends(self):
         other = os.path.join(self.folder, "other")

@@ -61,7 +61,8 @@ class ForkedStore final : public RendezvousStore {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline) override {
+  absl::StatusOr<std::string> Get(const std::string& key, Deadline deadline,
+                                  const std::stop_token& /*stop*/) override {
     const timespec until = absl::ToTimespec(absl::Now() + deadline.Left());
     pthread_mutex_lock(&state_->mutex);
     const Entry* entry = Find(key);

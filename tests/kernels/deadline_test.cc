@@ -105,7 +105,7 @@ TEST_F(DeadlineTest, AJumpOfTheClockFailsNoCallBetweenRanks) {
 TEST_F(DeadlineTest, AJumpOfTheClockFailsNoRendezvous) {
   MemoryRendezvousStore store;
   absl::StatusOr<std::string> found;
-  std::thread waiting([&] { found = store.Get("key", Deadline::After(absl::Seconds(60))); });
+  std::thread waiting([&] { found = store.Get("key", Deadline::After(absl::Seconds(60)), {}); });
   SetWallClockAhead(kHour);
   std::this_thread::yield();
   ASSERT_TRUE(store.Set("key", "value").ok());

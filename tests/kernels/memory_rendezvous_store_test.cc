@@ -14,13 +14,13 @@ TEST(MemoryRendezvousStoreTest, GivesEachKeyItsFirstValue) {
   ASSERT_TRUE(store.Set("x", bytes).ok());
   ASSERT_TRUE(store.Set("y", "").ok());
   EXPECT_TRUE(absl::IsAlreadyExists(store.Set("x", "other")));
-  EXPECT_EQ(store.Get("x", Deadline::Never()).value(), bytes);
-  EXPECT_EQ(store.Get("y", Deadline::After(absl::ZeroDuration())).value(), "");
+  EXPECT_EQ(store.Get("x", Deadline::Never(), {}).value(), bytes);
+  EXPECT_EQ(store.Get("y", Deadline::After(absl::ZeroDuration()), {}).value(), "");
 }
 
 TEST(MemoryRendezvousStoreTest, NamesTheKeyThatWasNotSetInTime) {
   MemoryRendezvousStore store;
-  const absl::Status status = store.Get("x", Deadline::After(absl::ZeroDuration())).status();
+  const absl::Status status = store.Get("x", Deadline::After(absl::ZeroDuration()), {}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(status.ToString(), ::testing::HasSubstr("'x'"));
 }
@@ -28,7 +28,7 @@ TEST(MemoryRendezvousStoreTest, NamesTheKeyThatWasNotSetInTime) {
 TEST(MemoryRendezvousStoreTest, GetReturnsOnceTheKeyIsSet) {
   MemoryRendezvousStore store;
   std::thread setter([&] { EXPECT_TRUE(store.Set("x", "1").ok()); });
-  EXPECT_EQ(store.Get("x", Deadline::Never()).value(), "1");
+  EXPECT_EQ(store.Get("x", Deadline::Never(), {}).value(), "1");
   setter.join();
 }
 

@@ -56,6 +56,24 @@ TEST(JoinShmTest, NamesTheRankThatDoesNotCome) {
   EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
 }
 
+// By nothing else can it end.
+TEST(JoinShmTest, EndsWhenToldToStop) {
+  const std::string name = UniqueGroupName();
+  std::stop_source stop;
+  absl::Status joined;
+  std::thread rank([&] {
+    joined = JoinShm({.name = name, .size = 2}, Deadline::Never(), stop.get_token()).status();
+  });
+  while (SharedMemoryObjectsNamed(name).empty()) std::this_thread::yield();
+  stop.request_stop();
+  rank.join();
+  EXPECT_TRUE(absl::IsCancelled(joined)) << joined;
+  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
+  joined = JoinShm({.name = name, .size = 2}, Deadline::Never(), stop.get_token()).status();
+  EXPECT_TRUE(absl::IsCancelled(joined)) << joined << ", before it begins, too";
+  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
+}
+
 // The object of a group of two whose ranks are still to come.
 std::shared_ptr<ShmSegment> GroupOfTwo(const std::string& name) {
   const ShmOptions defaults;

@@ -14,6 +14,7 @@
 #include "kernels/communicator/tcp/poll_timeout.h"
 #include "kernels/communicator/tcp/rank_hello.h"
 #include "kernels/communicator/tcp/socket_address.h"
+#include "kernels/communicator/tcp/stop_event.h"
 
 namespace sluice {
 namespace {
@@ -55,7 +56,8 @@ absl::Status CheckAddress(const RankAddress& theirs, int peer, const RankAddress
 
 // Leaves this rank's address and waits for all others'.
 absl::StatusOr<RankGroup> MeetRanks(const TcpOptions& options, const Socket& listener,
-                                    RendezvousStore& store, Deadline deadline) {
+                                    RendezvousStore& store, Deadline deadline,
+                                    const std::stop_token& stop) {
   const absl::StatusOr<SocketAddress> own = AddressOf(listener);
   if (!own.ok()) return own.status();
   RankGroup group = {.rank = options.rank, .addresses = std::vector<RankAddress>(options.size)};
@@ -68,7 +70,7 @@ absl::StatusOr<RankGroup> MeetRanks(const TcpOptions& options, const Socket& lis
   if (absl::Status set = store.Set(Key(options, options.rank), Encode(ours)); !set.ok()) return set;
   for (int peer = 0; peer < options.size; ++peer) {
     if (peer == options.rank) continue;
-    const absl::StatusOr<std::string> left = store.Get(Key(options, peer), deadline);
+    const absl::StatusOr<std::string> left = store.Get(Key(options, peer), deadline, stop);
     if (!left.ok()) return left.status();
     absl::StatusOr<RankAddress> theirs = ParseRankAddress(*left);
     if (!theirs.ok()) {
@@ -83,8 +85,9 @@ absl::StatusOr<RankGroup> MeetRanks(const TcpOptions& options, const Socket& lis
 
 class MeshBuilder {
  public:
-  MeshBuilder(const RankGroup& group, const Socket& listener, std::shared_ptr<const TlsContext> tls)
-      : group_(group), listener_(listener), tls_(std::move(tls)) {
+  MeshBuilder(const RankGroup& group, const Socket& listener, std::shared_ptr<const TlsContext> tls,
+              const std::stop_token& stop)
+      : group_(group), listener_(listener), tls_(std::move(tls)), stop_(stop), stop_event_(stop) {
     mesh_.streams.resize(group.size());
   }
 
@@ -113,6 +116,8 @@ class MeshBuilder {
   const RankGroup& group_;
   const Socket& listener_;
   const std::shared_ptr<const TlsContext> tls_;  // null: plaintext
+  const std::stop_token stop_;
+  const StopEvent stop_event_;
 
   Mesh mesh_;
   std::list<Introduction> dialled_;
@@ -129,6 +134,9 @@ absl::StatusOr<Mesh> MeshBuilder::Build(Deadline deadline) {
     if (absl::Status advanced = AdvanceDialled(); !advanced.ok()) return advanced;
     AdvanceGuests();
     if (Complete()) break;
+    if (stop_.stop_requested()) {
+      return absl::CancelledError(absl::StrCat("told to stop waiting for rank ", MissingRanks()));
+    }
     if (deadline.HasPassed()) {
       return absl::DeadlineExceededError(
           absl::StrCat("no connection in time with rank ", MissingRanks(),
@@ -235,7 +243,7 @@ std::string MeshBuilder::MissingRanks() const {
 }
 
 void MeshBuilder::Wait(Deadline deadline) const {
-  std::vector<pollfd> awaited;
+  std::vector<pollfd> awaited = {{.fd = stop_event_.fd(), .events = POLLIN, .revents = 0}};
   if (guests_.size() < kMaxStrangers + group_.size()) {
     awaited.push_back({.fd = listener_.fd(), .events = POLLIN, .revents = 0});
   }
@@ -254,7 +262,7 @@ void MeshBuilder::Wait(Deadline deadline) const {
 }  // namespace
 
 absl::StatusOr<Mesh> ConnectMesh(const TcpOptions& options, RendezvousStore& store,
-                                 Deadline deadline) {
+                                 Deadline deadline, const std::stop_token& stop) {
   std::shared_ptr<const TlsContext> tls;
   if (options.tls.has_value()) {
     absl::StatusOr<std::shared_ptr<const TlsContext>> loaded = TlsContext::Load(*options.tls);
@@ -263,9 +271,9 @@ absl::StatusOr<Mesh> ConnectMesh(const TcpOptions& options, RendezvousStore& sto
   }
   const absl::StatusOr<Socket> listener = ListenFor(options);
   if (!listener.ok()) return listener.status();
-  const absl::StatusOr<RankGroup> group = MeetRanks(options, *listener, store, deadline);
+  const absl::StatusOr<RankGroup> group = MeetRanks(options, *listener, store, deadline, stop);
   if (!group.ok()) return group.status();
-  return MeshBuilder(*group, *listener, std::move(tls)).Build(deadline);
+  return MeshBuilder(*group, *listener, std::move(tls), stop).Build(deadline);
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +21,6 @@ struct Mesh {
 // Listens, leaves this rank's address in `store`, waits for the others', dials the lower ranks and
 // accepts the higher ones. `options` are valid. Statuses as of JoinTcp.
 absl::StatusOr<Mesh> ConnectMesh(const TcpOptions& options, RendezvousStore& store,
-                                 Deadline deadline);
+                                 Deadline deadline, const std::stop_token& stop);
 
 }  // namespace sluice

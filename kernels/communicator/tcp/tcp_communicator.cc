@@ -224,9 +224,10 @@ absl::Status Validate(const TcpOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinTcp(const TcpOptions& options,
-                                                      RendezvousStore& store, Deadline deadline) {
+                                                      RendezvousStore& store, Deadline deadline,
+                                                      const std::stop_token& stop) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  absl::StatusOr<Mesh> mesh = ConnectMesh(options, store, deadline);
+  absl::StatusOr<Mesh> mesh = ConnectMesh(options, store, deadline, stop);
   if (!mesh.ok()) {
     return absl::Status(mesh.status().code(),
                         absl::StrCat("rank ", options.rank, " of ", options.size, " in '",

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -53,7 +54,9 @@ struct TcpOptions {
 //                       turned away meanwhile
 //   UNAVAILABLE         the address can't be bound, a connection failed, a lower rank is not who it
 //                       should be, or the store failed
+//   CANCELLED           told to stop
 absl::StatusOr<std::unique_ptr<Communicator>> JoinTcp(const TcpOptions& options,
-                                                      RendezvousStore& store, Deadline deadline);
+                                                      RendezvousStore& store, Deadline deadline,
+                                                      const std::stop_token& stop = {});
 
 }  // namespace sluice

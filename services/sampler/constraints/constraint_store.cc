@@ -49,8 +49,8 @@ ConstraintStore::~ConstraintStore() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     for (Entry& entry : entries_) {
-      for (Callback& callback : entry.callbacks) callbacks.push_back(std::move(callback));
-      entry.callbacks.clear();
+      for (Waiter& waiter : entry.waiters) callbacks.push_back(std::move(waiter.callback));
+      entry.waiters.clear();
     }
   }
   for (std::thread& thread : threads_) thread.join();
@@ -75,8 +75,10 @@ size_t ConstraintStore::size() const {
 
 // ---- Asking ----
 
-void ConstraintStore::Prepare(const v1::Constraint& constraint, Callback callback) {
+ConstraintStore::Ticket ConstraintStore::Prepare(const v1::Constraint& constraint,
+                                                 Callback callback) {
   std::optional<Result> known;
+  Ticket ticket = 0;
   {
     absl::MutexLock lock(&mutex_);
     std::string key = constraint.SerializeAsString();
@@ -90,9 +92,41 @@ void ConstraintStore::Prepare(const v1::Constraint& constraint, Callback callbac
       }
     }
     if (entry != nullptr) known = entry->result;
-    if (!known.has_value()) entry->callbacks.push_back(std::move(callback));
+    ticket = ++last_ticket_;
+    if (!known.has_value()) {
+      entry->waiters.push_back({.ticket = ticket, .callback = std::move(callback)});
+    }
   }
   if (known.has_value()) callback(*known);
+  return ticket;
+}
+
+void ConstraintStore::Leave(Ticket ticket) {
+  Callback callback;
+  {
+    absl::MutexLock lock(&mutex_);
+    callback = TakeWaiter(ticket);
+  }
+  if (callback != nullptr) callback(absl::CancelledError("the caller left"));
+}
+
+ConstraintStore::Callback ConstraintStore::TakeWaiter(Ticket ticket) {
+  for (auto place = waiting_.begin(); place != waiting_.end(); ++place) {
+    Entry& entry = **place;
+    const auto waiter = std::find_if(entry.waiters.begin(), entry.waiters.end(),
+                                     [ticket](const Waiter& w) { return w.ticket == ticket; });
+    if (waiter == entry.waiters.end()) continue;
+    Callback callback = std::move(waiter->callback);
+    entry.waiters.erase(waiter);
+    if (entry.waiters.empty() && !entry.is_planned) {
+      waiting_.erase(place);
+      const auto known = by_key_.find(entry.key);
+      entries_.erase(known->second);
+      by_key_.erase(known);
+    }
+    return callback;
+  }
+  return nullptr;
 }
 
 void ConstraintStore::Hurry(const v1::Constraint& constraint) {
@@ -130,8 +164,10 @@ ConstraintStore::Entry& ConstraintStore::Add(std::string key) {
 
 ConstraintStore::Entry& ConstraintStore::Hurried(std::string key) {
   Entry* entry = Find(key);
-  if (entry == nullptr) {
-    entry = &Add(std::move(key));
+  const bool is_new = entry == nullptr;
+  if (is_new) entry = &Add(std::move(key));
+  entry->is_planned = true;
+  if (is_new) {
     waiting_.push_front(entry);
     return *entry;
   }
@@ -214,11 +250,11 @@ void ConstraintStore::CompileNext() {
   Result result = Compile(entry.key, vocabulary);
   mutex_.Lock();
   entry.result = result;
-  const std::vector<Callback> callbacks = std::exchange(entry.callbacks, {});
+  const std::vector<Waiter> waiters = std::exchange(entry.waiters, {});
   ForgetUnused();  // not this one, which `result` uses
-  if (callbacks.empty()) return;
+  if (waiters.empty()) return;
   mutex_.Unlock();
-  for (const Callback& callback : callbacks) callback(result);
+  for (const Waiter& waiter : waiters) waiter.callback(result);
   result = absl::UnknownError("");  // whoever uses it has it
   mutex_.Lock();
 }

@@ -55,7 +55,12 @@ class ConstraintStore {
   // Calls back once the constraint is compiled or refused, with a status of constraint.proto:
   // at once where that is known, else from another thread. RESOURCE_EXHAUSTED where too many wait
   // or what texts use takes too much.
-  void Prepare(const v1::Constraint& constraint, Callback callback);
+  // Returns by what the caller can leave.
+  using Ticket = uint64_t;
+  Ticket Prepare(const v1::Constraint& constraint, Callback callback);
+  // Calls back with CANCELLED, unless the constraint is being compiled already or known; what nobody
+  // waits for is not compiled.
+  void Leave(Ticket ticket);
 
   // Has it compiled before all that was only prepared: a plan needs it soon.
   void Hurry(const v1::Constraint& constraint);
@@ -66,11 +71,16 @@ class ConstraintStore {
   size_t size() const;
 
  private:
+  struct Waiter {
+    Ticket ticket = 0;
+    Callback callback;
+  };
   struct Entry {
     std::string key;
-    int num_waiting = 0;  // in Get()
+    int num_waiting = 0;      // in Get()
+    bool is_planned = false;  // a plan needs it, whoever leaves
     std::optional<Result> result;
-    std::vector<Callback> callbacks;
+    std::vector<Waiter> waiters;
   };
   using Entries = std::list<Entry>;
 
@@ -80,6 +90,9 @@ class ConstraintStore {
   Entry& Add(std::string key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // One that is compiled before the others that wait.
   Entry& Hurried(std::string key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the waiter's callback from an entry that nobody has begun to compile, and with the last one
+  // the entry; null: there is none.
+  Callback TakeWaiter(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Measures what there is, and forgets what nobody uses where it is too much.
   void ForgetUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -106,6 +119,7 @@ class ConstraintStore {
   absl::flat_hash_map<std::string, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
   std::deque<Entry*> waiting_ ABSL_GUARDED_BY(mutex_);  // entries without a result stay
   size_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;       // of what texts used when last measured
+  Ticket last_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_;
 };
 

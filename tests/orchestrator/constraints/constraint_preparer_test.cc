@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -46,9 +49,15 @@ class FakeTokenizer final : public v1::TokenizerService::Service {
 // Asks for the vocabulary once; answers with the next of its statuses.
 class FakeSampler final : public v1::SamplerService::Service {
  public:
-  grpc::Status PrepareConstraint(grpc::ServerContext*, const v1::PrepareConstraintRequest* request,
+  grpc::Status PrepareConstraint(grpc::ServerContext* context,
+                                 const v1::PrepareConstraintRequest* request,
                                  v1::PrepareConstraintResponse* response) override {
     ++num_asked;
+    if (const auto left = std::exchange(on_asked, nullptr)) {
+      left();
+      while (!context->IsCancelled()) std::this_thread::yield();
+      return grpc::Status::CANCELLED;
+    }
     if (request->has_vocabulary()) vocabulary = request->vocabulary();
     response->set_needs_vocabulary(vocabulary.token_bytes().empty());
     if (response->needs_vocabulary() || statuses.empty()) return grpc::Status::OK;
@@ -58,6 +67,7 @@ class FakeSampler final : public v1::SamplerService::Service {
   }
 
   std::vector<grpc::Status> statuses;  // the next one last
+  std::function<void()> on_asked;      // then it works until the call is cancelled
   v1::ConstraintVocabulary vocabulary;
   int num_asked = 0;
 };
@@ -93,10 +103,11 @@ struct ConstraintPreparerTest : testing::Test {
     constraint.set_regex("a");
     absl::StatusOr<std::shared_ptr<const KeptConstraint>> result;
     absl::Notification done;
-    preparer->Prepare(constraint, SteadyTime::Now() + absl::Seconds(30), [&](auto prepared) {
-      result = std::move(prepared);
-      done.Notify();
-    });
+    preparer->Prepare(constraint, SteadyTime::Now() + absl::Seconds(30), caller,
+                      [&](auto prepared) {
+                        result = std::move(prepared);
+                        done.Notify();
+                      });
     done.WaitForNotification();
     return result;
   }
@@ -113,6 +124,7 @@ struct ConstraintPreparerTest : testing::Test {
   std::unique_ptr<grpc::Server> server = Serve();
   TokenizerClient tokenizer{server->InProcessChannel({})};
   std::shared_ptr<ConstraintPreparer> preparer = Make({3});
+  std::shared_ptr<Cancellation> caller = std::make_shared<Cancellation>();
 };
 
 TEST_F(ConstraintPreparerTest, TellsTheSamplerOnceWhatTokensStandFor) {
@@ -149,6 +161,13 @@ TEST_F(ConstraintPreparerTest, AsksASamplerAgainThatWasLostButNotForEver) {
   EXPECT_TRUE(Prepare().ok());
   fake_sampler.statuses = {lost, lost, lost};
   EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(ConstraintPreparerTest, TellsTheSamplerThatTheCallerHasLeft) {
+  fake_sampler.on_asked = [this] { caller->Cancel(); };
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(fake_sampler.num_asked, 1);
+  EXPECT_EQ(Prepare().status().code(), absl::StatusCode::kCancelled) << "before it is asked, too";
 }
 
 TEST_F(ConstraintPreparerTest, RefusesModelsThatCannotEndAText) {

@@ -87,6 +87,28 @@ TEST(JoinTcpTest, NamesTheRankThatDoesNotCome) {
   EXPECT_THAT(status.ToString(), AllOf(HasSubstr("rank 1 of 2 in 'g'"), HasSubstr("'g/0'")));
 }
 
+// Once while it waits for an address, and once for a connection; by nothing else can it end.
+TEST(JoinTcpTest, EndsWhenToldToStop) {
+  for (const bool is_known : {false, true}) {
+    MemoryRendezvousStore store;
+    if (is_known) {
+      const RankAddress silent = {.size = 2, .host = "127.0.0.1", .port = 1};
+      ASSERT_TRUE(store.Set("g/1", Encode(silent)).ok());
+    }
+    std::stop_source stop;
+    absl::Status joined;
+    std::thread rank([&] {
+      joined =
+          JoinTcp({.group = "g", .size = 2}, store, Deadline::Never(), stop.get_token()).status();
+    });
+    ASSERT_TRUE(store.Get("g/0", Deadline::After(kLong), {}).ok()) << "it has begun";
+    stop.request_stop();
+    rank.join();
+    EXPECT_TRUE(absl::IsCancelled(joined)) << joined;
+    EXPECT_THAT(joined.ToString(), HasSubstr("joining: told to stop"));
+  }
+}
+
 TEST(JoinTcpTest, RefusesARankThatIsThere) {
   MemoryRendezvousStore store;
   ASSERT_TRUE(store.Set("g/1", "an earlier rank 1").ok());
@@ -244,7 +266,7 @@ class StrangerTest : public HandshakeTest {
       if (joined.ok())
         status_ = MakeCheckedCall(**joined, {.kind = CallKind::kAllGather, .bytes = 100'000});
     });
-    address_ = *ParseRankAddress(*store_->Get("g/0", Deadline::After(kLong)));
+    address_ = *ParseRankAddress(*store_->Get("g/0", Deadline::After(kLong), {}));
   }
   absl::Status EndOfRankZero() {
     rank_zero_.join();

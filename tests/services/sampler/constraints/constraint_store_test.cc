@@ -122,6 +122,40 @@ TEST_F(ConstraintStoreTest, ForgetsWhatNobodyUsesWhereRoomIsShort) {
   EXPECT_TRUE(small.Get(Regex("c")).ok());  // an open stream goes on
 }
 
+// Nothing is compiled before it is known what tokens stand for.
+TEST(ConstraintStore, DoesNotCompileWhatNobodyWaitsForAnyMore) {
+  ConstraintStore store(40);
+  std::vector<absl::Status> told(4, absl::UnknownError("nothing yet"));
+  absl::Notification done;
+  const auto prepare = [&](int caller, const char* pattern) {
+    return store.Prepare(Regex(pattern), [&, caller](const ConstraintStore::Result& result) {
+      told[caller] = result.status();
+      if (caller == 1) done.Notify();
+    });
+  };
+  const auto first = prepare(0, "a");
+  prepare(1, "a");
+  const auto third = prepare(2, "b");
+  const auto fourth = prepare(3, "c");
+  store.Hurry(Regex("c"));
+  EXPECT_EQ(store.size(), 3u);
+  store.Leave(first);
+  EXPECT_EQ(told[0].code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(store.size(), 3u) << "somebody else waits for it";
+  store.Leave(third);
+  EXPECT_EQ(told[2].code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(store.size(), 2u);
+  store.Leave(fourth);
+  EXPECT_EQ(told[3].code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(store.size(), 2u) << "a plan needs it";
+  store.SetVocabulary(Letters());
+  done.WaitForNotification();
+  EXPECT_TRUE(told[1].ok()) << told[1];
+  EXPECT_TRUE(store.Get(Regex("c")).ok());
+  store.Leave(first);
+  EXPECT_TRUE(store.Get(Regex("b")).ok()) << "it is compiled where it is wanted again";
+}
+
 TEST(ConstraintStore, NeedsToKnowWhatTokensStandFor) {
   ConstraintStore store(40);
   EXPECT_FALSE(store.has_vocabulary());
