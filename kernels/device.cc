@@ -69,6 +69,18 @@ absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
                      : status;
 }
 
+std::string TextOf(GpuProducts products) {
+  switch (products) {
+    case GpuProducts::kPortable:
+      return "mma.sync";
+    case GpuProducts::kHopper:
+      return "wgmma";
+    case GpuProducts::kPipelined:
+      return "wgmma in a pipeline";
+  }
+  return "";
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(
     int index, absl::FunctionRef<void(const std::string& reason)> warn) {
   const GpuFacts gpu = QueryGpus().gpus[index];
@@ -148,12 +160,7 @@ absl::StatusOr<InstructionSet> ChooseInstructions(
 absl::StatusOr<GpuProducts> ChooseProducts(
     absl::Span<const GpuProducts> known, absl::FunctionRef<absl::Status(GpuProducts)> check,
     absl::FunctionRef<void(const std::string& reason)> warn) {
-  return ChooseChecked<GpuProducts>(
-      known, "a GPU's products by",
-      [](GpuProducts products) {
-        return std::string(products == GpuProducts::kHopper ? "wgmma" : "mma.sync");
-      },
-      check, warn);
+  return ChooseChecked<GpuProducts>(known, "a GPU's products by", TextOf, check, warn);
 }
 
 absl::Status CheckDevice(const DeviceId& device) {

@@ -103,6 +103,17 @@ absl::Status Compare(const std::string& name, Backend& backend, const Operation&
   return absl::OkStatus();
 }
 
+RowReader RowsIn(WeightFormat format, const Floats& weights, int64_t num_inputs) {
+  return [&weights, num_inputs, format](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+    const size_t row_bytes = RowBytes(format, num_inputs);
+    for (int64_t n = begin; n < end; ++n) {
+      EncodeRow(format, absl::MakeConstSpan(weights).subspan(n * num_inputs, num_inputs),
+                out.subspan((n - begin) * row_bytes, row_bytes));
+    }
+    return absl::OkStatus();
+  };
+}
+
 absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, bool gated) {
   constexpr int64_t kInputs = 128, kOutputs = 70;
   Draw draw;
@@ -110,20 +121,12 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
   const Floats bias = draw(kOutputs), before = draw(rows * kOutputs);
   const int64_t columns = gated ? kOutputs / 2 : kOutputs;
   const auto product = [&](Bench& bench) -> Floats {
-    const RowReader read = [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-      const size_t row_bytes = RowBytes(format, kInputs);
-      for (int64_t n = begin; n < end; ++n) {
-        EncodeRow(format, absl::MakeConstSpan(weights).subspan(n * kInputs, kInputs),
-                  out.subspan((n - begin) * row_bytes, row_bytes));
-      }
-      return absl::OkStatus();
-    };
     const auto packed = bench.backend.Pack({.num_outputs = kOutputs,
                                             .num_inputs = kInputs,
                                             .format = format,
                                             .num_slices = 2,
                                             .gated = gated},
-                                           read);
+                                           RowsIn(format, weights, kInputs));
     bench.status.Update(packed.status());
     if (!packed.ok()) return {};
     const MatrixView out =
@@ -136,18 +139,6 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
   return Compare(
       absl::StrCat("a product of ", rows, " rows with ", std::string(Name(format)), " weights"),
       backend, product);
-}
-
-RowReader BFloat16Rows(const Floats& weights, int64_t num_inputs) {
-  return [&weights, num_inputs](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-    const size_t row_bytes = RowBytes(WeightFormat::kBF16, num_inputs);
-    for (int64_t n = begin; n < end; ++n) {
-      EncodeRow(WeightFormat::kBF16,
-                absl::MakeConstSpan(weights).subspan(n * num_inputs, num_inputs),
-                out.subspan((n - begin) * row_bytes, row_bytes));
-    }
-    return absl::OkStatus();
-  };
 }
 
 absl::Status CheckProducts(Backend& backend) {
@@ -316,17 +307,17 @@ absl::Status SelfCheck(Backend& backend) {
   return status.ok() ? CheckSampling(backend) : status;
 }
 
-absl::Status CheckBatchSizes(Backend& backend, int64_t rows) {
+namespace {
+
+absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, int64_t rows) {
   // Two runs of two units each, and an output for several blocks.
   constexpr int64_t kInputs = 256, kOutputs = 512;
   Draw draw;
   const Floats weights = draw(kOutputs * kInputs, 0.2f);
   Bench bench(backend);
-  const auto packed = backend.Pack({.num_outputs = kOutputs,
-                                    .num_inputs = kInputs,
-                                    .format = WeightFormat::kBF16,
-                                    .num_slices = 2},
-                                   BFloat16Rows(weights, kInputs));
+  const auto packed = backend.Pack(
+      {.num_outputs = kOutputs, .num_inputs = kInputs, .format = format, .num_slices = 2},
+      RowsIn(format, weights, kInputs));
   if (!packed.ok()) return packed.status();
   const MatrixView x = bench.Operand(draw(rows * kInputs), kInputs);
   const MatrixView all = bench.Zeroes(rows, kOutputs);
@@ -337,11 +328,18 @@ absl::Status CheckBatchSizes(Backend& backend, int64_t rows) {
     const Floats alone = bench.Read(out), among = bench.Read(all.Rows(0, few));
     if (!bench.status.ok()) return bench.status;
     if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
-    return absl::InternalError(absl::StrCat("a product of ", few, " rows of ",
-                                            std::string(backend.name()),
-                                            " has other bits than among ", rows));
+    return absl::InternalError(
+        absl::StrCat("a product of ", few, " rows with ", std::string(Name(format)), " weights of ",
+                     std::string(backend.name()), " has other bits than among ", rows));
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckBatchSizes(Backend& backend, int64_t rows) {
+  const absl::Status status = CheckBatchSizes(backend, WeightFormat::kBF16, rows);
+  return status.ok() ? CheckBatchSizes(backend, WeightFormat::kInt8, rows) : status;
 }
 
 }  // namespace sluice

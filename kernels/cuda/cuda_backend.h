@@ -119,7 +119,7 @@ class CudaBackend final : public Backend {
   // Enqueues the plan's tiles and merges; `task` is that of its decode tiles.
   void Attend(AttentionTask task, const DeviceAttentionPlan& plan);
   // x as tiles are read from it: itself, or rounded and padded in scratch memory.
-  MatrixView Operand(MatrixView x, const RunShape& runs);
+  MatrixView Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan);
 
   const std::unique_ptr<Gpu> gpu_;
   const std::unique_ptr<StagingRing> staging_;

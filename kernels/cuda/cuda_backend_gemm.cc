@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/packed_matrix.h"
+#include "kernels/cuda/token_image.h"
 
 namespace sluice::cuda {
 namespace {
@@ -13,6 +14,13 @@ namespace {
 bool CanBeReadInPlace(MatrixView x, const RunShape& runs) {
   return x.dtype == DType::kBF16 && !runs.is_padded() && x.stride % 8 == 0 &&
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+// Of the activations of `rows` rows, where they are rearranged.
+int64_t OperandBytes(int64_t rows, const RunShape& runs, const GemmPlan& plan) {
+  const int64_t cols = runs.num_runs * runs.padded_depth();
+  if (plan.path == GemmPath::kPipelined) return TokenImageBytes(rows, cols);
+  return runs.is_padded() ? rows * cols * 2 : 0;
 }
 
 }  // namespace
@@ -28,18 +36,17 @@ GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
 void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) {
   const WeightImage& image = static_cast<const CudaPackedMatrix&>(weights).image();
   if (image.format == WeightFormat::kF32) return;
-  int64_t partials = 0, counters = 0;
+  int64_t partials = 0, counters = 0, operand = 0;
   const int64_t most = BucketRows(max_rows);
   for (int64_t rows = 1; rows <= most; rows = BucketRows(rows + 1)) {
     const GemmPlan plan = PlanFor(image, rows);
     partials = std::max(partials, plan.partial_floats());
     counters = std::max(counters, plan.counters());
+    operand = std::max(operand, OperandBytes(rows, image.runs, plan));
   }
   Room(kPartials, partials * sizeof(float));
   Room(kCounters, counters * sizeof(unsigned));
-  if (image.runs.is_padded()) {
-    Room(kActivations, most * image.runs.num_runs * image.runs.padded_depth() * 2);
-  }
+  Room(kActivations, operand);
 }
 
 void CudaBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
@@ -61,11 +68,17 @@ void CudaBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out
   }
 }
 
-MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs) {
-  if (CanBeReadInPlace(x, runs)) return x;
+MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan) {
+  const bool is_image = plan.path == GemmPath::kPipelined;
+  if (!is_image && CanBeReadInPlace(x, runs)) return x;
   const int64_t cols = runs.num_runs * runs.padded_depth();
-  const MatrixView operand{Room(kActivations, x.rows * cols * 2), DType::kBF16, x.rows, cols, cols};
-  if (operand.data != nullptr) {
+  const int64_t bytes = is_image ? TokenImageBytes(x.rows, cols) : x.rows * cols * 2;
+  const MatrixView operand{Room(kActivations, bytes), DType::kBF16, x.rows, cols, cols};
+  if (operand.data == nullptr) return operand;
+  if (is_image) {
+    kernels().token_image(stream(),
+                          {.x = x, .image = static_cast<std::byte*>(operand.data), .runs = runs});
+  } else {
     kernels().rearrange(
         stream(),
         {.x = x, .out = operand, .depth = runs.depth, .padded_depth = runs.padded_depth()});
@@ -75,10 +88,9 @@ MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs) {
 
 void CudaBackend::TiledGemm(MatrixView x, const WeightImage& weights,
                             const EpilogueTask& epilogue) {
-  GemmTask task{.weights = weights,
-                .x = Operand(x, weights.runs),
-                .epilogue = epilogue,
-                .plan = PlanFor(weights, x.rows)};
+  const GemmPlan plan = PlanFor(weights, x.rows);
+  GemmTask task{
+      .weights = weights, .x = Operand(x, weights.runs, plan), .epilogue = epilogue, .plan = plan};
   if (task.x.data == nullptr) return;
   if (task.plan.splits > 1) {
     const auto counters = static_cast<size_t>(task.plan.counters());

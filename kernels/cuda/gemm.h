@@ -38,7 +38,9 @@ struct WeightImage {
 // the scale is a power of two, else rounded to BF16.
 struct GemmTask {
   WeightImage weights;
-  MatrixView x;  // [T, num_runs * padded_depth] BF16, rows at multiples of 16 bytes
+  // [T, num_runs * padded_depth] BF16, rows at multiples of 16 bytes; an image of them (token_image.h)
+  // where the plan's path is kPipelined.
+  MatrixView x;
   EpilogueTask epilogue;
   GemmPlan plan;
   float* partials = nullptr;     // [plan.partial_floats()]
@@ -63,6 +65,14 @@ struct PackTask {
   int64_t num_rows = 0;
 };
 
+// Writes the image (token_image.h) of x, rounded to BF16, each run filled up to padded_depth.
+struct TokenImageTask {
+  MatrixView x;  // [T, num_runs * depth] F32 or BF16
+  std::byte* image = nullptr;
+  RunShape runs;
+};
+
+using LaunchTokenImage = void (*)(Stream, const TokenImageTask&);
 using LaunchGemm = void (*)(Stream, const GemmTask&);
 using LaunchFloatGemm = void (*)(Stream, const FloatGemmTask&);
 using LaunchPack = void (*)(Stream, const PackTask&);

@@ -20,7 +20,13 @@ enum class GemmTile : uint8_t {
 enum class GemmPath : uint8_t {
   kPortable,  // mma.sync, by each warp: compute capability 8.0 and later
   kHopper,    // wgmma, by four warps together: compute capability 9.0
+  // The same instructions, with copies in bulk that one thread asks for (gemm_pipeline.h), for large
+  // tiles; the others are kHopper's. The same bits.
+  kPipelined,
 };
+
+// Blocks of a large tile that share tokens and fetch them for each other.
+inline constexpr int kClusterBlocks = 2;
 
 struct GemmTileShape {
   int warps_by_outputs;  // warps side by side
@@ -61,9 +67,18 @@ constexpr GemmTileShape HopperShape(GemmTile tile) {
   }
   return {};
 }
-// Outputs, tokens, threads and sums of a tile are the same on both paths.
-constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortable) {
-  return path == GemmPath::kHopper ? HopperShape(tile) : PortableShape(tile);
+// Threads besides those that fetch. Sums of groups (ScalesGroupSums) take the registers of a level.
+constexpr GemmTileShape PipelinedShape(WeightFormat format = WeightFormat::kBF16) {
+  if (!ScalesGroupSums(format)) return {8, 1, 1, 16, 5, 2};
+  return {8, 1, 1, 16, format == WeightFormat::kInt8 ? 3 : 4, 1};
+}
+
+// Outputs, tokens, threads and sums of a tile are the same on all paths.
+constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortable,
+                                WeightFormat format = WeightFormat::kBF16) {
+  if (path == GemmPath::kPortable) return PortableShape(tile);
+  if (path == GemmPath::kPipelined && tile == GemmTile::kLarge) return PipelinedShape(format);
+  return HopperShape(tile);
 }
 
 constexpr int Levels(int64_t count) {
@@ -72,8 +87,9 @@ constexpr int Levels(int64_t count) {
   return levels;
 }
 
-// Shared memory of a block: stages of weights and activations, then sums that wait for their
-// neighbours in the tree over `joined` runs or partial sums, as far as registers don't hold them.
+// Shared memory of a block: stages of weights and activations, the barriers of a pipeline, then sums
+// that wait for their neighbours in the tree over `joined` runs or partial sums, as far as registers
+// don't hold them.
 // Activations lie behind the weights of their stage, where an instruction of the path can find them.
 constexpr int64_t StageWeightBytes(GemmTile tile, WeightFormat format, GemmPath path) {
   constexpr int64_t kHopperAlignment = 1024;  // kSwizzleBytes of shared_descriptor.h
@@ -84,11 +100,16 @@ constexpr int64_t StageWeightBytes(GemmTile tile, WeightFormat format, GemmPath 
 constexpr int64_t StageBytes(GemmTile tile, WeightFormat format, GemmPath path) {
   return StageWeightBytes(tile, format, path) + int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
 }
+constexpr int64_t WaitingSumsBegin(GemmTile tile, WeightFormat format, GemmPath path) {
+  constexpr int64_t kBarriers = 128;  // kPipelineBarrierBytes of gemm_pipeline.h
+  return ShapeOf(tile, path, format).stages * StageBytes(tile, format, path) +
+         (path == GemmPath::kPipelined ? kBarriers : 0);
+}
 constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined,
                                   GemmPath path = GemmPath::kPortable) {
-  const GemmTileShape shape = ShapeOf(tile, path);
+  const GemmTileShape shape = ShapeOf(tile, path, format);
   const int levels = Levels(joined) > shape.held_levels ? Levels(joined) - shape.held_levels : 0;
-  return shape.stages * StageBytes(tile, format, path) +
+  return WaitingSumsBegin(tile, format, path) +
          int64_t{levels} * shape.sums() * shape.threads() * 4;
 }
 
@@ -100,6 +121,19 @@ struct GemmPlan {
   int64_t token_blocks = 0;
 
   constexpr int64_t blocks() const { return output_blocks * token_blocks * splits; }
+  constexpr int cluster() const { return path == GemmPath::kPipelined ? kClusterBlocks : 1; }
+
+  // What a block multiplies. Those of a cluster differ in their outputs alone.
+  struct BlockPlace {
+    int token_block, split, output_block;
+  };
+  constexpr BlockPlace PlaceOf(int64_t block) const {
+    const int64_t shared = block / cluster();
+    return {static_cast<int>(shared % token_blocks),
+            static_cast<int>(shared / token_blocks % splits),
+            static_cast<int>(shared / token_blocks / splits * cluster() + block % cluster())};
+  }
+
   // Elements of F32 that splits leave for the last of them.
   constexpr int64_t partial_floats() const {
     const GemmTileShape shape = ShapeOf(tile);
@@ -108,11 +142,15 @@ struct GemmPlan {
   constexpr int64_t counters() const { return splits == 1 ? 0 : output_blocks * token_blocks; }
 };
 
-constexpr GemmPlan PlanWith(GemmTile tile, int64_t rows, int64_t num_tiles) {
+constexpr GemmPlan PlanWith(GemmTile tile, GemmPath path, int64_t rows, int64_t num_tiles) {
   const GemmTileShape shape = ShapeOf(tile);
-  return {.tile = tile,
-          .output_blocks = (num_tiles + shape.tiles() - 1) / shape.tiles(),
-          .token_blocks = (rows + shape.tokens() - 1) / shape.tokens()};
+  GemmPlan plan{.tile = tile,
+                .path = path,
+                .output_blocks = (num_tiles + shape.tiles() - 1) / shape.tiles(),
+                .token_blocks = (rows + shape.tokens() - 1) / shape.tokens()};
+  // Whole clusters, the last of them perhaps with a block that has no outputs.
+  plan.output_blocks = (plan.output_blocks + plan.cluster() - 1) / plan.cluster() * plan.cluster();
+  return plan;
 }
 
 // What products are planned for.
@@ -122,23 +160,29 @@ struct GemmDevice {
   GemmPath path = GemmPath::kPortable;
 };
 
-// A product of `rows` rows with a matrix of `num_tiles` tiles. Weights whose sums are scaled by group
-// take the portable path everywhere.
+// A product of `rows` rows with a matrix of `num_tiles` tiles.
 constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
                             const GemmDevice& device) {
-  const GemmPath path = ScalesGroupSums(format) ? GemmPath::kPortable : device.path;
+  const auto path = [&](GemmTile tile) {
+    const bool has_others = device.path == GemmPath::kPipelined && tile != GemmTile::kLarge;
+    return has_others ? GemmPath::kHopper : device.path;
+  };
+  const auto plan_of = [&](GemmTile tile) { return PlanWith(tile, path(tile), rows, num_tiles); };
   const auto fits = [&](GemmTile tile) {
-    return GemmSharedBytes(tile, format, runs.num_runs, path) <= device.shared_bytes;
+    // No registers would be left.
+    if (path(tile) == GemmPath::kHopper && tile == GemmTile::kLarge && ScalesGroupSums(format)) {
+      return false;
+    }
+    return GemmSharedBytes(tile, format, runs.num_runs, path(tile)) <= device.shared_bytes;
   };
   GemmTile tile =
       rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
   if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
-      PlanWith(GemmTile::kLarge, rows, num_tiles).blocks() >= device.num_multiprocessors) {
+      plan_of(GemmTile::kLarge).blocks() >= device.num_multiprocessors) {
     tile = GemmTile::kLarge;
   }
   if (!fits(tile)) tile = GemmTile::kDecode;
-  GemmPlan plan = PlanWith(tile, rows, num_tiles);
-  plan.path = path;
+  GemmPlan plan = plan_of(tile);
   while (plan.splits < runs.num_runs && plan.blocks() < int64_t{2} * device.num_multiprocessors) {
     plan.splits *= 2;
   }

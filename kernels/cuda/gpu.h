@@ -29,7 +29,7 @@ struct GpuProperties {
 // What the bits of results depend on: the kind of device, the instructions that multiply, and which
 // version of the kernels.
 inline std::string BackendName(const std::string& device, GemmPath path, int version) {
-  return device + (path == GemmPath::kHopper ? "/wgmma v" : "/mma v") + std::to_string(version);
+  return device + (path == GemmPath::kPortable ? "/mma v" : "/wgmma v") + std::to_string(version);
 }
 
 // What another process opens an allocation by: cudaIpcMemHandle_t on NVIDIA's.

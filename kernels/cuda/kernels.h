@@ -29,6 +29,7 @@ struct Kernels {
   LaunchTopK top_k;
   LaunchSample sample;
   LaunchPack pack;
+  LaunchTokenImage token_image;
   LaunchGemm gemm;
   LaunchFloatGemm float_gemm;
   LaunchStoreKv store_kv;

@@ -25,6 +25,9 @@ constexpr uint64_t DescriptorOf(uint32_t address) {
 }
 // The same matrix from 16 columns further on.
 constexpr uint64_t NextColumns(uint64_t descriptor) { return descriptor + (32 >> 4); }
+constexpr uint64_t ColumnsFrom(uint64_t descriptor, int sixteens) {
+  return descriptor + static_cast<uint64_t>(sixteens) * (32 >> 4);
+}
 
 // ---- What the instruction makes of it ----
 

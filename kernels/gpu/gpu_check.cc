@@ -74,7 +74,10 @@ std::string GpuText(const GpuFacts& gpu) {
 
 std::vector<GpuProducts> ProductsOf(const GpuFacts& gpu) {
   std::vector<GpuProducts> products = {GpuProducts::kPortable};
-  if (gpu.compute_major == 9 && gpu.compute_minor == 0) products.push_back(GpuProducts::kHopper);
+  if (gpu.compute_major == 9 && gpu.compute_minor == 0) {
+    products.push_back(GpuProducts::kHopper);
+    products.push_back(GpuProducts::kPipelined);
+  }
   return products;
 }
 

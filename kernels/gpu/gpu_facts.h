@@ -28,6 +28,8 @@ struct GpuFacts {
 enum class GpuProducts {
   kPortable,  // mma.sync, which every GPU accepted here has
   kHopper,    // wgmma, which compute capability 9.0 alone has
+  // The same instructions and bits; large products are fetched in bulk.
+  kPipelined,
 };
 
 struct DriverFacts {

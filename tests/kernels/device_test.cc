@@ -45,26 +45,31 @@ TEST(MakeBackend, RefusesMoreThreadsThanAnyMachineHasCores) {
 
 TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
   std::vector<std::string> warnings;
-  const auto choose = [&](bool hopper_works) {
+  const auto choose = [&](GpuProducts last_that_works) {
     return ChooseProducts(
         ProductsOf({.compute_major = 9}),
         [&](GpuProducts products) {
-          return products == GpuProducts::kPortable || hopper_works
-                     ? absl::OkStatus()
-                     : absl::InternalError("other bits");
+          return products <= last_that_works ? absl::OkStatus()
+                                             : absl::InternalError("other bits");
         },
         [&](const std::string& reason) { warnings.push_back(reason); });
   };
-  EXPECT_EQ(choose(true).value(), GpuProducts::kHopper);
+  EXPECT_EQ(choose(GpuProducts::kPipelined).value(), GpuProducts::kPipelined);
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(choose(false).value(), GpuProducts::kPortable);
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma fail their self-check: other bits")));
+  EXPECT_EQ(choose(GpuProducts::kHopper).value(), GpuProducts::kHopper);
+  EXPECT_THAT(warnings,
+              ElementsAre(HasSubstr("by wgmma in a pipeline fail their self-check: other bits")));
+  warnings.clear();
+  EXPECT_EQ(choose(GpuProducts::kPortable).value(), GpuProducts::kPortable);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma in a pipeline fail"),
+                                    HasSubstr("by wgmma fail their self-check: other bits")));
 }
 
 TEST(ProductsOf, OnlyComputeCapability90HasItsOwn) {
   EXPECT_EQ(ProductsOf({.compute_major = 8}).back(), GpuProducts::kPortable);
   EXPECT_EQ(ProductsOf({.compute_major = 10}).back(), GpuProducts::kPortable);
-  EXPECT_EQ(ProductsOf({.compute_major = 9}).back(), GpuProducts::kHopper);
+  EXPECT_THAT(ProductsOf({.compute_major = 9}),
+              ElementsAre(GpuProducts::kPortable, GpuProducts::kHopper, GpuProducts::kPipelined));
 }
 
 TEST(ChooseInstructions, TakesTheFastestThatPasses) {

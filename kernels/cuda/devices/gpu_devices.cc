@@ -35,6 +35,18 @@ GpuFacts FactsOf(int index) {
   return facts;
 }
 
+cuda::GemmPath PathOf(GpuProducts products) {
+  switch (products) {
+    case GpuProducts::kPortable:
+      return cuda::GemmPath::kPortable;
+    case GpuProducts::kHopper:
+      return cuda::GemmPath::kHopper;
+    case GpuProducts::kPipelined:
+      return cuda::GemmPath::kPipelined;
+  }
+  return cuda::GemmPath::kPortable;
+}
+
 }  // namespace
 
 bool BuiltForGpus() { return true; }
@@ -59,9 +71,7 @@ DriverFacts QueryGpus() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products) {
-  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu =
-      cuda::OpenCudaGpu(index, products == GpuProducts::kHopper ? cuda::GemmPath::kHopper
-                                                                : cuda::GemmPath::kPortable);
+  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(index, PathOf(products));
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});

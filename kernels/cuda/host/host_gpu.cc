@@ -104,7 +104,7 @@ class HostRecording final : public Recording {
 class HostGpu final : public Gpu {
  public:
   explicit HostGpu(const HostGpuOptions& options)
-      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 2),
+      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 3),
                     .num_multiprocessors = options.num_multiprocessors,
                     .shared_bytes = options.shared_bytes,
                     .gemm_path = options.gemm_path} {}

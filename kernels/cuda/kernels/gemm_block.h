@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/gemm_pipeline.h"
 #include "kernels/cuda/kernels/elements.h"
 #include "kernels/cuda/kernels/epilogue.h"
 #include "kernels/cuda/kernels/gemm_sums.h"
@@ -14,7 +15,7 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
 class BlockProduct {
  protected:
-  static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath);
+  static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);
   static constexpr int kUnit = UnitBytes(kFormat);
   static constexpr int kWeightBytes = kShape.tiles() * kUnit;
   static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat, kPath));
@@ -28,11 +29,10 @@ class BlockProduct {
         shared_(SharedMemory<char>()),
         warp_(Thread() / kWarpSize),
         lane_(Thread() % kWarpSize) {
-    const auto token_blocks = static_cast<int>(task.plan.token_blocks);
-    const int block = static_cast<int>(Block());
-    token_block_ = block % token_blocks;
-    split_ = block / token_blocks % task.plan.splits;
-    output_block_ = block / token_blocks / task.plan.splits;
+    const GemmPlan::BlockPlace place = task.plan.PlaceOf(Block());
+    token_block_ = place.token_block;
+    split_ = place.split;
+    output_block_ = place.output_block;
     units_ = static_cast<int>(task.weights.runs.units());
     runs_ = task.weights.runs.num_runs / task.plan.splits;
   }
@@ -138,7 +138,7 @@ class BlockProduct {
   int runs_;   // of this block
   int units_;  // of a run
   int token_block_, output_block_;
-  BlockSums<kTile, kPath, kShape.stages * kStage> sums_;
+  BlockSums<kFormat, kTile, kPath> sums_;
 };
 
 // Launches kKernel for a task whose plan has this tile and path.
@@ -149,8 +149,10 @@ void LaunchProduct(Stream stream, const GemmTask& task) {
   Launch<kKernel>(
       stream,
       {.blocks = task.plan.blocks(),
-       .threads = ShapeOf(kTile, kPath).threads(),
-       .shared_bytes = static_cast<size_t>(GemmSharedBytes(kTile, kFormat, joined, kPath))},
+       .threads =
+           kPath == GemmPath::kPipelined ? kPipelineThreads : ShapeOf(kTile, kPath).threads(),
+       .shared_bytes = static_cast<size_t>(GemmSharedBytes(kTile, kFormat, joined, kPath)),
+       .cluster = task.plan.cluster()},
       task);
 }
 

@@ -8,11 +8,10 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 
 // A thread's sums, in the places of ElementOfC. Sums of runs join those that wait for them as a
 // binary counter counts; those of the lowest levels wait in registers, the others in shared memory.
-// `kWaitingBegin`: where in it.
-template <GemmTile kTile, GemmPath kPath, int kWaitingBegin>
+template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
 class BlockSums {
  public:
-  static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath);
+  static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);
   using Columns = float[kShape.columns_per_warp][4];
 
   SIMT_DEVICE Columns& Of(int tile) { return sums_[tile]; }
@@ -56,10 +55,10 @@ class BlockSums {
     float* const own = partials + split * kFloats;
     ForAll([&](float& sum, int i) { own[i * kShape.threads()] = sum; });
     Fence();
-    Barrier();
+    WaitForOthers();
     auto* const num_before = reinterpret_cast<unsigned*>(scratch);
     if (Thread() == 0) *num_before = AtomicAdd(task.counters + tile, 1);
-    Barrier();
+    WaitForOthers();
     if (*num_before + 1 != static_cast<unsigned>(task.plan.splits)) return false;
     Fence();
     if (Thread() == 0) task.counters[tile] = 0;
@@ -85,8 +84,18 @@ class BlockSums {
     }
   }
 
+  // For all that have sums.
+  SIMT_DEVICE static void WaitForOthers() {
+    if constexpr (kPath == GemmPath::kPipelined) {
+      PartBarrier<kShape.threads()>();
+    } else {
+      Barrier();
+    }
+  }
+
   SIMT_DEVICE static float* Waiting(int level) {
-    return SharedMemory<float>() + kWaitingBegin / 4 + Thread() +
+    constexpr auto kBegin = static_cast<int>(WaitingSumsBegin(kTile, kFormat, kPath));
+    return SharedMemory<float>() + kBegin / 4 + Thread() +
            (level - kShape.held_levels) * kShape.sums() * kShape.threads();
   }
 

@@ -74,7 +74,8 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
       uint32_t a[2][4];
       LoadWeights<kFormat>(unit, group * 2, lane_, a[0]);
       LoadWeights<kFormat>(unit, group * 2 + 1, lane_, a[1]);
-      const float low = Scale(unit, lane_ / 4, group), high = Scale(unit, lane_ / 4 + 8, group);
+      const float low = GroupScale<kFormat>(unit, lane_ / 4, group),
+                  high = GroupScale<kFormat>(unit, lane_ / 4 + 8, group);
       SIMT_UNROLL
       for (int n = 0; n < kShape.columns_per_warp; ++n) {
         float sum[4] = {0, 0, 0, 0};
@@ -89,10 +90,6 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
         }
       }
     }
-  }
-
-  SIMT_DEVICE static float Scale(const char* unit, int row, int group) {
-    return Widened(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
   }
 
   SIMT_DEVICE void SumRuns() {

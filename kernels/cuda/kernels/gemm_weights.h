@@ -17,6 +17,12 @@ SIMT_DEVICE uint32_t PairFromInt4(uint32_t word) {
   return SubtractBFloat16((word & 0x000f000fu) | 0x43004300u, 0x43084308u);
 }
 
+// What the sum of output `row` of a unit over a group is multiplied with.
+template <WeightFormat kFormat>
+SIMT_DEVICE float GroupScale(const char* unit, int row, int group) {
+  return Widened(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
+}
+
 // The factors of the FP8 weights of output `row` of a unit in a group, as packing has left them.
 SIMT_DEVICE uint32_t Fp8Factors(const char* unit, int row, int group) {
   constexpr WeightFormat kFormat = WeightFormat::kFp8;

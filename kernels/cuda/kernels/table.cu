@@ -20,6 +20,7 @@ const Kernels& KernelTable() {
                                   .top_k = TopK,
                                   .sample = Sample,
                                   .pack = Pack,
+                                  .token_image = TokenImage,
                                   .gemm = Gemm,
                                   .float_gemm = FloatGemm,
                                   .store_kv = StoreKv,
@@ -31,16 +32,26 @@ const Kernels& KernelTable() {
 }
 
 void Gemm(Stream stream, const GemmTask& task) {
-  const bool on_hopper = task.plan.path == GemmPath::kHopper;
+  // By path.
+  const auto launch = [&](LaunchGemm portable, LaunchGemm on_hopper, LaunchGemm pipelined) {
+    switch (task.plan.path) {
+      case GemmPath::kPortable:
+        return portable(stream, task);
+      case GemmPath::kHopper:
+        return on_hopper(stream, task);
+      case GemmPath::kPipelined:
+        return pipelined(stream, task);
+    }
+  };
   switch (task.weights.format) {
     case WeightFormat::kInt8:
-      return GemmInt8(stream, task);
+      return launch(GemmInt8, GemmInt8OnHopper, GemmInt8Pipelined);
     case WeightFormat::kInt4:
-      return GemmInt4(stream, task);
+      return launch(GemmInt4, GemmInt4OnHopper, GemmInt4Pipelined);
     case WeightFormat::kFp8:
-      return on_hopper ? GemmFp8OnHopper(stream, task) : GemmFp8(stream, task);
+      return launch(GemmFp8, GemmFp8OnHopper, GemmFp8Pipelined);
     default:
-      return on_hopper ? GemmBFloat16OnHopper(stream, task) : GemmBFloat16(stream, task);
+      return launch(GemmBFloat16, GemmBFloat16OnHopper, GemmBFloat16Pipelined);
   }
 }
 

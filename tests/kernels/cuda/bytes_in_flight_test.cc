@@ -90,13 +90,14 @@ TEST(BytesInFlight, DecodeAttentionOverFp8HasAsManyBlocksAsOverBFloat16) {
 }
 
 TEST(BytesInFlight, LargeTilesAreTakenForEveryMatrixOfAPrefill) {
-  for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
+  for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper, GemmPath::kPipelined}) {
     for (const Matrix& matrix : kMatrices) {
       const GemmPlan plan = PlanGemm(2048, NumTiles(matrix.outputs, matrix.gated),
                                      RunsOf(matrix.inputs, matrix.slices), WeightFormat::kBF16,
                                      {kMultiprocessors, kSharedOfBlock, path});
       EXPECT_EQ(plan.tile, GemmTile::kLarge) << matrix.name;
       EXPECT_EQ(plan.splits, 1) << matrix.name;
+      EXPECT_EQ(plan.path, path) << matrix.name;
     }
   }
 }

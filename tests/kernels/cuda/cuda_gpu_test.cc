@@ -30,9 +30,11 @@ class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, CudaGpuTest,
-                         ::testing::Values(GemmPath::kPortable, GemmPath::kHopper),
+                         ::testing::Values(GemmPath::kPortable, GemmPath::kHopper,
+                                           GemmPath::kPipelined),
                          [](const auto& info) {
-                           return info.param == GemmPath::kHopper ? "Hopper" : "Portable";
+                           constexpr const char* kNames[] = {"Portable", "Hopper", "Pipelined"};
+                           return kNames[static_cast<int>(info.param)];
                          });
 
 TEST_P(CudaGpuTest, PassesItsSelfCheck) {

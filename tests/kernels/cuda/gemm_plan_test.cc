@@ -42,20 +42,32 @@ TEST(GemmPlan, FewRowsKeepAllMultiprocessorsBusy) {
 
 TEST(GemmPlan, PathsCutProductsAlike) {
   for (const GemmTile tile : {GemmTile::kDecode, GemmTile::kMiddle, GemmTile::kLarge}) {
-    const GemmTileShape portable = ShapeOf(tile), hopper = ShapeOf(tile, GemmPath::kHopper);
-    EXPECT_EQ(portable.outputs(), hopper.outputs());
-    EXPECT_EQ(portable.tokens(), hopper.tokens());
-    EXPECT_EQ(portable.threads(), hopper.threads());
-    EXPECT_EQ(portable.sums(), hopper.sums());
+    for (const GemmPath path : {GemmPath::kHopper, GemmPath::kPipelined}) {
+      for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kInt8}) {
+        const GemmTileShape portable = ShapeOf(tile), other = ShapeOf(tile, path, format);
+        EXPECT_EQ(portable.outputs(), other.outputs());
+        EXPECT_EQ(portable.tokens(), other.tokens());
+        EXPECT_EQ(portable.threads(), other.threads());
+        EXPECT_EQ(portable.sums(), other.sums());
+      }
+    }
   }
 }
 
-TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledTakeThePortablePath) {
-  const GemmDevice device{132, kShared, GemmPath::kHopper};
+// Few rows and many take the same instruction, and its sums the registers that there are.
+TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledHaveLargeTilesInThePipelineAlone) {
   const RunShape runs = RunsOf(4096, 8);
-  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kBF16, device).path, GemmPath::kHopper);
-  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kInt8, device).path, GemmPath::kPortable);
-  EXPECT_EQ(PlanGemm(1, 64, runs, WeightFormat::kFp8, device).path, GemmPath::kHopper);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const auto plan = [&](int64_t rows, GemmPath path) {
+      return PlanGemm(rows, 512, runs, format, {132, kShared, path});
+    };
+    EXPECT_EQ(plan(1, GemmPath::kPipelined).path, GemmPath::kHopper);
+    EXPECT_EQ(plan(2048, GemmPath::kPipelined).path, GemmPath::kPipelined);
+    EXPECT_EQ(plan(2048, GemmPath::kPipelined).tile, GemmTile::kLarge);
+    EXPECT_EQ(plan(2048, GemmPath::kHopper).path, GemmPath::kHopper);
+    EXPECT_EQ(plan(2048, GemmPath::kHopper).tile, GemmTile::kMiddle);
+    EXPECT_EQ(plan(2048, GemmPath::kPortable).tile, GemmTile::kLarge);
+  }
 }
 
 TEST(GemmPlan, SharedMemoryOfEveryTileAndFormatIsAligned) {
@@ -63,7 +75,6 @@ TEST(GemmPlan, SharedMemoryOfEveryTileAndFormatIsAligned) {
     for (const WeightFormat format :
          {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
       EXPECT_EQ(StageBytes(tile, format, GemmPath::kPortable) % 128, 0);
-      if (ScalesGroupSums(format)) continue;
       EXPECT_EQ(StageWeightBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);
       EXPECT_EQ(StageBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);
     }

@@ -54,7 +54,9 @@ std::vector<BackendCase> ContractCases() {
 std::vector<BackendCase> ProductCases() {
   std::vector<BackendCase> cases = ContractCases();
   if (cases.back().is_gpu) {
-    cases.push_back({.name = "cuda_host_hopper", .is_gpu = true, .is_hopper = true});
+    cases.push_back({.name = "cuda_host_hopper", .is_gpu = true, .products = GpuProducts::kHopper});
+    cases.push_back(
+        {.name = "cuda_host_pipelined", .is_gpu = true, .products = GpuProducts::kPipelined});
   }
   return cases;
 }
@@ -74,7 +76,7 @@ void BackendTest::TearDown() { UseSimdTargets(0); }
 std::unique_ptr<Backend> BackendTest::NewBackend(int num_threads) const {
   if (GetParam().is_device) return NewTestBackend();
   if (GetParam().is_gpu) {
-    return NewGpuOnHost({.num_multiprocessors = num_threads, .hopper = GetParam().is_hopper});
+    return NewGpuOnHost({.num_multiprocessors = num_threads, .products = GetParam().products});
   }
   auto backend =
       MakeCpuBackend({.num_threads = num_threads, .instructions = GetParam().instructions});

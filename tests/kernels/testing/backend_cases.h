@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/gpu/gpu_facts.h"
 
 namespace sluice::testing {
 
@@ -18,9 +19,9 @@ struct BackendCase {
   std::string name;
   int64_t simd_target = 0;  // a HWY_* target
   InstructionSet instructions = InstructionSet::kPortable;
-  bool is_async = false;   // kernels/reference/async_backend.h around it
-  bool is_gpu = false;     // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
-  bool is_hopper = false;  // such a one, whose products are by wgmma
+  bool is_async = false;  // kernels/reference/async_backend.h around it
+  bool is_gpu = false;    // not the CPU: the GPUs' kernels, on the host (kernels/cuda/host)
+  GpuProducts products = GpuProducts::kPortable;  // of such a one
   bool is_device = false;  // the test device (test_backend.h), instead of all these
 };
 

@@ -52,15 +52,26 @@ class RanksOnHost final : public RankGroup, private RankExchange {
   Deadline deadline_ = Deadline::Never();
 };
 
+cuda::GemmPath PathOf(GpuProducts products) {
+  switch (products) {
+    case GpuProducts::kPortable:
+      return cuda::GemmPath::kPortable;
+    case GpuProducts::kHopper:
+      return cuda::GemmPath::kHopper;
+    case GpuProducts::kPipelined:
+      return cuda::GemmPath::kPipelined;
+  }
+  return cuda::GemmPath::kPortable;
+}
+
 }  // namespace
 
 bool HasGpuOnHost() { return true; }
 
 std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options) {
   auto backend = cuda::CudaBackend::Create(
-      cuda::MakeHostGpu(
-          {.num_multiprocessors = options.num_multiprocessors,
-           .gemm_path = options.hopper ? cuda::GemmPath::kHopper : cuda::GemmPath::kPortable}),
+      cuda::MakeHostGpu({.num_multiprocessors = options.num_multiprocessors,
+                         .gemm_path = PathOf(options.products)}),
       {.new_rank_group = RanksOnHost::Create});
   SLUICE_CHECK(backend.ok());
   return *std::move(backend);

@@ -4,16 +4,17 @@
 #include <memory>
 
 #include "kernels/backend.h"
+#include "kernels/gpu/gpu_facts.h"
 
 namespace sluice::testing {
 
 // Whether this build has it: ThreadSanitizer's does not.
 bool HasGpuOnHost();
 
-// Plans are made for so many multiprocessors; products by wgmma where `hopper`.
+// Plans are made for so many multiprocessors.
 struct GpuOnHostOptions {
   int num_multiprocessors = 4;
-  bool hopper = false;
+  GpuProducts products = GpuProducts::kPortable;
 };
 std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options = {});
 

@@ -43,16 +43,23 @@ void Launch(Stream stream, LaunchShape shape, const Task& task) {
     cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                          static_cast<int>(shape.shared_bytes));
   }
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (MayOverlap()) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &overlap;
-  config.numAttrs = MayOverlap() ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   cudaLaunchKernelEx(&config, kKernel, task);
 }
 
@@ -238,6 +245,86 @@ SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[1
 #undef SLUICE_SUMS_16
 #undef SLUICE_SUMS_8
 #undef SLUICE_SUMS_4
+
+// ---- Barriers in shared memory, copies in bulk, clusters: compute capability 9.0 ----
+
+using MemoryBarrier = uint64_t;
+
+SIMT_DEVICE void InitBarrier(MemoryBarrier* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+SIMT_DEVICE void ShowBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+SIMT_DEVICE void ArriveAndExpect(MemoryBarrier* barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   SharedAddress(barrier)),
+               "r"(bytes)
+               : "memory");
+}
+SIMT_DEVICE void ArriveAt(MemoryBarrier* barrier, int rank) {
+  asm volatile(
+      "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(
+          SharedAddress(barrier)),
+      "r"(rank)
+      : "memory");
+}
+SIMT_DEVICE void WaitForPhase(MemoryBarrier* barrier, uint32_t parity) {
+  uint32_t is_over = 0;
+  while (is_over == 0) {
+    asm volatile(
+        "{ .reg .pred over; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%1], "
+        "%2; selp.u32 %0, 1, 0, over; }"
+        : "=r"(is_over)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  }
+}
+
+SIMT_DEVICE void CopyBulk(void* shared, const void* global, uint32_t bytes,
+                          MemoryBarrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(SharedAddress(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+template <int kBlocks>
+SIMT_DEVICE void CopyBulkToAll(void* shared, const void* global, uint32_t bytes,
+                               MemoryBarrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1], %2, [%3], %4;" ::"r"(SharedAddress(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(SharedAddress(barrier)),
+      "h"(static_cast<uint16_t>((1u << kBlocks) - 1))
+      : "memory");
+}
+
+SIMT_DEVICE int RankInCluster() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+SIMT_DEVICE void ClusterBarrier() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+template <int kThreads>
+SIMT_DEVICE void PartBarrier() {
+  asm volatile("barrier.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
+template <int kRegisters>
+SIMT_DEVICE void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+SIMT_DEVICE void GiveRegistersBack() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
 
 // 16 bytes at a time.
 struct alignas(16) Words {

@@ -31,8 +31,8 @@ void FailKernel(const char* what) {
   std::abort();
 }
 
-HostBlock::HostBlock(LaunchShape shape, const std::function<void()>& kernel)
-    : shape_(shape), kernel_(kernel), warps_(shape.threads / kWarpSize) {
+HostBlock::HostBlock(LaunchShape shape, const std::function<void()>& kernel, HostCluster& cluster)
+    : shape_(shape), kernel_(kernel), cluster_(cluster), warps_(shape.threads / kWarpSize) {
   SLUICE_CHECK(shape.threads > 0 && shape.threads % kWarpSize == 0 && shape.threads <= 1024);
   if (shape.shared_bytes > 0) {
     // A whole number of alignments, as aligned_alloc wants it.
@@ -61,8 +61,9 @@ HostBlock::~HostBlock() {
   std::free(shared_memory_);
 }
 
-void HostBlock::Run(int64_t index, Order order) {
+void HostBlock::Begin(int64_t index) {
   index_ = index;
+  num_done_ = 0;
   if (shared_memory_ != nullptr) std::memset(shared_memory_, 0xff, shape_.shared_bytes);
   for (HostThread* const thread : threads_) {
     thread->context_ = thread->stack_.Begin(&HostThread::RunThread, thread);
@@ -74,29 +75,85 @@ void HostBlock::Run(int64_t index, Order order) {
     thread->multiplies_.clear();
     thread->committed_multiplies_ = 0;
   }
-  const int count = shape_.threads;
+}
+
+bool HostBlock::Pass(Order order) {
+  using State = HostThread::State;
+  bool has_moved = false;
+  num_done_ = num_at_barrier_ = num_at_part_ = num_at_cluster_ = num_at_phase_ = 0;
+  for (int i = 0; i < shape_.threads; ++i) {
+    HostThread& thread = *threads_[order == Order::kAscending ? i : shape_.threads - 1 - i];
+    if (thread.state_ == State::kReady ||
+        (thread.state_ == State::kAtPhase &&
+         barriers_.IsOver(thread.awaited_barrier_, thread.awaited_parity_))) {
+      has_moved = true;
+      HostThread::current_ = &thread;
+      SwitchFibre(scheduler_, thread.context_);
+      cluster_.copies().LandMaybe();
+    }
+    num_done_ += thread.state_ == State::kDone;
+    num_at_barrier_ += thread.state_ == State::kAtBarrier;
+    num_at_part_ += thread.state_ == State::kAtPart;
+    num_at_cluster_ += thread.state_ == State::kAtCluster;
+    num_at_phase_ += thread.state_ == State::kAtPhase;
+  }
+  return OpenBarriers() || has_moved;
+}
+
+bool HostBlock::OpenBarriers() {
+  using State = HostThread::State;
+  const auto open = [&](State state) {
+    for (HostThread* const thread : threads_) {
+      if (thread->state_ == state) thread->state_ = State::kReady;
+    }
+    return true;
+  };
+  if (num_at_barrier_ == shape_.threads) return open(State::kAtBarrier);
+  return num_at_part_ > 0 && num_at_part_ == part_ && open(State::kAtPart);
+}
+
+void HostBlock::FailStuck() const {
+  if (barriers_.BytesAwaited() > 0) {
+    FailKernel("a barrier waits for bytes that nobody copies");
+  }
+  if (num_at_phase_ > 0) FailKernel("threads wait for a phase of a barrier that does not end");
+  FailKernel(num_at_barrier_ + num_at_part_ + num_at_cluster_ > 0 && num_done_ > 0
+                 ? "some threads wait at a barrier, and others have returned"
+                 : "threads of a block wait for each other at different places");
+}
+
+HostCluster::HostCluster(LaunchShape shape, const std::function<void()>& kernel) {
+  SLUICE_CHECK(shape.cluster >= 1 && shape.blocks % shape.cluster == 0);
+  for (int rank = 0; rank < shape.cluster; ++rank) {
+    blocks_.push_back(std::make_unique<HostBlock>(shape, kernel, *this));
+  }
+}
+
+void HostCluster::Run(int64_t first, HostBlock::Order order) {
+  for (int rank = 0; rank < size(); ++rank) block(rank).Begin(first + rank);
   for (;;) {
     bool has_moved = false;
-    int num_done = 0, num_at_barrier = 0;
-    for (int i = 0; i < count; ++i) {
-      HostThread& thread = *threads_[order == Order::kAscending ? i : count - 1 - i];
-      if (thread.state_ == HostThread::State::kReady) {
-        has_moved = true;
-        HostThread::current_ = &thread;
-        SwitchFibre(scheduler_, thread.context_);
-      }
-      num_done += thread.state_ == HostThread::State::kDone;
-      num_at_barrier += thread.state_ == HostThread::State::kAtBarrier;
+    int num_done = 0, num_at_cluster = 0;
+    for (const auto& block : blocks_) {
+      if (!block->IsDone()) has_moved = block->Pass(order) || has_moved;
+      num_done += block->IsDone();
+      num_at_cluster += block->num_at_cluster_ == block->shape().threads;
     }
-    if (num_done == count) return;
-    if (num_at_barrier == count) {
-      for (HostThread* const thread : threads_) thread->state_ = HostThread::State::kReady;
-    } else if (!has_moved) {
-      FailKernel(num_at_barrier > 0 && num_done > 0
-                     ? "some threads wait at a barrier, and others have returned"
-                     : "threads of a block wait for each other at different places");
+    if (num_done == size()) break;
+    if (num_at_cluster == size()) {
+      for (const auto& block : blocks_) {
+        for (HostThread* const thread : block->threads_) {
+          thread->state_ = HostThread::State::kReady;
+        }
+      }
+    } else if (!has_moved && !copies_.Land()) {
+      for (const auto& block : blocks_) {
+        if (!block->IsDone()) block->FailStuck();
+      }
     }
   }
+  if (!copies_.empty()) FailKernel("a block ends before copies to it have come");
+  for (const auto& block : blocks_) block->barriers().EndBlock();
 }
 
 void HostThread::RunThread(void* thread) {
@@ -111,6 +168,14 @@ void HostThread::GiveWay(State state) {
 }
 
 void HostThread::WaitForBlock() { GiveWay(State::kAtBarrier); }
+
+void HostThread::WaitForPart(int threads) {
+  if (index_ >= threads) FailKernel("a thread waits at a barrier that does not count it");
+  block_->part_ = threads;
+  GiveWay(State::kAtPart);
+}
+
+void HostThread::WaitForCluster() { GiveWay(State::kAtCluster); }
 
 void HostThread::WaitForWarp() {
   Meet([](void* const(&)[kWarpSize]) {}, nullptr);
@@ -183,10 +248,10 @@ void HostThread::WaitForCopies(int most_pending) {
 
 void RunGrid(LaunchShape shape, const std::function<void()>& kernel, HostBlock::Order order) {
   if (shape.blocks == 0) return;
-  HostBlock block(shape, kernel);
-  for (int64_t i = 0; i < shape.blocks; ++i) {
-    const bool ascending = order == HostBlock::Order::kAscending;
-    block.Run(ascending ? i : shape.blocks - 1 - i, order);
+  HostCluster cluster(shape, kernel);
+  const bool ascending = order == HostBlock::Order::kAscending;
+  for (int64_t i = 0; i < shape.blocks; i += shape.cluster) {
+    cluster.Run(ascending ? i : shape.blocks - shape.cluster - i, order);
   }
 }
 

@@ -1,4 +1,4 @@
-// A grid of blocks of threads on the host, one block after the other, each thread a fibre that
+// A grid of blocks of threads on the host, one block or cluster after the other, each thread a fibre that
 // gives way only where it waits for others. So a thread that reads what another should have written
 // before, without having waited for it, finds what was there: NaN, at first. Which thread of a
 // block goes first changes from launch to launch, so that a race is lost sooner or later.
@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "kernels/cuda/fragment.h"
 #include "kernels/cuda/simt/host/fibre.h"
+#include "kernels/cuda/simt/host/host_pipeline.h"
 #include "kernels/cuda/simt/launch_shape.h"
 #include "kernels/cuda/stream.h"
 
@@ -31,17 +33,24 @@ struct HostMultiply {
 
 [[noreturn]] void FailKernel(const char* what);
 
-// Carries out a block at a time.
+class HostCluster;
+
+// Carries out a block at a time, beside the others of its cluster.
 class HostBlock {
  public:
-  HostBlock(LaunchShape shape, const std::function<void()>& kernel);
+  HostBlock(LaunchShape shape, const std::function<void()>& kernel, HostCluster& cluster);
   ~HostBlock();
 
   enum class Order { kAscending, kDescending };
-  void Run(int64_t index, Order order);
+  void Begin(int64_t index);
+  // Lets each thread that can go on do so once. Whether one could.
+  bool Pass(Order order);
+  bool IsDone() const { return num_done_ == shape_.threads; }
 
   const LaunchShape& shape() const { return shape_; }
   int64_t index() const { return index_; }
+  HostCluster& cluster() const { return cluster_; }
+  HostBarriers& barriers() { return barriers_; }
   std::byte* shared_memory() const { return shared_memory_; }
 
  private:
@@ -54,13 +63,39 @@ class HostBlock {
     void* arguments[kWarpSize];
   };
 
+  // Lets threads go on where all that they wait for have come.
+  bool OpenBarriers();
+  [[noreturn]] void FailStuck() const;
+
   const LaunchShape shape_;
   const std::function<void()>& kernel_;
+  HostCluster& cluster_;
+  HostBarriers barriers_;
+  int num_done_ = 0, num_at_barrier_ = 0, num_at_part_ = 0, num_at_cluster_ = 0, num_at_phase_ = 0;
+  int part_ = 0;  // threads that the barrier of some of them waits for
   int64_t index_ = 0;
   std::byte* shared_memory_ = nullptr;  // of exactly the size asked for
   std::vector<HostThread*> threads_;
   std::vector<Warp> warps_;
   FibreContext scheduler_;
+
+  friend class HostCluster;
+};
+
+// Blocks that run side by side.
+class HostCluster {
+ public:
+  HostCluster(LaunchShape shape, const std::function<void()>& kernel);
+
+  // The blocks from `first` on.
+  void Run(int64_t first, HostBlock::Order order);
+  HostBlock& block(int rank) { return *blocks_[rank]; }
+  int size() const { return static_cast<int>(blocks_.size()); }
+  BulkCopies& copies() { return copies_; }
+
+ private:
+  std::vector<std::unique_ptr<HostBlock>> blocks_;
+  BulkCopies copies_;
 };
 
 // A thread of a block, and the one that is running.
@@ -74,6 +109,10 @@ class HostThread {
 
   void WaitForBlock();
   void WaitForWarp();
+  // For the block's first `threads` threads, of which this is one.
+  void WaitForPart(int threads);
+  void WaitForCluster();
+  int rank() const { return static_cast<int>(block_->index() % block_->shape().cluster); }
 
   // Meets the warp's other lanes in `perform`, which the last to come calls for all, with the
   // arguments of each.
@@ -105,6 +144,13 @@ class HostThread {
   void CommitCopies() { ++committed_; }
   void WaitForCopies(int most_pending);
 
+  // Barriers in shared memory, and copies that they count (host_pipeline.h).
+  void InitBarrier(const void* barrier, int arrivals);
+  void Arrive(const void* barrier, int rank, uint32_t bytes);
+  void WaitForPhase(const void* barrier, uint32_t parity);
+  void CopyBulk(void* shared, const void* global, uint32_t bytes, const void* barrier,
+                uint32_t blocks);
+
   // What multiplies read must be as it is when they are asked for until they are waited for, which
   // is when they are carried out.
   void ShowToMultiplies() { has_unshown_ = false; }
@@ -115,8 +161,9 @@ class HostThread {
 
  private:
   friend class HostBlock;
+  friend class HostCluster;
 
-  enum class State { kReady, kAtBarrier, kInWarp, kDone };
+  enum class State { kReady, kAtBarrier, kAtPart, kAtCluster, kAtPhase, kInWarp, kDone };
 
   template <class T>
   struct Shuffled {
@@ -150,6 +197,7 @@ class HostThread {
   int index_ = 0;
   State state_ = State::kReady;
   bool has_waited_for_kernels_ = false;
+  uint32_t awaited_barrier_ = 0, awaited_parity_ = 0;
   std::vector<Copy> copies_;  // pending, oldest first
   int committed_ = 0;
   bool has_unshown_ = false;                 // copies have come that multiplies don't see yet

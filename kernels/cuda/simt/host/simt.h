@@ -196,6 +196,60 @@ inline uint32_t SharedAddress(const void* shared) {
   return HostThread::Current().SharedAddress(shared);
 }
 
+// ---- Barriers in shared memory, copies in bulk, clusters (compute capability 9.0) ----
+
+// mbarrier, 8 bytes of shared memory: a phase of it ends when as many threads have arrived as it was
+// set up for and all bytes that they announced have come; then the next begins.
+using MemoryBarrier = uint64_t;
+
+// By one thread; the others use it after a barrier of the block or cluster, whichever they are of.
+inline void InitBarrier(MemoryBarrier* barrier, int arrivals) {
+  HostThread::Current().InitBarrier(barrier, arrivals);
+}
+// What InitBarrier wrote is seen by copies and by the cluster's other blocks after the next barrier.
+inline void ShowBarriers() {}
+// Arrives, and announces `bytes`.
+inline void ArriveAndExpect(MemoryBarrier* barrier, uint32_t bytes) {
+  HostThread::Current().Arrive(barrier, HostThread::Current().rank(), bytes);
+}
+// Arrives at the barrier that lies at the same place in the cluster's block `rank`.
+inline void ArriveAt(MemoryBarrier* barrier, int rank) {
+  HostThread::Current().Arrive(barrier, rank, 0);
+}
+// Returns once the phase of this parity is over, the one under way or the one before it: at once
+// for parity 1 of a new barrier. What the threads that arrived did, and the bytes, are seen then.
+inline void WaitForPhase(MemoryBarrier* barrier, uint32_t parity) {
+  HostThread::Current().WaitForPhase(barrier, parity);
+}
+
+// Copies to shared memory, and counts the bytes at the barrier once they are there. Addresses and
+// bytes are multiples of 16. What is copied was written by a kernel before.
+inline void CopyBulk(void* shared, const void* global, uint32_t bytes, MemoryBarrier* barrier) {
+  HostThread& thread = HostThread::Current();
+  thread.CopyBulk(shared, global, bytes, barrier, 1u << thread.rank());
+}
+// The same to this place of each of the cluster's kBlocks blocks, and its barrier at that place.
+template <int kBlocks>
+void CopyBulkToAll(void* shared, const void* global, uint32_t bytes, MemoryBarrier* barrier) {
+  HostThread::Current().CopyBulk(shared, global, bytes, barrier, (1u << kBlocks) - 1);
+}
+
+// Which of the cluster's blocks this is.
+inline int RankInCluster() { return HostThread::Current().rank(); }
+// Returns once all threads of the cluster have called it.
+inline void ClusterBarrier() { HostThread::Current().WaitForCluster(); }
+// Returns once the block's first kThreads threads have called it.
+template <int kThreads>
+void PartBarrier() {
+  HostThread::Current().WaitForPart(kThreads);
+}
+
+// How many registers a thread of these four warps has from here on; called by all of them.
+template <int kRegisters>
+void TakeRegisters() {}
+template <int kRegisters>
+void GiveRegistersBack() {}
+
 struct alignas(16) Words {
   uint32_t word[4];
 };

@@ -1,0 +1,57 @@
+// How a block of threads goes through units of K that one thread fetches and others multiply, a ring
+// of stages apart. Each stage has two barriers that count (MemoryBarrier of simt.h): "full", which the
+// fetching thread arrives at with the bytes it asks for, and "empty", which those who multiplied
+// arrive at. Blocks of a cluster fetch parts of a stage for each other, so that a stage is empty once
+// it is in all of them. Pure functions, shared by the kernel and its tests.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/token_image.h"
+
+namespace sluice::cuda {
+
+// Where one has come to in the ring.
+template <int kStages>
+struct PipelinePlace {
+  int stage = 0;
+  uint32_t round = 0;
+
+  constexpr void Advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    ++round;
+  }
+  // Parities of the phases to wait for: a stage is full for the n-th time after phase n of its
+  // barrier, and empty before the first time without anybody having arrived.
+  constexpr uint32_t FullParity() const { return round & 1; }
+  constexpr uint32_t EmptyParity() const { return (round & 1) ^ 1; }
+};
+
+// Behind the stages: the barriers, of which each stage has two.
+inline constexpr int kPipelineBarrierBytes = 128;
+static_assert(2 * 8 * PipelinedShape().stages <= kPipelineBarrierBytes);
+
+// Threads besides those that multiply. One of them fetches; four warps change their registers
+// together.
+inline constexpr int kFetchingThreads = 4 * kWarpSize;
+inline constexpr int kPipelineThreads = PipelinedShape().threads() + kFetchingThreads;
+
+// Registers of a thread: what it is launched with is all of a multiprocessor's by threads, in eights.
+inline constexpr int kFetchingRegisters = 24, kMultiplyingRegisters = 240;
+static_assert(kFetchingRegisters * kFetchingThreads +
+                  kMultiplyingRegisters * PipelinedShape().threads() <=
+              65536);
+
+// A lane of each warp that multiplies says so to every block of the cluster.
+inline constexpr int kEmptyArrivals = PipelinedShape().threads() / kWarpSize * kClusterBlocks;
+
+// Bytes that come to a block for a unit of K: its own tiles, of which there are `tiles`, and its
+// tokens, of which each block of the cluster fetches a part for all.
+constexpr uint32_t StageBytesToCome(WeightFormat format, int tiles) {
+  return static_cast<uint32_t>(tiles * UnitBytes(format) + kTokenUnitBytes);
+}
+inline constexpr int kTokenPartBytes = kTokenUnitBytes / kClusterBlocks;
+
+}  // namespace sluice::cuda
