@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "kernels/cuda/cuda_backend.h"
@@ -29,13 +30,22 @@ class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
   std::unique_ptr<CudaBackend> backend_;
 };
 
+std::string PathName(const ::testing::TestParamInfo<GemmPath>& info) {
+  switch (info.param) {
+    case GemmPath::kPortable:
+      return "Portable";
+    case GemmPath::kHopper:
+      return "Hopper";
+    case GemmPath::kPipelined:
+      return "Pipelined";
+  }
+  return "";
+}
+
 INSTANTIATE_TEST_SUITE_P(Paths, CudaGpuTest,
                          ::testing::Values(GemmPath::kPortable, GemmPath::kHopper,
                                            GemmPath::kPipelined),
-                         [](const auto& info) {
-                           constexpr const char* kNames[] = {"Portable", "Hopper", "Pipelined"};
-                           return kNames[static_cast<int>(info.param)];
-                         });
+                         PathName);
 
 TEST_P(CudaGpuTest, PassesItsSelfCheck) {
   const absl::Status status = SelfCheck(*backend_);

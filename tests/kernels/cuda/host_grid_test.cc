@@ -11,6 +11,10 @@
 
 #include "simt.h"
 
+// After simt.h.
+#include "kernels/cuda/kernels/elements.h"
+#include "kernels/cuda/kernels/gemm_weights.h"
+
 namespace sluice::cuda {
 namespace {
 
@@ -75,6 +79,58 @@ TEST(HostGrid, CopiesAreThereOnceTheyAreWaitedFor) {
   EXPECT_EQ(zero, 0);
 }
 
+TEST(HostGrid, CopiesOfAWordBringOneWordOnceTheyAreWaitedFor) {
+  alignas(4) const float source[] = {1, 2};
+  std::vector<float> before, after;
+  RunGrid(
+      {.blocks = 1, .threads = 32, .shared_bytes = 64},
+      [&] {
+        auto* const shared = SharedMemory<float>();
+        if (Thread() == 0) {
+          CopyWordAsync(shared + 1, source + 1, true);
+          CopyWordAsync(shared + 3, source, false);
+          CommitCopies();
+          before.assign(shared, shared + 5);
+          WaitForCopies<0>();
+          after.assign(shared, shared + 5);
+        }
+        Barrier();
+      },
+      Order::kAscending);
+  for (const float element : before) EXPECT_TRUE(std::isnan(element));
+  EXPECT_EQ(after[1], 2);
+  EXPECT_EQ(after[3], 0);
+  for (const int neighbour : {0, 2, 4}) EXPECT_TRUE(std::isnan(after[neighbour]));
+}
+
+// What a warp reads of another's copies, with a barrier missing where `barrier` is false.
+float WordOfAnotherWarp(bool barrier, Order order) {
+  static const float source[] = {5};
+  float seen[2];
+  RunGrid(
+      {.blocks = 1, .threads = 64, .shared_bytes = 64},
+      [&] {
+        auto* const shared = SharedMemory<float>();
+        const int warp = Thread() / kWarpSize;
+        if (Thread() % kWarpSize == 0) {
+          CopyWordAsync(shared + warp, source, true);
+          CommitCopies();
+          WaitForCopies<0>();
+        }
+        if (barrier) Barrier();
+        if (Thread() % kWarpSize == 0) seen[warp] = shared[1 - warp];
+      },
+      order);
+  return seen[0] + seen[1];
+}
+
+TEST(HostGrid, AWordThatAnotherWarpCopiedNeedsABarrier) {
+  for (const Order order : {Order::kAscending, Order::kDescending}) {
+    EXPECT_EQ(WordOfAnotherWarp(true, order), 10);
+    EXPECT_TRUE(std::isnan(WordOfAnotherWarp(false, order)));
+  }
+}
+
 TEST(HostGrid, ShufflesAndVotes) {
   std::vector<int> crossed(32), moved(32);
   uint32_t votes = 0;
@@ -104,6 +160,23 @@ TEST(HostGridDeathTest, ThreadsThatWaitForOneThatReturnedEndTheProcess) {
         Order::kAscending);
   };
   EXPECT_DEATH(run(), "others have returned");
+}
+
+TEST(HostGridDeathTest, CopiesOfAddressesThatAnInstructionRefusesEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  alignas(16) static const char source[32] = {};
+  const auto run = [](auto copy) {
+    RunGrid(
+        {.blocks = 1, .threads = 32, .shared_bytes = 64}, [&] { copy(SharedMemory<char>()); },
+        Order::kAscending);
+  };
+  run([](char* shared) { CopyWordAsync(shared + 4, source + 8, true); });
+  EXPECT_DEATH(run([](char* shared) { CopyWordAsync(shared + 2, source, true); }),
+               "no multiple of its bytes");
+  EXPECT_DEATH(run([](char* shared) { CopyWordAsync(shared, source + 3, true); }),
+               "no multiple of its bytes");
+  EXPECT_DEATH(run([](char* shared) { CopyAsync(shared + 4, source, true); }),
+               "no multiple of its bytes");
 }
 
 TEST(HostGridDeathTest, LanesThatMeetInDifferentOperationsEndTheProcess) {
@@ -222,6 +295,62 @@ TEST(HostTiles, WholeNumbersBecomeBFloat16Exactly) {
     EXPECT_EQ(FloatFromBFloat16(static_cast<uint16_t>(pair)), q);
     EXPECT_EQ(FloatFromBFloat16(static_cast<uint16_t>(pair >> 16)), q);
   }
+}
+
+// ---- Weights in FP8 ----
+
+// How a unit of codes may be written wrongly.
+enum class Layout {
+  kRight,
+  kRowsExchanged,
+  kFragmentsExchanged,
+  kScalesExchanged,
+  kScalesAsTheyAre
+};
+
+// Whether lanes load the numbers of a unit that was written so.
+bool LoadsItsNumbers(Layout layout) {
+  constexpr WeightFormat kFormat = WeightFormat::kFp8;
+  std::mt19937 random(5);
+  alignas(16) char unit[UnitBytes(kFormat)];
+  float numbers[kTileOutputs][kUnitInputs];
+  for (int row = 0; row < kTileOutputs; ++row) {
+    for (int col = 0; col < kUnitInputs; ++col) {
+      // Of every size, below the least normal one too; not the two that are no numbers.
+      const auto code = static_cast<uint8_t>(random() % 127 + random() % 2 * 128);
+      const int group = col / 32;
+      const float scale = std::ldexp(1.0F, row % 5 - group);
+      numbers[row][col] = FloatFromFp8(code) * scale;
+      const int to_row = layout == Layout::kRowsExchanged ? (row + 8) % 16 : row;
+      const int to_col = layout == Layout::kFragmentsExchanged ? (col + 16) % 64 : col;
+      unit[PlaceInUnit(kFormat, to_row, to_col).byte] = static_cast<char>(code);
+      const float packed = layout == Layout::kScalesAsTheyAre ? scale : std::ldexp(scale, 120);
+      const uint16_t bits = BFloat16FromFloat(packed);
+      const int to_group = layout == Layout::kScalesExchanged ? 1 - group : group;
+      std::memcpy(unit + ScaleOffset(kFormat, row, to_group), &bits, sizeof(bits));
+    }
+  }
+  for (int fragment = 0; fragment < kUnitInputs / kFragmentInputs; ++fragment) {
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      uint32_t a[4];
+      LoadWeights<kFormat>(unit, fragment, lane, a);
+      for (int i = 0; i < 8; ++i) {
+        const auto [row, col] = ElementOfA(lane, i);
+        const float loaded = FloatFromBFloat16(static_cast<uint16_t>(a[i / 2] >> (i % 2 * 16)));
+        if (loaded != numbers[row][fragment * kFragmentInputs + col]) return false;
+      }
+    }
+  }
+  return true;
+}
+
+TEST(Fp8Weights, LanesLoadTheNumbersOfTheirCodes) { EXPECT_TRUE(LoadsItsNumbers(Layout::kRight)); }
+
+TEST(Fp8Weights, AnotherLayoutIsNoticed) {
+  EXPECT_FALSE(LoadsItsNumbers(Layout::kRowsExchanged));
+  EXPECT_FALSE(LoadsItsNumbers(Layout::kFragmentsExchanged));
+  EXPECT_FALSE(LoadsItsNumbers(Layout::kScalesExchanged));
+  EXPECT_FALSE(LoadsItsNumbers(Layout::kScalesAsTheyAre));
 }
 
 }  // namespace
