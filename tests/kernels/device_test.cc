@@ -49,8 +49,7 @@ TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
     return ChooseProducts(
         ProductsOf({.compute_major = 9}),
         [&](GpuProducts products) {
-          return products <= last_that_works ? absl::OkStatus()
-                                             : absl::InternalError("other bits");
+          return products <= last_that_works ? absl::OkStatus() : absl::InternalError("other bits");
         },
         [&](const std::string& reason) { warnings.push_back(reason); });
   };
