@@ -17,7 +17,10 @@
 namespace sluice::cuda {
 namespace {
 
-using namespace on_host;
+using on_host::ArriveAndExpect, on_host::ArriveAt, on_host::Block, on_host::ClusterBarrier;
+using on_host::CopyBulk, on_host::CopyBulkToAll, on_host::InitBarrier, on_host::MemoryBarrier;
+using on_host::RankInCluster, on_host::SharedMemory, on_host::Thread, on_host::WaitForPhase;
+using on_host::WarpBarrier;
 using Order = HostBlock::Order;
 
 // What a barrier does, phase after phase, when each stage is filled and emptied in turn.
