@@ -105,7 +105,8 @@ struct AmxGemm {
             .x_bytes = kTileSide * run.x_stride * 2,
             .w = w,
             .steps = count,
-            .ahead = w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
+            .ahead = strips == 1 ? w + kLines * 64
+                                 : w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
             .ahead_lines = lines,
             .sums = run.sums + row * kPanelWidth,
             .starts_at_zero = first == 0};
