@@ -11,9 +11,6 @@
 namespace sluice {
 namespace {
 
-// Panels that follow each other with one block of rows, where blocks fill the second-level cache.
-constexpr int64_t kPanelsOfLargeBlocks = 16;
-
 // Takes the sums [rows, kPanelWidth] of rows [row, row + rows) of a task.
 using PanelReady = absl::FunctionRef<void(const float* sums, int64_t row, int64_t rows)>;
 
@@ -27,15 +24,15 @@ class GemmTask {
   // Floats of scratch memory: those a kernel unpacks, and the sums of the tree, which are like a
   // binary counter: set i holds the sum of the last complete run of 2^i slices that still waits for
   // its right-hand neighbour. The sums under way lie behind all of them.
-  static int64_t ScratchFloats(int num_slices, int64_t rows) {
+  static int64_t ScratchFloats(const CpuPackedMatrix& weights, int64_t rows) {
     return kUnpackedBytes / static_cast<int64_t>(sizeof(float)) +
-           (NumLevels(num_slices) + 1) * SumsOf(rows);
+           (NumLevels(weights.num_slices()) + 1) * SumsOf(weights.kernel(), rows);
   }
 
   // Hands on the sums [rows, kPanelWidth] of some rows at a time.
   void MultiplyPanel(int64_t panel, PanelReady ready) const {
     float* sets = scratch_ + kUnpackedBytes / static_cast<int64_t>(sizeof(float));
-    const int64_t set_size = SumsOf(rows_);
+    const int64_t set_size = SumsOf(weights_.kernel(), rows_);
     float* under_way = sets + NumLevels(weights_.num_slices()) * set_size;
     for (int slice = 0; slice < weights_.num_slices(); ++slice) {
       // Each level that waits is added; the sum goes to the first that does not.
@@ -54,8 +51,9 @@ class GemmTask {
   }
 
  private:
-  // Of rows and of those that fill up a block.
-  static int64_t SumsOf(int64_t rows) {
+  // Of rows and, where the kernel writes whole blocks, of those that fill one up.
+  static int64_t SumsOf(const GemmKernel& kernel, int64_t rows) {
+    if (kernel.activations != ActivationLayout::kBFloat16Blocks) return rows * kPanelWidth;
     return (rows + kRowsStep - 1) / kRowsStep * kRowsStep * kPanelWidth;
   }
   static int NumLevels(int num_slices) {
@@ -93,43 +91,24 @@ class GemmTask {
   float* scratch_;
 };
 
-// How many rows are multiplied at a time: blocks of about the same size, each of whole tiles.
+// How many rows are multiplied at a time.
 int64_t BlockRows(const CpuPackedMatrix& weights, int64_t rows, int64_t tile_rows) {
   const GemmKernel& kernel = weights.kernel();
   const int64_t row_bytes = weights.num_slices() * weights.padded_slice_depth() * 2;
-  const int64_t step = kernel.most_rows > kMostRows ? 2 * tile_rows : tile_rows;
+  const int64_t step = std::max(kernel.rows_step, tile_rows);
   const int64_t most =
       std::max<int64_t>(1, std::min(kernel.most_rows, kernel.most_row_bytes / row_bytes) / step) *
       step;
-  if (kernel.most_rows <= kMostRows) return most;
+  if (kernel.rows_step == 0) return most;
   const int64_t num_blocks = (rows + most - 1) / most;
   return ((rows + num_blocks - 1) / num_blocks + step - 1) / step * step;
 }
-
-// Where units of some panels that share a cache with their rows follow each other: first all of one
-// block of rows, then all of the next.
-struct UnitOrder {
-  int64_t num_panels;
-  int64_t num_blocks;
-  int64_t group;  // panels
-
-  struct Unit {
-    int64_t panel;
-    int64_t block;
-  };
-  Unit Of(int64_t unit) const {
-    const int64_t first = unit / (group * num_blocks) * group;
-    const int64_t panels = std::min(group, num_panels - first);
-    const int64_t within = unit - first * num_blocks;
-    return {first + within % panels, within / panels};
-  }
-};
 
 }  // namespace
 
 void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
   context.scratch.Reserve(
-      GemmTask::ScratchFloats(weights.num_slices(), weights.kernel().most_rows));
+      GemmTask::ScratchFloats(weights, std::min(weights.kernel().most_rows, max_rows)));
   ReserveActivations(context, weights, max_rows);
 }
 
@@ -142,17 +121,14 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   const GemmActivations activations = PrepareActivations(context, x, weights);
   const int64_t block_rows = BlockRows(weights, x.rows, activations.tile_rows);
   const int64_t num_blocks = (x.rows + block_rows - 1) / block_rows;
-  const int64_t scratch_floats = GemmTask::ScratchFloats(weights.num_slices(), block_rows);
-  // A unit is a panel and a block of rows. Units that follow each other share a panel, so that it
-  // is read from memory once.
-  const UnitOrder order{weights.num_panels(), num_blocks,
-                        weights.kernel().most_rows > kMostRows ? kPanelsOfLargeBlocks : 1};
-  SharedRuns runs(weights.layout(), weights.num_panels(), num_blocks);
+  const int64_t scratch_floats = GemmTask::ScratchFloats(weights, std::min(block_rows, x.rows));
+  SharedRuns runs(weights.layout(), weights.num_panels(), num_blocks,
+                  weights.kernel().panels_per_group);
   context.pool.ParallelFor(runs.count(), [&](int64_t, int worker) {
     float* scratch = context.scratch.Floats(worker, scratch_floats);
     const SharedRuns::Units units = runs.Next(weights.layout().ShareOf(worker));
     for (int64_t unit = units.begin; unit < units.end; ++unit) {
-      const auto [panel, block] = order.Of(unit);
+      const auto [panel, block] = runs.Of(unit);
       const int64_t first_row = block * block_rows;
       const int64_t rows = std::min(block_rows, x.rows - first_row);
       const GemmTask task(activations, first_row, rows, weights, scratch);

@@ -16,7 +16,7 @@ namespace sluice {
 
 // Where the rounded rows of an operand go.
 struct ActivationTiles {
-  int64_t tile_rows;  // 1 where rows stay apart
+  int64_t tile_rows;  // or of a block
   uint32_t* pairs;
   float* sums;  // or nullptr
   int64_t num_slices;
@@ -146,30 +146,42 @@ void RoundBlockRow(const float* x, uint16_t* to) {
 }
 #endif
 
-// The same of `count` elements, padded with zeroes.
+// The same of `count` elements, 1 or more, padded with zeroes.
 void FillBlockRow(const float* x, int64_t count, uint16_t* to) {
   if (count >= kRowsDepth) return RoundBlockRow(x, to);
   float padded[kRowsDepth] = {};
-  std::copy_n(x, std::max<int64_t>(count, 0), padded);
+  std::copy_n(x, count, padded);
   RoundBlockRow(padded, to);
 }
 
-// Rows of ActivationLayout::kBFloat16Blocks.
-void FillBlocks(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
-  const int64_t num_blocks = (x.rows + kRowsStep - 1) / kRowsStep;
-  context.pool.ParallelFor(num_blocks, [&](int64_t block, int) {
-    const int64_t first = block * kRowsStep;
-    const int64_t rows = std::min(kRowsStep, x.rows - first);
-    auto* to = reinterpret_cast<uint16_t*>(tiles.pairs + first * tiles.pairs_per_row());
-    for (int64_t slice = 0; slice < tiles.num_slices; ++slice) {
-      for (int64_t k = 0; k < tiles.padded_depth; k += kRowsDepth) {
-        for (int64_t r = 0; r < rows; ++r, to += kRowsDepth) {
-          FillBlockRow(x.Row(first + r) + slice * tiles.depth + k,
-                       std::min(kRowsDepth, tiles.depth - k), to);
-        }
-        to = std::fill_n(to, (kRowsStep - rows) * kRowsDepth, uint16_t{0});
-      }
+// Blocks [begin, end) of rows [first, first + rows), counted along all padded slices.
+void FillBlockRun(MatrixView x, const ActivationTiles& tiles, int64_t first, int64_t rows,
+                  int64_t begin, int64_t end) {
+  const int64_t slice_blocks = tiles.padded_depth / kRowsDepth;
+  auto* to = reinterpret_cast<uint16_t*>(tiles.pairs + first * tiles.pairs_per_row()) +
+             begin * kRowsStep * kRowsDepth;
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t slice = block / slice_blocks, k = block % slice_blocks * kRowsDepth;
+    for (int64_t r = 0; r < rows; ++r, to += kRowsDepth) {
+      FillBlockRow(x.Row(first + r) + slice * tiles.depth + k,
+                   std::min(kRowsDepth, tiles.depth - k), to);
     }
+    to = std::fill_n(to, (kRowsStep - rows) * kRowsDepth, uint16_t{0});
+  }
+}
+
+// Rows of ActivationLayout::kBFloat16Blocks. A task is a part of 16 rows' inputs, so that no thread
+// has all of few rows.
+void FillBlocks(CpuContext& context, MatrixView x, const ActivationTiles& tiles) {
+  const int64_t num_blocks = tiles.num_slices * tiles.padded_depth / kRowsDepth;  // of 16 rows
+  const int64_t run =
+      std::max<int64_t>(1, kElementsWorthATask / (std::min(kRowsStep, x.rows) * kRowsDepth));
+  const int64_t num_runs = (num_blocks + run - 1) / run;
+  context.pool.ParallelFor((x.rows + kRowsStep - 1) / kRowsStep * num_runs, [&](int64_t task, int) {
+    const int64_t first = task / num_runs * kRowsStep;
+    const int64_t begin = task % num_runs * run;
+    FillBlockRun(x, tiles, first, std::min(kRowsStep, x.rows - first), begin,
+                 std::min(num_blocks, begin + run));
   });
 }
 
@@ -235,7 +247,7 @@ void ReserveActivations(CpuContext& context, const CpuPackedMatrix& weights, int
     case ActivationLayout::kBFloat16Blocks:
       const OperandSize size = SizeOfOperand(weights, max_rows);
       context.operand.Reserve(size.pairs + size.sums);
-      context.scratch.Reserve(weights.padded_slice_depth());
+      if (IsTiled(weights)) context.scratch.Reserve(weights.padded_slice_depth());
   }
 }
 

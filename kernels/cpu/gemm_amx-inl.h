@@ -30,6 +30,19 @@ inline const std::byte* BlockOf(const SliceRun& run, int64_t row, int64_t input)
          (run.first_input + input) / kTileDepth * kTileBytes;
 }
 
+// Calls multiply<vectors>() for the width of a run's panel, with tiles for its rows.
+template <class Tiles>
+void WithTiles(const SliceRun& run, auto&& multiply) {
+  // Fewer rows take less time.
+  Tiles::Begin(std::min(run.rows, kTileSide));
+  if (run.width == kPanelWidth) {
+    multiply.template operator()<2>();
+  } else {
+    multiply.template operator()<1>();
+  }
+  Tiles::End();
+}
+
 template <class Tiles>
 struct AmxGemm {
   static constexpr int64_t kVectorBytes = kTileSide * 4;
@@ -122,14 +135,7 @@ struct AmxGemm {
 
   // GemmKernel::multiply.
   static void Multiply(const SliceRun& run) {
-    // Fewer rows take less time.
-    Tiles::Begin(std::min(run.rows, kTileSide));
-    if (run.width == kPanelWidth) {
-      MultiplyPanel<2>(run);
-    } else {
-      MultiplyPanel<1>(run);
-    }
-    Tiles::End();
+    WithTiles<Tiles>(run, [&]<int kVectors>() { MultiplyPanel<kVectors>(run); });
   }
 };
 

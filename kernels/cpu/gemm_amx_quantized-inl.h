@@ -21,34 +21,18 @@ struct AmxQuantizedGemm {
   // Not a multiple of 4 KiB: loads of one group would be taken for what was stored to another.
   static constexpr int64_t kSumsOfGroup = 2 * kTileSide * kPanelWidth + 4 * kPanelWidth + 16;
 
-  struct Strip {
-    const std::byte* x;  // blocks of 16 rows
-    int64_t x_bytes;     // from there to the next 16 rows
-    const std::byte* stream;
-    int64_t groups;
-    const std::byte* ahead;  // packed weights to fetch meanwhile,
-    int64_t ahead_lines;     // so many cache lines a group
-  };
+  using Gemm = AmxGemm<Tiles>;
+  using Strip = typename Gemm::Strip;  // a step is a group; fetches packed weights
 
   // The sums of each group, of one or two tiles of rows and of outputs, kSumsOfGroup apart.
   template <int kRowTiles, int kVectors>
-  static void MultiplyGroups(const Strip& strip, float* sums) {
-    constexpr int64_t kVectorBytes = kTileSide * 4;
-    const std::byte* x = strip.x;
-    const std::byte* w = strip.stream;
-    const std::byte* ahead = strip.ahead;
-    for (int64_t g = 0; g < strip.groups; ++g, sums += kSumsOfGroup) {
-      AmxGemm<Tiles>::template AddStrip<kRowTiles, kVectors>({.x = x,
-                                                              .x_bytes = strip.x_bytes,
-                                                              .w = w,
-                                                              .steps = 1,
-                                                              .ahead = ahead,
-                                                              .ahead_lines = strip.ahead_lines,
-                                                              .sums = sums,
-                                                              .starts_at_zero = true});
-      x += kTileBytes;
-      w += kTileDepth / 2 * kVectors * kVectorBytes;
-      ahead += strip.ahead_lines * 64;
+  static void MultiplyGroups(Strip group, int64_t count) {
+    for (int64_t g = 0; g < count; ++g) {
+      Gemm::template AddStrip<kRowTiles, kVectors>(group);
+      group.x += kTileBytes;
+      group.w += kTileBytes * kVectors;
+      group.ahead += group.ahead_lines * 64;
+      group.sums += kSumsOfGroup;
     }
   }
 
@@ -69,24 +53,27 @@ struct AmxQuantizedGemm {
       for (int64_t row = 0; row < run.rows; row += 2 * kTileSide) {
         const int64_t rows = std::min(run.rows - row, 2 * kTileSide);
         for (int64_t g = 0; g < groups; g += kGroupsAdded) {
-          const Strip strip{.x = BlockOf(run, row, (first + g) * kWeightGroup),
+          const int64_t count = std::min(kGroupsAdded, groups - g);
+          const Strip group{.x = BlockOf(run, row, (first + g) * kWeightGroup),
                             .x_bytes = kTileSide * run.x_stride * 2,
-                            .stream = run.unpacked + g * kStreamBytes,
-                            .groups = std::min(kGroupsAdded, groups - g),
+                            .w = run.unpacked + g * kStreamBytes,
+                            .steps = 1,
                             .ahead = ahead,
-                            .ahead_lines = lines};
+                            .ahead_lines = lines,
+                            .sums = group_sums,
+                            .starts_at_zero = true};
           if (rows > kTileSide) {
-            MultiplyGroups<2, kVectors>(strip, group_sums);
+            MultiplyGroups<2, kVectors>(group, count);
           } else {
-            MultiplyGroups<1, kVectors>(strip, group_sums);
+            MultiplyGroups<1, kVectors>(group, count);
           }
           AddScaledGroups({.scales = packed + g * group_bytes,
                            .scales_step = group_bytes,
                            .sums = group_sums,
                            .sums_step = kSumsOfGroup,
-                           .count = strip.groups},
+                           .count = count},
                           rows, run.width, run.sums + row * kPanelWidth);
-          ahead += strip.groups * lines * 64;
+          ahead += count * lines * 64;
         }
         if (first + groups == run.depth / kWeightGroup) run.ready(row, rows);
       }
@@ -95,13 +82,7 @@ struct AmxQuantizedGemm {
 
   // GemmKernel::multiply.
   static void Multiply(const SliceRun& run) {
-    Tiles::Begin(std::min(run.rows, kTileSide));
-    if (run.width == kPanelWidth) {
-      MultiplyPanel<2>(run);
-    } else {
-      MultiplyPanel<1>(run);
-    }
-    Tiles::End();
+    WithTiles<Tiles>(run, [&]<int kVectors>() { MultiplyPanel<kVectors>(run); });
   }
 };
 

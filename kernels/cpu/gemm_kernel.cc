@@ -13,6 +13,8 @@ GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&))
           .tile_rows = kRowsStep,
           .most_rows = 512,
           .most_row_bytes = 5 << 18,  // of 2 MiB of second-level cache
+          .rows_step = 2 * kRowsStep,
+          .panels_per_group = 16,
           .hands_on_rows = true,
           .pack = vectors.pack,
           .multiply = multiply};

@@ -83,10 +83,15 @@ struct GemmKernel {
   ActivationLayout activations;
   bool needs_sums;  // x_sums
   int64_t depth_step;
-  int64_t tile_rows = 1;  // that are interleaved, or in a block, at most
-  // That are multiplied at a time, at most, and how many bytes of activations.
+  int64_t tile_rows = 1;  // rows that are interleaved, or in a block, at most
+  // Rows that are multiplied at a time, at most, and bytes of their activations.
   int64_t most_rows = kMostRows;
   int64_t most_row_bytes = std::numeric_limits<int64_t>::max();
+  // 0: as many at a time as can be, of whole tiles. Otherwise about the same number each time, a
+  // multiple of this.
+  int64_t rows_step = 0;
+  // Panels that take turns with such rows, where these fill the second-level cache.
+  int64_t panels_per_group = 1;
   bool hands_on_rows = false;
   void (*pack)(const PackRun& run);
   void (*multiply)(const SliceRun& run);

@@ -16,7 +16,6 @@ namespace sluice {
 namespace {
 
 constexpr size_t kFromSystem = size_t{1} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kArenaArea = size_t{64} << 20;
 constexpr std::align_val_t kAlignment{64};
 

@@ -10,6 +10,8 @@
 
 namespace sluice {
 
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
 // An owned area of zeroes, at least 64-byte aligned. Areas of a megabyte and more come straight
 // from the system: they are not touched until used, lie on huge pages where the system has some and
 // they are large enough, and go back to it at once on destruction. Move-only.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -62,7 +63,7 @@ TEST(NodeOfCpu, IsReadFromTheSystemsFolder) {
 
 TEST(SharedRuns, GivesEveryUnitOnceAndAShareItsOwnFirst) {
   const NumaLayout layout = NumaLayout::OfPinnedWorkers(3, {0, 1, 1});
-  SharedRuns runs(layout, /*num_panels=*/90, /*units_per_panel=*/2);
+  SharedRuns runs(layout, /*num_panels=*/90, /*num_blocks=*/2);
   const int64_t first_of_second = 2 * layout.FirstUnit(1, 90);
   std::vector<int> taken(180, 0);
   bool own_left = true;
@@ -75,6 +76,40 @@ TEST(SharedRuns, GivesEveryUnitOnceAndAShareItsOwnFirst) {
   }
   EXPECT_FALSE(own_left);
   EXPECT_THAT(taken, ::testing::Each(1));
+}
+
+// Shares that are no multiple of a group: none may reach over to the next one's panels.
+TEST(SharedRuns, PanelsTakeTurnsWithinTheirShare) {
+  constexpr int64_t kPanels = 66, kBlocks = 4, kGroup = 16;
+  const NumaLayout layout = NumaLayout::OfPinnedWorkers(3, {0, 1, 1});
+  ASSERT_EQ(layout.FirstUnit(1, kPanels), 22);
+  SharedRuns runs(layout, kPanels, kBlocks, kGroup);
+  std::vector<int> taken(kPanels * kBlocks, 0);
+  for (int share = 0; share < layout.num_shares(); ++share) {
+    const int64_t first = layout.FirstUnit(share, kPanels);
+    const int64_t end = layout.FirstUnit(share + 1, kPanels);
+    for (int64_t unit = first * kBlocks; unit < end * kBlocks; ++unit) {
+      const auto [panel, block] = runs.Of(unit);
+      ASSERT_TRUE(first <= panel && panel < end) << "unit " << unit << " is of panel " << panel;
+      ASSERT_TRUE(0 <= block && block < kBlocks) << "unit " << unit << " is of block " << block;
+      ++taken[panel * kBlocks + block];
+    }
+  }
+  EXPECT_THAT(taken, ::testing::Each(1));
+  // Of the second share: a group of all blocks, one after another, then the next group.
+  for (const auto& [unit, panel, block] :
+       {std::tuple{88, 22, 0}, {103, 37, 0}, {104, 22, 1}, {151, 37, 3}, {152, 38, 0}}) {
+    EXPECT_EQ(runs.Of(unit).panel, panel) << "unit " << unit;
+    EXPECT_EQ(runs.Of(unit).block, block) << "unit " << unit;
+  }
+}
+
+TEST(SharedRuns, BlocksOfOnePanelFollowEachOther) {
+  SharedRuns runs(NumaLayout::OfPinnedWorkers(2, {0, 1}), /*num_panels=*/10, /*num_blocks=*/3);
+  for (int64_t unit = 0; unit < 30; ++unit) {
+    EXPECT_EQ(runs.Of(unit).panel, unit / 3);
+    EXPECT_EQ(runs.Of(unit).block, unit % 3);
+  }
 }
 
 // What the system says of the area that begins at `data`.
