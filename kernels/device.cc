@@ -64,9 +64,7 @@ absl::StatusOr<Way> ChooseChecked(absl::Span<const Way> ways, const std::string&
 // What the self-check says of a GPU, whose products take tiles of all sizes.
 absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
   absl::Status status = SelfCheck(backend);
-  // Rows for a large tile per multiprocessor, of the 512 outputs by 128.
-  return status.ok() ? CheckBatchSizes(backend, (int64_t{gpu.num_multiprocessors} / 4 + 1) * 128)
-                     : status;
+  return status.ok() ? CheckBatchSizes(backend, BatchSizesFor(gpu.num_multiprocessors)) : status;
 }
 
 std::string TextOf(GpuProducts products) {

@@ -309,37 +309,58 @@ absl::Status SelfCheck(Backend& backend) {
 
 namespace {
 
-absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, int64_t rows) {
-  // Two runs of two units each, and an output for several blocks.
-  constexpr int64_t kInputs = 256, kOutputs = 512;
+struct RowRange {
+  int64_t begin, count;
+};
+
+std::vector<RowRange> RangesOf(const BatchSizes& sizes) {
+  const int64_t last = (sizes.rows - 1) / 128 * 128;
+  std::vector<RowRange> ranges;
+  for (const RowRange range :
+       {RowRange{0, 1}, RowRange{0, 16}, RowRange{0, 64}, RowRange{64, 64}, RowRange{last, 64},
+        RowRange{last + 64, 64}, RowRange{0, RowsThatShareSlices(sizes)}}) {
+    const int64_t count = std::min(range.count, sizes.rows - range.begin);
+    if (count > 0) ranges.push_back({range.begin, count});
+  }
+  return ranges;
+}
+
+absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, const BatchSizes& sizes) {
+  const int64_t inputs = BatchSizes::kSlices * sizes.inputs_per_slice;
   Draw draw;
-  const Floats weights = draw(kOutputs * kInputs, 0.2f);
+  const Floats weights = draw(sizes.outputs * inputs, 0.2f);
   Bench bench(backend);
-  const auto packed = backend.Pack(
-      {.num_outputs = kOutputs, .num_inputs = kInputs, .format = format, .num_slices = 2},
-      RowsIn(format, weights, kInputs));
+  const auto packed = backend.Pack({.num_outputs = sizes.outputs,
+                                    .num_inputs = inputs,
+                                    .format = format,
+                                    .num_slices = BatchSizes::kSlices},
+                                   RowsIn(format, weights, inputs));
   if (!packed.ok()) return packed.status();
-  const MatrixView x = bench.Operand(draw(rows * kInputs), kInputs);
-  const MatrixView all = bench.Zeroes(rows, kOutputs);
+  const MatrixView x = bench.Operand(draw(sizes.rows * inputs), inputs);
+  const MatrixView all = bench.Zeroes(sizes.rows, sizes.outputs);
   backend.Gemm(x, **packed, all);
-  for (const int64_t few : {int64_t{1}, int64_t{16}, std::min<int64_t>(64, rows)}) {
-    const MatrixView out = bench.Zeroes(few, kOutputs);
-    backend.Gemm(x.Rows(0, few), **packed, out);
-    const Floats alone = bench.Read(out), among = bench.Read(all.Rows(0, few));
+  for (const auto& [begin, count] : RangesOf(sizes)) {
+    const MatrixView out = bench.Zeroes(count, sizes.outputs);
+    backend.Gemm(x.Rows(begin, count), **packed, out);
+    const Floats alone = bench.Read(out), among = bench.Read(all.Rows(begin, count));
     if (!bench.status.ok()) return bench.status;
     if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
-    return absl::InternalError(
-        absl::StrCat("a product of ", few, " rows with ", std::string(Name(format)), " weights of ",
-                     std::string(backend.name()), " has other bits than among ", rows));
+    return absl::InternalError(absl::StrCat(
+        "a product of ", count, " rows from ", begin, " on with ", std::string(Name(format)),
+        " weights of ", std::string(backend.name()), " has other bits than among ", sizes.rows));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status CheckBatchSizes(Backend& backend, int64_t rows) {
-  const absl::Status status = CheckBatchSizes(backend, WeightFormat::kBF16, rows);
-  return status.ok() ? CheckBatchSizes(backend, WeightFormat::kInt8, rows) : status;
+absl::Status CheckBatchSizes(Backend& backend, const BatchSizes& sizes) {
+  absl::Status status;
+  for (const WeightFormat format :
+       {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    if (status.ok()) status = CheckBatchSizes(backend, format, sizes);
+  }
+  return status;
 }
 
 }  // namespace sluice

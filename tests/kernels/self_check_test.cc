@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/forwarding_backend.h"
 #include "tests/kernels/testing/backend_cases.h"
@@ -13,6 +15,8 @@ namespace sluice::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr BatchSizes kFewInputs{.rows = 160, .outputs = 256, .inputs_per_slice = 64};
 
 using SelfCheckTest = BackendTest;
 SLUICE_FOR_ALL_PRODUCTS(SelfCheckTest);
@@ -23,24 +27,38 @@ TEST_P(SelfCheckTest, PassesWhereTheTestsOfTheContractDo) {
 }
 
 TEST_P(SelfCheckTest, BatchesOfAllSizesHaveTheSameBits) {
-  const absl::Status status = CheckBatchSizes(backend(), 160);
+  const absl::Status status = CheckBatchSizes(backend(), kFewInputs);
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// A backend whose products come out one part in a hundred too large, from `rows` rows on.
+// A backend whose products come out one part in a hundred too large, from `rows` rows on: in the last
+// row, or in row `row`; with weights of `format`, or all.
 class WrongProducts final : public ForwardingBackend {
  public:
-  explicit WrongProducts(int64_t rows)
-      : ForwardingBackend(MakeCpuBackend({.num_threads = 1})), rows_(rows) {}
+  explicit WrongProducts(int64_t rows, std::optional<int64_t> row = {},
+                         std::optional<WeightFormat> format = {})
+      : ForwardingBackend(MakeCpuBackend({.num_threads = 1})),
+        rows_(rows),
+        row_(row),
+        format_(format) {}
+
+  absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
+                                                     const RowReader& read) override {
+    is_wrong_ = spec.format == format_.value_or(spec.format);
+    return ForwardingBackend::Pack(spec, read);
+  }
 
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
             const GemmEpilogue& epilogue) override {
     ForwardingBackend::Gemm(x, weights, out, epilogue);
-    if (x.rows >= rows_) Scale(1.01f, out.Rows(out.rows - 1, 1));
+    if (is_wrong_ && x.rows >= rows_) Scale(1.01f, out.Rows(row_.value_or(out.rows - 1), 1));
   }
 
  private:
   const int64_t rows_;
+  const std::optional<int64_t> row_;
+  const std::optional<WeightFormat> format_;
+  bool is_wrong_ = false;  // with the weights packed last
 };
 
 TEST(SelfCheckFaults, FindsWrongProductsOfOneRowAndOfMany) {
@@ -54,8 +72,27 @@ TEST(SelfCheckFaults, FindsWrongProductsOfOneRowAndOfMany) {
 
 TEST(SelfCheckFaults, FindsBitsThatDependOnTheBatch) {
   WrongProducts backend(64);
-  EXPECT_THAT(std::string(CheckBatchSizes(backend, 160).message()),
+  EXPECT_THAT(std::string(CheckBatchSizes(backend, kFewInputs).message()),
               HasSubstr("a product of 64 rows"));
+}
+
+// What the second block of a cluster fetches, and the last tile of rows.
+TEST(SelfCheckFaults, FindsOtherBitsInEveryHalfOfATileOfRows) {
+  constexpr BatchSizes kSizes{.rows = 500, .outputs = 20, .inputs_per_slice = 64};
+  for (const int64_t begin : {64, 384, 448}) {
+    WrongProducts backend(kSizes.rows, begin + 40);
+    EXPECT_THAT(std::string(CheckBatchSizes(backend, kSizes).message()),
+                HasSubstr(absl::StrCat("rows from ", begin, " on")));
+  }
+}
+
+TEST(SelfCheckFaults, FindsOtherBitsInEveryFormat) {
+  for (const WeightFormat format :
+       {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    WrongProducts backend(kFewInputs.rows, 3, format);
+    EXPECT_THAT(std::string(CheckBatchSizes(backend, kFewInputs).message()),
+                HasSubstr(absl::StrCat(std::string(Name(format)), " weights")));
+  }
 }
 
 // As if a split were merged without those before it.

@@ -55,9 +55,11 @@ TEST_P(CudaGpuTest, PassesItsSelfCheck) {
 // An instruction gives a token the same bits however many tokens it multiplies at a time: no
 // document says so.
 TEST_P(CudaGpuTest, BatchesOfAllSizesHaveTheSameBits) {
-  for (const int64_t rows : {128, 1024, (num_multiprocessors_ / 4 + 1) * 128}) {
-    const absl::Status status = CheckBatchSizes(*backend_, rows);
-    EXPECT_TRUE(status.ok()) << rows << ": " << status;
+  for (const int tiles :
+       {num_multiprocessors_ / 8, num_multiprocessors_ / 2, num_multiprocessors_}) {
+    const BatchSizes sizes = BatchSizesFor(tiles);
+    const absl::Status status = CheckBatchSizes(*backend_, sizes);
+    EXPECT_TRUE(status.ok()) << sizes.rows << " rows: " << status;
   }
 }
 
