@@ -29,20 +29,23 @@ struct PipelinePlace {
   constexpr uint32_t EmptyParity() const { return (round & 1) ^ 1; }
 };
 
-// Behind the stages: the barriers, of which each stage has two.
-inline constexpr int kPipelineBarrierBytes = 128;
+// Each stage has two barriers.
 static_assert(2 * 8 * PipelinedShape().stages <= kPipelineBarrierBytes);
+static_assert(kImageTokens == PipelinedShape().tokens());
 
 // Threads besides those that multiply. One of them fetches; four warps change their registers
 // together.
 inline constexpr int kFetchingThreads = 4 * kWarpSize;
 inline constexpr int kPipelineThreads = PipelinedShape().threads() + kFetchingThreads;
 
-// Registers of a thread: what it is launched with is all of a multiprocessor's by threads, in eights.
+// Registers of a thread, in eights. Those that multiply take what those that fetch give back: no more
+// than the block was launched with, which is all of a multiprocessor's by threads, in eights.
+inline constexpr int kLaunchedRegisters = 65536 / kPipelineThreads / 8 * 8;
 inline constexpr int kFetchingRegisters = 24, kMultiplyingRegisters = 240;
+static_assert(kFetchingRegisters % 8 == 0 && kMultiplyingRegisters % 8 == 0);
 static_assert(kFetchingRegisters * kFetchingThreads +
                   kMultiplyingRegisters * PipelinedShape().threads() <=
-              65536);
+              kLaunchedRegisters * kPipelineThreads);
 
 // A lane of each warp that multiplies says so to every block of the cluster.
 inline constexpr int kEmptyArrivals = PipelinedShape().threads() / kWarpSize * kClusterBlocks;

@@ -81,6 +81,9 @@ constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortab
   return HopperShape(tile);
 }
 
+// Behind the stages of a pipeline: its barriers (gemm_pipeline.h).
+inline constexpr int kPipelineBarrierBytes = 128;
+
 constexpr int Levels(int64_t count) {
   int levels = 0;
   while (int64_t{1} << levels < count) ++levels;
@@ -101,9 +104,8 @@ constexpr int64_t StageBytes(GemmTile tile, WeightFormat format, GemmPath path) 
   return StageWeightBytes(tile, format, path) + int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
 }
 constexpr int64_t WaitingSumsBegin(GemmTile tile, WeightFormat format, GemmPath path) {
-  constexpr int64_t kBarriers = 128;  // kPipelineBarrierBytes of gemm_pipeline.h
   return ShapeOf(tile, path, format).stages * StageBytes(tile, format, path) +
-         (path == GemmPath::kPipelined ? kBarriers : 0);
+         (path == GemmPath::kPipelined ? kPipelineBarrierBytes : 0);
 }
 constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined,
                                   GemmPath path = GemmPath::kPortable) {
@@ -142,11 +144,17 @@ struct GemmPlan {
   constexpr int64_t counters() const { return splits == 1 ? 0 : output_blocks * token_blocks; }
 };
 
+// Blocks of a tile that `num_tiles` tiles of weights fill.
+constexpr int64_t FilledOutputBlocks(GemmTile tile, int64_t num_tiles) {
+  const int tiles = ShapeOf(tile).tiles();
+  return (num_tiles + tiles - 1) / tiles;
+}
+
 constexpr GemmPlan PlanWith(GemmTile tile, GemmPath path, int64_t rows, int64_t num_tiles) {
   const GemmTileShape shape = ShapeOf(tile);
   GemmPlan plan{.tile = tile,
                 .path = path,
-                .output_blocks = (num_tiles + shape.tiles() - 1) / shape.tiles(),
+                .output_blocks = FilledOutputBlocks(tile, num_tiles),
                 .token_blocks = (rows + shape.tokens() - 1) / shape.tokens()};
   // Whole clusters, the last of them perhaps with a block that has no outputs.
   plan.output_blocks = (plan.output_blocks + plan.cluster() - 1) / plan.cluster() * plan.cluster();
@@ -168,6 +176,10 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Weig
     return has_others ? GemmPath::kHopper : device.path;
   };
   const auto plan_of = [&](GemmTile tile) { return PlanWith(tile, path(tile), rows, num_tiles); };
+  // Blocks that have outputs.
+  const auto working = [&](const GemmPlan& plan) {
+    return FilledOutputBlocks(plan.tile, num_tiles) * plan.token_blocks * plan.splits;
+  };
   const auto fits = [&](GemmTile tile) {
     // No registers would be left.
     if (path(tile) == GemmPath::kHopper && tile == GemmTile::kLarge && ScalesGroupSums(format)) {
@@ -178,12 +190,12 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Weig
   GemmTile tile =
       rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
   if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
-      plan_of(GemmTile::kLarge).blocks() >= device.num_multiprocessors) {
+      working(plan_of(GemmTile::kLarge)) >= device.num_multiprocessors) {
     tile = GemmTile::kLarge;
   }
   if (!fits(tile)) tile = GemmTile::kDecode;
   GemmPlan plan = plan_of(tile);
-  while (plan.splits < runs.num_runs && plan.blocks() < int64_t{2} * device.num_multiprocessors) {
+  while (plan.splits < runs.num_runs && working(plan) < int64_t{2} * device.num_multiprocessors) {
     plan.splits *= 2;
   }
   return plan;

@@ -23,8 +23,7 @@ constexpr uint64_t DescriptorOf(uint32_t address) {
   return uint64_t{(address & 0x3ffff) >> 4} | uint64_t{1} << 16 |
          uint64_t{kSwizzleBytes >> 4} << 32 | uint64_t{1} << 62;
 }
-// The same matrix from 16 columns further on.
-constexpr uint64_t NextColumns(uint64_t descriptor) { return descriptor + (32 >> 4); }
+// The same matrix from 16 * sixteens columns further on.
 constexpr uint64_t ColumnsFrom(uint64_t descriptor, int sixteens) {
   return descriptor + static_cast<uint64_t>(sixteens) * (32 >> 4);
 }
@@ -42,7 +41,7 @@ constexpr uint32_t DescribedAddress(uint64_t descriptor, int row, int col) {
   return plain ^ (plain >> 7 & 7) << 4;
 }
 
-static_assert(DescribedAddress(NextColumns(DescriptorOf(2048)), 11, 3) ==
+static_assert(DescribedAddress(ColumnsFrom(DescriptorOf(2048), 1), 11, 3) ==
               2048 + 11 * 128 + SwizzledPiece(11, 2) * 16 + 6);
 
 }  // namespace sluice::cuda

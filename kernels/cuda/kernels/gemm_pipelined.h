@@ -65,21 +65,27 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
     // Weights are no kernel's; the first stages are empty.
     const int first = Base::FirstUnit(), end = Base::EndUnit();
     const int early = Smaller()(end - first, kShape.stages);
-    for (int i = 0; i < early; ++i) FetchWeights(first + i, i);
+    for (int i = 0; i < early; ++i) {
+      Announce(i);
+      FetchWeights(first + i, i);
+    }
     WaitForKernelsBefore();
     for (int i = 0; i < early; ++i) FetchTokens(first + i, i);
     Place place{.round = 1};
     SIMT_ROLLED
     for (int unit = first + early; unit < end; ++unit, place.Advance()) {
       WaitForPhase(empty_ + place.stage, place.EmptyParity());
+      Announce(place.stage);
       FetchWeights(unit, place.stage);
       FetchTokens(unit, place.stage);
     }
   }
 
-  // And announces all that will come to the stage.
-  SIMT_DEVICE void FetchWeights(int unit, int stage) {
+  // All that will come to the stage.
+  SIMT_DEVICE void Announce(int stage) {
     ArriveAndExpect(full_ + stage, StageBytesToCome(kFormat, tiles_));
+  }
+  SIMT_DEVICE void FetchWeights(int unit, int stage) {
     SIMT_ROLLED
     for (int tile = 0; tile < tiles_; ++tile) {
       CopyBulk(shared_ + stage * kStage + tile * kUnit,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/shared_descriptor.h"
+#include "kernels/self_check.h"
 
 namespace sluice::cuda {
 namespace {
@@ -67,6 +68,48 @@ TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledHaveLargeTilesInThePipelineAlone) {
     EXPECT_EQ(plan(2048, GemmPath::kHopper).path, GemmPath::kHopper);
     EXPECT_EQ(plan(2048, GemmPath::kHopper).tile, GemmTile::kMiddle);
     EXPECT_EQ(plan(2048, GemmPath::kPortable).tile, GemmTile::kLarge);
+  }
+}
+
+// Else large tiles would be taken, or runs left whole, for blocks that do nothing.
+TEST(GemmPlan, BlocksWithoutOutputsAreNoWork) {
+  const GemmDevice device{132, kShared, GemmPath::kPipelined};
+  const auto plan = [&](int64_t output_blocks, int64_t rows) {
+    return PlanGemm(rows, output_blocks * 8, RunsOf(4096, 8), WeightFormat::kBF16, device);
+  };
+  const int64_t rows = 66 * 128;
+  EXPECT_EQ(plan(1, rows).tile, GemmTile::kMiddle);  // 66 blocks, and as many without outputs
+  EXPECT_EQ(plan(2, rows).tile, GemmTile::kLarge);
+  EXPECT_EQ(plan(3, rows).tile, GemmTile::kLarge);
+  EXPECT_EQ(plan(3, rows).splits, 2);  // 198 blocks, and 66 without outputs
+  EXPECT_EQ(plan(4, rows).splits, 1);
+}
+
+// A GPU that passes has gone through what is new in the pipeline.
+TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
+  for (const int multiprocessors : {1, 4, 78, 114, 132}) {
+    const BatchSizes sizes = BatchSizesFor(multiprocessors);
+    const int64_t tiles = NumTiles(sizes.outputs, false);
+    const RunShape runs = RunsOf(sizes.inputs_per_slice * BatchSizes::kSlices, BatchSizes::kSlices);
+    for (const WeightFormat format :
+         {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
+      const auto plan = [&](int64_t rows) {
+        return PlanGemm(rows, tiles, runs, format,
+                        {multiprocessors, kShared, GemmPath::kPipelined});
+      };
+      const GemmPlan all = plan(sizes.rows);
+      EXPECT_EQ(all.path, GemmPath::kPipelined);
+      EXPECT_EQ(all.splits, 1);
+      EXPECT_GT(runs.num_runs, 1);
+      EXPECT_GT(runs.units(), 2 * PipelinedShape(format).stages);
+      // A cluster has a block without outputs.
+      EXPECT_LT(FilledOutputBlocks(GemmTile::kLarge, tiles), all.output_blocks);
+      if (multiprocessors > 1) {
+        const GemmPlan fewer = plan(RowsThatShareSlices(sizes));
+        EXPECT_EQ(fewer.path, GemmPath::kPipelined) << multiprocessors;
+        EXPECT_EQ(fewer.splits, 2) << multiprocessors;
+      }
+    }
   }
 }
 

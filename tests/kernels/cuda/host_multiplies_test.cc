@@ -76,8 +76,8 @@ void Kernel(const Product& in, Mistake mistake, std::vector<float>& out) {
   BeginMultiplies();
   for (auto& fragment : a) {
     MultiplyShared(fragment, tokens, sums);
-    tokens =
-        mistake == Mistake::kNextRowGroup ? tokens + (kSwizzleBytes >> 4) / 4 : NextColumns(tokens);
+    tokens = mistake == Mistake::kNextRowGroup ? tokens + (kSwizzleBytes >> 4) / 4
+                                               : ColumnsFrom(tokens, 1);
   }
   CommitMultiplies();
   if (mistake == Mistake::kWrittenTooEarly && Thread() == 0) shared[0] = 1;
@@ -134,8 +134,7 @@ TEST(SharedDescriptor, HasTheFieldsOfThePtxIsa) {
 TEST(SharedDescriptor, FindsEveryElementWhereLoadsPutIt) {
   for (int row = 0; row < 64; ++row) {
     for (int col = 0; col < 64; ++col) {
-      uint64_t descriptor = DescriptorOf(4096);
-      for (int step = 0; step < col / 16; ++step) descriptor = NextColumns(descriptor);
+      const uint64_t descriptor = ColumnsFrom(DescriptorOf(4096), col / 16);
       EXPECT_EQ(DescribedAddress(descriptor, row, col % 16),
                 4096u + row * 128 + SwizzledPiece(row, col / 8) * 16 + col % 8 * 2);
     }

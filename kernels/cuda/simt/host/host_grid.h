@@ -146,6 +146,7 @@ class HostThread {
 
   // Barriers in shared memory, and copies that they count (host_pipeline.h).
   void InitBarrier(const void* barrier, int arrivals);
+  void ShowBarriers() { block_->barriers().Show(); }
   void Arrive(const void* barrier, int rank, uint32_t bytes);
   void WaitForPhase(const void* barrier, uint32_t parity);
   void CopyBulk(void* shared, const void* global, uint32_t bytes, const void* barrier,

@@ -19,9 +19,14 @@ void HostBarriers::Init(uint32_t barrier, int arrivals) {
   }
 }
 
+void HostBarriers::Show() {
+  for (auto& [offset, barrier] : by_offset_) barrier.is_shown = true;
+}
+
 HostBarriers::Barrier& HostBarriers::At(uint32_t barrier) {
   const auto known = by_offset_.find(barrier);
   if (known == by_offset_.end()) FailKernel("a barrier that was not set up");
+  if (!known->second.is_shown) FailKernel("a barrier that was set up and not shown");
   return known->second;
 }
 

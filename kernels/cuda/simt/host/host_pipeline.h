@@ -17,6 +17,8 @@ namespace sluice::cuda {
 class HostBarriers {
  public:
   void Init(uint32_t barrier, int arrivals);
+  // Those set up before may be used from here on.
+  void Show();
   // `bytes`: that the thread announces.
   void Arrive(uint32_t barrier, uint32_t bytes);
   void Complete(uint32_t barrier, uint32_t bytes);
@@ -32,6 +34,7 @@ class HostBarriers {
     int arrivals, pending;
     int64_t bytes = 0;  // announced, and not there yet
     uint32_t phase = 0;
+    bool is_shown = false;
   };
   Barrier& At(uint32_t barrier);
   static void EndPhaseIfDone(Barrier& barrier);

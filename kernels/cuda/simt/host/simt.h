@@ -207,7 +207,7 @@ inline void InitBarrier(MemoryBarrier* barrier, int arrivals) {
   HostThread::Current().InitBarrier(barrier, arrivals);
 }
 // What InitBarrier wrote is seen by copies and by the cluster's other blocks after the next barrier.
-inline void ShowBarriers() {}
+inline void ShowBarriers() { HostThread::Current().ShowBarriers(); }
 // Arrives, and announces `bytes`.
 inline void ArriveAndExpect(MemoryBarrier* barrier, uint32_t bytes) {
   HostThread::Current().Arrive(barrier, HostThread::Current().rank(), bytes);
