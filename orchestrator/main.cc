@@ -41,8 +41,8 @@ ABSL_FLAG(
     "tokens computed before the model has chosen: ngram (what followed the same tokens before, "
     "where that wins) or none; no token depends on it");
 ABSL_FLAG(std::string, draft_policy, "measured",
-          "which drafts are computed: measured (those that save time) or always (all that there "
-          "are, whatever they cost; a draft model is asked before every token)");
+          "which drafts are computed: measured (those that save time) or always (the likeliest, "
+          "whatever they cost; a draft model is asked before every token)");
 ABSL_FLAG(std::string, draft_model, "",
           "folder of a smaller model with the same tokens that drafts as well, of which the "
           "configuration is read; its processes are those of the three flags after it");
@@ -131,7 +131,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   if (!shards.ok()) return sluice::Annotate(shards.status(), "--shards");
   options.topology.shards = *std::move(shards);
   const auto weights = sluice::ParseWeightType(absl::GetFlag(FLAGS_weights));
-  if (!weights.ok()) return weights.status();
+  if (!weights.ok()) return sluice::Annotate(weights.status(), "--weights");
   options.weights = *weights;
   const std::string transport = absl::GetFlag(FLAGS_rank_transport);
   if (transport != "shm" && transport != "tcp") {

@@ -196,10 +196,9 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
   flags.AddParsed(
       "draft_policy", "POLICY",
       "Which drafts are computed: measured, those that save time, by what steps take; or always, "
-      "all "
-      "that there are, and --draft_model is asked before every token: to see what they bring. "
+      "the likeliest, and --draft_model is asked before every token: to see what they bring. "
       "Default measured.",
-      [into](const std::string& text) { return SetDraftPolicy(text, &into->drafts_computed); });
+      [into](const std::string& text) { return SetDraftPolicy(text, &into->policy); });
   flags.AddParsed(
       "draft_kv_cache_mib", "M",
       "Memory for the keys and values of --draft_model, in MiB. Default: as many positions as "

@@ -38,7 +38,7 @@ struct ModelFlags {
   std::optional<LogLevel> log_level;
   std::optional<absl::Duration> hang_timeout;
   std::optional<DraftMode> draft;
-  std::optional<DraftPolicy> drafts_computed;
+  std::optional<DraftPolicy> policy;
   std::optional<std::string> draft_model;  // folder; none: no model drafts
   std::optional<WeightType> draft_weights;
   std::optional<uint64_t> draft_kv_mib;
@@ -57,11 +57,11 @@ struct ModelFlags {
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
            instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft ||
-           drafts_computed || draft_model || draft_weights || draft_kv_mib;
+           policy || draft_model || draft_weights || draft_kv_mib;
   }
   absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
   DraftMode draft_mode() const { return draft.value_or(DraftMode::kNgram); }
-  DraftPolicy draft_policy() const { return drafts_computed.value_or(DraftPolicy::kMeasured); }
+  DraftPolicy draft_policy() const { return policy.value_or(DraftPolicy::kMeasured); }
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 

@@ -41,8 +41,8 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
 
   // Calls back with what the sampler is to be told, or why it can't keep it: a status of
   // constraint.proto, or UNAVAILABLE, DEADLINE_EXCEEDED where sampler or tokenizer can't be reached
-  // by `deadline`; CANCELLED once `caller`, which may be null, has been. From a thread of gRPC's, or at
-  // once.
+  // by `deadline`; CANCELLED where `caller`, which may be null, leaves before. From a thread of gRPC's,
+  // or at once.
   void Prepare(const v1::Constraint& constraint, SteadyTime deadline,
                const std::shared_ptr<Cancellation>& caller, Callback callback);
 

@@ -10,7 +10,7 @@ namespace sluice {
 
 enum class DraftPolicy {
   kMeasured,  // those that save time, by what steps take and how often drafts are right
-  kAlways,    // all that are proposed, and a draft model is asked before every token
+  kAlways,    // the likeliest proposal, and a draft model is asked before every token
 };
 
 std::string_view Name(DraftPolicy policy);

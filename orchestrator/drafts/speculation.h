@@ -1,8 +1,8 @@
 // Drafts for the scheduler: has drafters propose, holds what they proposed against what came, knows
 // what steps take, and decides how much is computed beside the tokens that are wanted. It stops by
 // itself where drafts are wrong or rows have their price, and goes on proposing without computing,
-// to see when they would be right. With DraftPolicy::kAlways it decides nothing: whatever is proposed is
-// computed, as far as there is room.
+// to see when they would be right. With DraftPolicy::kAlways it decides nothing: the likeliest proposal
+// is computed, as far as there is room.
 //
 // Lives on the engine's loop. A function of what it is told: tokens, forced tokens, times of steps.
 #pragma once

@@ -1,6 +1,8 @@
 #include "services/model_server/model_server_flags.h"
 
+#include "absl/strings/str_cat.h"
 #include "kernels/device.h"
+#include "services/common/status.h"
 #include "services/model/storage_type.h"
 
 namespace sluice {
@@ -8,11 +10,16 @@ namespace sluice {
 absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& process,
                                                         const ModelServerFlags& flags) {
   const absl::StatusOr<WeightType> weights = ParseWeightType(flags.weights);
-  if (!weights.ok()) return weights.status();
+  if (!weights.ok()) return Annotate(weights.status(), "--weights");
   const absl::StatusOr<DeviceId> device = ParseDevice(flags.device);
-  if (!device.ok()) return device.status();
+  if (!device.ok()) return Annotate(device.status(), "--device");
+  if (flags.threads < 0 || flags.threads > kMostThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("--threads is ", flags.threads,
+                                                   "; accepted: 1 to ", kMostThreads,
+                                                   ", or 0 for one per core"));
+  }
   const absl::StatusOr<InstructionSet> instructions = ParseInstructionSet(flags.instructions);
-  if (!instructions.ok()) return instructions.status();
+  if (!instructions.ok()) return Annotate(instructions.status(), "--instructions");
   return ModelServerOptions{.model = process.model,
                             .overrides = {process.rope_scaling},
                             .address = process.listen,

@@ -3,6 +3,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
+#include "services/common/status.h"
 #include "services/model_server/model_server_flags.h"
 #include "services/shard/shard_server.h"
 
@@ -64,7 +65,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
                                              .instructions = absl::GetFlag(FLAGS_instructions)});
   if (!server.ok()) return server.status();
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
-  if (!kv_dtype.ok()) return kv_dtype.status();
+  if (!kv_dtype.ok()) return sluice::Annotate(kv_dtype.status(), "--kv_dtype");
   const int kv_cache_mib = absl::GetFlag(FLAGS_kv_cache_mib);
   const int least = server->device.device.kind == sluice::DeviceKind::kCpu ? 1 : 0;
   if (kv_cache_mib < least) {

@@ -37,11 +37,13 @@ void ShardSession::Run() {
 
 void ShardSession::Close(const absl::Status& reason) {
   stream_->Close(reason);
-  joining_.request_stop();
-  absl::MutexLock lock(&mutex_);
-  if (!closed_.ok()) return;
-  closed_ = reason;
-  if (communicator_ != nullptr) communicator_->Abort(reason);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!closed_.ok()) return;
+    closed_ = reason;
+    if (communicator_ != nullptr) communicator_->Abort(reason);
+  }
+  joining_.request_stop();  // now that there is a reason, which whoever stops finds
 }
 
 absl::Status ShardSession::JoinAndServe() {

@@ -78,7 +78,7 @@ class TerminationTest(unittest.TestCase):
         self.assertFalse(os.path.exists(self.log))
 
     def test_a_rank_that_waits_for_its_peers_ends_when_told_to(self):
-        """It would give up by itself after 5 s."""
+        """It would give up by itself 5 s after it has begun to wait, which is not before the stream is opened."""
         for kind in ("SHM", "TCP"):
             with self.subTest(kind=kind):
                 over = threading.Event()
@@ -98,6 +98,7 @@ class TerminationTest(unittest.TestCase):
                 wired = shard_pb2.ShardOpen(
                     epoch=1, num_kv_blocks=info.num_kv_blocks, model_fingerprint=info.model_fingerprint,
                     communicator=f"COMMUNICATOR_KIND_{kind}", communicator_name=group, rendezvous_address=address)
+                opened = time.monotonic()
                 stream = run(requests(shard_pb2.ShardRunRequest(open=wired), over))
                 if kind == "TCP":
                     call("GetRendezvous", shard_pb2.GetRendezvousRequest(key=f"{group}/1"), shard_pb2.GetRendezvousResponse)
@@ -106,7 +107,8 @@ class TerminationTest(unittest.TestCase):
                     self.assertLess(time.monotonic(), deadline)
                     time.sleep(0.01)
                 rank.terminate()
-                self.assertEqual(rank.wait(4), 0)
+                self.assertEqual(rank.wait(60), 0)
+                self.assertLess(time.monotonic() - opened, 5)
                 with self.assertRaises(grpc.RpcError):
                     list(stream)
                 over.set()
@@ -137,6 +139,14 @@ class TerminationTest(unittest.TestCase):
     def test_a_wrong_flag(self):
         stage = self.start("sluice-sampler", "--model", STORYTELLER, "--hang_timeout", "0s")
         self.assertIn("--hang_timeout is 0", self.told(stage, status=2))
+
+    def test_a_flag_whose_value_is_not_accepted_is_named(self):
+        for program, flag, value in (("sluice-sampler", "--weights", "f16"), ("sluice-sampler", "--device", "tpu"),
+                                     ("sluice-sampler", "--instructions", "mmx"), ("sluice-sampler", "--threads", "-1"),
+                                     ("sluice-shard", "--kv_dtype", "f16")):
+            with self.subTest(flag=flag):
+                stage = self.start(program, "--model", STORYTELLER, "--listen", f"unix:{self.folder}/stage", f"{flag}={value}")
+                self.assertRegex(self.told(stage), f"{flag}( is|:) .*{value}.*; accepted: ")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
     def test_a_full_disk(self):

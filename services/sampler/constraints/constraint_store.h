@@ -52,11 +52,11 @@ class ConstraintStore {
   // left out, and missing ones have no text.
   void SetVocabulary(const v1::ConstraintVocabulary& vocabulary);
 
+  // Names a call of Prepare() to Leave().
+  using Ticket = uint64_t;
   // Calls back once the constraint is compiled or refused, with a status of constraint.proto:
   // at once where that is known, else from another thread. RESOURCE_EXHAUSTED where too many wait
   // or what texts use takes too much.
-  // Returns by what the caller can leave.
-  using Ticket = uint64_t;
   Ticket Prepare(const v1::Constraint& constraint, Callback callback);
   // Calls back with CANCELLED, unless the constraint is being compiled already or known; what nobody
   // waits for is not compiled.
