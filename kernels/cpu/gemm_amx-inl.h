@@ -100,6 +100,7 @@ struct AmxGemm {
 
   // A run of weights stays in the first-level cache for all rows, while they fetch the next one;
   // rows pass by in the second. Sums wait in memory between runs, which leaves their bits alone.
+  // Rows of one strip pass once, and fetch the next step.
   template <int kVectors>
   static void MultiplyPanel(const SliceRun& run) {
     constexpr int64_t kMostSteps = 16;
@@ -118,8 +119,9 @@ struct AmxGemm {
             .x_bytes = kTileSide * run.x_stride * 2,
             .w = w,
             .steps = count,
-            .ahead = strips == 1 ? w + kLines * 64
-                                 : w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
+            .ahead = strips == 1
+                         ? w + kLines * 64
+                         : w + (count * kLines + row / (2 * kTileSide) * count * lines) * 64,
             .ahead_lines = lines,
             .sums = run.sums + row * kPanelWidth,
             .starts_at_zero = first == 0};

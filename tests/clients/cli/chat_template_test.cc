@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -13,8 +14,17 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+// Of the test alone: others run beside it.
+std::string Folder() {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) /
+      ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
 std::string WriteFile(const std::string& name, const std::string& text) {
-  const std::string path = ::testing::TempDir() + "/" + name;
+  const std::string path = Folder() + "/" + name;
   std::ofstream(path) << text;
   return path;
 }
@@ -51,9 +61,8 @@ TEST_F(ChatTemplateTest, ChoosesFromATokenizersFolder) {
             R"({"bos_token": {"content": "<s>"}, "chat_template": [
                {"name": "default", "template": "D"},
                {"name": "tool_use", "template": "{{ bos_token }}T"}]})");
-  EXPECT_EQ(Run({"--tokenizer", ::testing::TempDir(), "--context", context_}), 0);
-  EXPECT_EQ(Run({"--tokenizer", ::testing::TempDir(), "--context", context_, "--name", "default"}),
-            0);
+  EXPECT_EQ(Run({"--tokenizer", Folder(), "--context", context_}), 0);
+  EXPECT_EQ(Run({"--tokenizer", Folder(), "--context", context_, "--name", "default"}), 0);
   EXPECT_EQ(fake_.out.str(), "<s>TD");
 }
 
