@@ -30,8 +30,8 @@ constexpr uint32_t kInfinity = 0x7f800000;
 
 // Scales that INT4 tries are the largest magnitude of a group divided by these. [-8, 7] is not
 // symmetric, so the sign of the scale lets the extreme weight be -8; a slightly smaller scale often
-// serves the other 31 better. The first
-// is what remains where squares overflow; it fits either sign.
+// serves the other 31 better. The first is what remains where squares overflow; it fits either
+// sign.
 constexpr int kTrials = 16;
 HWY_ALIGN constexpr float kTrialFactors[kTrials] = {
     1 / 6.9f,  1 / 9.0f,  1 / 8.65f,  1 / 8.3f,  1 / 7.95f,  1 / 7.6f,  1 / 7.25f,  1 / 6.5f,
