@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/fp8.h"
@@ -249,28 +250,32 @@ TEST_P(AttentionTest, WhatLiesBehindAPositionIsNeverRead) {
   }
 }
 
-TEST_P(AttentionTest, ALaterInfinityDoesNotReachEarlierRows) {
-  Random random(7);
-  const Shape shape;
+// What 20 positions attend to before and after the last one's values hold an infinity, which earlier
+// rows must not see.
+struct BesideInfinity {
+  HostMatrix before;
+  HostMatrix after;
+};
+
+BesideInfinity AttendBesideInfinity(Backend& backend, const Shape& shape, int seed) {
+  Random random(seed);
   Sequence sequence = RandomSequence(random, shape, 20, 2);
-  const auto pool = NewKvPool(backend(), shape.Pool(2));
-  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
+  const auto pool = NewKvPool(backend, shape.Pool(2));
+  HostMatrix before = AttendChunk(backend, *pool, 0, sequence, 0, 20, shape.Options());
   sequence.v.At(19, 3) = std::numeric_limits<float>::infinity();
-  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
+  HostMatrix after = AttendChunk(backend, *pool, 0, sequence, 0, 20, shape.Options());
   EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
-  EXPECT_TRUE(std::isinf(after.At(19, 3)));
+  return {std::move(before), std::move(after)};
+}
+
+TEST_P(AttentionTest, ALaterInfinityDoesNotReachEarlierRows) {
+  EXPECT_TRUE(std::isinf(AttendBesideInfinity(backend(), {}, 7).after.At(19, 3)));
 }
 
 // In FP8 a vector with an element that is not finite is no number, for those who see it.
 TEST_P(AttentionTest, ALaterInfinityInFp8DoesNotReachEarlierRows) {
-  Random random(16);
   const Shape shape{.dtype = DType::kF8E4M3};
-  Sequence sequence = RandomSequence(random, shape, 20, 2);
-  const auto pool = NewKvPool(backend(), shape.Pool(2));
-  const HostMatrix before = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
-  sequence.v.At(19, 3) = std::numeric_limits<float>::infinity();
-  const HostMatrix after = AttendChunk(backend(), *pool, 0, sequence, 0, 20, shape.Options());
-  EXPECT_TRUE(SameBits(after.Rows(0, 19), before.Rows(0, 19)));
+  const auto [before, after] = AttendBesideInfinity(backend(), shape, 16);
   for (int col = 0; col < 2 * shape.head_dim; ++col) EXPECT_TRUE(std::isnan(after.At(19, col)));
   EXPECT_EQ(after.At(19, 2 * shape.head_dim), before.At(19, 2 * shape.head_dim));
 }
