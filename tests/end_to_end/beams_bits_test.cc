@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,17 +37,6 @@ std::vector<v1::GenerateRequest> BeamRequests() {
   requests[3].mutable_beams()->set_stochastic(true);
   requests[3].mutable_sampling()->set_seed(11);
   return requests;
-}
-
-std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
-                                      const std::vector<v1::GenerateRequest>& requests) {
-  std::vector<Generated> results(requests.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = client.Generate(requests[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return results;
 }
 
 void ExpectSame(const Generated& got, const Generated& expected, const std::string& what) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "services/constraint/engine/automaton.h"
@@ -92,17 +91,6 @@ TEST(Constraints, HoldBesideOtherOptions) {
   request.mutable_sampling()->set_temperature(0);
   const Generated greedy = SharedClient().Generate(request);
   EXPECT_TRUE(Keeps(Kinds()[3], greedy.first().text)) << greedy.first().text;
-}
-
-std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
-                                      const std::vector<v1::GenerateRequest>& requests) {
-  std::vector<Generated> results(requests.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = client.Generate(requests[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return results;
 }
 
 TEST(Constraints, GiveTheSameBitsAmongOthersAndWhenPreempted) {

@@ -9,7 +9,6 @@
 #include <random>
 #include <regex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tests/end_to_end/started_pipeline.h"
@@ -106,17 +105,6 @@ v1::GenerateRequest Expecting(v1::GenerateRequest request, const Generated& gene
     request.mutable_drafts()->set_max_tokens(1 + static_cast<int32_t>(random() % 6));
   }
   return request;
-}
-
-std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
-                                      const std::vector<v1::GenerateRequest>& requests) {
-  std::vector<Generated> results(requests.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = client.Generate(requests[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return results;
 }
 
 // Of a pipeline that computes every draft, whatever steps take on this machine.

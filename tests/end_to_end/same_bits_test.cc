@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -54,17 +53,6 @@ std::vector<v1::GenerateRequest> MixedRequests(int count) {
     if (i % 2 == 1) LookBack(i, *requests.back().mutable_sampling());
   }
   return requests;
-}
-
-std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
-                                      const std::vector<v1::GenerateRequest>& requests) {
-  std::vector<Generated> results(requests.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = client.Generate(requests[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return results;
 }
 
 TEST(SameBits, GivesThirtyTwoConcurrentStreamsTheBitsOfTheirSoloRuns) {

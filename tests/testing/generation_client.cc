@@ -2,6 +2,8 @@
 
 #include <grpcpp/client_context.h>
 
+#include <thread>
+
 #include "absl/time/clock.h"
 #include "services/common/status.h"
 #include "sluice/v1/generation.grpc.pb.h"
@@ -92,6 +94,17 @@ absl::StatusOr<v1::GetModelResponse> GenerationClient::GetModel() const {
 
 absl::StatusOr<v1::GetStatusResponse> GenerationClient::GetStatus() const {
   return Call(channel_, v1::GetStatusRequest(), &v1::GenerationService::Stub::GetStatus);
+}
+
+std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
+                                      const std::vector<v1::GenerateRequest>& requests) {
+  std::vector<Generated> results(requests.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    threads.emplace_back([&, i] { results[i] = client.Generate(requests[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
 }
 
 }  // namespace sluice::testing

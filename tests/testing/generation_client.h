@@ -59,4 +59,8 @@ class GenerationClient {
   const std::string tenant_;
 };
 
+// What each of the requests gets beside the others, in their order.
+std::vector<Generated> GenerateAtOnce(const GenerationClient& client,
+                                      const std::vector<v1::GenerateRequest>& requests);
+
 }  // namespace sluice::testing
