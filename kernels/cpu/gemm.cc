@@ -128,12 +128,12 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
     float* scratch = context.scratch.Floats(worker, scratch_floats);
     const SharedRuns::Units units = runs.Next(weights.layout().ShareOf(worker));
     for (int64_t unit = units.begin; unit < units.end; ++unit) {
-      const auto [panel, block] = runs.Of(unit);
-      const int64_t first_row = block * block_rows;
+      const SharedRuns::Unit of = runs.Of(unit);
+      const int64_t first_row = of.block * block_rows;
       const int64_t rows = std::min(block_rows, x.rows - first_row);
       const GemmTask task(activations, first_row, rows, weights, scratch);
-      task.MultiplyPanel(panel, [&](const float* sums, int64_t row, int64_t ready) {
-        FinishPanel(sums, weights, panel, epilogue, out.Rows(first_row + row, ready));
+      task.MultiplyPanel(of.panel, [&](const float* sums, int64_t row, int64_t ready) {
+        FinishPanel(sums, weights, of.panel, epilogue, out.Rows(first_row + row, ready));
       });
     }
   });

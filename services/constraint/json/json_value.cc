@@ -232,9 +232,9 @@ void AppendText(const JsonValue& value, std::string& out) {
       out += '{';
       for (size_t i = 0; i < value.members.size(); ++i) {
         if (i > 0) out += ',';
-        out += JsonQuoted(value.members[i].first);
+        out += JsonQuoted(value.members[i].name);
         out += ':';
-        AppendText(value.members[i].second, out);
+        AppendText(value.members[i].value, out);
       }
       out += '}';
       return;
@@ -246,7 +246,7 @@ void AppendText(const JsonValue& value, std::string& out) {
 
 const JsonValue* JsonValue::Find(std::string_view name) const {
   for (const Member& member : members)
-    if (member.first == name) return &member.second;
+    if (member.name == name) return &member.value;
   return nullptr;
 }
 
@@ -269,8 +269,8 @@ bool JsonEqual(const JsonValue& a, const JsonValue& b) {
     case JsonValue::Type::kObject:
       return a.members.size() == b.members.size() &&
              std::all_of(a.members.begin(), a.members.end(), [&](const JsonValue::Member& member) {
-               const JsonValue* other = b.Find(member.first);
-               return other != nullptr && JsonEqual(member.second, *other);
+               const JsonValue* other = b.Find(member.name);
+               return other != nullptr && JsonEqual(member.value, *other);
              });
     default:
       return true;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,7 +19,7 @@ struct JsonLimits {
 
 struct JsonValue {
   enum class Type : uint8_t { kNull, kFalse, kTrue, kNumber, kString, kArray, kObject };
-  using Member = std::pair<std::string, JsonValue>;
+  struct Member;
 
   Type type = Type::kNull;
   std::string text;  // of a string its characters as UTF-8, of a number its digits as written
@@ -35,6 +34,11 @@ struct JsonValue {
 
   // nullptr where this is no object or has no such member.
   const JsonValue* Find(std::string_view name) const;
+};
+
+struct JsonValue::Member {
+  std::string name;
+  JsonValue value;
 };
 
 // INVALID_ARGUMENT with the byte where it is not JSON by RFC 8259, a key comes twice in one object

@@ -86,8 +86,8 @@ SchemaNormalizer::Outcome SchemaNormalizer::Refuse(const JsonValue& schema,
 SchemaNormalizer::Outcome SchemaNormalizer::Malformed(const JsonValue& schema,
                                                       const JsonValue::Member& keyword,
                                                       std::string_view accepted) {
-  Fail(absl::InvalidArgumentError(Message(index_.PathOf(schema), "/", keyword.first, " is ",
-                                          JsonText(keyword.second).substr(0, 60),
+  Fail(absl::InvalidArgumentError(Message(index_.PathOf(schema), "/", keyword.name, " is ",
+                                          JsonText(keyword.value).substr(0, 60),
                                           "; accepted: ", accepted)));
   return Outcome::kNone;
 }
@@ -132,7 +132,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::ApplySchema(const Claim& claim, Work
     // What combines schemas comes last: what is known by then rules most of it out.
     for (const bool combining : {false, true}) {
       for (const JsonValue::Member& keyword : schema.members) {
-        if (!Applies(schema, keyword) || IsCombining(keyword.first) != combining) continue;
+        if (!Applies(schema, keyword) || IsCombining(keyword.name) != combining) continue;
         if (ApplyKeyword(schema, keyword, false, work) == Outcome::kNone) return Outcome::kNone;
       }
     }
@@ -146,16 +146,16 @@ SchemaNormalizer::Outcome SchemaNormalizer::ApplySchema(const Claim& claim, Work
 }
 
 bool SchemaNormalizer::Applies(const JsonValue& schema, const JsonValue::Member& keyword) const {
-  if (index_.ref_stands_alone() && keyword.first != "$ref" && schema.Find("$ref") != nullptr)
+  if (index_.ref_stands_alone() && keyword.name != "$ref" && schema.Find("$ref") != nullptr)
     return false;
-  const KeywordInfo* info = FindKeyword(keyword.first);
+  const KeywordInfo* info = FindKeyword(keyword.name);
   return info != nullptr && (!info->type.has_value() || *info->type == type_);
 }
 
 SchemaNormalizer::Outcome SchemaNormalizer::ApplyKeyword(const JsonValue& schema,
                                                          const JsonValue::Member& keyword,
                                                          bool negated, Work& work) {
-  const KeywordInfo* info = FindKeyword(keyword.first);
+  const KeywordInfo* info = FindKeyword(keyword.name);
   if (!info->type.has_value()) return Combine(schema, keyword, negated, work);
   switch (*info->type) {
     case JsonType::kNumber:

@@ -91,21 +91,21 @@ SchemaNormalizer::Outcome SchemaNormalizer::EqualsObject(const Claim& claim, Wor
 SchemaNormalizer::Outcome SchemaNormalizer::ArrayKeyword(const JsonValue& schema,
                                                          const JsonValue::Member& keyword,
                                                          bool negated, Work& work) {
-  const std::string& name = keyword.first;
+  const std::string& name = keyword.name;
   Shape& shape = work.shape;
   if (name == "minItems" || name == "maxItems")
     return Count(schema, keyword, name == "minItems", negated, shape.min_items, shape.max_items);
   if (name == "items" || name == "prefixItems") return Items(schema, keyword, negated, work);
   if (name == "contains") return Contains(schema, negated, work);
   if (name == "uniqueItems") {
-    if (!keyword.second.is_bool()) return Malformed(schema, keyword, "true or false");
-    if (keyword.second.type == JsonValue::Type::kFalse)
+    if (!keyword.value.is_bool()) return Malformed(schema, keyword, "true or false");
+    if (keyword.value.type == JsonValue::Type::kFalse)
       return negated ? Outcome::kNone : Outcome::kGoOn;
     if (negated) return Refuse(schema, name, "where it is negated");
     shape.unique = &schema;
     return Outcome::kGoOn;
   }
-  if (keyword.second.type == JsonValue::Type::kTrue)
+  if (keyword.value.type == JsonValue::Type::kTrue)
     return negated ? Outcome::kNone : Outcome::kGoOn;
   return Refuse(schema, name);
 }
@@ -122,7 +122,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::Items(const JsonValue& schema,
   }
   const size_t prefix_size = prefix == nullptr ? 0 : prefix->items.size();
   if (!negated) {
-    if (keyword.first == "items" && schema.Find("prefixItems") != nullptr) return Outcome::kGoOn;
+    if (keyword.name == "items" && schema.Find("prefixItems") != nullptr) return Outcome::kGoOn;
     ItemRules rules;
     for (size_t i = 0; i < prefix_size; ++i) rules.prefix.push_back({.node = &prefix->items[i]});
     if (items != nullptr) rules.rest = Claim{.node = items};
@@ -130,7 +130,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::Items(const JsonValue& schema,
     return Outcome::kGoOn;
   }
   std::vector<Tasks> choices;
-  if (prefix != nullptr && &keyword.second == prefix) {
+  if (prefix != nullptr && &keyword.value == prefix) {
     for (uint32_t i = 0; i < prefix_size; ++i) {
       const ItemRules rules = OneItem(i, {.node = &prefix->items[i], .negated = true});
       choices.push_back({{.kind = Task::Kind::kEdit, .edit = [rules, i](Shape& s) {
@@ -139,8 +139,8 @@ SchemaNormalizer::Outcome SchemaNormalizer::Items(const JsonValue& schema,
                           }}});
     }
   }
-  if (items != nullptr && (&keyword.second == items || keyword.second.is_array()) &&
-      keyword.first == "items") {
+  if (items != nullptr && (&keyword.value == items || keyword.value.is_array()) &&
+      keyword.name == "items") {
     const ContainsRule rule{.claim = {.node = items, .negated = true},
                             .from = static_cast<uint32_t>(prefix_size)};
     choices.push_back(
@@ -153,11 +153,11 @@ SchemaNormalizer::Outcome SchemaNormalizer::Contains(const JsonValue& schema, bo
                                                      Work& work) {
   ContainsRule rule{.claim = {.node = schema.Find("contains")}};
   for (const JsonValue::Member& keyword : schema.members) {
-    if (keyword.first != "minContains" && keyword.first != "maxContains") continue;
+    if (keyword.name != "minContains" && keyword.name != "maxContains") continue;
     if (index_.ref_stands_alone()) continue;  // unknown to these dialects
     const std::optional<uint32_t> count = CountOf(schema, keyword);
     if (!count.has_value()) return Outcome::kNone;
-    (keyword.first == "minContains" ? rule.min : rule.max) = *count;
+    (keyword.name == "minContains" ? rule.min : rule.max) = *count;
   }
   if (!negated) {
     if (rule.min > rule.max) return Outcome::kNone;
@@ -214,8 +214,8 @@ SchemaNormalizer::Outcome SchemaNormalizer::ObjectKeyword(const JsonValue& schem
   if (negated) return NotMembers(schema, keyword, work);
   // One set of rules for the three keywords, at the first of them.
   for (const JsonValue::Member& other : schema.members) {
-    if (other.first != "properties" && other.first != "patternProperties" &&
-        other.first != "additionalProperties")
+    if (other.name != "properties" && other.name != "patternProperties" &&
+        other.name != "additionalProperties")
       continue;
     if (&other == &keyword) return Members(schema, work);
     break;
@@ -255,7 +255,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::NotMembers(const JsonValue& schema,
     choices.push_back({{.kind = Task::Kind::kEdit,
                         .edit = [member](Shape& s) { s.some_members.push_back(member); }}});
   };
-  if (keyword.first == "properties") {
+  if (keyword.name == "properties") {
     for (const auto& [name, claim] : rules.named) {
       MemberRules other;
       other.named.emplace_back(name, Claim{.node = claim.node, .negated = true});
@@ -263,7 +263,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::NotMembers(const JsonValue& schema,
           {{.kind = Task::Kind::kRequire, .name = name},
            {.kind = Task::Kind::kEdit, .edit = [other](Shape& s) { s.members.push_back(other); }}});
     }
-  } else if (keyword.first == "patternProperties") {
+  } else if (keyword.name == "patternProperties") {
     for (const auto& [pattern, claim] : rules.patterns) some(pattern, claim);
   } else {
     std::vector<ExprId> known;
@@ -291,9 +291,9 @@ SchemaNormalizer::Outcome SchemaNormalizer::Required(const JsonValue& list, bool
 SchemaNormalizer::Outcome SchemaNormalizer::Dependencies(const JsonValue& schema,
                                                          const JsonValue::Member& keyword,
                                                          bool negated, Work& work) {
-  if (!keyword.second.is_object()) return Malformed(schema, keyword, "an object");
+  if (!keyword.value.is_object()) return Malformed(schema, keyword, "an object");
   std::vector<Tasks> broken;  // where negated, one of these
-  for (const auto& [name, dependent] : keyword.second.members) {
+  for (const auto& [name, dependent] : keyword.value.members) {
     const Task present{.kind = Task::Kind::kRequire, .name = name};
     std::vector<std::string_view> names;
     if (dependent.is_string()) names.push_back(dependent.text);

@@ -94,7 +94,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::StringKeyword(const JsonValue& schem
 std::optional<uint32_t> SchemaNormalizer::CountOf(const JsonValue& schema,
                                                   const JsonValue::Member& keyword) {
   const Decimal value =
-      keyword.second.is_number() ? Decimal::Parse(keyword.second.text) : Decimal{.negative = true};
+      keyword.value.is_number() ? Decimal::Parse(keyword.value.text) : Decimal{.negative = true};
   if (value.negative || !value.is_integer()) {
     Malformed(schema, keyword, "a whole number from 0 on");
     return std::nullopt;
