@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -61,7 +62,7 @@ double LeastAround(const std::string& root, const Hierarchy& hierarchy, absl::st
   std::string below(absl::StripSuffix(group, "/"));
   double least = std::numeric_limits<double>::infinity();
   while (true) {
-    least = std::min(least, limit(root + hierarchy.mount + below, hierarchy.is_v2));
+    least = std::min(least, limit(absl::StrCat(root, hierarchy.mount, below), hierarchy.is_v2));
     const size_t parent = below.rfind('/');
     if (parent == std::string::npos) return least;
     below.resize(parent);

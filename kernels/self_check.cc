@@ -157,7 +157,8 @@ absl::Status CheckProducts(Backend& backend) {
 // A prefill, and a decode step that has more than one split behind it: queries and keys normed and
 // turned, keys and values stored, and what rows see of them.
 absl::Status CheckAttention(Backend& backend, DType dtype) {
-  constexpr int kBlock = 16, kHeadDim = 24, kGroup = 2, kPairs = 10;
+  constexpr int kBlock = 16, kPairs = 10;
+  constexpr int64_t kHeadDim = 24, kGroup = 2;
   constexpr int64_t kPositions = 530, kBegin = 520, kWidth = (kGroup + 2) * kHeadDim;
   Draw draw;
   const Floats qkv = draw(kPositions * kWidth), norm = draw(kHeadDim, 3),

@@ -48,8 +48,9 @@ void AddPhaseFlags(FlagSet& flags, PhasesOptions* into) {
       "--json count.",
       [into](const std::string& text) {
         absl::StatusOr<std::vector<Phase>> phases = ParsePhases(text);
-        if (phases.ok()) into->phases = *std::move(phases);
-        return phases.status();
+        if (!phases.ok()) return phases.status();
+        into->phases = *std::move(phases);
+        return absl::OkStatus();
       });
   flags.Add("rounds", "N",
             "How often each phase is measured, after one that is not counted; medians are printed. "

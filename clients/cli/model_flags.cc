@@ -53,8 +53,9 @@ absl::Status SetInstructions(const std::string& text, std::optional<InstructionS
 
 absl::Status SetCpus(const std::string& text, std::vector<int>* into) {
   absl::StatusOr<std::vector<int>> cpus = ParseCpuList(text);
-  if (cpus.ok()) *into = *std::move(cpus);
-  return cpus.status();
+  if (!cpus.ok()) return cpus.status();
+  *into = *std::move(cpus);
+  return absl::OkStatus();
 }
 
 absl::Status SetHangTimeout(const std::string& text, std::optional<absl::Duration>* into) {

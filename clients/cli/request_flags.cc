@@ -67,6 +67,7 @@ void AppendOptions(const google::protobuf::Message& message, std::vector<std::st
     }
     std::vector<std::string> values;
     const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    values.reserve(size);
     for (int i = 0; i < size; ++i) {
       values.push_back(ValueText(message, field, field->is_repeated() ? i : -1));
     }

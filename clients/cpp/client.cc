@@ -101,7 +101,7 @@ absl::StatusOr<v1::GetModelResponse> Client::GetModel(CallOptions call) {
                                                           {}, call);
 }
 
-absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(v1::GetStatusRequest request,
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(const v1::GetStatusRequest& request,
                                                         CallOptions call) {
   return Unary<v1::GetStatusRequest, v1::GetStatusResponse>(&v1::GenerationService::Stub::GetStatus,
                                                             request, call);

@@ -120,7 +120,7 @@ class Client {
   absl::StatusOr<v1::GetVocabularyResponse> GetVocabulary(const v1::GetVocabularyRequest& request,
                                                           CallOptions call = {});
   absl::StatusOr<v1::GetModelResponse> GetModel(CallOptions call = {});
-  absl::StatusOr<v1::GetStatusResponse> GetStatus(v1::GetStatusRequest request = {},
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(const v1::GetStatusRequest& request = {},
                                                   CallOptions call = {});
 
  private:

@@ -271,6 +271,7 @@ class AttentionWorker {
       const int64_t i = query % of_bundle;
       const float* sums = state.sums + i * sizes_.values;
       float* to = out_.Row(Row(task, query)) + Column(task, query);
+      // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): `states` is scratch of this worker
       for (int64_t e = 0; e < head_dim_; ++e) to[e] = sums[e] / state.total[i];
     }
   }

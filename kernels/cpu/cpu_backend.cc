@@ -34,6 +34,7 @@ constexpr int kBitsVersion = 4;
 NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   if (cpus.empty()) return NumaLayout::OfRoamingWorkers(num_threads, NodesOfThisProcess());
   std::vector<int> nodes;
+  nodes.reserve(cpus.size());
   for (const int cpu : cpus) nodes.push_back(NodeOfCpu(cpu));
   return NumaLayout::OfPinnedWorkers(num_threads, nodes);
 }

@@ -55,6 +55,7 @@ ForwardingBackend::ForwardingBackend(std::unique_ptr<Backend> within)
 
 ForwardingBackend::~ForwardingBackend() = default;
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): who queues the work keeps it
 void ForwardingBackend::Enqueue(Work work) {
   if (failure_.ok()) failure_ = work();
 }

@@ -92,8 +92,8 @@ void ReferenceAttention(MatrixView q, const ReferenceKvPool& pool, int layer,
       const int64_t first = options.window == 0 ? 0 : std::max<int64_t>(0, count - options.window);
       for (int head = 0; head < num_heads; ++head) {
         const std::vector<double> weights =
-            Weights(q.Row(row) + head * head_dim, pool, layer, head / group, segment, first, count,
-                    options.scale);
+            Weights(q.Row(row) + int64_t{head} * head_dim, pool, layer, head / group, segment,
+                    first, count, options.scale);
         for (int d = 0; d < head_dim; ++d) {
           double sum = 0;
           for (int64_t position = first; position < count; ++position) {

@@ -132,7 +132,7 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
                                                       grpc::ByteBuffer* response) {
   return PassOn<v1::TokenizeResponse>(
       ParseAdmitted<v1::TokenizeRequest>(*context, *request), response,
-      [&](v1::TokenizeRequest asked, auto answer, Cancellation* caller) {
+      [&](v1::TokenizeRequest&& asked, auto answer, Cancellation* caller) {
         tokenizer_->Tokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
       });
 }
@@ -142,7 +142,7 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
                                                         grpc::ByteBuffer* response) {
   return PassOn<v1::DetokenizeResponse>(
       ParseAdmitted<v1::DetokenizeRequest>(*context, *request), response,
-      [&](v1::DetokenizeRequest asked, auto answer, Cancellation* caller) {
+      [&](v1::DetokenizeRequest&& asked, auto answer, Cancellation* caller) {
         tokenizer_->Detokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
       });
 }
@@ -152,7 +152,7 @@ grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerC
                                                            grpc::ByteBuffer* response) {
   return PassOn<v1::GetVocabularyResponse>(
       ParseAdmitted<v1::GetVocabularyRequest>(*context, *request, kSmall), response,
-      [&](v1::GetVocabularyRequest asked, auto answer, Cancellation*) {
+      [&](v1::GetVocabularyRequest&& asked, auto answer, Cancellation*) {
         tokenizer_->GetVocabulary(std::move(asked), DeadlineOf(*context), std::move(answer));
       });
 }
@@ -162,7 +162,7 @@ grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(grpc::CallbackSer
                                                                grpc::ByteBuffer* response) {
   return PassOn<v1::ApplyChatTemplateResponse>(
       ParseAdmitted<v1::ApplyChatTemplateRequest>(*context, *request), response,
-      [&](v1::ApplyChatTemplateRequest asked, auto answer, Cancellation* caller) {
+      [&](v1::ApplyChatTemplateRequest&& asked, auto answer, Cancellation* caller) {
         tokenizer_->ApplyChatTemplate(std::move(asked), DeadlineOf(*context), std::move(answer),
                                       caller);
       });

@@ -80,18 +80,16 @@ void ConstraintPreparer::Stop() {
 // ---- What tokens stand for ----
 
 void ConstraintPreparer::GetVocabulary(SteadyTime deadline, VocabularyCallback callback) {
-  Vocabulary known = Stopped();
-  bool is_first = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (vocabulary_ == nullptr && !stopped_) {
-      is_first = waiting_.empty();
-      waiting_.push_back(std::move(callback));
-    } else if (!stopped_) {
-      known = vocabulary_;
-    }
+  absl::ReleasableMutexLock lock(&mutex_);
+  if (vocabulary_ == nullptr && !stopped_) {
+    const bool is_first = waiting_.empty();
+    waiting_.push_back(std::move(callback));
+    lock.Release();
+    if (is_first) FetchPage(0, deadline);
+    return;
   }
-  if (is_first) return FetchPage(0, deadline);
+  const Vocabulary known = stopped_ ? Vocabulary(Stopped()) : Vocabulary(vocabulary_);
+  lock.Release();
   if (callback != nullptr) callback(known);
 }
 
@@ -158,10 +156,11 @@ void ConstraintPreparer::AskSampler(const std::shared_ptr<Call>& call) {
   SetDeadline(*call->context, call->deadline);
   asking_.insert(call->context.get());
   if (stopped_ || call->left) call->context->TryCancel();
-  sampler_->async()->PrepareConstraint(call->context.get(), &call->request, &call->response,
-                                       [self = shared_from_this(), call](grpc::Status status) {
-                                         self->OnAnswer(call, FromGrpc(status));
-                                       });
+  sampler_->async()->PrepareConstraint(
+      call->context.get(), &call->request, &call->response,
+      [self = shared_from_this(), call](const grpc::Status& status) {
+        self->OnAnswer(call, FromGrpc(status));
+      });
 }
 
 void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl::Status& status) {

@@ -65,9 +65,9 @@ void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> 
 SteadyTime Engine::Advance(SteadyTime now) {
   const ProgressWatch::Work work(progress_, "round");
   const SteadyTime wake = core_.Advance(now);
-  EngineStatus status = core_.status();
+  const EngineStatus status = core_.status();
   absl::MutexLock lock(&mutex_);
-  status_ = std::move(status);
+  status_ = status;
   processes_ = replica_.processes();
   if (draft_replica_.has_value()) draft_processes_ = draft_replica_->processes();
   return wake;

@@ -183,6 +183,7 @@ bool Scheduler::MakeRoom(const Need& need, const PlaceInLine& below) {
   bool others_in_flight = false;
   const std::vector<SequenceState*> victims = Victims(need, below, others_in_flight);
   std::vector<SequenceId> ids;
+  ids.reserve(victims.size());
   for (const SequenceState* victim : victims) ids.push_back(victim->spec.id);
   if (!enough(kv_cache_.BlocksFreedBy(ids, need.sequence, need.first), ids.size())) {
     contended_ = contended_ || others_in_flight;

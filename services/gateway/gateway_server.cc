@@ -84,7 +84,7 @@ void GatewayServer::AddRoutes() {
   router_.Add("GET", "/health", [this](std::shared_ptr<http::Exchange> exchange) {
     ServeHealth(context_, std::move(exchange));
   });
-  router_.Add("GET", "/metrics", [this](std::shared_ptr<http::Exchange> exchange) {
+  router_.Add("GET", "/metrics", [this](const std::shared_ptr<http::Exchange>& exchange) {
     exchange->Respond({.headers = {{"content-type", "text/plain; version=0.0.4; charset=utf-8"}},
                        .body = MetricsText()});
   });

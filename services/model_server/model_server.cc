@@ -48,8 +48,9 @@ absl::Status ModelServer::Identify() {
   weights_.reset();
   loading_.reset();
   absl::StatusOr<std::string> digest = WeightsDigest(options_.model);
-  if (digest.ok()) model_.weights_digest = *std::move(digest);
-  return digest.status();
+  if (!digest.ok()) return digest.status();
+  model_.weights_digest = *std::move(digest);
+  return absl::OkStatus();
 }
 
 absl::Status ModelServer::Serve(std::shared_ptr<void> parts, std::vector<grpc::Service*> services,

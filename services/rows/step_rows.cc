@@ -92,8 +92,9 @@ absl::Status StepRows::MakeRoom(int64_t rows, std::unique_ptr<Buffer>& buffer) {
   const size_t bytes = static_cast<size_t>(rows * cols_) * sizeof(float);
   if (bytes == 0 || (buffer != nullptr && buffer->size_bytes() >= bytes)) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<Buffer>> larger = backend_.Allocate(bytes);
-  if (larger.ok()) buffer = *std::move(larger);
-  return larger.status();
+  if (!larger.ok()) return larger.status();
+  buffer = *std::move(larger);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::Tensor> StepRows::CopyOut(MatrixView rows) const {

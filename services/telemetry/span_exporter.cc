@@ -48,7 +48,8 @@ std::string TokenIn(const std::string& path) {
 
 }  // namespace
 
-SpanExporter::SpanExporter(std::shared_ptr<grpc::Channel> channel, SpanExporterOptions options)
+SpanExporter::SpanExporter(const std::shared_ptr<grpc::Channel>& channel,
+                           SpanExporterOptions options)
     : options_(std::move(options)),
       stub_(opentelemetry::proto::collector::trace::v1::TraceService::NewStub(channel)),
       thread_([this] { Run(); }) {}

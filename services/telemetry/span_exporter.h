@@ -55,7 +55,7 @@ struct SpanCounts {
 
 class SpanExporter {
  public:
-  SpanExporter(std::shared_ptr<grpc::Channel> channel, SpanExporterOptions options);
+  SpanExporter(const std::shared_ptr<grpc::Channel>& channel, SpanExporterOptions options);
   // Sends what is left, for as long as it may.
   ~SpanExporter();
 

@@ -69,7 +69,7 @@ double CpuSeconds() {
 }
 
 SampleRow RowOf(const Case& item, const std::vector<LogitEdit>& edits, int index) {
-  SampleRow row{.options = &item.options, .token_uniform = index * 0.6180339887 - index / 2};
+  SampleRow row{.options = &item.options, .token_uniform = index * 0.6180339887};
   row.token_uniform -= static_cast<int>(row.token_uniform);
   row.xtc_uniform = row.token_uniform;
   if (item.edited) row.edits = edits;

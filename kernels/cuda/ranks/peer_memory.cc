@@ -136,6 +136,7 @@ absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Meet(Communicato
 
 std::vector<PeerFlags*> PeerFlagMemory::flags() const {
   std::vector<PeerFlags*> flags;
+  flags.reserve(num_ranks_);
   for (int rank = 0; rank < num_ranks_; ++rank) {
     flags.push_back(static_cast<PeerFlags*>(memory_) + rank);
   }

@@ -38,6 +38,7 @@ class Automaton {
     uint32_t edge = 0;   // of the grammar: bytes or text
     uint32_t place = 0;  // of bytes: how many were read; of text: the lexer's state
     Stack stack = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the default for a literal 0
     auto operator<=>(const Position&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Position& p) {

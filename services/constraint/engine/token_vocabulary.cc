@@ -126,7 +126,7 @@ void TokenVocabulary::TokensInString(uint32_t room, TokenMask& mask) const {
 size_t TokenVocabulary::memory() const {
   size_t bytes = in_string_.size() * mask_words() * sizeof(uint64_t) + speller_.memory();
   for (const TokenTrie* trie : {&plain_, &other_, &behind_quote_}) bytes += trie->memory();
-  for (const std::string& token : bytes_) bytes += sizeof(token) + token.capacity();
+  for (const std::string& token : bytes_) bytes += sizeof(std::string) + token.capacity();
   return bytes;
 }
 

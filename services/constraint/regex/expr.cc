@@ -46,7 +46,7 @@ uint32_t ExprSpace::InternList(const std::vector<ExprId>& list) {
   const auto [it, inserted] = list_ids_.try_emplace(list, static_cast<uint32_t>(lists_.size()));
   if (inserted) {
     lists_.push_back(list);
-    memory_ += 2 * (list.size() * sizeof(ExprId) + sizeof(list));
+    memory_ += 2 * (list.size() * sizeof(ExprId) + sizeof(std::vector<ExprId>));
     if (memory_ > (size_t{1} << 28)) Exhaust();
   }
   return it->second;
@@ -56,7 +56,7 @@ uint32_t ExprSpace::InternSet(const CodeSet& set) {
   const auto [it, inserted] = set_ids_.try_emplace(set, static_cast<uint32_t>(sets_.size()));
   if (inserted) {
     sets_.push_back(set);
-    memory_ += 2 * (set.size() * sizeof(CodeRange) + sizeof(set));
+    memory_ += 2 * (set.size() * sizeof(CodeRange) + sizeof(CodeSet));
   }
   return it->second;
 }

@@ -55,6 +55,7 @@ ExprSpace::ArcList ExprSpace::Merge(Kind kind, const std::vector<ArcList>& lists
     if (i == ends.size()) break;
     if (open.empty() || (kind == Kind::kAnd && open.size() < lists.size())) continue;
     std::vector<ExprId> targets;
+    targets.reserve(open.size());
     for (const auto& [list, target] : open) targets.push_back(target);
     const ExprId target = kind == Kind::kOr ? Or(std::move(targets)) : And(std::move(targets));
     if (target != Nothing()) merged.push_back({at, ends[i].at - 1, target});
@@ -102,7 +103,7 @@ ExprSpace::ArcList ExprSpace::DeriveNumber(const Key& key) {
   for (const char c : std::string_view("+-.0123456789Ee")) {
     const uint32_t next = machine.Step(key.b, c);
     if (next == NumberMachine::kDead) continue;
-    const auto code = static_cast<uint32_t>(c);
+    const auto code = static_cast<unsigned char>(c);
     arcs.push_back(
         {code, code, Intern({Kind::kNumber, key.a, next, 0, 0}, machine.IsAccepting(next), true)});
   }

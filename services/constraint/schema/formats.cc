@@ -49,7 +49,7 @@ std::string Ipv6() {
                        : after == 0  ? last
                        : after == -1 ? h16
                                      : "";
-    if (before <= 7) all += "|" + head + "::" + tail;
+    if (before <= 7) all += Message("|", head, "::", tail);
   }
   return all + ")";
 }

@@ -41,8 +41,9 @@ bool Read(ObjectReader& reader, const char* name, uint64_t& value) {
 
 bool Read(ObjectReader& reader, const char* name, std::vector<int32_t>& value) {
   std::optional<std::vector<int32_t>> ids = reader.Integers(name);
-  if (ids.has_value()) value = *std::move(ids);
-  return ids.has_value();
+  if (!ids.has_value()) return false;
+  value = *std::move(ids);
+  return true;
 }
 
 bool Read(ObjectReader& reader, const char* name, std::vector<TokenBias>& value) {

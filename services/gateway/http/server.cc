@@ -66,7 +66,7 @@ size_t DoTryWrite(tcp::socket& socket, absl::string_view bytes) {
   return socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
 }
 
-void DoHandshake(tcp::socket&, std::function<void(bool)> done) { done(true); }
+void DoHandshake(tcp::socket&, const std::function<void(bool)>& done) { done(true); }
 void DoHandshake(TlsStream& stream, std::function<void(bool)> done) {
   stream.async_handshake(TlsStream::server,
                          [done = std::move(done)](Error error) { done(!error); });

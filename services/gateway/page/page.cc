@@ -151,7 +151,7 @@ absl::Status Kill(const ApiCall& call) {
 
 void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOptions& options) {
   for (const Asset& asset : Assets()) {
-    router.Add("GET", asset.path, [&asset](std::shared_ptr<http::Exchange> exchange) {
+    router.Add("GET", asset.path, [&asset](const std::shared_ptr<http::Exchange>& exchange) {
       exchange->Respond(AssetResponse(asset));
     });
   }

@@ -95,9 +95,10 @@ ConstraintStore::Ticket ConstraintStore::Prepare(const v1::Constraint& constrain
     ticket = ++last_ticket_;
     if (!known.has_value()) {
       entry->waiters.push_back({.ticket = ticket, .callback = std::move(callback)});
+      return ticket;
     }
   }
-  if (known.has_value()) callback(*known);
+  callback(*known);
   return ticket;
 }
 

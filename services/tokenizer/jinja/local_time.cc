@@ -140,7 +140,7 @@ std::optional<std::string> FormatWhole(char directive, const LocalTime& time) {
 }
 
 // glibc's "%-d": a number without what fills it.
-std::string Unpadded(std::string number) {
+std::string Unpadded(const std::string& number) {
   const size_t first = number.find_first_not_of("0 ");
   return first == std::string::npos ? "0" : number.substr(first);
 }
@@ -170,7 +170,7 @@ std::string FormatTime(std::string_view format, const LocalTime& time) {
       out.push_back('%');
       continue;
     }
-    out += is_unpadded ? Unpadded(*std::move(text)) : *text;
+    out += is_unpadded ? Unpadded(*text) : *text;
     at += is_unpadded ? 2 : 1;
   }
   return out;

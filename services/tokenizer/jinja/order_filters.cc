@@ -33,7 +33,7 @@ Value ItemsOf(Run& run, std::vector<Keyed> keyed) {
   return run.failed() ? Value() : run.List(std::move(items));
 }
 
-Value WithCase(Run& run, Value key, bool is_case_sensitive) {
+Value WithCase(Run& run, const Value& key, bool is_case_sensitive) {
   return is_case_sensitive ? key : IgnoringCase(run, key);
 }
 
@@ -50,6 +50,7 @@ Value SortItems(Run& run, const Value& value, const Arguments& arguments) {
   std::vector<Keyed> items;
   for (const Value& item : ToVector(run, value)) {
     std::vector<Value> keys;
+    keys.reserve(paths.size());
     for (const ItemPath& path : paths) {
       keys.push_back(WithCase(run, path.Follow(run, item), is_case_sensitive));
     }

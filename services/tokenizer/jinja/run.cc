@@ -108,6 +108,7 @@ Value Run::Sequence(Value::Kind kind, std::vector<Value> items) {
   return Value(kind, std::move(object));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the values move into the dictionary
 Value Run::Dict(std::vector<std::pair<Value, Value>> entries) {
   size_t bytes = entries.size() * sizeof(DictObject::Entry);
   int depth = 0;

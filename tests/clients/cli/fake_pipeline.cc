@@ -31,22 +31,25 @@ class FakeService final : public v1::GenerationService::Service {
   grpc::Status Score(grpc::ServerContext* context, const v1::ScoreRequest* request,
                      v1::ScoreResponse* response) override {
     absl::StatusOr<v1::ScoreResponse> score = answers_.score(*request);
-    if (score.ok()) *response = *std::move(score);
-    return ToGrpc(score.status());
+    if (!score.ok()) return ToGrpc(score.status());
+    *response = *std::move(score);
+    return grpc::Status::OK;
   }
 
   grpc::Status Tokenize(grpc::ServerContext* context, const v1::TokenizeRequest* request,
                         v1::TokenizeResponse* response) override {
     absl::StatusOr<v1::TokenizeResponse> tokens = answers_.tokenize(*request);
-    if (tokens.ok()) *response = *std::move(tokens);
-    return ToGrpc(tokens.status());
+    if (!tokens.ok()) return ToGrpc(tokens.status());
+    *response = *std::move(tokens);
+    return grpc::Status::OK;
   }
 
   grpc::Status Detokenize(grpc::ServerContext* context, const v1::DetokenizeRequest* request,
                           v1::DetokenizeResponse* response) override {
     absl::StatusOr<v1::DetokenizeResponse> text = answers_.detokenize(*request);
-    if (text.ok()) *response = *std::move(text);
-    return ToGrpc(text.status());
+    if (!text.ok()) return ToGrpc(text.status());
+    *response = *std::move(text);
+    return grpc::Status::OK;
   }
 
   grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest* request,

@@ -1,6 +1,7 @@
 #include "tests/kernels/testing/tensors.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -149,7 +150,7 @@ std::unique_ptr<PackedMatrix> Pack(Backend& backend, const HostMatrix& weights, 
 ::testing::AssertionResult SameBits(const HostMatrix& actual, const HostMatrix& expected) {
   if (auto same = SameShape(actual, expected); !same) return same;
   for (size_t i = 0; i < actual.values.size(); ++i) {
-    if (std::memcmp(&actual.values[i], &expected.values[i], sizeof(float)) != 0) {
+    if (std::bit_cast<uint32_t>(actual.values[i]) != std::bit_cast<uint32_t>(expected.values[i])) {
       return ::testing::AssertionFailure()
              << "[" << i / actual.cols << ", " << i % actual.cols << "] is " << std::hexfloat
              << actual.values[i] << ", expected " << expected.values[i];
