@@ -1,6 +1,7 @@
 #include "orchestrator/kv_cache/prefix_index.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,7 @@ PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size)
     : block_size_(block_size),
       nodes_(num_blocks),
       tokens_(static_cast<size_t>(num_blocks) * block_size),
-      by_tokens_(0, Hash{this}, Equal{this}) {
+      chains_(std::bit_ceil(std::max<size_t>(num_blocks, 1)), kNone) {
   SLUICE_CHECK(num_blocks >= 0 && block_size >= 1);
 }
 
@@ -54,31 +55,50 @@ absl::Span<const TokenId> PrefixIndex::TokensOf(BlockId block) const {
 
 std::optional<BlockId> PrefixIndex::Find(Place parent, absl::Span<const TokenId> tokens) const {
   SLUICE_CHECK(std::ssize(tokens) == block_size_);
-  const auto it = by_tokens_.find(MakeKey(parent, tokens));
-  if (it == by_tokens_.end()) return std::nullopt;
-  return *it;
+  const BlockId found = FindNode(MakeKey(parent, tokens));
+  return found == kNone ? std::nullopt : std::optional<BlockId>(found);
+}
+
+BlockId PrefixIndex::FindNode(const Key& key) const {
+  BlockId block = chains_[key.hash & (chains_.size() - 1)];
+  for (; block != kNone; block = nodes_[block].next) {
+    const Node& node = nodes_[block];
+    if (node.hash == key.hash && node.parent == key.parent && TokensOf(block) == key.tokens) break;
+  }
+  return block;
 }
 
 BlockId PrefixIndex::FindOrInsert(BlockId block, Place parent, absl::Span<const TokenId> tokens) {
   SLUICE_CHECK(std::ssize(tokens) == block_size_);
   const Key key = MakeKey(parent, tokens);
-  if (const auto it = by_tokens_.find(key); it != by_tokens_.end()) return *it;
+  if (const BlockId known = FindNode(key); known != kNone) return known;
   SLUICE_CHECK(!Contains(block));
   if (domains_.contains(parent)) HoldRoot(parent);
   std::copy(tokens.begin(), tokens.end(),
             tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
-  nodes_[block] = {.place = ++last_place_, .parent = parent, .hash = key.hash};
-  by_tokens_.insert(block);
+  BlockId& chain = ChainOf(key.hash);
+  nodes_[block] = {.place = ++last_place_,
+                   .parent = parent,
+                   .hash = key.hash,
+                   .next = std::exchange(chain, block)};
+  ++num_nodes_;
   return block;
 }
 
 void PrefixIndex::Remove(BlockId block) {
   SLUICE_CHECK(Contains(block));
   if (nodes_[block].idle) Unlink(block);
-  by_tokens_.erase(block);
+  Unchain(block);
   const Place parent = nodes_[block].parent;
   nodes_[block] = {};
   if (domains_.contains(parent)) ReleaseRoot(parent);
+}
+
+void PrefixIndex::Unchain(BlockId block) {
+  BlockId* link = &ChainOf(nodes_[block].hash);
+  while (*link != block) link = &nodes_[*link].next;
+  *link = nodes_[block].next;
+  --num_nodes_;
 }
 
 PrefixIndex::Place PrefixIndex::PlaceOf(BlockId block) const {
@@ -122,41 +142,53 @@ BlockId PrefixIndex::Evict() {
   return block;
 }
 
+namespace {
+
+absl::Status Broken(BlockId block, const char* what) {
+  return absl::InternalError(absl::StrCat("prefix index: block ", block, " ", what));
+}
+
+}  // namespace
+
 absl::Status PrefixIndex::CheckIntegrity() const {
-  const auto broken = [](BlockId block, const char* what) {
-    return absl::InternalError(absl::StrCat("prefix index: block ", block, " ", what));
-  };
+  if (absl::Status status = CheckNodes(); !status.ok()) return status;
+  return CheckIdleOnes();
+}
+
+absl::Status PrefixIndex::CheckNodes() const {
   int32_t num_nodes = 0;
   int32_t num_idle = 0;
   for (BlockId block = 0; block < std::ssize(nodes_); ++block) {
     const Node& node = nodes_[block];
     if (!Contains(block)) {
-      if (node.idle) return broken(block, "is idle and no node");
+      if (node.idle) return Broken(block, "is idle and no node");
       continue;
     }
     ++num_nodes;
     num_idle += node.idle;
     if (node.place > last_place_ || node.parent >= node.place) {
-      return broken(block, "stands after a place that came later");
+      return Broken(block, "stands after a place that came later");
     }
     if (MakeKey(node.parent, TokensOf(block)).hash != node.hash ||
         Find(node.parent, TokensOf(block)) != block) {
-      return broken(block, "is not found by its tokens");
+      return Broken(block, "is not found by its tokens");
     }
   }
-  if (num_nodes != this->num_nodes() || num_idle != num_idle_) {
-    return absl::InternalError(absl::StrCat("prefix index: ", num_nodes, " nodes, ", num_idle,
-                                            " idle; counted as ", this->num_nodes(), " and ",
-                                            num_idle_));
-  }
+  if (num_nodes == num_nodes_ && num_idle == num_idle_) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("prefix index: ", num_nodes, " nodes, ", num_idle,
+                                          " idle; counted as ", num_nodes_, " and ", num_idle_));
+}
+
+absl::Status PrefixIndex::CheckIdleOnes() const {
+  int32_t num_left = num_idle_;
   BlockId before = kNone;
   for (BlockId block = oldest_; block != kNone; block = nodes_[block].after) {
-    if (!nodes_[block].idle || nodes_[block].before != before || --num_idle < 0) {
-      return broken(block, "stands wrongly in the list of idle ones");
+    if (!nodes_[block].idle || nodes_[block].before != before || --num_left < 0) {
+      return Broken(block, "stands wrongly in the list of idle ones");
     }
     before = block;
   }
-  if (num_idle != 0 || newest_ != before) return broken(newest_, "does not end the idle ones");
+  if (num_left != 0 || newest_ != before) return Broken(newest_, "does not end the idle ones");
   return absl::OkStatus();
 }
 

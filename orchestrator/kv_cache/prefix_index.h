@@ -10,7 +10,8 @@
 // block to its first makes children idle before their parents; then eviction takes leaves.
 //
 // It knows ids and tokens only. Every operation takes time in the number of tokens it is given,
-// none in the number of blocks. Not thread-safe.
+// none in the number of blocks: all memory is there from the beginning, and nothing is ever moved to
+// make room or to tidy up. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -87,7 +87,7 @@ class PrefixIndex {
   BlockId Evict();
 
   bool IsIdle(BlockId block) const { return nodes_[block].idle; }
-  int32_t num_nodes() const { return static_cast<int32_t>(by_tokens_.size()); }
+  int32_t num_nodes() const { return num_nodes_; }
   int32_t num_idle() const { return num_idle_; }
 
   // OK, or INTERNAL naming the first node that is not found by its tokens, stands after a place of
@@ -109,45 +109,39 @@ class PrefixIndex {
     bool idle = false;
     BlockId before = kNone;  // in the list of idle nodes: became idle earlier
     BlockId after = kNone;
+    BlockId next = kNone;  // in its chain
   };
   struct Root {
     Place place = 0;
     int64_t holders = 0;
   };
-  // What is looked up; a node looks like this as well.
+  // What is looked up.
   struct Key {
     Place parent;
     absl::Span<const TokenId> tokens;
     size_t hash;
   };
-  struct Hash {
-    using is_transparent = void;
-    const PrefixIndex* index;
-    size_t operator()(BlockId block) const { return index->nodes_[block].hash; }
-    size_t operator()(const Key& key) const { return key.hash; }
-  };
-  struct Equal {
-    using is_transparent = void;
-    const PrefixIndex* index;
-    bool operator()(BlockId a, BlockId b) const { return a == b; }
-    bool operator()(BlockId block, const Key& key) const {
-      return index->nodes_[block].parent == key.parent && index->TokensOf(block) == key.tokens;
-    }
-    bool operator()(const Key& key, BlockId block) const { return (*this)(block, key); }
-  };
-
   static Key MakeKey(Place parent, absl::Span<const TokenId> tokens);
+  // The node of that parent and those tokens, or kNone.
+  BlockId FindNode(const Key& key) const;
+  // Where the chain of all nodes with hashes like this one begins.
+  BlockId& ChainOf(size_t hash) { return chains_[hash & (chains_.size() - 1)]; }
+  void Unchain(BlockId block);
   void Unlink(BlockId block);
+  absl::Status CheckNodes() const;
+  absl::Status CheckIdleOnes() const;
 
   const int32_t block_size_;
   std::vector<Node> nodes_;      // by block
   std::vector<TokenId> tokens_;  // [num_blocks, block_size]
-  absl::flat_hash_set<BlockId, Hash, Equal> by_tokens_;
+  // The first node of each chain. As many as blocks at least, a power of two: chains are short.
+  std::vector<BlockId> chains_;
   absl::node_hash_map<PrefixDomain, Root> roots_;
   absl::flat_hash_map<Place, const PrefixDomain*> domains_;  // by their root
   Place last_place_ = 0;
   BlockId oldest_ = kNone;  // idle
   BlockId newest_ = kNone;
+  int32_t num_nodes_ = 0;
   int32_t num_idle_ = 0;
 };
 
