@@ -78,11 +78,11 @@ ExprId ExprSpace::Concat(ExprId a, ExprId b) {
   if (a == Nothing() || b == Nothing()) return Nothing();
   if (a == Empty()) return b;
   if (b == Empty()) return a;
-  if (exhausted_) return Nothing();
+  if (exhausted()) return Nothing();
   const Key left = nodes_[a].key;
   if (left.kind == Kind::kConcat) {
     if (++depth_ > kMaxRecursion) Exhaust();
-    const ExprId joined = exhausted_ ? Nothing() : Concat(left.a, Concat(left.b, b));
+    const ExprId joined = exhausted() ? Nothing() : Concat(left.a, Concat(left.b, b));
     --depth_;
     return joined;
   }

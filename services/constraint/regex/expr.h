@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ struct ExprLimits {
   size_t max_exprs = 200'000;
   // States that one question for emptiness may visit.
   size_t max_search = 20'000;
+  // Once it is requested, a limit has been passed: whoever wanted the expressions has left. Not to be
+  // requested any more once somebody else uses the space.
+  std::stop_token stop;
 };
 
 class ExprSpace {
@@ -78,7 +82,7 @@ class ExprSpace {
   bool Matches(ExprId expr, std::string_view text);
 
   // Set once a limit was passed; what the space answers after that is of no use.
-  bool exhausted() const { return exhausted_; }
+  bool exhausted() const { return exhausted_ || limits_.stop.stop_requested(); }
   // Forgets all expressions with ids from `size` on, and that a limit was passed.
   void ShrinkTo(size_t size);
   size_t size() const { return nodes_.size(); }

@@ -35,7 +35,7 @@ ExprId ExprSpace::FromList(Kind kind, std::vector<ExprId> list) {
 
 ExprId ExprSpace::Or(std::vector<ExprId> exprs) {
   if (exprs.size() == 1) return exprs[0];
-  if (exhausted_) return Nothing();
+  if (exhausted()) return Nothing();
   Flatten(Kind::kOr, exprs);
   if (std::binary_search(exprs.begin(), exprs.end(), any_text_)) return any_text_;
   // Single characters are united into one set, and so are those before the same rest.
@@ -63,7 +63,7 @@ ExprId ExprSpace::Or(std::vector<ExprId> exprs) {
 }
 
 ExprId ExprSpace::And(std::vector<ExprId> exprs) {
-  if (exhausted_) return Nothing();
+  if (exhausted()) return Nothing();
   Flatten(Kind::kAnd, exprs);
   uint32_t min = 0, max = kUnbounded;
   std::vector<ExprId> kept;

@@ -112,7 +112,7 @@ ExprSpace::ArcList ExprSpace::DeriveNumber(const Key& key) {
 }
 
 ExprSpace::ArcList ExprSpace::Derive(ExprId expr) {
-  if (exhausted_) return {};
+  if (exhausted()) return {};
   if (const auto it = arcs_.find(expr); it != arcs_.end()) return *it->second;
   if (++depth_ > kMaxRecursion) Exhaust();
   const Key key = nodes_[expr].key;

@@ -9,7 +9,7 @@ namespace sluice {
 
 bool ExprSpace::IsLive(ExprId expr) {
   if (nodes_[expr].life != Life::kUnknown) return nodes_[expr].life == Life::kLive;
-  if (exhausted_) return false;
+  if (exhausted()) return false;
   return SearchLife(expr);
 }
 
@@ -37,13 +37,13 @@ bool ExprSpace::SearchLife(ExprId root) {
       return true;
     }
     if (life == Life::kDead || !visited.insert(target).second) continue;
-    if (visited.size() > limits_.max_search || exhausted_) {
+    if (visited.size() > limits_.max_search || exhausted()) {
       Exhaust();
       return false;
     }
     path.push_back({target, Derive(target)});
   }
-  if (!exhausted_)
+  if (!exhausted())
     for (const ExprId expr : visited) nodes_[expr].life = Life::kDead;
   return false;
 }

@@ -62,12 +62,15 @@ absl::StatusOr<RuleId> AddTags(const v1::StructuralTags& message, GrammarBuilder
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint) {
-  const SchemaLimits limits;
+absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint,
+                                                           const std::stop_token& stop) {
+  SchemaLimits limits;
+  limits.exprs.stop = stop;
   GrammarBuilder builder(limits.grammar, limits.exprs);
   const absl::StatusOr<RuleId> rule = constraint.has_structural_tags()
                                           ? AddTags(constraint.structural_tags(), builder)
                                           : AddPlain(constraint, builder);
+  if (stop.stop_requested()) return absl::CancelledError("nobody waits for it any more");
   if (!rule.ok()) return rule.status();
   return builder.Build(*rule);
 }

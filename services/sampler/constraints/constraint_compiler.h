@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 
 #include "absl/status/statusor.h"
 #include "services/constraint/grammar/grammar.h"
@@ -10,7 +11,8 @@
 namespace sluice {
 
 // Statuses as constraint.proto has them. REQUIRES: one field is set. Takes up
-// to a second for what is just within the limits.
-absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint);
+// to a second for what is just within the limits; CANCELLED soon after `stop` is requested.
+absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint,
+                                                           const std::stop_token& stop = {});
 
 }  // namespace sluice

@@ -112,22 +112,27 @@ void ConstraintStore::Leave(Ticket ticket) {
 }
 
 ConstraintStore::Callback ConstraintStore::TakeWaiter(Ticket ticket) {
-  for (auto place = waiting_.begin(); place != waiting_.end(); ++place) {
-    Entry& entry = **place;
-    const auto waiter = std::find_if(entry.waiters.begin(), entry.waiters.end(),
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const auto waiter = std::find_if(entry->waiters.begin(), entry->waiters.end(),
                                      [ticket](const Waiter& w) { return w.ticket == ticket; });
-    if (waiter == entry.waiters.end()) continue;
+    if (waiter == entry->waiters.end()) continue;
     Callback callback = std::move(waiter->callback);
-    entry.waiters.erase(waiter);
-    if (entry.waiters.empty() && !entry.is_planned) {
-      waiting_.erase(place);
-      const auto known = by_key_.find(entry.key);
-      entries_.erase(known->second);
-      by_key_.erase(known);
-    }
+    entry->waiters.erase(waiter);
+    if (entry->waiters.empty() && !entry->is_planned) Drop(entry);
     return callback;
   }
   return nullptr;
+}
+
+void ConstraintStore::Drop(Entries::iterator entry) {
+  by_key_.erase(entry->key);
+  entry->stop.request_stop();
+  const auto place = std::find(waiting_.begin(), waiting_.end(), &*entry);
+  if (place == waiting_.end()) {
+    return dropped_.splice(dropped_.begin(), entries_, entry);  // somebody compiles it
+  }
+  waiting_.erase(place);
+  entries_.erase(entry);
 }
 
 void ConstraintStore::Hurry(const v1::Constraint& constraint) {
@@ -248,8 +253,12 @@ void ConstraintStore::CompileNext() {
   waiting_.pop_front();
   const auto vocabulary = *vocabulary_;
   mutex_.Unlock();
-  Result result = Compile(entry.key, vocabulary);
+  Result result = Compile(entry.key, vocabulary, entry.stop.get_token());
   mutex_.Lock();
+  if (entry.stop.stop_requested()) {
+    dropped_.remove_if([&entry](const Entry& dropped) { return &dropped == &entry; });
+    return;
+  }
   entry.result = result;
   const std::vector<Waiter> waiters = std::exchange(entry.waiters, {});
   ForgetUnused();  // not this one, which `result` uses
@@ -262,11 +271,12 @@ void ConstraintStore::CompileNext() {
 
 ConstraintStore::Result ConstraintStore::Compile(
     const std::string& key,
-    const absl::StatusOr<std::shared_ptr<const TokenVocabulary>>& vocabulary) const {
+    const absl::StatusOr<std::shared_ptr<const TokenVocabulary>>& vocabulary,
+    const std::stop_token& stop) const {
   if (!vocabulary.ok()) return vocabulary.status();
   v1::Constraint constraint;
   if (!constraint.ParseFromString(key)) return absl::InternalError("a constraint can't be parsed");
-  absl::StatusOr<std::unique_ptr<Grammar>> grammar = CompileConstraint(constraint);
+  absl::StatusOr<std::unique_ptr<Grammar>> grammar = CompileConstraint(constraint, stop);
   if (!grammar.ok()) return grammar.status();
   return Constraint::Create(*std::move(grammar), *vocabulary, options_.limits);
 }

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,8 +59,8 @@ class ConstraintStore {
   // at once where that is known, else from another thread. RESOURCE_EXHAUSTED where too many wait
   // or what texts use takes too much.
   Ticket Prepare(const v1::Constraint& constraint, Callback callback);
-  // Calls back with CANCELLED, unless the constraint is being compiled already or known; what nobody
-  // waits for is not compiled.
+  // Calls back with CANCELLED, unless the constraint is known; what nobody waits for is not compiled,
+  // or no further.
   void Leave(Ticket ticket);
 
   // Has it compiled before all that was only prepared: a plan needs it soon.
@@ -81,6 +82,7 @@ class ConstraintStore {
     bool is_planned = false;  // a plan needs it, whoever leaves
     std::optional<Result> result;
     std::vector<Waiter> waiters;
+    std::stop_source stop;  // of compiling it: nobody waits for it any more
   };
   using Entries = std::list<Entry>;
 
@@ -90,9 +92,10 @@ class ConstraintStore {
   Entry& Add(std::string key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // One that is compiled before the others that wait.
   Entry& Hurried(std::string key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the waiter's callback from an entry that nobody has begun to compile, and with the last one
-  // the entry; null: there is none.
+  // Takes the waiter's callback from its entry, and with the last one the entry; null: there is none.
   Callback TakeWaiter(Ticket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Nobody waits for an entry without a result any more.
+  void Drop(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Measures what there is, and forgets what nobody uses where it is too much.
   void ForgetUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,9 +104,10 @@ class ConstraintStore {
   void Loop();
   void MakeVocabulary() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CompileNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the constraint with this key; takes its time.
+  // Of the constraint with this key; takes its time, until `stop` is requested.
   Result Compile(const std::string& key,
-                 const absl::StatusOr<std::shared_ptr<const TokenVocabulary>>& vocabulary) const;
+                 const absl::StatusOr<std::shared_ptr<const TokenVocabulary>>& vocabulary,
+                 const std::stop_token& stop) const;
 
   const int64_t vocabulary_size_;
   const Options options_;
@@ -116,6 +120,8 @@ class ConstraintStore {
   std::optional<absl::StatusOr<std::shared_ptr<const TokenVocabulary>>> vocabulary_
       ABSL_GUARDED_BY(mutex_);
   Entries entries_ ABSL_GUARDED_BY(mutex_);  // the last asked for first
+  // Dropped while somebody compiles them, who stops soon: they are no longer known by their keys.
+  Entries dropped_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<std::string, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
   std::deque<Entry*> waiting_ ABSL_GUARDED_BY(mutex_);  // entries without a result stay
   size_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;       // of what texts used when last measured
