@@ -102,10 +102,7 @@ BeamMoves BeamRun::Advance(const std::function<SequenceId()>& new_id) {
       moves.appends.emplace_back(parent, token);
       sequences.push_back(parent);
     } else {
-      moves.forks.push_back({.from = parent,
-                             .to = new_id(),
-                             .num_tokens = static_cast<int32_t>(tokens.back().size()),
-                             .continuation = {token}});
+      moves.forks.push_back(ForkFor(beam, new_id()));
       sequences.push_back(moves.forks.back().to);
     }
     tokens.back().push_back(token);
@@ -118,6 +115,13 @@ BeamMoves BeamRun::Advance(const std::function<SequenceId()>& new_id) {
   rows_.assign(sequences_.size(), std::nullopt);
   num_rows_ = 0;
   return moves;
+}
+
+ForkSpec BeamRun::ForkFor(const LiveBeam& beam, SequenceId to) const {
+  return {.from = sequences_[beam.parent],
+          .to = to,
+          .num_tokens = static_cast<int32_t>(tokens_[beam.parent].size()),
+          .continuation = {search_.TokenOf(beam.node)}};
 }
 
 // Alternatives are those of the row that chose the token.

@@ -85,6 +85,8 @@ class BeamRun {
   std::vector<TokenEvent> EventsTo(BeamNode node, int32_t from) const;
   // Keeps what the rows said of the tokens that the search took since there were `first` nodes.
   void KeepEvents(int32_t first);
+  // Of a live beam whose parent's sequence goes on with another one.
+  ForkSpec ForkFor(const LiveBeam& beam, SequenceId to) const;
 
   const EngineRequest& request_;
   const BeamOptions options_;

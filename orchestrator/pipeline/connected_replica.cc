@@ -69,28 +69,8 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
       if (now < wake_) return false;
       Ask(now);
       return true;
-    case Phase::kAsking: {
-      if (round_->num_unanswered > 0 && now < wake_) return false;
-      KvGeometry geometry;
-      const absl::Status status = Conclude(*round_, geometry);
-      // Somebody else has opened a process, and may have computed.
-      if (round_->newest_epoch > epoch_) keeps_blocks_ = false;
-      for (size_t i = 0; status.ok() && i < round_->processes.size(); ++i) {
-        if (round_->processes[i].service != "shard") continue;
-        keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->shards[i], i);
-        num_steps_[i] = round_->shards[i].num_steps();
-      }
-      if (status.ok()) opening_change_ = ChangeTo(geometry, round_->processes);
-      processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
-      epoch_ = std::max(epoch_, round_->newest_epoch);
-      round_.reset();
-      if (status.ok()) {
-        Open(geometry, now);
-      } else {
-        Pause(status, now);
-      }
-      return true;
-    }
+    case Phase::kAsking:
+      return AwaitAnswers(now);
     case Phase::kOpening:
       return AwaitOpened(now);
     case Phase::kConfirming:
@@ -102,6 +82,29 @@ bool ConnectedReplica::Proceed(SteadyTime now) {
 }
 
 // ---- Asking ----
+
+bool ConnectedReplica::AwaitAnswers(SteadyTime now) {
+  if (round_->num_unanswered > 0 && now < wake_) return false;
+  KvGeometry geometry;
+  const absl::Status status = Conclude(*round_, geometry);
+  // Somebody else has opened a process, and may have computed.
+  if (round_->newest_epoch > epoch_) keeps_blocks_ = false;
+  for (size_t i = 0; status.ok() && i < round_->processes.size(); ++i) {
+    if (round_->processes[i].service != "shard") continue;
+    keeps_blocks_ = keeps_blocks_ && HasItsBlocks(round_->shards[i], i);
+    num_steps_[i] = round_->shards[i].num_steps();
+  }
+  if (status.ok()) opening_change_ = ChangeTo(geometry, round_->processes);
+  processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
+  epoch_ = std::max(epoch_, round_->newest_epoch);
+  round_.reset();
+  if (status.ok()) {
+    Open(geometry, now);
+  } else {
+    Pause(status, now);
+  }
+  return true;
+}
 
 void ConnectedReplica::Ask(SteadyTime now) {
   phase_ = Phase::kAsking;

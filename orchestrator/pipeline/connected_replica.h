@@ -74,6 +74,7 @@ class ConnectedReplica final : public Replica {
   // Does what the phase does next; false where that is to wait.
   bool Proceed(SteadyTime now);
   void Ask(SteadyTime now);
+  bool AwaitAnswers(SteadyTime now);
   template <class Response>
   StageNetwork::InfoCallback<Response> Answer(size_t index);
   // Publishes what the round found, and says what the replica lacks.

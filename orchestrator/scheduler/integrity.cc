@@ -61,6 +61,7 @@ absl::Status CheckSequence(const SequenceState& sequence, int32_t num_blocks, in
 
 absl::Status Scheduler::CheckIntegrity() const {
   if (absl::Status status = kv_cache_.CheckIntegrity(); !status.ok()) return status;
+  if (absl::Status status = CheckParked(); !status.ok()) return status;
   if (absl::Status status = CheckLines(); !status.ok()) return status;
   if (absl::Status status = CheckTenants(); !status.ok()) return status;
   if (std::ssize(running_) > MaxRunning()) {
@@ -71,6 +72,11 @@ absl::Status Scheduler::CheckIntegrity() const {
     return absl::InternalError("a sequence that is not running holds blocks");
   }
   return CheckStepsInFlight();
+}
+
+absl::Status Scheduler::CheckAlone(const SequenceState& sequence) const {
+  const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(sequence.spec.id).size());
+  return CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_);
 }
 
 absl::Status Scheduler::CheckLines() const {
@@ -84,8 +90,7 @@ absl::Status Scheduler::CheckLines() const {
         sequence.running != running) {
       return first_failure.Update(Broken(sequence, "stands in the wrong line or place"));
     }
-    const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(sequence.spec.id).size());
-    first_failure.Update(CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_));
+    first_failure.Update(CheckAlone(sequence));
   };
   waiting_.ForEach([&](const PlaceInLine& place, const SequenceState& sequence) {
     check(place, sequence, false);
@@ -94,28 +99,29 @@ absl::Status Scheduler::CheckLines() const {
     check(place, *sequence, true);
     first_failure.Update(kv_cache_.CheckContents(sequence->spec.id, sequence->tokens));
   }
-  int64_t num_parked = 0;
-  int64_t num_awaiting = 0;
+  if (num_waiting != waiting_.num_sequences() || num_tokens != waiting_.num_tokens() ||
+      waiting_.num_sequences() + num_parked_ + running_.size() != sequences_.size()) {
+    first_failure.Update(absl::InternalError(absl::StrCat(
+        sequences_.size(), " sequences are alive, ", num_waiting, " wait with ", num_tokens,
+        " tokens, counted as ", waiting_.num_sequences(), " with ", waiting_.num_tokens(), ", ",
+        num_parked_, " are parked, and ", running_.size(), " run")));
+  }
+  return first_failure;
+}
+
+absl::Status Scheduler::CheckParked() const {
+  int32_t num_parked = 0;
+  int32_t num_awaiting = 0;
   for (const auto& [id, sequence] : sequences_) {
     num_awaiting += sequence.running && sequence.awaits_choice ? 1 : 0;
     if (!sequence.parked()) continue;
     ++num_parked;
-    const auto num_blocks = static_cast<int32_t>(kv_cache_.BlockTable(id).size());
-    first_failure.Update(CheckSequence(sequence, num_blocks, options_.steps_ahead, kv_cache_));
+    if (absl::Status status = CheckAlone(sequence); !status.ok()) return status;
   }
-  if (num_parked != num_parked_ || num_awaiting != num_awaiting_) {
-    first_failure.Update(absl::InternalError(absl::StrCat(
-        num_parked, " sequences are parked and ", num_awaiting,
-        " running ones await a choice; counted as ", num_parked_, " and ", num_awaiting_)));
-  }
-  if (num_waiting != waiting_.num_sequences() || num_tokens != waiting_.num_tokens() ||
-      waiting_.num_sequences() + num_parked + running_.size() != sequences_.size()) {
-    first_failure.Update(absl::InternalError(
-        absl::StrCat(sequences_.size(), " sequences are alive, ", num_waiting, " wait with ",
-                     num_tokens, " tokens, counted as ", waiting_.num_sequences(), " with ",
-                     waiting_.num_tokens(), ", and ", running_.size(), " run")));
-  }
-  return first_failure;
+  if (num_parked == num_parked_ && num_awaiting == num_awaiting_) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(num_parked, " sequences are parked and ", num_awaiting,
+                                          " running ones await a choice; counted as ", num_parked_,
+                                          " and ", num_awaiting_));
 }
 
 absl::Status Scheduler::CheckTenants() const {
@@ -152,8 +158,7 @@ absl::Status Scheduler::CheckStepsInFlight() const {
   if (std::ssize(in_flight_) > options_.max_inflight_steps + options_.steps_ahead) {
     return absl::InternalError(absl::StrCat(in_flight_.size(), " steps are in flight"));
   }
-  // Steps, end of the last.
-  absl::flat_hash_map<const SequenceState*, std::pair<int32_t, int32_t>> seen;
+  Flights flights;
   StepId previous = 0;
   for (const PlannedStep& step : in_flight_) {
     if (step.id <= previous || step.id > last_step_) {
@@ -163,19 +168,24 @@ absl::Status Scheduler::CheckStepsInFlight() const {
     for (const PlannedSegment& segment : step.segments) {
       const SequenceState* sequence = segment.sequence;
       if (sequence == nullptr) continue;
-      auto& [num_steps, end] = seen.try_emplace(sequence, 0, sequence->num_computed).first->second;
-      if (end != segment.first_position) {
+      Flight& flight =
+          flights.try_emplace(sequence, Flight{.end = sequence->num_computed}).first->second;
+      if (flight.end != segment.first_position) {
         return Broken(*sequence, "has a segment in flight that does not follow what is computed");
       }
-      ++num_steps;
-      end += segment.num_positions;
+      ++flight.num_steps;
+      flight.end += segment.num_positions;
     }
   }
+  return CheckFlights(flights);
+}
+
+absl::Status Scheduler::CheckFlights(const Flights& flights) const {
   for (const auto& [id, sequence] : sequences_) {
-    const auto found = seen.find(&sequence);
-    const int32_t num_steps = found == seen.end() ? 0 : found->second.first;
+    const auto found = flights.find(&sequence);
+    const int32_t num_steps = found == flights.end() ? 0 : found->second.num_steps;
     if (sequence.num_in_flight != num_steps ||
-        (num_steps > 0 && sequence.num_planned != found->second.second)) {
+        (num_steps > 0 && sequence.num_planned != found->second.end)) {
       return Broken(sequence, absl::StrCat("claims to be in ", sequence.num_in_flight,
                                            " steps in flight, and is in ", num_steps));
     }

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -298,9 +299,18 @@ class Scheduler {
   absl::Status CheckQueue(const SequenceSpec& spec) const;
   absl::Status CheckSpec(const SequenceSpec& spec) const;
   absl::Status CheckSize(const SequenceSpec& spec) const;
+  // What CheckIntegrity proves (integrity.cc).
+  struct Flight {
+    int32_t num_steps = 0;  // in flight that a sequence is part of
+    int32_t end = 0;        // of its positions in them
+  };
+  using Flights = absl::flat_hash_map<const SequenceState*, Flight>;
+  absl::Status CheckAlone(const SequenceState& sequence) const;
   absl::Status CheckLines() const;
+  absl::Status CheckParked() const;
   absl::Status CheckTenants() const;
   absl::Status CheckStepsInFlight() const;
+  absl::Status CheckFlights(const Flights& flights) const;
 
   std::deque<PlannedStep>::iterator FindInFlight(StepId step);
   absl::Status NotInFlight(StepId step) const;
