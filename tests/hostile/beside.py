@@ -19,11 +19,25 @@ from processes import PROMPT, PROTOS, SLUICE, Client, children_of, generation_pb
 FULL = os.environ.get("SLUICE_FULL", "") not in ("", "0")
 # Noise of a machine that does other things too, and of Python's threads: what no policy of the server takes away.
 SLACK_S = 0.005 if FULL else 0.02
+# A measurement beyond its bound is taken again so often in all, together with the quiet one that it is held against.
+ATTEMPTS = 3
 GOOD = (("sluice-tenant", "good"),)
 
 
 def show(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def hold_to_bounds(test, measure):
+    """`measure` takes times, shows them, and returns what is beyond its bound, or nothing. Other load on the machine that
+    comes in the middle of it is gone another time; what the server does too slowly is there every time."""
+    beyond = []
+    for _ in range(ATTEMPTS):
+        missed = measure()
+        if not missed:
+            return
+        beyond.append(missed)
+    test.fail("; ".join(beyond))
 
 
 def resident_mib(up):

@@ -8,12 +8,15 @@ import statistics
 import time
 import unittest
 
-from beside import FULL, SLACK_S, Attack, Good, Load, show
+from beside import FULL, SLACK_S, Attack, Good, Load, hold_to_bounds, show
 from processes import PROMPT, Up, generation_pb2, main
 
 
 class LoadTest(unittest.TestCase):
     def test_overload_takes_little_of_the_throughput(self):
+        hold_to_bounds(self, self.throughput_under_overload)
+
+    def throughput_under_overload(self):
         seconds = 60 if FULL else 8
         with Up() as up:
             good = Good(up.endpoint)
@@ -31,9 +34,13 @@ class LoadTest(unittest.TestCase):
             peak = statistics.mean([at_capacity, again])
             show(f"64 streams: {at_capacity:.0f} and {again:.0f} tok/s; 640 streams: {overloaded:.0f} tok/s, "
                  f"{100 * overloaded / peak:.0f}%")
-            self.assertGreaterEqual(overloaded, (0.9 if FULL else 0.7) * peak)
+            least = (0.9 if FULL else 0.7) * peak
+            return None if overloaded >= least else f"{overloaded:.0f} tok/s; accepted: {least:.0f} tok/s"
 
     def test_a_tenant_beside_one_with_a_hundred_times_its_load(self):
+        hold_to_bounds(self, self.times_beside_a_busy_tenant)
+
+    def times_beside_a_busy_tenant(self):
         """In turns with quiet: medians of the medians of each turn. Shows what the other one pays for it, too."""
         turns, requests = (5, 15) if FULL else (2, 9)
         quiet, beside, texts = [], [], set()
@@ -66,8 +73,11 @@ class LoadTest(unittest.TestCase):
         alone, shared = statistics.median(undisturbed), statistics.median(sharing)
         show(f"the busy tenant: {alone:.0f} tok/s alone, {shared:.0f} beside it: {100 * shared / alone:.0f}%")
         self.assertEqual(len(texts), 1)
-        self.assertLessEqual(first, 2 * quiet_first + SLACK_S)
-        self.assertLessEqual(token, (1.5 if FULL else 3) * quiet_token)
+        most_first, most_token = 2 * quiet_first + SLACK_S, (1.5 if FULL else 3) * quiet_token
+        if first <= most_first and token <= most_token:
+            return None
+        return (f"a first token after {first:.3f} s, accepted: {most_first:.3f} s; "
+                f"a token in {token:.4f} s, accepted: {most_token:.4f} s")
 
     def test_chats_of_growing_history_compute_what_is_new(self):
         """64 conversations turn by turn: tokens sent as prompts against tokens computed."""
