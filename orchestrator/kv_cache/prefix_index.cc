@@ -13,7 +13,7 @@ PrefixIndex::PrefixIndex(int32_t num_blocks, int32_t block_size)
     : block_size_(block_size),
       nodes_(num_blocks),
       tokens_(static_cast<size_t>(num_blocks) * block_size),
-      chains_(std::bit_ceil(std::max<size_t>(num_blocks, 1)), kNone) {
+      chains_(std::bit_ceil(4 * std::max<size_t>(num_blocks, 1)), kNone) {
   SLUICE_CHECK(num_blocks >= 0 && block_size >= 1);
 }
 

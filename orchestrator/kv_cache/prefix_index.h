@@ -134,7 +134,7 @@ class PrefixIndex {
   const int32_t block_size_;
   std::vector<Node> nodes_;      // by block
   std::vector<TokenId> tokens_;  // [num_blocks, block_size]
-  // The first node of each chain. As many as blocks at least, a power of two: chains are short.
+  // The first node of each chain; a power of two of them, four a block, so that most are empty.
   std::vector<BlockId> chains_;
   absl::node_hash_map<PrefixDomain, Root> roots_;
   absl::flat_hash_map<Place, const PrefixDomain*> domains_;  // by their root
