@@ -81,7 +81,7 @@ TEST_F(ChoiceTest, EightOverALongPromptTakeLittleMoreThanOne) {
     for (SequenceId id = 1; id <= 8; ++id) Append(id, static_cast<TokenId>(id));
   }
   EXPECT_EQ(of_one, 63);
-  EXPECT_LE(scheduler().statistics().kv_cache.used_blocks, of_one * 1.15 + 8 * kWritten / 16);
+  EXPECT_LE(scheduler().statistics().kv_cache.used_blocks, of_one * 1.15 + 8.0 * kWritten / 16);
 }
 
 // Eight that can't be in the pool together: each gives way while the next one is computed.

@@ -7,7 +7,6 @@ namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // Proposes what it is told to, and remembers what it hears.
 class ToldDrafts final : public DraftSource {
