@@ -2,7 +2,10 @@
 // of 32 weights at a time. Weights are the stream of vectors of gemm_avx512-inl.h, K padded
 // to 32; activations are ActivationLayout::kBFloat16Blocks.
 //
+// Few rows go by vectors, which give the same bits (gemm_few_rows.h).
+//
 // `Tiles` is the unit: gemm_amx.cc has the real one, the tests one of plain loops.
+//   MostFewRows()         products of so many rows, at most, go by vectors; 0: none
 //   Begin(rows), End()    around all other calls; tiles below kTilesOfRows have `rows` rows, 1 to 16
 //   Zero<t>()             tile t = 0
 //   Load<t>(from, bytes)  tile t = 16 rows of 64 bytes, that many bytes apart
@@ -13,16 +16,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 
+#include "kernels/cpu/gemm_few_rows.h"
 #include "kernels/cpu/gemm_kernel.h"
 
 namespace sluice {
 
-inline constexpr int64_t kTileSide = kRowsStep;
-inline constexpr int64_t kTileDepth = kRowsDepth;
 inline constexpr int kTilesOfRows = 6;  // 0 to 3 are sums, 4 and 5 activations; the others weights
-inline constexpr int64_t kTileBytes = kTileSide * kTileDepth * 2;
 
 // Activations of a slice from row `row` on, its inputs from `input` on.
 inline const std::byte* BlockOf(const SliceRun& run, int64_t row, int64_t input) {
@@ -30,34 +33,29 @@ inline const std::byte* BlockOf(const SliceRun& run, int64_t row, int64_t input)
          (run.first_input + input) / kTileDepth * kTileBytes;
 }
 
+template <class Tiles>
+bool HasFewRows(const SliceRun& run) {
+  return run.rows <= Tiles::MostFewRows();
+}
+
 // Calls multiply<vectors>() for the width of a run's panel, with tiles for its rows.
 template <class Tiles>
 void WithTiles(const SliceRun& run, auto&& multiply) {
+  const bool on_tiles = !HasFewRows<Tiles>(run);
   // Fewer rows take less time.
-  Tiles::Begin(std::min(run.rows, kTileSide));
+  if (on_tiles) Tiles::Begin(std::min(run.rows, kTileSide));
   if (run.width == kPanelWidth) {
     multiply.template operator()<2>();
   } else {
     multiply.template operator()<1>();
   }
-  Tiles::End();
+  if (on_tiles) Tiles::End();
 }
 
 template <class Tiles>
 struct AmxGemm {
   static constexpr int64_t kVectorBytes = kTileSide * 4;
   static constexpr int64_t kSumsBytes = kPanelWidth * 4;
-
-  struct Strip {
-    const std::byte* x;  // blocks of 16 rows
-    int64_t x_bytes;     // from there to the next 16 rows
-    const std::byte* w;
-    int64_t steps;           // of kTileDepth inputs
-    const std::byte* ahead;  // weights to fetch meanwhile,
-    int64_t ahead_lines;     // so many cache lines a step
-    float* sums;             // [16 or 32, kPanelWidth]
-    bool starts_at_zero;
-  };
 
   template <int kRowTiles, int kVectors>
   static void ForSums(auto&& each) {
@@ -69,7 +67,7 @@ struct AmxGemm {
 
   // Two tiles of rows and two of outputs, or one where there is but one.
   template <int kRowTiles, int kVectors>
-  static void AddStrip(const Strip& strip) {
+  static void AddStrip(const TileStrip& strip) {
     constexpr int64_t kPairBytes = kVectors * kVectorBytes;
     const std::byte* x = strip.x;
     const std::byte* w = strip.w;
@@ -114,7 +112,7 @@ struct AmxGemm {
       const int64_t count = std::min(run_steps, steps - first);
       const std::byte* const w = run.w + first * kLines * kVectorBytes;
       for (int64_t row = 0; row < run.rows; row += 2 * kTileSide) {
-        const Strip strip{
+        const TileStrip strip{
             .x = BlockOf(run, row, first * kTileDepth),
             .x_bytes = kTileSide * run.x_stride * 2,
             .w = w,
@@ -125,7 +123,9 @@ struct AmxGemm {
             .ahead_lines = lines,
             .sums = run.sums + row * kPanelWidth,
             .starts_at_zero = first == 0};
-        if (run.rows - row > kTileSide) {
+        if (HasFewRows<Tiles>(run)) {
+          AddFewRows(strip, run.rows, kVectors, /*count=*/1, /*sums_step=*/0);
+        } else if (run.rows - row > kTileSide) {
           AddStrip<2, kVectors>(strip);
         } else {
           AddStrip<1, kVectors>(strip);
@@ -140,5 +140,38 @@ struct AmxGemm {
     WithTiles<Tiles>(run, [&]<int kVectors>() { MultiplyPanel<kVectors>(run); });
   }
 };
+
+// Whether vectors add up as this unit does, bit for bit: some steps of numbers far and near, zeroes and
+// subnormal ones among them.
+template <class Tiles>
+bool FewRowsHaveBitsOf() {
+  constexpr int64_t kSteps = 16, kVectors = 2;
+  alignas(64) std::array<uint16_t, kSteps * kTileSide * kTileDepth> x;
+  alignas(64) std::array<uint16_t, kSteps * kVectors * kTileSide * kTileDepth> w;
+  uint32_t state = 1;
+  const auto draw = [&state] {
+    state = state * 1664525 + 1013904223;
+    const uint32_t bits = state >> 16;
+    const uint32_t exponent = bits % 32 == 0 ? 0 : 112 + (bits >> 8) % 32;
+    return static_cast<uint16_t>((bits & 0x807f) | exponent << 7);
+  };
+  for (uint16_t& element : x) element = draw();
+  for (uint16_t& element : w) element = draw();
+  alignas(64) float on_tiles[kTileSide * kPanelWidth], by_vectors[kTileSide * kPanelWidth];
+  TileStrip strip{.x = reinterpret_cast<const std::byte*>(x.data()),
+                  .x_bytes = 0,
+                  .w = reinterpret_cast<const std::byte*>(w.data()),
+                  .steps = kSteps,
+                  .ahead = nullptr,
+                  .ahead_lines = 0,
+                  .sums = on_tiles,
+                  .starts_at_zero = true};
+  Tiles::Begin(kMostFewRows);
+  AmxGemm<Tiles>::template AddStrip<1, kVectors>(strip);
+  Tiles::End();
+  strip.sums = by_vectors;
+  AddFewRows(strip, kMostFewRows, kVectors, /*count=*/1, /*sums_step=*/0);
+  return std::memcmp(on_tiles, by_vectors, kMostFewRows * kPanelWidth * sizeof(float)) == 0;
+}
 
 }  // namespace sluice

@@ -9,6 +9,8 @@ namespace {
 
 // In assembler, because GCC 12's intrinsics want tile numbers as literals, not as constants.
 struct AmxTiles {
+  static int64_t MostFewRows();
+
   static void Begin(int64_t rows) {
     AmxTileConfig config;
     std::fill_n(config.rows, kTilesOfRows, static_cast<uint8_t>(rows));
@@ -41,7 +43,15 @@ struct AmxTiles {
   }
 };
 
+int64_t AmxTiles::MostFewRows() { return VectorsHaveBitsOfTiles() ? kMostFewRows : 0; }
+
 }  // namespace
+
+// It was found out on one processor, and is looked at on each.
+bool VectorsHaveBitsOfTiles() {
+  static const bool have = FewRowsHaveBitsOf<AmxTiles>();
+  return have;
+}
 
 void MultiplyWithAmx(const SliceRun& run) { AmxGemm<AmxTiles>::Multiply(run); }
 void MultiplyInt8WithAmx(const SliceRun& run) {

@@ -4,7 +4,7 @@
 // the first-level cache before vectors take them up, so that both units work at a time. `Tiles` as
 // in gemm_amx-inl.h.
 //
-// One row takes the same way as many: what a tile adds up has bits of its own.
+// Few rows go by vectors in place of tiles, which give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +22,13 @@ struct AmxQuantizedGemm {
   static constexpr int64_t kSumsOfGroup = 2 * kTileSide * kPanelWidth + 4 * kPanelWidth + 16;
 
   using Gemm = AmxGemm<Tiles>;
-  using Strip = typename Gemm::Strip;  // a step is a group; fetches packed weights
 
-  // The sums of each group, of one or two tiles of rows and of outputs, kSumsOfGroup apart.
+  // The sums of each group, of one or two tiles of rows and of outputs, kSumsOfGroup apart. A strip
+  // is a group; what it fetches are packed weights.
   template <int kRowTiles, int kVectors>
-  static void MultiplyGroups(Strip group, int64_t count) {
-    for (int64_t g = 0; g < count; ++g) {
+  static void MultiplyGroups(TileStrip group, int64_t count) {
+    for (int64_t g = 0; g < count; ++g, group = NextStrip(group, kVectors, kSumsOfGroup)) {
       Gemm::template AddStrip<kRowTiles, kVectors>(group);
-      group.x += kTileBytes;
-      group.w += kTileBytes * kVectors;
-      group.ahead += group.ahead_lines * 64;
-      group.sums += kSumsOfGroup;
     }
   }
 
@@ -54,15 +50,17 @@ struct AmxQuantizedGemm {
         const int64_t rows = std::min(run.rows - row, 2 * kTileSide);
         for (int64_t g = 0; g < groups; g += kGroupsAdded) {
           const int64_t count = std::min(kGroupsAdded, groups - g);
-          const Strip group{.x = BlockOf(run, row, (first + g) * kWeightGroup),
-                            .x_bytes = kTileSide * run.x_stride * 2,
-                            .w = run.unpacked + g * kStreamBytes,
-                            .steps = 1,
-                            .ahead = ahead,
-                            .ahead_lines = lines,
-                            .sums = group_sums,
-                            .starts_at_zero = true};
-          if (rows > kTileSide) {
+          const TileStrip group{.x = BlockOf(run, row, (first + g) * kWeightGroup),
+                                .x_bytes = kTileSide * run.x_stride * 2,
+                                .w = run.unpacked + g * kStreamBytes,
+                                .steps = 1,
+                                .ahead = ahead,
+                                .ahead_lines = lines,
+                                .sums = group_sums,
+                                .starts_at_zero = true};
+          if (HasFewRows<Tiles>(run)) {
+            AddFewRows(group, rows, kVectors, count, kSumsOfGroup);
+          } else if (rows > kTileSide) {
             MultiplyGroups<2, kVectors>(group, count);
           } else {
             MultiplyGroups<1, kVectors>(group, count);

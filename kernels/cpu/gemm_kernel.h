@@ -111,5 +111,8 @@ void MultiplyWithAmx(const SliceRun& run);
 void MultiplyInt8WithAmx(const SliceRun& run);
 void MultiplyInt4WithAmx(const SliceRun& run);
 void MultiplyFp8WithAmx(const SliceRun& run);
+// Whether vectors have the bits of this processor's tiles, so that few rows go by them. REQUIRES: it
+// supports InstructionSet::kAmxBf16.
+bool VectorsHaveBitsOfTiles();
 
 }  // namespace sluice

@@ -55,6 +55,13 @@ TEST_P(AmxSelfCheckPassesTest, WithAUnitThatDoesAsTheManualSays) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+TEST_P(AmxSelfCheckPassesTest, WithVectorsForFewRows) {
+  PlainTiles::most_few_rows = kMostFewRows;
+  const absl::Status status = Check(InstructionSet::kAmxBf16);
+  PlainTiles::most_few_rows = 0;
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 using AmxSelfCheckFailsTest = AmxSelfCheckTest;
 INSTANTIATE_TEST_SUITE_P(Faults, AmxSelfCheckFailsTest,
                          ::testing::Values(TileFault::kSumsAreKept, TileFault::kLastRowIsLost,

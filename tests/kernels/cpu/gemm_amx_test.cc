@@ -1,6 +1,7 @@
 // The products on tiles, with the unit as the manual words it in place of the processor's: they are
 // tested on machines without one. Where there is one, the tests of the backend run on it, too.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -21,6 +22,11 @@ int64_t InBlocks(int64_t r, int64_t k, int64_t depth) {
 }
 
 constexpr int64_t kRows = 256;  // of sums
+
+bool Supports(InstructionSet set) {
+  const auto& supported = SupportedInstructionSets();
+  return std::find(supported.begin(), supported.end(), set) != supported.end();
+}
 
 float Element(std::mt19937& random) {
   return FloatFromBFloat16(BFloat16FromFloat(std::normal_distribution<float>()(random)));
@@ -152,9 +158,7 @@ void CheckQuantizedPanel(int64_t rows, int64_t width, int64_t depth) {
 
 // Tiles are those of this test; what unpacks for them is the real thing.
 TEST(AmxQuantizedGemm, SumsOfAllShapesOfPanelsAndRows) {
-  const auto& supported = SupportedInstructionSets();
-  if (std::find(supported.begin(), supported.end(), InstructionSet::kAvx512Bf16) ==
-      supported.end()) {
+  if (!Supports(InstructionSet::kAvx512Bf16)) {
     GTEST_SKIP() << "weights are unpacked with AVX-512, which this processor lacks";
   }
   for (const int64_t rows : {1, 15, 16, 17, 32, 33, 96}) {
@@ -166,6 +170,111 @@ TEST(AmxQuantizedGemm, SumsOfAllShapesOfPanelsAndRows) {
       }
     }
   }
+}
+
+// Of a product in which so many rows, at most, go by vectors.
+template <class Gemm>
+std::vector<float> SumsOf(SliceRun run, int64_t most_few_rows) {
+  std::vector<float> sums(kRows * kPanelWidth);
+  run.sums = sums.data();
+  PlainTiles::most_few_rows = most_few_rows;
+  Gemm::Multiply(run);
+  PlainTiles::most_few_rows = 0;
+  sums.resize(run.rows * kPanelWidth);
+  return sums;
+}
+
+// Numbers of all magnitudes whose products are finite, zeroes and subnormal ones among them.
+uint16_t AnyFinite(std::mt19937& random) {
+  const uint32_t exponent = random() % 16 == 0 ? random() % 2 : 64 + random() % 112;
+  return static_cast<uint16_t>((random() & 0x807f) | exponent << 7);
+}
+
+template <class Gemm>
+void ExpectSameBits(const SliceRun& run) {
+  const std::vector<float> on_tiles = SumsOf<Gemm>(run, 0);
+  const std::vector<float> by_vectors = SumsOf<Gemm>(run, kMostFewRows);
+  for (size_t i = 0; i < on_tiles.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(by_vectors[i]), std::bit_cast<uint32_t>(on_tiles[i]))
+        << run.rows << " rows, " << run.width << " outputs, " << run.depth << ", sum " << i;
+  }
+}
+
+template <WeightFormat kFormat>
+void ExpectSameQuantizedBits(int64_t rows, int64_t width, int64_t depth) {
+  std::mt19937 random(static_cast<unsigned>(rows * 1000 + width + depth));
+  const QuantizedPanel panel = RandomPanel(random, kFormat, width, depth);
+  std::vector<uint16_t> x(16 * depth);
+  for (uint16_t& each : x) each = BFloat16FromFloat(Element(random));
+  alignas(64) std::byte unpacked[kUnpackedBytes];
+  ExpectSameBits<AmxQuantizedGemm<PlainTiles, kFormat>>({.x = x.data(),
+                                                         .x_stride = depth,
+                                                         .tile_rows = 1,
+                                                         .first_input = 0,
+                                                         .rows = rows,
+                                                         .w = panel.packed.data(),
+                                                         .depth = depth,
+                                                         .width = width,
+                                                         .unpacked = unpacked,
+                                                         .ready = [](int64_t, int64_t) {}});
+}
+
+class FewRowsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!Supports(InstructionSet::kAvx512Bf16)) {
+      GTEST_SKIP() << "few rows go by AVX-512, which this processor lacks";
+    }
+  }
+  void TearDown() override { PlainTiles::fault = TileFault::kNone; }
+};
+
+TEST_F(FewRowsTest, HaveTheBitsOfTiles) {
+  std::mt19937 random(7);
+  for (const int64_t depth : {32, 64, 320, 1056}) {
+    for (const int64_t width : {16, 32}) {
+      std::vector<uint16_t> x(16 * depth), w(depth * width);
+      for (uint16_t& each : x) each = AnyFinite(random);
+      for (uint16_t& each : w) each = AnyFinite(random);
+      for (int64_t rows = 1; rows <= kMostFewRows + 1; ++rows) {
+        ExpectSameBits<AmxGemm<PlainTiles>>({.x = x.data(),
+                                             .x_stride = depth,
+                                             .tile_rows = 1,
+                                             .first_input = 0,
+                                             .rows = rows,
+                                             .w = reinterpret_cast<const std::byte*>(w.data()),
+                                             .depth = depth,
+                                             .width = width,
+                                             .ready = [](int64_t, int64_t) {}});
+      }
+    }
+  }
+}
+
+TEST_F(FewRowsTest, OfQuantizedWeightsHaveTheBitsOfTiles) {
+  for (const int64_t rows : {1, 2, 3, 4, 5}) {
+    for (const int64_t width : {16, 32}) {
+      for (const int64_t depth : {32, 64, 576}) {
+        ExpectSameQuantizedBits<WeightFormat::kInt8>(rows, width, depth);
+        ExpectSameQuantizedBits<WeightFormat::kInt4>(rows, width, depth);
+        ExpectSameQuantizedBits<WeightFormat::kFp8>(rows, width, depth);
+      }
+    }
+  }
+}
+
+TEST_F(FewRowsTest, AreHeldToTheUnitAtStart) {
+  EXPECT_TRUE(FewRowsHaveBitsOf<PlainTiles>());
+  for (const TileFault fault : {TileFault::kLastRowIsLost, TileFault::kPairsAreCrossed,
+                                TileFault::kSumsAreInOrder, TileFault::kLastPairIsLost}) {
+    PlainTiles::fault = fault;
+    EXPECT_FALSE(FewRowsHaveBitsOf<PlainTiles>()) << static_cast<int>(fault);
+  }
+}
+
+TEST_F(FewRowsTest, HaveTheBitsOfThisProcessorsTiles) {
+  if (!Supports(InstructionSet::kAmxBf16)) GTEST_SKIP() << "this processor has no tiles";
+  EXPECT_TRUE(VectorsHaveBitsOfTiles());
 }
 
 }  // namespace
