@@ -102,6 +102,7 @@ struct AmxGemm {
   template <int kVectors>
   static void MultiplyPanel(const SliceRun& run) {
     constexpr int64_t kMostSteps = 16;
+    const bool by_vectors = HasFewRows<Tiles>(run);
     const int64_t steps = run.depth / kTileDepth;
     const int64_t strips = (run.rows + 2 * kTileSide - 1) / (2 * kTileSide);
     const int64_t runs = strips == 1 ? 1 : (steps + kMostSteps - 1) / kMostSteps;
@@ -123,7 +124,7 @@ struct AmxGemm {
             .ahead_lines = lines,
             .sums = run.sums + row * kPanelWidth,
             .starts_at_zero = first == 0};
-        if (HasFewRows<Tiles>(run)) {
+        if (by_vectors) {
           AddFewRows(strip, run.rows, kVectors, /*count=*/1, /*sums_step=*/0);
         } else if (run.rows - row > kTileSide) {
           AddStrip<2, kVectors>(strip);

@@ -36,6 +36,7 @@ struct AmxQuantizedGemm {
   static void MultiplyPanel(const SliceRun& run) {
     constexpr int64_t kStreamBytes = kTileBytes * kVectors;
     constexpr int64_t kStep = kUnpackedBytes / kStreamBytes;  // groups
+    const bool by_vectors = HasFewRows<Tiles>(run);
     const int64_t group_bytes = QuantizedGroupBytes(kFormat, run.width);
     const int64_t strips = (run.rows + 2 * kTileSide - 1) / (2 * kTileSide);
     const int64_t lines = (group_bytes + strips * 64 - 1) / (strips * 64);
@@ -58,7 +59,7 @@ struct AmxQuantizedGemm {
                                 .ahead_lines = lines,
                                 .sums = group_sums,
                                 .starts_at_zero = true};
-          if (HasFewRows<Tiles>(run)) {
+          if (by_vectors) {
             AddFewRows(group, rows, kVectors, count, kSumsOfGroup);
           } else if (rows > kTileSide) {
             MultiplyGroups<2, kVectors>(group, count);

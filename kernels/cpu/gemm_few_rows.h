@@ -39,7 +39,7 @@ inline TileStrip NextStrip(TileStrip strip, int64_t vectors, int64_t sums_step) 
   return strip;
 }
 
-// Beyond so many rows, which memory keeps waiting, tiles take less time.
+// Beyond so many rows tiles should take less time: reckoned, not measured (docs/decisions/046).
 inline constexpr int64_t kMostFewRows = 4;
 
 // `count` strips that follow each other, of 1 to kMostFewRows rows and 16 outputs in each of 1 or 2
