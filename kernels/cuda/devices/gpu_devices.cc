@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/products_path.h"
 #include "kernels/cuda/ranks/cuda_rank_group.h"
 #include "kernels/cuda/runtime/cuda_gpu.h"
 
@@ -35,18 +36,6 @@ GpuFacts FactsOf(int index) {
   return facts;
 }
 
-cuda::GemmPath PathOf(GpuProducts products) {
-  switch (products) {
-    case GpuProducts::kPortable:
-      return cuda::GemmPath::kPortable;
-    case GpuProducts::kHopper:
-      return cuda::GemmPath::kHopper;
-    case GpuProducts::kPipelined:
-      return cuda::GemmPath::kPipelined;
-  }
-  return cuda::GemmPath::kPortable;
-}
-
 }  // namespace
 
 bool BuiltForGpus() { return true; }
@@ -71,7 +60,7 @@ DriverFacts QueryGpus() {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products) {
-  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(index, PathOf(products));
+  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(index, cuda::PathOf(products));
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});

@@ -6,6 +6,7 @@
 #include "kernels/communicator/communicator.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/host/host_gpu.h"
+#include "kernels/cuda/products_path.h"
 #include "kernels/exchanged_sum.h"
 
 namespace sluice::testing {
@@ -52,18 +53,6 @@ class RanksOnHost final : public RankGroup, private RankExchange {
   Deadline deadline_ = Deadline::Never();
 };
 
-cuda::GemmPath PathOf(GpuProducts products) {
-  switch (products) {
-    case GpuProducts::kPortable:
-      return cuda::GemmPath::kPortable;
-    case GpuProducts::kHopper:
-      return cuda::GemmPath::kHopper;
-    case GpuProducts::kPipelined:
-      return cuda::GemmPath::kPipelined;
-  }
-  return cuda::GemmPath::kPortable;
-}
-
 }  // namespace
 
 bool HasGpuOnHost() { return true; }
@@ -71,7 +60,7 @@ bool HasGpuOnHost() { return true; }
 std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options) {
   auto backend = cuda::CudaBackend::Create(
       cuda::MakeHostGpu({.num_multiprocessors = options.num_multiprocessors,
-                         .gemm_path = PathOf(options.products)}),
+                         .gemm_path = cuda::PathOf(options.products)}),
       {.new_rank_group = RanksOnHost::Create});
   SLUICE_CHECK(backend.ok());
   return *std::move(backend);
