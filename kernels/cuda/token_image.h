@@ -26,8 +26,8 @@ constexpr int64_t TokenUnit(int64_t block, int64_t unit, int64_t num_units) {
 // Where inputs [8 * piece, 8 * piece + 8) of row `row` lie.
 constexpr int64_t TokenPiece(int64_t row, int64_t piece, int64_t num_units) {
   const auto token = static_cast<int>(row % kImageTokens);
-  return TokenUnit(row / kImageTokens, piece / 8, num_units) + token * 128 +
-         SwizzledPiece(token, static_cast<int>(piece % 8)) * 16;
+  return TokenUnit(row / kImageTokens, piece / 8, num_units) + int64_t{token} * 128 +
+         int64_t{SwizzledPiece(token, static_cast<int>(piece % 8))} * 16;
 }
 
 }  // namespace sluice::cuda

@@ -1,5 +1,6 @@
 #include "kernels/cuda/simt/host/host_tiles.h"
 
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/cuda/fragment.h"
@@ -29,7 +30,7 @@ uint16_t At(void* const (&lanes)[kWarpSize], int matrix, int row, int col) {
   uint16_t element;
   const auto* const from =
       static_cast<const char*>(static_cast<LoadArguments*>(lanes[matrix * 8 + row])->row);
-  std::memcpy(&element, from + col * 2, sizeof(element));
+  std::memcpy(&element, from + ptrdiff_t{col} * 2, sizeof(element));
   return element;
 }
 
