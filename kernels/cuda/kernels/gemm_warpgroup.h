@@ -21,7 +21,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
 
   SIMT_DEVICE void BeginRun() {
     sums_.Clear();
-    if constexpr (kScalesGroups) ClearGroup();
+    if constexpr (kScalesGroups) ForgetGroup();
   }
   // Has half kHalf of a unit's inputs multiplied, and waits for what was asked for before: its weights
   // are loaded, and made BF16 numbers where they are none, while the half before is multiplied, or,
@@ -46,7 +46,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
       const int fragment = kHalf * kFragments / 2 + i;
       MultiplyShared(weights[i],
                      ColumnsFrom(DescriptorOf(SharedAddress(stage + kActivations)), fragment),
-                     Multiplied());
+                     Multiplied(), !kScalesGroups || i > 0);
     }
     CommitMultiplies();
     if constexpr (!kScalesGroups) WaitForMultiplies<1>();
@@ -72,7 +72,9 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
     }
   }
 
-  SIMT_DEVICE void ClearGroup() {
+  // There is none before a run's first: it adds zeroes. From then on a group's first multiply writes
+  // over the sums of the one before.
+  SIMT_DEVICE void ForgetGroup() {
     SIMT_UNROLL
     for (auto& column : group_) {
       SIMT_UNROLL
@@ -91,7 +93,6 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
         sums[n][i] = FusedMultiplyAdd(group_[n][i], i < 2 ? low_ : high_, sums[n][i]);
       }
     }
-    ClearGroup();
   }
 
   uint32_t weights_[kScalesGroups ? 1 : 2][kFragments / 2][4];  // of a unit, by half

@@ -2,6 +2,8 @@
 // documented, and that what a GPU would punish is noticed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -28,6 +30,8 @@ enum class Mistake {
   kNotShown,         // copies that multiplies were not shown
   kWrittenTooEarly,  // shared memory is used again before the multiplies are done
   kRegistersReused,
+  kAddedToNothing,  // to sums that hold no numbers yet
+  kAddsInOneLane,
 };
 
 struct Product {
@@ -50,6 +54,12 @@ struct Product {
   }
 };
 
+// Whether a multiply adds to the sums before: all but a unit's first do.
+bool Adds(Mistake mistake, bool is_first) {
+  if (mistake == Mistake::kAddsInOneLane && Thread() == 5) return true;
+  return !is_first || mistake == Mistake::kAddedToNothing;
+}
+
 // A unit of 64 outputs by 64 inputs with 16 tokens, as the kernel's blocks multiply it.
 void Kernel(const Product& in, Mistake mistake, std::vector<float>& out) {
   char* const shared = SharedMemory<char>();
@@ -71,11 +81,12 @@ void Kernel(const Product& in, Mistake mistake, std::vector<float>& out) {
       a[step][i] = PackBFloat16(pair[0], pair[1]);
     }
   }
-  float sums[kTokens / 8][4] = {};
+  float sums[kTokens / 8][4];
+  for (auto& column : sums) std::fill_n(column, 4, std::nanf(""));
   uint64_t tokens = DescriptorOf(SharedAddress(shared));
   BeginMultiplies();
   for (auto& fragment : a) {
-    MultiplyShared(fragment, tokens, sums);
+    MultiplyShared(fragment, tokens, sums, Adds(mistake, &fragment == a));
     tokens = mistake == Mistake::kNextRowGroup ? tokens + (kSwizzleBytes >> 4) / 4
                                                : ColumnsFrom(tokens, 1);
   }
@@ -112,7 +123,12 @@ TEST(HostMultiplies, WrongLayoutsGiveWrongProducts) {
 
 TEST(HostMultiplies, SumsAreNotThereUntilTheyAreWaitedFor) {
   const Product in;
-  EXPECT_EQ(Multiplied(in, Mistake::kNoWait), std::vector<float>(kTokens * kOutputs));
+  for (const float sum : Multiplied(in, Mistake::kNoWait)) EXPECT_TRUE(std::isnan(sum));
+}
+
+TEST(HostMultiplies, TheFirstWritesOverWhatWasThere) {
+  const Product in;
+  for (const float sum : Multiplied(in, Mistake::kAddedToNothing)) EXPECT_TRUE(std::isnan(sum));
 }
 
 TEST(HostMultipliesDeathTest, WhatIsReadMustBeLeftAlone) {
@@ -121,6 +137,7 @@ TEST(HostMultipliesDeathTest, WhatIsReadMustBeLeftAlone) {
   EXPECT_DEATH(Multiplied(in, Mistake::kNotShown), "were not shown");
   EXPECT_DEATH(Multiplied(in, Mistake::kWrittenTooEarly), "was changed before it was waited for");
   EXPECT_DEATH(Multiplied(in, Mistake::kRegistersReused), "registers of a multiply were changed");
+  EXPECT_DEATH(Multiplied(in, Mistake::kAddsInOneLane), "lanes of a warp ask for different");
 }
 
 TEST(SharedDescriptor, HasTheFieldsOfThePtxIsa) {

@@ -29,6 +29,7 @@ struct HostMultiply {
   uint64_t b;         // a descriptor
   float* c;           // [columns][4]
   int columns;
+  bool adds;  // to what c holds
 };
 
 [[noreturn]] void FailKernel(const char* what);

@@ -29,7 +29,7 @@ std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor,
 // One warp's 16 rows: products are exact in double; how the hardware adds them up is not
 // documented.
 void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint16_t>& b,
-                  float* const (&c)[kWarpSize], int columns) {
+                  float* const (&c)[kWarpSize], int columns, bool adds) {
   float rows[16][kInputs];
   for (int lane = 0; lane < kWarpSize; ++lane) {
     for (int i = 0; i < 8; ++i) {
@@ -46,7 +46,7 @@ void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint1
           sum += double{rows[row][k]} * FloatFromBFloat16(b[(column * 8 + col) * kInputs + k]);
         }
         float& to = c[lane][column * 4 + i];
-        to = static_cast<float>(to + sum);
+        to = static_cast<float>(adds ? to + sum : sum);
       }
     }
   }
@@ -89,7 +89,8 @@ void HostThread::CarryOut(void* const (&lanes)[kWarpSize]) {
     float* c[kWarpSize];
     for (int lane = 0; lane < kWarpSize; ++lane) {
       auto& thread = *static_cast<HostThread*>(lanes[lane]);
-      if (thread.multiplies_.empty() || thread.multiplies_.front().asked.b != leading.asked.b) {
+      if (thread.multiplies_.empty() || thread.multiplies_.front().asked.b != leading.asked.b ||
+          thread.multiplies_.front().asked.adds != leading.asked.adds) {
         FailKernel("lanes of a warp ask for different multiplies");
       }
       const PendingMultiply& pending = thread.multiplies_.front();
@@ -99,7 +100,7 @@ void HostThread::CarryOut(void* const (&lanes)[kWarpSize]) {
         FailKernel("registers of a multiply were changed before it was waited for");
       }
     }
-    MultiplyWarp(a, leading.b, c, leading.asked.columns);
+    MultiplyWarp(a, leading.b, c, leading.asked.columns, leading.asked.adds);
     for (void* const lane : lanes) {
       auto& pending = static_cast<HostThread*>(lane)->multiplies_;
       pending.erase(pending.begin());

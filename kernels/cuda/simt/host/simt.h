@@ -176,13 +176,13 @@ inline void MultiplyTiles(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, floa
 inline void ShowToMultiplies() { HostThread::Current().ShowToMultiplies(); }
 // Goes before multiplies whose registers were written by other instructions.
 inline void BeginMultiplies() {}
-// wgmma.m64nNk16: c += A B, numbers of A and B in BF16, sums in F32. Each warp has 16 rows of A in
-// its registers, as MultiplyTiles has them; B^T [N, 16] lies in shared memory where the descriptor
-// (shared_descriptor.h) says; c[n] is the fragment of columns 8 n to 8 n + 7. Until they are waited
-// for, neither a, c nor B may change.
+// wgmma.m64nNk16: c += A B, or c = A B where `adds` is false; numbers of A and B in BF16, sums in F32.
+// Each warp has 16 rows of A in its registers, as MultiplyTiles has them; B^T [N, 16] lies in shared
+// memory where the descriptor (shared_descriptor.h) says; c[n] is the fragment of columns 8 n to
+// 8 n + 7. Until they are waited for, neither a, c nor B may change.
 template <int kColumns>
-void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4]) {
-  HostThread::Current().Multiply({a, b, &c[0][0], kColumns});
+void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4], bool adds) {
+  HostThread::Current().Multiply({a, b, &c[0][0], kColumns, adds});
 }
 // Makes a group of the multiplies since the last call.
 inline void CommitMultiplies() { HostThread::Current().CommitMultiplies(); }
