@@ -1,6 +1,7 @@
 // Products by wgmma whose threads fetch what they multiply. After simt.h.
 #pragma once
 
+#include "kernels/check.h"
 #include "kernels/cuda/kernels/gemm_warpgroup.h"
 
 namespace sluice::cuda::SIMT_NAMESPACE {
@@ -75,9 +76,11 @@ void LaunchFormatOnHopper(Stream stream, const GemmTask& task) {
     case GemmTile::kMiddle:
       return LaunchTileOnHopper<kFormat, GemmTile::kMiddle>(stream, task);
     case GemmTile::kLarge:
-      // None is planned where sums of groups are scaled.
-      if constexpr (!ScalesGroupSums(kFormat)) {
-        return LaunchTileOnHopper<kFormat, GemmTile::kLarge>(stream, task);
+      // None is planned where sums of groups are scaled: no registers would be left.
+      if constexpr (ScalesGroupSums(kFormat)) {
+        SLUICE_CHECK(task.plan.tile != GemmTile::kLarge);
+      } else {
+        LaunchTileOnHopper<kFormat, GemmTile::kLarge>(stream, task);
       }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/self_check.h"
 
@@ -68,6 +69,17 @@ TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledHaveLargeTilesInThePipelineAlone) {
     EXPECT_EQ(plan(2048, GemmPath::kHopper).path, GemmPath::kHopper);
     EXPECT_EQ(plan(2048, GemmPath::kHopper).tile, GemmTile::kMiddle);
     EXPECT_EQ(plan(2048, GemmPath::kPortable).tile, GemmTile::kLarge);
+  }
+}
+
+// A plan that nobody makes: what no kernel was made for would leave the outputs as they were.
+TEST(GemmPlanDeathTest, ALargeTileWithSumsOfGroupsOutsideThePipelineIsABrokenInvariant) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto gpu = MakeHostGpu({.gemm_path = GemmPath::kHopper});
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const GemmTask task{.weights = {.format = format},
+                        .plan = {.tile = GemmTile::kLarge, .path = GemmPath::kHopper}};
+    EXPECT_DEATH(gpu->kernels().gemm(gpu->stream(), task), "broken invariant: .*kLarge");
   }
 }
 
