@@ -70,6 +70,7 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
       FetchWeights(first + i, i);
     }
     WaitForKernelsBefore();
+    ShowToBulkCopies();
     for (int i = 0; i < early; ++i) FetchTokens(first + i, i);
     Place place{.round = 1};
     SIMT_ROLLED

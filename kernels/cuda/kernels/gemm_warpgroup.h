@@ -22,6 +22,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
   SIMT_DEVICE void BeginRun() {
     sums_.Clear();
     if constexpr (kScalesGroups) ForgetGroup();
+    HoldSums(Multiplied());
   }
   // Has half kHalf of a unit's inputs multiplied, and waits for what was asked for before: its weights
   // are loaded, and made BF16 numbers where they are none, while the half before is multiplied, or,
@@ -56,6 +57,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
       AddGroup();
     } else {
       WaitForMultiplies<0>();
+      HoldSums(Multiplied());
     }
   }
 
@@ -85,6 +87,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
   // Adds the sums of the group that is multiplied, times the outputs' scales.
   SIMT_DEVICE void AddGroup() {
     WaitForMultiplies<0>();
+    HoldSums(group_);
     Columns& sums = sums_.Of(0);
     SIMT_UNROLL
     for (int n = 0; n < kShape.columns_per_warp; ++n) {

@@ -202,18 +202,26 @@ SIMT_DEVICE void WaitForMultiplies() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kMostPending) : "memory");
 }
 
+// Neither is what reads them moved before this, nor what wrote them behind it: an instruction that goes
+// on by itself is over for the compiler once it has begun.
+template <int kColumns>
+SIMT_DEVICE void HoldSums(float (&c)[kColumns][4]) {
+  SIMT_UNROLL
+  for (auto& column : c) {
+    SIMT_UNROLL
+    for (float& sum : column) asm volatile("" : "+f"(sum)::"memory");
+  }
+}
+
 #define SLUICE_SUMS_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
 #define SLUICE_SUMS_8(c, n) SLUICE_SUMS_4(c, n), SLUICE_SUMS_4(c, n + 1)
 #define SLUICE_SUMS_16(c, n) SLUICE_SUMS_8(c, n), SLUICE_SUMS_8(c, n + 2)
 #define SLUICE_SUMS_32(c, n) SLUICE_SUMS_16(c, n), SLUICE_SUMS_16(c, n + 4)
 #define SLUICE_SUMS_64(c, n) SLUICE_SUMS_32(c, n), SLUICE_SUMS_32(c, n + 8)
 // The sums are operands 0 to count - 1; those of A, the descriptor and whether to add follow.
-#define SLUICE_WGMMA(tokens, sums, a0, a1, a2, a3, b, adds) \
-  "{ .reg .pred adds; setp.ne.b32 adds, %" adds             \
-  ", 0; "                                                   \
-  "wgmma.mma_async.sync.aligned.m64n" tokens                \
-  "k16.f32.bf16.bf16 "                                      \
-  "{" sums "}, {%" a0 ", %" a1 ", %" a2 ", %" a3 "}, %" b ", adds, 1, 1, 0; }"
+#define SLUICE_WGMMA(tokens, sums, a0, a1, a2, a3, b, adds)                                     \
+  "{ .reg .pred adds; setp.ne.b32 adds, %" adds ", 0; wgmma.mma_async.sync.aligned.m64n" tokens \
+  "k16.f32.bf16.bf16 {" sums "}, {%" a0 ", %" a1 ", %" a2 ", %" a3 "}, %" b ", adds, 1, 1, 0; }"
 #define SLUICE_FACTORS(a, b, adds) \
   "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds))
 
@@ -309,6 +317,8 @@ SIMT_DEVICE void CopyBulkToAll(void* shared, const void* global, uint32_t bytes,
       "h"(static_cast<uint16_t>((1u << kBlocks) - 1))
       : "memory");
 }
+
+SIMT_DEVICE void ShowToBulkCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 SIMT_DEVICE int RankInCluster() {
   uint32_t rank;

@@ -184,6 +184,11 @@ template <int kColumns>
 void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4], bool adds) {
   HostThread::Current().Multiply({a, b, &c[0][0], kColumns, adds});
 }
+// Goes between sums that other instructions write and the multiplies that add to them, and between
+// the wait for multiplies and what reads their sums: keeps a compiler, which takes a multiply's sums
+// to be there when it was asked for, from moving either. While none of their multiplies is under way.
+template <int kColumns>
+void HoldSums(float (&/*c*/)[kColumns][4]) {}
 // Makes a group of the multiplies since the last call.
 inline void CommitMultiplies() { HostThread::Current().CommitMultiplies(); }
 // Waits for all groups of this warp but the newest kMostPending.
@@ -233,6 +238,10 @@ template <int kBlocks>
 void CopyBulkToAll(void* shared, const void* global, uint32_t bytes, MemoryBarrier* barrier) {
   HostThread::Current().CopyBulk(shared, global, bytes, barrier, (1u << kBlocks) - 1);
 }
+
+// What kernels before wrote, and this thread waited for, is seen by copies in bulk that it asks for
+// from here on.
+inline void ShowToBulkCopies() {}
 
 // Which of the cluster's blocks this is.
 inline int RankInCluster() { return HostThread::Current().rank(); }
