@@ -15,10 +15,9 @@
 #include "kernels/cuda/kernels/elements.h"
 #include "kernels/cuda/kernels/gemm_weights.h"
 
-namespace sluice::cuda {
+namespace sluice::cuda::on_host {
 namespace {
 
-using namespace on_host;
 using Order = HostBlock::Order;
 
 // Numbers of a block's threads, summed over the block through shared memory; with a barrier missing
@@ -354,4 +353,4 @@ TEST(Fp8Weights, AnotherLayoutIsNoticed) {
 }
 
 }  // namespace
-}  // namespace sluice::cuda
+}  // namespace sluice::cuda::on_host

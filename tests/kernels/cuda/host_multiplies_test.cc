@@ -12,10 +12,9 @@
 #include "kernels/cuda/simt/host/host_grid.h"
 #include "simt.h"
 
-namespace sluice::cuda {
+namespace sluice::cuda::on_host {
 namespace {
 
-using namespace on_host;
 using Order = HostBlock::Order;
 
 constexpr int kOutputs = 64, kInputs = 64, kTokens = 16;
@@ -159,4 +158,4 @@ TEST(SharedDescriptor, FindsEveryElementWhereLoadsPutIt) {
 }
 
 }  // namespace
-}  // namespace sluice::cuda
+}  // namespace sluice::cuda::on_host
