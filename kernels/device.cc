@@ -67,25 +67,16 @@ absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
   return status.ok() ? CheckBatchSizes(backend, BatchSizesFor(gpu.num_multiprocessors)) : status;
 }
 
-std::string TextOf(GpuProducts products) {
-  switch (products) {
-    case GpuProducts::kPortable:
-      return "mma.sync";
-    case GpuProducts::kHopper:
-      return "wgmma";
-    case GpuProducts::kPipelined:
-      return "wgmma in a pipeline";
-  }
-  return "";
-}
-
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(
-    int index, absl::FunctionRef<void(const std::string& reason)> warn) {
+    int index, std::optional<GpuProducts> fastest,
+    absl::FunctionRef<void(const std::string& reason)> warn) {
   const GpuFacts gpu = QueryGpus().gpus[index];
+  const auto known = ProductsUpTo(gpu, fastest);
+  if (!known.ok()) return known.status();
   static auto& findings = *new Findings<std::pair<int, GpuProducts>>;
   std::unique_ptr<Backend> backend;
   const auto chosen = ChooseProducts(
-      ProductsOf(gpu),
+      *known,
       [&](GpuProducts products) {
         auto made = MakeGpuBackend(index, products);
         if (!made.ok()) return made.status();
@@ -158,7 +149,9 @@ absl::StatusOr<InstructionSet> ChooseInstructions(
 absl::StatusOr<GpuProducts> ChooseProducts(
     absl::Span<const GpuProducts> known, absl::FunctionRef<absl::Status(GpuProducts)> check,
     absl::FunctionRef<void(const std::string& reason)> warn) {
-  return ChooseChecked<GpuProducts>(known, "a GPU's products by", TextOf, check, warn);
+  return ChooseChecked<GpuProducts>(
+      known, "a GPU's products by", [](GpuProducts products) { return Name(products); }, check,
+      warn);
 }
 
 absl::Status CheckDevice(const DeviceId& device) {
@@ -171,9 +164,13 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   if (absl::Status usable = CheckDevice(options.device); !usable.ok()) return usable;
   switch (options.device.kind) {
     case DeviceKind::kCuda:
-      return MakeCheckedGpuBackend(options.device.index.value_or(0), warn);
+      return MakeCheckedGpuBackend(options.device.index.value_or(0), options.gpu_products, warn);
     case DeviceKind::kCpu:
       break;
+  }
+  if (options.gpu_products.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(*options.gpu_products), " multiplies on a GPU; the device is cpu"));
   }
   const int threads = options.cpu.num_threads;
   if (threads < 0 || threads > kMostThreads) {

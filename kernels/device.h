@@ -48,6 +48,9 @@ int NumGpus();
 struct DeviceOptions {
   DeviceId device;
   CpuBackendOptions cpu;
+  // The fastest to multiply with on a GPU; none: that of the GPU. What is left out is not tried at all:
+  // a kernel that never ends, or takes the process with it, can't fail a check.
+  std::optional<GpuProducts> gpu_products;
 };
 
 // Threads for arithmetic. More than any machine has cores; so many threads start on most.
@@ -59,7 +62,7 @@ absl::Status CheckDevice(const DeviceId& device);
 // A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
 // instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told
 // why. INTERNAL where none does; INVALID_ARGUMENT for a number of threads that is none of 0 to
-// kMostThreads; otherwise the status of CheckDevice, or of a device that
+// kMostThreads, and for instructions that the device does not have; otherwise the status of CheckDevice, or of a device that
 // can't be used all the same (MakeGpuBackend in kernels/gpu/gpu_devices.h).
 // Thread-safe; instructions and each GPU are checked once a process.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(

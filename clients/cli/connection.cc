@@ -139,6 +139,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
                                     .num_threads = model.num_threads(),
                                     .cpus = model.cpus,
                                     .instructions = model.instructions,
+                                    .gpu_products = model.gpu_products,
                                     .kv_cache_bytes = model.kv_cache_size_mib() << 20,
                                     .log_level = model.log_level.value_or(LogLevel::kWarning),
                                     .hang_timeout = model.hang_bound(),
@@ -165,11 +166,12 @@ absl::StatusOr<std::string> PoolText(Client& client) {
 }
 
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model) {
-  if (!endpoint.endpoint.has_value()) return CheckDraftFlags(model);
+  if (!endpoint.endpoint.has_value()) return CheckModelFlags(model);
   if (!model.any()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --kv_cache_mib, "
+      "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --gpu_instructions, "
+      "--kv_cache_mib, "
       "--rope_scaling, --log_level, --hang_timeout, --draft, --draft_policy, --draft_model, "
       "--draft_weights and --draft_kv_cache_mib");
 }

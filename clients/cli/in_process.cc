@@ -172,7 +172,8 @@ absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrange
        .device = {.device = arrangement.DeviceOf(options, arrangement.num_shards - 1),
                   .cpu = {.num_threads = arrangement.num_threads,
                           .instructions = options.instructions,
-                          .cpus = options.cpus}}});
+                          .cpus = options.cpus},
+                  .gpu_products = options.gpu_products}});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reach("sampler", *sampler_);
@@ -201,6 +202,7 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
   shard.server.device.cpu = {.num_threads = std::max(1, arrangement.num_threads / num_shards),
                              .instructions = options.instructions,
                              .cpus = CpusOfShard(options.cpus, number, num_shards)};
+  shard.server.device.gpu_products = options.gpu_products;
   absl::StatusOr<std::unique_ptr<ModelServer>> server = StartShardServer(shard, &dialer_);
   if (!server.ok()) return server.status();
   shards_.push_back(*std::move(server));
@@ -210,14 +212,16 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
 
 absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arrangement& arrangement,
                                     Topology& topology) {
-  absl::StatusOr<std::unique_ptr<ModelServer>> embedding = StartEmbeddingServer(
-      {.model = options.model,
-       .overrides = options.overrides,
-       .address = AddressOf("embedding"),
-       .hang_timeout = options.hang_timeout,
-       .weights = options.weights,
-       .device = {.device = arrangement.DeviceOf(options, 0), .cpu = {.num_threads = 1}}},
-      &dialer_);
+  absl::StatusOr<std::unique_ptr<ModelServer>> embedding =
+      StartEmbeddingServer({.model = options.model,
+                            .overrides = options.overrides,
+                            .address = AddressOf("embedding"),
+                            .hang_timeout = options.hang_timeout,
+                            .weights = options.weights,
+                            .device = {.device = arrangement.DeviceOf(options, 0),
+                                       .cpu = {.num_threads = 1},
+                                       .gpu_products = options.gpu_products}},
+                           &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);
   topology.embedding = Reach("embedding", *embedding_);

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu_facts.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "services/common/log.h"
@@ -40,6 +41,7 @@ struct InProcessOptions {
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
   std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest
+  std::optional<GpuProducts> gpu_products;        // the same on GPUs
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
   // One process is its own log: the result alone should be seen, and what goes wrong.
   LogLevel log_level = LogLevel::kWarning;

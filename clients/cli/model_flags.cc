@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kernels/gpu/gpu_check.h"
 #include "kernels/usable_cpus.h"
 #include "services/common/cpu_list.h"
 #include "services/model/memory_plan.h"
@@ -49,6 +50,12 @@ absl::Status SetInstructions(const std::string& text, std::optional<InstructionS
   const absl::StatusOr<InstructionSet> set = ParseInstructionSet(text);
   if (set.ok()) *into = *set;
   return set.status();
+}
+
+absl::Status SetGpuInstructions(const std::string& text, std::optional<GpuProducts>* into) {
+  const absl::StatusOr<std::optional<GpuProducts>> products = ParseGpuProducts(text);
+  if (products.ok()) *into = *products;
+  return products.status();
 }
 
 absl::Status SetCpus(const std::string& text, std::vector<int>* into) {
@@ -120,7 +127,11 @@ void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
       [into](const std::string& text) { return SetWeights(text, &into->draft_weights); });
 }
 
-absl::Status CheckDraftFlags(const ModelFlags& flags) {
+absl::Status CheckModelFlags(const ModelFlags& flags) {
+  if (flags.gpu_products.has_value() && !flags.on_gpu()) {
+    return absl::InvalidArgumentError(
+        "--gpu_instructions is about GPUs: name them with --device cuda");
+  }
   if (flags.draft_model.has_value()) return absl::OkStatus();
   for (const auto& [name, given] :
        {std::pair("draft_weights", flags.draft_weights.has_value()),
@@ -174,6 +185,11 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       "What computes matrix products: portable, avx512_bf16 or amx_bf16; auto: the fastest that "
       "this processor has. Default auto.",
       [into](const std::string& text) { return SetInstructions(text, &into->instructions); });
+  flags.AddParsed(
+      "gpu_instructions", "SET",
+      "The fastest that a GPU may multiply with: mma, wgmma or wgmma_pipeline; auto: the "
+      "fastest that it has. Default auto.",
+      [into](const std::string& text) { return SetGpuInstructions(text, &into->gpu_products); });
   flags.AddParsed(
       "kv_cache_mib", "M",
       "Memory for keys and values, all shards together, in MiB. Default 512; on GPUs what they "

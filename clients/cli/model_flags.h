@@ -11,6 +11,7 @@
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu_facts.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "services/common/log.h"
@@ -33,6 +34,7 @@ struct ModelFlags {
   std::optional<int32_t> threads;
   std::vector<int> cpus;  // empty: all
   std::optional<InstructionSet> instructions;
+  std::optional<GpuProducts> gpu_products;
   std::optional<uint64_t> kv_cache_mib;
   std::optional<std::string> rope_scaling;
   std::optional<LogLevel> log_level;
@@ -56,8 +58,8 @@ struct ModelFlags {
   // Whether any of the flags was given.
   bool any() const {
     return model || tp || pp || weights || kv || device || threads || !cpus.empty() ||
-           instructions || kv_cache_mib || rope_scaling || log_level || hang_timeout || draft ||
-           policy || draft_model || draft_weights || draft_kv_mib;
+           instructions || gpu_products || kv_cache_mib || rope_scaling || log_level ||
+           hang_timeout || draft || policy || draft_model || draft_weights || draft_kv_mib;
   }
   absl::Duration hang_bound() const { return hang_timeout.value_or(absl::Seconds(2)); }
   DraftMode draft_mode() const { return draft.value_or(DraftMode::kNgram); }
@@ -65,8 +67,9 @@ struct ModelFlags {
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// INVALID_ARGUMENT where flags of the draft model are given and it is not.
-absl::Status CheckDraftFlags(const ModelFlags& flags);
+// INVALID_ARGUMENT where flags of the draft model are given and it is not, or flags of GPUs where none
+// computes.
+absl::Status CheckModelFlags(const ModelFlags& flags);
 
 // The draft model, arranged as it is started: one shard, the arithmetic of the served one.
 // REQUIRES: flags.draft_model.has_value().
@@ -81,7 +84,7 @@ uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
 // kept where.
 void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
 
-// Those, and --device, --threads, --cpus, --instructions, --kv_cache_mib, --log_level,
+// Those, and --device, --threads, --cpus, --instructions, --gpu_instructions, --kv_cache_mib, --log_level,
 // --hang_timeout, --draft, --draft_policy, --draft_kv_cache_mib. `default_level` is what the help says
 // of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");

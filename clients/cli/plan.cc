@@ -234,7 +234,7 @@ int PlanCommand(absl::Span<const std::string> arguments, Environment& environmen
   flags.Section("Model");
   AddArrangementFlags(flags, &plan_flags.model);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  if (const absl::Status usage = CheckDraftFlags(plan_flags.model); !usage.ok()) {
+  if (const absl::Status usage = CheckModelFlags(plan_flags.model); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
   const absl::StatusOr<std::string> folder = ModelFolder(plan_flags.model, environment.executable);

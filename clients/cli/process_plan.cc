@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/gpu/gpu_check.h"
 #include "services/common/cpu_list.h"
 
 namespace sluice {
@@ -73,6 +74,9 @@ class Planner {
     if (spec_.flags.device.has_value()) {
       const DeviceId device = DeviceOfProcess(*spec_.flags.device, number, spec_.num_gpus);
       arguments.insert(arguments.end(), {"--device", Name(device)});
+    }
+    if (spec_.flags.gpu_products.has_value()) {
+      arguments.insert(arguments.end(), {"--gpu_instructions", Name(*spec_.flags.gpu_products)});
     }
     return arguments;
   }

@@ -19,7 +19,7 @@ int RunCommand(absl::Span<const std::string> arguments, Environment& environment
   AddModelFlags(flags, &model_flags);
   flags.AddPositional(&positional);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  if (const absl::Status usage = CheckDraftFlags(model_flags); !usage.ok()) {
+  if (const absl::Status usage = CheckModelFlags(model_flags); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
   if (absl::Status read = ReadPrompt(environment, &positional, &request_flags); !read.ok()) {

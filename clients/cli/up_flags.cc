@@ -147,7 +147,7 @@ absl::Status CheckFlags(const UpFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics_port: ", flags.metrics_port, " is not from 0 to 65000"));
   }
-  if (absl::Status status = CheckDraftFlags(flags.model); !status.ok()) return status;
+  if (absl::Status status = CheckModelFlags(flags.model); !status.ok()) return status;
   if (absl::Status status = CheckGateway(flags); !status.ok()) return status;
   if (absl::Status status = CheckTelemetry(flags); !status.ok()) return status;
   return PublicServerCredentials(AddressOf(flags.host, flags.port), ListenerOf(flags)).status();

@@ -1,7 +1,10 @@
 #include "kernels/gpu/gpu_check.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace sluice {
 namespace {
@@ -50,6 +53,12 @@ absl::Status CheckOne(const GpuFacts& gpu, int index) {
   return absl::OkStatus();
 }
 
+// "mma, wgmma".
+std::string NamesOf(const std::vector<GpuProducts>& products) {
+  return absl::StrJoin(products, ", ",
+                       [](std::string* out, GpuProducts one) { out->append(Name(one)); });
+}
+
 }  // namespace
 
 std::string CudaVersionText(int version) {
@@ -72,12 +81,48 @@ std::string GpuText(const GpuFacts& gpu) {
                          gpu.num_multiprocessors);
 }
 
+std::string Name(GpuProducts products) {
+  switch (products) {
+    case GpuProducts::kPortable:
+      return "mma";
+    case GpuProducts::kHopper:
+      return "wgmma";
+    case GpuProducts::kPipelined:
+      return "wgmma_pipeline";
+  }
+  return "";
+}
+
+absl::StatusOr<std::optional<GpuProducts>> ParseGpuProducts(const std::string& text) {
+  const std::vector<GpuProducts> all = {GpuProducts::kPortable, GpuProducts::kHopper,
+                                        GpuProducts::kPipelined};
+  if (text == "auto") return std::nullopt;
+  for (const GpuProducts products : all) {
+    if (text == Name(products)) return products;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\" is no instruction of GPUs; accepted: auto, ", NamesOf(all)));
+}
+
 std::vector<GpuProducts> ProductsOf(const GpuFacts& gpu) {
   std::vector<GpuProducts> products = {GpuProducts::kPortable};
   if (gpu.compute_major == 9 && gpu.compute_minor == 0) {
     products.push_back(GpuProducts::kHopper);
     products.push_back(GpuProducts::kPipelined);
   }
+  return products;
+}
+
+absl::StatusOr<std::vector<GpuProducts>> ProductsUpTo(const GpuFacts& gpu,
+                                                      std::optional<GpuProducts> fastest) {
+  std::vector<GpuProducts> products = ProductsOf(gpu);
+  if (!fastest.has_value()) return products;
+  const auto last = std::find(products.begin(), products.end(), *fastest);
+  if (last == products.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(GpuText(gpu), " has no ", Name(*fastest), "; accepted: ", NamesOf(products)));
+  }
+  products.erase(last + 1, products.end());
   return products;
 }
 

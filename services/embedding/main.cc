@@ -11,6 +11,9 @@ ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
+ABSL_FLAG(std::string, gpu_instructions, "auto",
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
+          "wgmma_pipeline");
 
 int main(int argc, char** argv) {
   std::unique_ptr<sluice::Dialer> dialer;
@@ -18,10 +21,11 @@ int main(int argc, char** argv) {
       argc, argv, "Turns token ids into hidden rows and sends them to the first shard stage.",
       [&dialer](const sluice::ProcessOptions& process)
           -> absl::StatusOr<std::unique_ptr<sluice::RunningService>> {
-        const auto options =
-            sluice::ModelServerOptionsOf(process, {.weights = absl::GetFlag(FLAGS_weights),
-                                                   .device = absl::GetFlag(FLAGS_device),
-                                                   .threads = absl::GetFlag(FLAGS_threads)});
+        const auto options = sluice::ModelServerOptionsOf(
+            process, {.weights = absl::GetFlag(FLAGS_weights),
+                      .device = absl::GetFlag(FLAGS_device),
+                      .threads = absl::GetFlag(FLAGS_threads),
+                      .gpu_instructions = absl::GetFlag(FLAGS_gpu_instructions)});
         if (!options.ok()) return options.status();
         dialer = std::make_unique<sluice::Dialer>(process.tls);
         return sluice::StartEmbeddingServer(*options, dialer.get());

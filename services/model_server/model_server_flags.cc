@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu_check.h"
 #include "services/common/status.h"
 #include "services/model/storage_type.h"
 
@@ -20,6 +21,8 @@ absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& pr
   }
   const absl::StatusOr<InstructionSet> instructions = ParseInstructionSet(flags.instructions);
   if (!instructions.ok()) return Annotate(instructions.status(), "--instructions");
+  const auto gpu_products = ParseGpuProducts(flags.gpu_instructions);
+  if (!gpu_products.ok()) return Annotate(gpu_products.status(), "--gpu_instructions");
   return ModelServerOptions{.model = process.model,
                             .overrides = {process.rope_scaling},
                             .address = process.listen,
@@ -29,7 +32,8 @@ absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& pr
                             .device = {.device = *device,
                                        .cpu = {.num_threads = flags.threads,
                                                .instructions = *instructions,
-                                               .cpus = process.cpus}}};
+                                               .cpus = process.cpus},
+                                       .gpu_products = *gpu_products}};
 }
 
 }  // namespace sluice

@@ -15,6 +15,7 @@ struct ModelServerFlags {
   std::string device;
   int threads = 0;
   std::string instructions = "auto";
+  std::string gpu_instructions = "auto";
 };
 
 // InvalidArgument that names the flag and what it accepts.

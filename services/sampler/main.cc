@@ -13,6 +13,9 @@ ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU 
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
           "avx512_bf16 or amx_bf16");
+ABSL_FLAG(std::string, gpu_instructions, "auto",
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
+          "wgmma_pipeline");
 
 int main(int argc, char** argv) {
   return sluice::RunProcess(
@@ -23,7 +26,8 @@ int main(int argc, char** argv) {
             process, {.weights = absl::GetFlag(FLAGS_weights),
                       .device = absl::GetFlag(FLAGS_device),
                       .threads = absl::GetFlag(FLAGS_threads),
-                      .instructions = absl::GetFlag(FLAGS_instructions)});
+                      .instructions = absl::GetFlag(FLAGS_instructions),
+                      .gpu_instructions = absl::GetFlag(FLAGS_gpu_instructions)});
         if (!options.ok()) return options.status();
         return sluice::StartSamplerServer(*options);
       });

@@ -25,6 +25,9 @@ ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU 
 ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
           "avx512_bf16 or amx_bf16; the same for all shards");
+ABSL_FLAG(std::string, gpu_instructions, "auto",
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
+          "wgmma_pipeline; the same for all shards");
 ABSL_FLAG(int, kv_cache_mib, 256,
           "memory for keys and values, in MiB; 0, on a GPU alone: what it has left of "
           "--device_share");
@@ -58,11 +61,12 @@ absl::StatusOr<int> RankFromFlags() {
 }
 
 absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::ProcessOptions& process) {
-  const auto server =
-      sluice::ModelServerOptionsOf(process, {.weights = absl::GetFlag(FLAGS_weights),
-                                             .device = absl::GetFlag(FLAGS_device),
-                                             .threads = absl::GetFlag(FLAGS_threads),
-                                             .instructions = absl::GetFlag(FLAGS_instructions)});
+  const auto server = sluice::ModelServerOptionsOf(
+      process, {.weights = absl::GetFlag(FLAGS_weights),
+                .device = absl::GetFlag(FLAGS_device),
+                .threads = absl::GetFlag(FLAGS_threads),
+                .instructions = absl::GetFlag(FLAGS_instructions),
+                .gpu_instructions = absl::GetFlag(FLAGS_gpu_instructions)});
   if (!server.ok()) return server.status();
   const auto kv_dtype = sluice::ParseKvDType(absl::GetFlag(FLAGS_kv_dtype));
   if (!kv_dtype.ok()) return sluice::Annotate(kv_dtype.status(), "--kv_dtype");

@@ -142,7 +142,7 @@ class TerminationTest(unittest.TestCase):
 
     def test_a_flag_whose_value_is_not_accepted_is_named(self):
         for program, flag, value in (("sluice-sampler", "--weights", "f16"), ("sluice-sampler", "--device", "tpu"),
-                                     ("sluice-sampler", "--instructions", "mmx"), ("sluice-sampler", "--threads", "-1"),
+                                     ("sluice-sampler", "--instructions", "mmx"), ("sluice-sampler", "--gpu_instructions", "mmx"), ("sluice-sampler", "--threads", "-1"),
                                      ("sluice-shard", "--kv_dtype", "f16")):
             with self.subTest(flag=flag):
                 stage = self.start(program, "--model", STORYTELLER, "--listen", f"unix:{self.folder}/stage", f"{flag}={value}")

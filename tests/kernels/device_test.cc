@@ -57,10 +57,10 @@ TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ(choose(GpuProducts::kHopper).value(), GpuProducts::kHopper);
   EXPECT_THAT(warnings,
-              ElementsAre(HasSubstr("by wgmma in a pipeline fail their self-check: other bits")));
+              ElementsAre(HasSubstr("by wgmma_pipeline fail their self-check: other bits")));
   warnings.clear();
   EXPECT_EQ(choose(GpuProducts::kPortable).value(), GpuProducts::kPortable);
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma in a pipeline fail"),
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma_pipeline fail"),
                                     HasSubstr("by wgmma fail their self-check: other bits")));
 }
 
@@ -69,6 +69,41 @@ TEST(ProductsOf, OnlyComputeCapability90HasItsOwn) {
   EXPECT_EQ(ProductsOf({.compute_major = 10}).back(), GpuProducts::kPortable);
   EXPECT_THAT(ProductsOf({.compute_major = 9}),
               ElementsAre(GpuProducts::kPortable, GpuProducts::kHopper, GpuProducts::kPipelined));
+}
+
+TEST(MakeBackend, RefusesInstructionsThatTheDeviceDoesNotHave) {
+  const absl::Status status =
+      MakeBackend({.gpu_products = GpuProducts::kHopper}, [](const std::string&) {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("wgmma multiplies on a GPU; the device is cpu"));
+}
+
+TEST(ProductsUpTo, LeavesOutWhatIsFaster) {
+  const GpuFacts hopper = {.compute_major = 9};
+  EXPECT_EQ(ProductsUpTo(hopper, std::nullopt).value(), ProductsOf(hopper));
+  EXPECT_THAT(ProductsUpTo(hopper, GpuProducts::kHopper).value(),
+              ElementsAre(GpuProducts::kPortable, GpuProducts::kHopper));
+  EXPECT_THAT(ProductsUpTo(hopper, GpuProducts::kPortable).value(),
+              ElementsAre(GpuProducts::kPortable));
+}
+
+TEST(ProductsUpTo, NamesWhatAGpuHas) {
+  const absl::Status status =
+      ProductsUpTo({.name = "NVIDIA A100", .compute_major = 8}, GpuProducts::kHopper).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(HasSubstr("NVIDIA A100"), HasSubstr("has no wgmma; accepted: mma")));
+}
+
+TEST(ParseGpuProducts, ReadsWhatNameWrites) {
+  EXPECT_EQ(ParseGpuProducts("auto").value(), std::nullopt);
+  for (const GpuProducts products : ProductsOf({.compute_major = 9})) {
+    EXPECT_EQ(ParseGpuProducts(Name(products)).value(), products);
+  }
+  EXPECT_THAT(
+      std::string(ParseGpuProducts("mmx").status().message()),
+      HasSubstr("\"mmx\" is no instruction of GPUs; accepted: auto, mma, wgmma, wgmma_pipeline"));
 }
 
 TEST(ChooseInstructions, TakesTheFastestThatPasses) {

@@ -49,6 +49,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                          "threads",
                          "cpus",
                          "instructions",
+                         "gpu_instructions",
                          "kv_cache_mib",
                          "rope_scaling",
                          "log_level",

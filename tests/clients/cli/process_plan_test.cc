@@ -216,6 +216,26 @@ TEST(ProcessPlanTest, TellsWhatComputesWhichDevice) {
   }
 }
 
+TEST(ProcessPlanTest, TellsWhatComputesHowGpusMayMultiply) {
+  ModelFlags flags;
+  flags.device = DeviceId{.kind = DeviceKind::kCuda};
+  flags.gpu_products = GpuProducts::kHopper;
+  for (const std::string& line : CommandLines(flags)) {
+    EXPECT_EQ(line.find("--gpu_instructions wgmma") != std::string::npos,
+              line.find("--device cuda") != std::string::npos)
+        << line;
+  }
+}
+
+TEST(CheckModelFlagsTest, RefusesInstructionsOfGpusWhereNoneComputes) {
+  ModelFlags flags;
+  flags.gpu_products = GpuProducts::kHopper;
+  EXPECT_EQ(CheckModelFlags(flags).message(),
+            "--gpu_instructions is about GPUs: name them with --device cuda");
+  flags.device = DeviceId{.kind = DeviceKind::kCuda};
+  EXPECT_TRUE(CheckModelFlags(flags).ok());
+}
+
 TEST(ProcessPlanTest, SharesOutTheGpus) {
   ModelFlags flags;
   flags.tp = 2;
