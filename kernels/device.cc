@@ -169,8 +169,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
       break;
   }
   if (options.gpu_products.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(*options.gpu_products), " multiplies on a GPU; the device is cpu"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        Name(*options.gpu_products),
+        " multiplies on GPUs alone, and cpu was to compute; it goes with --device cuda"));
   }
   const int threads = options.cpu.num_threads;
   if (threads < 0 || threads > kMostThreads) {

@@ -48,8 +48,8 @@ int NumGpus();
 struct DeviceOptions {
   DeviceId device;
   CpuBackendOptions cpu;
-  // The fastest to multiply with on a GPU; none: that of the GPU. What is left out is not tried at all:
-  // a kernel that never ends, or takes the process with it, can't fail a check.
+  // The fastest to multiply with on a GPU; none: the fastest that it has. What is left out is not
+  // tried at all: a kernel that never ends, or takes the process with it, can't fail a check.
   std::optional<GpuProducts> gpu_products;
 };
 
@@ -62,8 +62,9 @@ absl::Status CheckDevice(const DeviceId& device);
 // A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
 // instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told
 // why. INTERNAL where none does; INVALID_ARGUMENT for a number of threads that is none of 0 to
-// kMostThreads, and for instructions that the device does not have; otherwise the status of CheckDevice, or of a device that
-// can't be used all the same (MakeGpuBackend in kernels/gpu/gpu_devices.h).
+// kMostThreads, and for GPU instructions that the device does not have; otherwise the status of
+// CheckDevice, or of a device that can't be used all the same (MakeGpuBackend in
+// kernels/gpu/gpu_devices.h).
 // Thread-safe; instructions and each GPU are checked once a process.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn);

@@ -171,9 +171,8 @@ absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& mod
   return absl::InvalidArgumentError(
       "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
       "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --gpu_instructions, "
-      "--kv_cache_mib, "
-      "--rope_scaling, --log_level, --hang_timeout, --draft, --draft_policy, --draft_model, "
-      "--draft_weights and --draft_kv_cache_mib");
+      "--kv_cache_mib, --rope_scaling, --log_level, --hang_timeout, --draft, --draft_policy, "
+      "--draft_model, --draft_weights and --draft_kv_cache_mib");
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -67,8 +67,8 @@ struct ModelFlags {
   ModelOverrides overrides() const { return {.rope_scaling = rope_scaling.value_or("")}; }
 };
 
-// INVALID_ARGUMENT where flags of the draft model are given and it is not, or flags of GPUs where none
-// computes.
+// INVALID_ARGUMENT where flags of the draft model are given and it is not, or flags of GPUs where
+// none computes.
 absl::Status CheckModelFlags(const ModelFlags& flags);
 
 // The draft model, arranged as it is started: one shard, the arithmetic of the served one.
@@ -84,9 +84,9 @@ uint64_t DraftKvMib(const ModelFlags& flags, const ModelConfig& config,
 // kept where.
 void AddArrangementFlags(FlagSet& flags, ModelFlags* into);
 
-// Those, and --device, --threads, --cpus, --instructions, --gpu_instructions, --kv_cache_mib, --log_level,
-// --hang_timeout, --draft, --draft_policy, --draft_kv_cache_mib. `default_level` is what the help says
-// of the level.
+// Those, and --device, --threads, --cpus, --instructions, --gpu_instructions, --kv_cache_mib,
+// --log_level, --hang_timeout, --draft, --draft_policy, --draft_kv_cache_mib. `default_level` is what
+// the help says of the level.
 void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level = "warning");
 
 // The folder asked for, else the embedded model's, which is looked for from where `executable` is:

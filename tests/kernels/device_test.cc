@@ -75,8 +75,10 @@ TEST(MakeBackend, RefusesInstructionsThatTheDeviceDoesNotHave) {
   const absl::Status status =
       MakeBackend({.gpu_products = GpuProducts::kHopper}, [](const std::string&) {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("wgmma multiplies on a GPU; the device is cpu"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(
+          "wgmma multiplies on GPUs alone, and cpu was to compute; it goes with --device cuda"));
 }
 
 TEST(ProductsUpTo, LeavesOutWhatIsFaster) {
