@@ -17,6 +17,8 @@
   __global__ void __launch_bounds__(max_threads, min_blocks)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_UNROLL _Pragma("unroll")
+// Loops of unknown length whose reads are to be under way together.
+#define SIMT_UNROLL_FOUR _Pragma("unroll 4")
 // Loops whose bodies would take too many registers side by side.
 #define SIMT_ROLLED _Pragma("unroll 1")
 // What a kernel is asked, which it may refer to: it stays in constant memory.
