@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu_check.h"
 
 namespace sluice::testing {
 namespace {
@@ -306,9 +309,22 @@ void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
                 [&] { backend.LogSoftmax(logits, out); });
 }
 
+// The fastest that a GPU is to multiply with: of the tests' variable, for whoever leaves a way out
+// leaves it out of both.
+absl::StatusOr<std::optional<GpuProducts>> WantedProducts() {
+  const char* const text = std::getenv("SLUICE_TEST_GPU_INSTRUCTIONS");
+  if (text == nullptr) return std::nullopt;
+  const auto products = ParseGpuProducts(text);
+  if (products.ok()) return products;
+  return absl::InvalidArgumentError(
+      absl::StrCat("SLUICE_TEST_GPU_INSTRUCTIONS: ", std::string(products.status().message())));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const absl::StatusOr<DeviceId>& device) {
   if (!device.ok()) return device.status();
-  return MakeBackend({.device = *device},
+  const auto products = WantedProducts();
+  if (!products.ok()) return products.status();
+  return MakeBackend({.device = *device, .gpu_products = *products},
                      [](const std::string& why) { std::fprintf(stderr, "%s\n", why.c_str()); });
 }
 

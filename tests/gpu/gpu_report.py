@@ -111,6 +111,10 @@ def kernel_table(seen):
     return "\n".join(lines) + "\n"
 
 
+def _instructions(result):
+    return f", --gpu_instructions {result['gpu_instructions']}" if "gpu_instructions" in result else ""
+
+
 def state_table(seen):
     lines = ["| shown | state | what was found |", "|---|---|---|"]
     for name, result in seen["parts"].items():
@@ -118,7 +122,8 @@ def state_table(seen):
         figures = result.get("figures", {})
         if not found and "passed" in figures:
             found = f"{figures['passed']} cases, {figures['skipped']} skipped"
-        lines.append(f"| {name} | {result['state']} | {' '.join(str(found).split())[:200].replace('|', '/')} |")
+        state = result["state"] + _instructions(result)
+        lines.append(f"| {name} | {state} | {' '.join(str(found).split())[:200].replace('|', '/')} |")
     return "\n".join(lines) + "\n"
 
 

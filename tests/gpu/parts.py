@@ -62,11 +62,20 @@ class Context:
     def program(self, name):
         return os.path.join(self.flags.bin, name)
 
+    def device_flags(self):
+        """Of programs that compute by themselves or start those that do."""
+        instructions = self.flags.gpu_instructions
+        return ["--device", self.flags.device, *(["--gpu_instructions", instructions] if instructions != "auto" else [])]
+
+    def device_environment(self):
+        """The same for tests and sluice-gpu-bench."""
+        return {"SLUICE_TEST_DEVICE": self.flags.device, "SLUICE_TEST_GPU_INSTRUCTIONS": self.flags.gpu_instructions}
+
     def sluice(self, *arguments, accept=(0,)):
         return run([self.program("sluice"), *arguments], self.left(), accept=accept)
 
     def up(self, *flags):
-        return Up(self.flags.bin, ["--device", self.flags.device, "--hang_timeout", "20", *flags], self.left())
+        return Up(self.flags.bin, [*self.device_flags(), "--hang_timeout", "20", *flags], self.left())
 
     # ---- The large model, which is made while the first parts run ----
 
@@ -134,7 +143,7 @@ def run_test(context, path):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.json")
         code, out, err = run([path, f"--gtest_output=json:{report}", "--gtest_brief=1"], context.left(),
-                             env={"SLUICE_TEST_DEVICE": context.flags.device}, accept=tuple(range(-64, 256)))
+                             env=context.device_environment(), accept=tuple(range(-64, 256)))
         if not os.path.exists(report):
             raise Failed(f"{os.path.basename(path)} ended with {code}: {last_words(err or out)}")
         with open(report) as file:
@@ -221,7 +230,7 @@ def expect_same(what, expected, actual):
 def same_bits(context, types, arrangements):
     """What processes in any arrangement write, beside each other, against one process by itself."""
     model = ["--model", context.flags.model, "--kv_cache_mib", "64", *types]
-    alone = [ask(context, ["run", *model, "--device", context.flags.device], prompt) for prompt in prompts()]
+    alone = [ask(context, ["run", *model, *context.device_flags()], prompt) for prompt in prompts()]
     figures = {"prompts": len(alone), "arrangements": [], "rings": {}}
     wrong = []
     for arrangement in arrangements:
@@ -306,8 +315,8 @@ def errors(context):
     cases = {"no such GPU": (["run", "hello", *model, "--device", "cuda:97"],
                              ("no cuda:97", "no GPU", "needs a build with CUDA"))}
     if not context.on_cpu:
-        cases["out of memory"] = (["run", "hello", *model, "--device", context.flags.device, "--kv_cache_mib",
-                                   str(1 << 20)], ("blocks would fit",))
+        cases["out of memory"] = (["run", "hello", *model, *context.device_flags(), "--kv_cache_mib", str(1 << 20)],
+                                  ("blocks would fit",))
     figures = {}
     for name, (command, words) in cases.items():
         begin = time.monotonic()
@@ -371,8 +380,8 @@ def fp8_speed(context):
 def in_one_process(context):
     """The same decode with all services in one process, to hold separate processes against."""
     model = context.large_model()
-    flags = ["--model", model, "--weights", "bf16", "--kv_dtype", "bf16", "--device", context.flags.device,
-             "--hang_timeout", "20"] + (["--kv_cache_mib", "64"] if context.on_cpu else [])
+    flags = ["--model", model, "--weights", "bf16", "--kv_dtype", "bf16", *context.device_flags(), "--hang_timeout", "20"]
+    flags += ["--kv_cache_mib", "64"] if context.on_cpu else []
     phases = ["--phases", "decode:1", "--rounds", "3", "--max_tokens", str(scaled(context, 256, 32)), "--json"]
     _, alone, _ = context.sluice("bench", *flags, *phases)
     with context.up(*serving_flags(context, model)) as up:
@@ -383,7 +392,8 @@ def in_one_process(context):
 
 def kernel_speed(context):
     scale = scaled(context, "full", "small")
-    _, out, _ = run([context.program("sluice-gpu-bench"), context.flags.device, scale], context.left())
+    _, out, _ = run([context.program("sluice-gpu-bench"), context.flags.device, scale], context.left(),
+                    env=context.device_environment())
     return {"kernels": json_lines(out)}
 
 
@@ -404,7 +414,7 @@ def sanitizer(context):
             if not os.path.exists(path):
                 continue
             code, out, err = run([tool, "--tool", kind, "--error-exitcode", "86", path, "--gtest_brief=1"],
-                                 context.left(), env={"SLUICE_TEST_DEVICE": context.flags.device},
+                                 context.left(), env=context.device_environment(),
                                  accept=tuple(range(-64, 256)))
             if code != 0:
                 said = [line for line in (out + err).splitlines() if line.startswith("=========")]

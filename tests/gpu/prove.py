@@ -24,6 +24,9 @@ FORMAT = 1  # of the file
 def parse_flags():
     parser = argparse.ArgumentParser(prog="gpu-prove", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda:0", help="default cuda:0; cpu tries the script with small models")
+    parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline"],
+                        help="the fastest that the GPU is to multiply with, in tests, benchmarks and services; auto: the "
+                        "fastest that it has. What is left out is not tried: where it hangs or ends the process")
     parser.add_argument("--minutes", type=float, default=9.5, help="in all; parts that no time is left for are skipped")
     parser.add_argument("--only", default="", metavar="WORDS", help="parts whose name contains one of these, by comma")
     parser.add_argument("--out", default="gpu-prove.json", metavar="FILE", help="default gpu-prove.json; what it has of "
@@ -36,7 +39,10 @@ def parse_flags():
     parser.add_argument("--scratch", default="", metavar="DIR", help="for the random model, 16 GB; default: /dev/shm or "
                         "the folder for temporary files, whichever has room")
     parser.add_argument("--list", action="store_true", help="the parts and their times")
-    return parser.parse_args()
+    flags = parser.parse_args()
+    if flags.device == "cpu" and flags.gpu_instructions != "auto":
+        parser.error("--gpu_instructions is for a GPU; it goes with --device cuda:0")
+    return flags
 
 
 def earlier(path, device):
@@ -64,9 +70,12 @@ class Report:
 
 
 def run_part(part, context):
-    """What became of it: {"state": passed, failed or skipped, "seconds", "why", and its figures}."""
+    """What became of it: {"state": passed, failed or skipped, "seconds", "why", and its figures}, and "gpu_instructions"
+    where not all were to be tried."""
     begin = time.monotonic()
     result = {"state": "passed"}
+    if context.flags.gpu_instructions != "auto":
+        result["gpu_instructions"] = context.flags.gpu_instructions
     context.begin(part.seconds)
     try:
         result["figures"] = part.run(context)

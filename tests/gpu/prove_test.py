@@ -66,6 +66,63 @@ class ProveTest(unittest.TestCase):
                 self.assertEqual(list(json.load(file)["parts"]), ["machine", "ranks"])
 
 
+def put_script(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write("#!/bin/sh\n" + text)
+    os.chmod(path, 0o755)
+
+
+# Of a GPU that is not there: says what it was called with.
+RECORDING_SLUICE = """echo "$*" >>{log}
+case "$*" in
+  "run hello"*) echo "no cuda:97, blocks would fit" >&2; exit 1 ;;
+  run*) echo '{{"token_ids": [7], "logprobs": [-0.5]}}' ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+class InstructionsTest(unittest.TestCase):
+    def calls(self, *flags):
+        """What the programs were called with, and what the others found in their environment."""
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            put_script(os.path.join(folder, "sluice"), RECORDING_SLUICE.format(log=log))
+            for name in ("sluice-gpu-bench", "kernels_device_test"):
+                put_script(os.path.join(folder, name), f"echo $SLUICE_TEST_DEVICE $SLUICE_TEST_GPU_INSTRUCTIONS >>{log}\n")
+            path = os.path.join(folder, "seen.json")
+            done = prove("--bin", folder, "--tests", folder, "--device", "cuda:0", "--out", path, "--only",
+                         "kernels,ranks,errors,kernel-speed", *flags)
+            with open(path) as file:
+                parts = json.load(file)["parts"]
+            with open(log) as file:
+                return done, parts, file.read().splitlines()
+
+    def test_whatever_computes_gets_them(self):
+        done, parts, calls = self.calls("--gpu_instructions", "wgmma")
+        self.assertEqual(calls.count("cuda:0 wgmma"), 2, done.stderr)
+        computing = [call for call in calls if "--device cuda:0" in call]
+        self.assertEqual({call.split()[0] for call in computing}, {"run", "up"}, done.stderr)
+        for call in computing:
+            self.assertIn("--gpu_instructions wgmma", call)
+        self.assertEqual({part["gpu_instructions"] for part in parts.values()}, {"wgmma"})
+        self.assertIn("| errors | passed, --gpu_instructions wgmma |", gpu_report.state_table({"parts": parts}))
+
+    def test_by_itself_each_takes_the_fastest(self):
+        done, parts, calls = self.calls()
+        self.assertEqual(calls.count("cuda:0 auto"), 2, done.stderr)
+        self.assertNotIn("gpu_instructions", " ".join(calls))
+        self.assertNotIn("gpu_instructions", json.dumps(parts))
+
+    def test_others_are_refused(self):
+        done = prove("--device", "cuda:0", "--gpu_instructions", "mmx")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'auto', 'mma', 'wgmma', 'wgmma_pipeline'", done.stderr)
+        done = prove("--device", "cpu", "--gpu_instructions", "mma")
+        self.assertIn("--gpu_instructions is for a GPU", done.stderr)
+
+
 class RunTest(unittest.TestCase):
     def test_a_program_that_fails_says_its_last_words(self):
         with self.assertRaisesRegex(Failed, "ended with 3: the end"):

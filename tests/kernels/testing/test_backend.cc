@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/gpu/gpu_check.h"
 #include "kernels/reference/async_backend.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 
@@ -33,6 +34,18 @@ std::optional<DeviceId> TestDevice() {
   return *device;
 }
 
+std::optional<GpuProducts> TestGpuProducts() {
+  const char* const text = std::getenv("SLUICE_TEST_GPU_INSTRUCTIONS");
+  if (text == nullptr) return std::nullopt;
+  const auto products = ParseGpuProducts(text);
+  if (!products.ok()) {
+    std::fprintf(stderr, "SLUICE_TEST_GPU_INSTRUCTIONS: %s\n",
+                 products.status().ToString().c_str());
+  }
+  SLUICE_CHECK(products.ok());
+  return *products;
+}
+
 bool TestsRoundOperands() {
   const std::optional<DeviceId> device = TestDevice();
   return TestsGpuOnHost() || (device.has_value() && device->kind == DeviceKind::kCuda);
@@ -44,7 +57,9 @@ std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend) {
 
 std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options) {
   if (const std::optional<DeviceId> device = TestDevice(); device.has_value()) {
-    auto backend = MakeBackend({.device = *device, .cpu = options}, [](const std::string&) {});
+    auto backend =
+        MakeBackend({.device = *device, .cpu = options, .gpu_products = TestGpuProducts()},
+                    [](const std::string&) {});
     if (!backend.ok()) std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
     SLUICE_CHECK(backend.ok());
     return *std::move(backend);
