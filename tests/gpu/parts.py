@@ -403,23 +403,61 @@ SANITIZED = ["kernels_backend_norm_test", "kernels_backend_sum_to_residual_test"
              "kernels_backend_softmax_test"]
 
 
+# However little is left for it: a program is first read through before it computes anything.
+LEAST_SANITIZER_SECONDS = 40
+
+
 def sanitizer(context):
     if context.on_cpu:
         raise Skipped("it looks at GPUs")
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
         raise Skipped("compute-sanitizer is not installed")
-    for kind in ("memcheck", "racecheck"):
-        for name in SANITIZED:
-            path = os.path.join(context.flags.tests, name)
-            if not os.path.exists(path):
-                continue
-            code, out, err = context.run([tool, "--tool", kind, "--error-exitcode", "86", path, "--gtest_brief=1"],
-                                         env=context.device_environment(), accept=tuple(range(-64, 256)))
-            if code != 0:
-                said = [line for line in (out + err).splitlines() if line.startswith("=========")]
-                raise Failed(f"{kind} of {name}: {' '.join(said[:6]) or last_words(err or out)}"[:1000])
-            context.done(f"{kind} {name}", "clean")
+    programs = [name for name in SANITIZED if os.path.exists(os.path.join(context.flags.tests, name))]
+    runs = [(kind, name) for kind in ("memcheck", "racecheck") for name in programs]
+    context.plan(*(f"{kind} {name}" for kind, name in runs))
+    wrong, cut = [], []
+    for number, (kind, name) in enumerate(runs):
+        # A share each, so that one that takes long leaves some for the others.
+        share = max(LEAST_SANITIZER_SECONDS, context.limit.left() / (len(runs) - number))
+        try:
+            sanitize(context, tool, kind, name, Limit(share, context.limit))
+        except Failed as why:
+            wrong.append(f"{kind} of {name}: {why}"[:1000])
+        except CutShort as why:
+            cut.append(f"{kind} of {name}: {why}")
+    conclude(wrong, "; ".join(cut))
+
+
+def sanitize(context, tool, kind, name, limit):
+    """One program, and how far it was clean."""
+    log = []
+    # The tests compare with plain loops; the products of the self-check before them take longer than they do.
+    environment = {**context.device_environment(), "SLUICE_TEST_SELF_CHECK": "off"}
+    command = [tool, "--tool", kind, "--error-exitcode", "86", os.path.join(context.flags.tests, name)]
+    try:
+        code, out, err = run(command, limit, env=environment, accept=tuple(range(-64, 256)), seen=log.append)
+    except CutShort:
+        cut_sanitizer(context, f"{kind} {name}", "".join(log))
+    if code != 0:
+        raise Failed(complaints(out + err) or last_words(err or out))
+    context.done(f"{kind} {name}", "clean")
+
+
+def cut_sanitizer(context, name, log):
+    if found := complaints(log):
+        raise Failed(found)
+    cases = read_cases(log)
+    where = f"{len(cases)} cases" + (f", then cut off in {cases.running}" if cases.running else "")
+    if len(cases) > 0:
+        context.figures[name] = f"clean so far: {where}"
+    raise CutShort(where)
+
+
+def complaints(text):
+    """What compute-sanitizer found, its first lines."""
+    said = [line.strip("= ") for line in text.splitlines() if line.startswith("=========")]
+    return " ".join([line for line in said if line and not re.match("COMPUTE-SANITIZER|Warning|.* SUMMARY", line)][:6])
 
 
 PARTS = [

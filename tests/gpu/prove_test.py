@@ -14,6 +14,7 @@ import threading
 import time
 import types
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -323,6 +324,54 @@ esac
             self.assertFalse(is_running(int(file.read())))
         with open(path) as file:
             self.assertEqual(json.load(file)["parts"]["kernels"]["figures"]["passed"], 1)
+
+
+class SanitizerTest(unittest.TestCase):
+    """With a stand-in of compute-sanitizer that runs the program, and a program that says what the tool would."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.parts = Parts(folder.name)
+        self.parts.program("compute-sanitizer", """[ "$1 $3 $4" = "--tool --error-exitcode 86" ] || exit 1
+export TOOL=$2
+echo "========= COMPUTE-SANITIZER"
+shift 4
+"$@"
+""")
+        search = unittest.mock.patch.dict(os.environ, PATH=f"{folder.name}:{os.environ['PATH']}")
+        search.start()
+        self.addCleanup(search.stop)
+
+    def put(self, name, then):
+        self.parts.program(name, "echo '[ RUN      ] Gpu.Adds'\necho '[       OK ] Gpu.Adds (12 ms)'\n"
+                           f"echo '[ RUN      ] Gpu.Waits'\n{then}\n")
+
+    def test_each_program_runs_without_the_self_check(self):
+        self.put("kernels_backend_norm_test", '[ "$SLUICE_TEST_SELF_CHECK $SLUICE_TEST_DEVICE" = "off cuda:0" ]')
+        result = self.parts.run("sanitizer")
+        self.assertEqual(result["state"], "passed", result)
+        self.assertEqual(result["figures"], {f"{kind} kernels_backend_norm_test": "clean"
+                                             for kind in ("memcheck", "racecheck")})
+
+    def test_what_was_clean_before_the_time_was_up_is_kept(self):
+        self.put("kernels_backend_norm_test", "[ $TOOL = memcheck ] || stuck")
+        result = self.parts.run("sanitizer")
+        self.assertEqual(result["state"], "cut short", result)
+        self.assertEqual(result["figures"], {
+            "memcheck kernels_backend_norm_test": "clean",
+            "racecheck kernels_backend_norm_test": "clean so far: 1 cases, then cut off in Gpu.Waits"})
+        self.assertEqual(result["missing"], ["racecheck kernels_backend_norm_test"])
+
+    def test_what_was_found_before_the_time_was_up_is_a_failure_and_keeps_none_from_running(self):
+        self.put("kernels_backend_norm_test", "echo '========= Invalid __global__ read of size 4'; "
+                 "[ $TOOL = racecheck ] && stuck; exit 86")
+        self.put("kernels_backend_sum_to_residual_test", "exit 0")
+        result = self.parts.run("sanitizer")
+        self.assertEqual(result["state"], "failed", result)
+        self.assertIn("memcheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
+        self.assertIn("racecheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
+        self.assertEqual(result["figures"], {"memcheck kernels_backend_sum_to_residual_test": "clean"})
 
 
 class SummaryTest(unittest.TestCase):

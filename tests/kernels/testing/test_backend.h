@@ -14,6 +14,9 @@ namespace sluice::testing {
 // runs once more (sluice_test, which sets SLUICE_TEST_BACKEND): as "async" the same made
 // asynchronous, with the same bits (kernels/reference/async_backend.h); as "gpu_on_host" the backend
 // of GPUs with its kernels carried out on the host.
+// A device's has passed its self-check. With SLUICE_TEST_SELF_CHECK=off a GPU's has not, and
+// multiplies by the fastest that it may, right or wrong: compute-sanitizer takes longer for the
+// check's large products than for all of a test.
 std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options = {.num_threads = 2});
 
 // `backend`, made asynchronous where the test runs so.
