@@ -1,6 +1,7 @@
 // sluice-gpu-bench: times the kernels of any device on the shapes of Llama-3.1-8B, or of something
-// small, one JSON object a line: seconds, and the bytes and operations that count. What they are
-// held to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
+// small, one JSON object a line: seconds, and the bytes and operations that count. As in serving they
+// come in steps that are replayed, but for those that the host waits for. What they are held to is
+// measured apart (sluice-gpu-ceilings), and that they are right by the tests.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,6 +25,10 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kSamples = 7;
+// Of a step that is replayed: as many as decoding has within an order of magnitude.
+constexpr int kMostCalls = 64;
+// So that large products don't take all of the time.
+constexpr int kLeastStepsOfASample = 4;
 
 struct Shape {
   int64_t hidden, mlp, vocabulary;
@@ -89,19 +94,56 @@ class Bench {
     return *std::move(packed);
   }
 
-  // The median time of `enqueue`, done as often as a sample needs.
-  void Measure(const Work& work, const std::function<void()>& enqueue) {
-    Wait();
+  // The median time of `enqueue`, which waits for nothing, called many times over in a step that is
+  // replayed: one by one, small kernels would take as long as the host's launches. A step has whole
+  // rounds of so many calls, where they differ in turn.
+  void Measure(const Work& work, const std::function<void()>& enqueue, int round = 1) {
+    const int calls = CallsOfAStep(enqueue, round);
+    const StepKey key{.rows = ++num_steps_};
+    const auto step = [&] {
+      Check(backend_.RunStep(key, [&] {
+        for (int i = 0; i < calls; ++i) enqueue();
+        return absl::OkStatus();
+      }));
+    };
+    // Called, after which memory may be elsewhere; called again; recorded.
+    for (int i = 0; i < 3; ++i) {
+      step();
+      Wait();
+    }
+    Print(work, calls, step);
+  }
+
+  // The same of a call that waits itself, which is part of its time.
+  void MeasureWaiting(const Work& work, const std::function<void()>& call) {
+    call();
+    Print(work, 1, call);
+  }
+
+ private:
+  float Uniform() { return static_cast<float>(random_() >> 8) / float{1 << 23} - 1; }
+
+  static void Check(const absl::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "sluice-gpu-bench: %s\n", status.ToString().c_str());
+    std::exit(1);
+  }
+
+  void Wait() { Check(backend_.Synchronize()); }
+
+  int CallsOfAStep(const std::function<void()>& enqueue, int round) {
     enqueue();
     Wait();
+    const double rounds = sample_seconds_ / kLeastStepsOfASample / Time(round, enqueue);
+    return round * static_cast<int>(std::clamp(rounds, 1.0, double{kMostCalls} / round));
+  }
+
+  // What `run`, which makes so many calls, takes of each; done as often as a sample needs.
+  void Print(const Work& work, int calls, const std::function<void()>& run) {
     int times = 1;
-    double seconds = Time(times, enqueue);
-    while (seconds < sample_seconds_) {
-      times *= 2;
-      seconds = Time(times, enqueue);
-    }
+    while (Time(times, run) < sample_seconds_) times *= 2;
     std::vector<double> samples;
-    for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, enqueue) / times);
+    for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, run) / times / calls);
     std::sort(samples.begin(), samples.end());
     std::printf(
         "{\"kernel\": \"%s\", \"seconds\": %.9g, \"fastest\": %.9g, \"slowest\": %.9g, "
@@ -111,25 +153,16 @@ class Bench {
     std::fflush(stdout);
   }
 
- private:
-  float Uniform() { return static_cast<float>(random_() >> 8) / float{1 << 23} - 1; }
-
-  void Wait() {
-    const absl::Status done = backend_.Synchronize();
-    if (done.ok()) return;
-    std::fprintf(stderr, "sluice-gpu-bench: %s\n", done.ToString().c_str());
-    std::exit(1);
-  }
-
-  double Time(int times, const std::function<void()>& enqueue) {
+  double Time(int times, const std::function<void()>& run) {
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < times; ++i) enqueue();
+    for (int i = 0; i < times; ++i) run();
     Wait();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   Backend& backend_;
   const double sample_seconds_;
+  int64_t num_steps_ = 0;
   std::mt19937 random_{1};
   std::vector<std::unique_ptr<Buffer>> memory_;
 };
@@ -154,9 +187,10 @@ void MeasureProducts(Bench& bench, const Shape& shape, int64_t rows, WeightForma
     const MatrixView out =
         bench.Matrix(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
     // Several, so that caches hold none of them when its turn comes again.
+    constexpr int kCopies = 4;
     std::vector<std::unique_ptr<PackedMatrix>> weights;
     size_t bytes = 0;
-    for (int copies = 0; copies < 4; ++copies) {
+    for (int copies = 0; copies < kCopies; ++copies) {
       weights.push_back(
           bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
       bytes = weights.back()->size_bytes();
@@ -169,7 +203,7 @@ void MeasureProducts(Bench& bench, const Shape& shape, int64_t rows, WeightForma
         {.name = absl::StrCat("gemm ", product.name, " ", std::string(Name(format)), " T ", rows),
          .bytes = static_cast<double>(bytes),
          .operations = 2.0 * rows * product.outputs * product.inputs},
-        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); });
+        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); }, kCopies);
   }
 }
 
@@ -300,7 +334,7 @@ void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
     const std::vector<SampleRow> asked(
         rows, SampleRow{.options = options, .token_uniform = 0.4, .wants_logprob = true});
     std::vector<SampledRow> chosen(rows);
-    bench.Measure({.name = absl::StrCat("sample ", name, " T ", rows), .bytes = bytes}, [&] {
+    bench.MeasureWaiting({.name = absl::StrCat("sample ", name, " T ", rows), .bytes = bytes}, [&] {
       SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok());
     });
   }
