@@ -1,7 +1,7 @@
 // sluice-gpu-bench: times the kernels of any device on the shapes of Llama-3.1-8B, or of something
-// small, one JSON object a line: seconds, and the bytes and operations that count. As in serving they
-// come in steps that are replayed, but for those that the host waits for. What they are held to is
-// measured apart (sluice-gpu-ceilings), and that they are right by the tests.
+// small, one JSON object a line: seconds, and the bytes and operations that count. As in serving
+// they come in steps that are replayed, but for those that the host waits for. What they are held
+// to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -52,11 +52,17 @@ class Bench {
 
   Backend& backend() { return backend_; }
 
-  // Memory whose contents are random numbers, which zeros are faster than.
-  MatrixView Matrix(int64_t rows, int64_t cols, DType dtype) {
+  // Memory for what is written.
+  MatrixView Results(int64_t rows, int64_t cols, DType dtype) {
     auto memory = backend_.Allocate(rows * cols * SizeOf(dtype));
     SLUICE_CHECK(memory.ok());
-    const MatrixView view{(*memory)->data(), dtype, rows, cols, cols};
+    memory_.push_back(*std::move(memory));
+    return {memory_.back()->data(), dtype, rows, cols, cols};
+  }
+
+  // Memory whose contents are random numbers, which zeros are faster than.
+  MatrixView Matrix(int64_t rows, int64_t cols, DType dtype) {
+    const MatrixView view = Results(rows, cols, dtype);
     std::vector<float> row(cols);
     std::vector<uint16_t> narrow(cols);
     for (int64_t r = 0; r < rows; ++r) {
@@ -68,7 +74,6 @@ class Bench {
       backend_.CopyIn({static_cast<const std::byte*>(from), cols * SizeOf(dtype)},
                       view.Rows(r, 1).data);
     }
-    memory_.push_back(*std::move(memory));
     return view;
   }
 
@@ -167,43 +172,64 @@ class Bench {
   std::vector<std::unique_ptr<Buffer>> memory_;
 };
 
-void MeasureProducts(Bench& bench, const Shape& shape, int64_t rows, WeightFormat format) {
-  struct Product {
-    const char* name;
-    int64_t outputs, inputs;
-    int slices;
-    bool gated;
+struct Product {
+  const char* name;
+  int64_t outputs, inputs;
+  int slices;
+  bool gated;
+};
+
+// Of one product, so many that no cache holds any when its turn comes again; a power of two.
+std::vector<std::unique_ptr<PackedMatrix>> CopiesOfWeights(Bench& bench, const Product& product,
+                                                           WeightFormat format) {
+  constexpr size_t kBeyondCaches = size_t{256} << 20;
+  constexpr size_t kMostCopies = 32;
+  static_assert(kMostCopies <= kMostCalls);
+  std::vector<std::unique_ptr<PackedMatrix>> weights;
+  const auto add = [&] {
+    weights.push_back(
+        bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
   };
-  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
-  const Product products[] = {
-      {"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
-      {"o", shape.hidden, shape.heads * int64_t{shape.head_dim}, 8, false},
-      {"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
-      {"down", shape.hidden, shape.mlp, 8, false},
-      {"head", shape.vocabulary, shape.hidden, 1, false}};
+  add();
+  const size_t bytes = weights[0]->size_bytes();
+  while (weights.size() < kMostCopies && weights.size() * bytes < kBeyondCaches) {
+    for (size_t more = weights.size(); more > 0; --more) add();
+  }
+  return weights;
+}
+
+void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64_t> row_counts,
+                    WeightFormat format) {
   Backend& backend = bench.backend();
-  for (const Product& product : products) {
+  const auto weights = CopiesOfWeights(bench, product, format);
+  GemmEpilogue epilogue;
+  if (product.gated) epilogue.activation = Activation::kSilu;
+  for (const int64_t rows : row_counts) {
     const MatrixView x = bench.Matrix(rows, product.inputs, backend.operand_dtype());
     const MatrixView out =
-        bench.Matrix(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
-    // Several, so that caches hold none of them when its turn comes again.
-    constexpr int kCopies = 4;
-    std::vector<std::unique_ptr<PackedMatrix>> weights;
-    size_t bytes = 0;
-    for (int copies = 0; copies < kCopies; ++copies) {
-      weights.push_back(
-          bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
-      bytes = weights.back()->size_bytes();
-    }
+        bench.Results(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
     backend.ReserveForGemm(*weights[0], rows);
-    GemmEpilogue epilogue;
-    if (product.gated) epilogue.activation = Activation::kSilu;
     size_t next = 0;
     bench.Measure(
         {.name = absl::StrCat("gemm ", product.name, " ", std::string(Name(format)), " T ", rows),
-         .bytes = static_cast<double>(bytes),
+         .bytes = static_cast<double>(weights[0]->size_bytes()),
          .operations = 2.0 * rows * product.outputs * product.inputs},
-        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); }, kCopies);
+        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); },
+        static_cast<int>(weights.size()));
+  }
+}
+
+// Weights are packed once for all numbers of rows: it takes longer than the products.
+void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t> row_counts,
+                     WeightFormat format) {
+  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
+  for (const Product& product :
+       {Product{"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
+        Product{"o", shape.hidden, shape.heads * int64_t{shape.head_dim}, 8, false},
+        Product{"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
+        Product{"down", shape.hidden, shape.mlp, 8, false},
+        Product{"head", shape.vocabulary, shape.hidden, 1, false}}) {
+    MeasureProduct(bench, product, row_counts, format);
   }
 }
 
@@ -242,7 +268,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   }
   const int64_t width = int64_t{shape.heads} * shape.head_dim;
   const MatrixView q = bench.Matrix(sequences * rows, width, DType::kF32);
-  const MatrixView out = bench.Matrix(sequences * rows, width, backend.operand_dtype());
+  const MatrixView out = bench.Results(sequences * rows, width, backend.operand_dtype());
   backend.ReserveForAttention(**pool, sequences * rows);
   backend.BeginStep(segments, sequences * rows);
   const double seen = context - (rows - 1) / 2.0;
@@ -261,7 +287,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
 void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   const MatrixView x = bench.Matrix(rows, shape.hidden, DType::kF32);
-  const MatrixView y = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  const MatrixView y = bench.Results(rows, shape.hidden, backend.operand_dtype());
   const double bytes = static_cast<double>(rows * shape.hidden);
   bench.Measure({.name = absl::StrCat("rms_norm T ", rows),
                  .bytes = bytes * (4 + SizeOf(backend.operand_dtype()))},
@@ -311,7 +337,7 @@ void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
   const MatrixView residual = bench.Matrix(rows, shape.hidden, DType::kF32);
   ResidualUpdate update{.residual = residual};
   update.norm = {.weight = static_cast<float*>(residual.data), .eps = 1e-5f};
-  update.normed = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  update.normed = bench.Results(rows, shape.hidden, backend.operand_dtype());
   // Partials and residual are read, the residual and its norm written.
   const double bytes =
       static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
@@ -338,7 +364,7 @@ void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
       SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok());
     });
   }
-  const MatrixView out = bench.Matrix(rows, shape.vocabulary, DType::kF32);
+  const MatrixView out = bench.Results(rows, shape.vocabulary, DType::kF32);
   bench.Measure({.name = absl::StrCat("log_softmax T ", rows), .bytes = 2 * bytes},
                 [&] { backend.LogSoftmax(logits, out); });
 }
@@ -373,13 +399,11 @@ int Run(const std::string& device_text, const std::string& scale) {
   Bench bench(**backend, is_small ? 1e-3 : 30e-3);
   const std::vector<int64_t> row_counts =
       is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
-  for (const int64_t rows : row_counts) MeasureProducts(bench, shape, rows, WeightFormat::kBF16);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    MeasureProducts(bench, shape, 1, format);
-    MeasureProducts(bench, shape, is_small ? 8 : 64, format);
-  }
-  MeasureProducts(bench, shape, is_small ? 16 : 256, WeightFormat::kFp8);
-  MeasureProducts(bench, shape, row_counts.back(), WeightFormat::kFp8);
+  MeasureProducts(bench, shape, row_counts, WeightFormat::kBF16);
+  MeasureProducts(bench, shape, row_counts, WeightFormat::kFp8);
+  const int64_t batch = is_small ? 8 : 64;
+  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt8);
+  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt4);
   const int64_t context = is_small ? 256 : 8192;
   for (const DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     MeasureAttention(bench, shape, 1, context, 1, dtype);

@@ -26,10 +26,10 @@ std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend);
 // on it, which ./dev gpu-prove has them do. None where it is not set.
 std::optional<DeviceId> TestDevice();
 
-// The fastest that a GPU is to multiply with in tests: what $SLUICE_TEST_GPU_INSTRUCTIONS says in the
-// words of --gpu_instructions. None where that is auto or not set: the fastest that the GPU has. What
-// is left out is not tried, so that the others can be tested where it hangs or ends the process.
-// Any other word ends the program, naming those that are accepted.
+// The fastest that a GPU is to multiply with in tests: what $SLUICE_TEST_GPU_INSTRUCTIONS says in
+// the words of --gpu_instructions. None where that is auto or not set: the fastest that the GPU has.
+// What is left out is not tried, so that the others can be tested where it hangs or ends the
+// process. Any other word ends the program, naming those that are accepted.
 std::optional<GpuProducts> TestGpuProducts();
 
 // Which of those the test runs on.
