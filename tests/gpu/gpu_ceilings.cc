@@ -88,16 +88,18 @@ struct Lt {
 
   static Lt Open() {
     Lt lt;
-    for (const char* name :
-         {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13", "libcublasLt.so"}) {
+    // What is called has been the same since version 12.
+    for (const char* name : {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                             "libcublasLt.so", "libcublasLt.so.12"}) {
       lt.library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (lt.library != nullptr) break;
+      if (const char* const error = dlerror(); lt.failure.empty() && error) lt.failure = error;
     }
     if (lt.library == nullptr) {
-      const char* const error = dlerror();
-      lt.failure = error == nullptr ? "libcublasLt.so.13 was not found" : error;
+      if (lt.failure.empty()) lt.failure = "libcublasLt.so.13 was not found";
       return lt;
     }
+    lt.failure.clear();
     lt.Find("cublasLtCreate", lt.create);
     lt.Find("cublasLtMatmulDescCreate", lt.new_product);
     lt.Find("cublasLtMatmulDescSetAttribute", lt.set_product);

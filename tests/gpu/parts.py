@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Callable
@@ -36,9 +37,29 @@ def machine(context):
         return context.done("ceilings", json_lines(out)[0]["ceilings"])
     ask_driver(context)
     index = context.flags.device.partition(":")[2] or "0"
-    context.run([context.program("sluice-gpu-ceilings"), index],
+    context.run([context.program("sluice-gpu-ceilings"), index], env=with_cublaslt(),
                 seen=lambda out: context.figures.update(ceilings=joined(json_lines(out))))
     context.done("ceilings")
+
+
+def with_cublaslt():
+    """LD_LIBRARY_PATH with the cuBLASLt of Python's packages, where the loader finds none without; they hold what it needs
+    beside it."""
+    ours = os.environ.get("LD_LIBRARY_PATH", "")
+    if is_installed("libcublasLt.so.13", ours.split(":")):
+        return {}
+    sites = [site for site in sys.path if glob.glob(os.path.join(site, "nvidia", "*", "lib", "libcublasLt.so.*"))]
+    folders = sorted(folder for site in sites for folder in glob.glob(os.path.join(site, "nvidia", "*", "lib")))
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, [ours, *folders]))} if folders else {}
+
+
+def is_installed(library, folders):
+    if any(os.path.exists(os.path.join(folder, library)) for folder in [*folders, "/usr/local/cuda/lib64"] if folder):
+        return True
+    try:
+        return library in run(["/sbin/ldconfig", "-p"], Limit(10))[1]
+    except (Failed, CutShort):
+        return False
 
 
 def ask_driver(context):

@@ -293,6 +293,29 @@ stuck
         self.assertEqual((result["state"], result["missing"]), ("cut short", ["ceilings"]))
         self.assertEqual(gpu_report.ceilings({"parts": {"machine": result}}), (4e12, 8e14))
 
+    def test_cublaslt_is_found_among_the_packages_of_python(self):
+        self.parts.program("sluice-gpu-ceilings", """echo "{\\"gpu\\": \\"$LD_LIBRARY_PATH\\"}"\n""")
+        site = os.path.join(self.parts.folder, "site-packages")
+        for library in ("cublas/lib/libcublasLt.so.12", "cuda_nvrtc/lib/libnvrtc.so.12"):
+            put_script(os.path.join(site, "nvidia", library), "")
+
+        def path(is_installed, ours):
+            with unittest.mock.patch.object(parts, "is_installed", lambda *_: is_installed), \
+                    unittest.mock.patch.object(sys, "path", [*sys.path, site]), \
+                    unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=ours):
+                return self.parts.run("machine")["figures"]["ceilings"]["gpu"]
+
+        folders = f"{site}/nvidia/cublas/lib:{site}/nvidia/cuda_nvrtc/lib"
+        self.assertEqual(path(False, ""), folders)
+        self.assertEqual(path(False, "/mine"), f"/mine:{folders}")
+        self.assertEqual(path(True, "/mine"), "/mine")
+
+    def test_a_library_is_installed_where_the_loader_finds_it(self):
+        self.assertTrue(parts.is_installed("libc.so.6", []))
+        self.assertFalse(parts.is_installed("libnothing.so.1", [""]))
+        self.parts.program("libnothing.so.1", "")
+        self.assertTrue(parts.is_installed("libnothing.so.1", ["", self.parts.folder]))
+
     def test_what_is_missing_of_the_bits_is_named(self):
         self.parts.program("sluice", """case $1 in
   run | generate) echo '{"token_ids": [7], "logprobs": [-0.5]}' ;;
