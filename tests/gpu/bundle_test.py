@@ -56,6 +56,17 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("kernel-speed", done.stdout)
 
+    def test_a_signal_reaches_the_script(self):
+        script = os.path.join(self.out, "prove.py")
+        os.rename(script, script + ".kept")
+        try:
+            with open(script, "w") as file:
+                file.write("import os\nprint(os.getpid())\n")
+            with subprocess.Popen([os.path.join(self.out, "run")], stdout=subprocess.PIPE, text=True) as process:
+                self.assertEqual(int(process.stdout.read()), process.pid)
+        finally:
+            os.rename(script + ".kept", script)
+
     def test_programs_run_with_their_c_library_or_with_the_machines(self):
         for whose in ("ours", "theirs"):
             done = self.run_in_it("--", "sluice", "echo", "once", SLUICE_BUNDLE_LIBC=whose)
