@@ -2,11 +2,12 @@
 # Makes a folder with which gpu-prove runs on another x86-64 Linux machine that has a GPU, Python 3.8 and none of our
 # packages: ./dev gpu-bundle [FOLDER]. Programs and tests of build/release travel stripped, with every library they need, the
 # C library and its loader for machines whose own is older, the embedded model, and the scripts.
+# bundle.sh [FOLDER [BUILD]]: of another build.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$root/build/release
 out=${1:-$root/build/gpu-bundle}
+build=${2:-$root/build/release}
 most_bytes=$((60 * 1000 * 1000))
 
 programs=(sluice sluice-{tokenizer,embedding,shard,sampler,orchestrator} sluice-{kernel-bench,gpu-bench,random-model})
@@ -17,7 +18,8 @@ trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/bin/elf" "$stage/tests/elf" "$stage/lib" "$stage/libc" "$stage/models"
 
 # Parts of the C library: used together, and only where the machine's own are older.
-is_of_libc() { case $1 in libc.so.6 | libm.so.6 | libpthread.so.0 | libdl.so.2 | librt.so.1 | libresolv.so.2 | ld-linux-*) true ;; *) false ;; esac }
+parts_of_libc=(libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libresolv.so.2 libutil.so.1)
+is_of_libc() { case " ${parts_of_libc[*]} " in *" $1 "*) true ;; *) false ;; esac }
 
 # put_program FILE FOLDER: the program, and a script that starts it with the loader of the bundle.
 put_program() {
@@ -28,18 +30,25 @@ put_program() {
   cat >"$stage/$2/$name" <<'WRAPPER'
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-exec "$here/ld-linux-x86-64.so.2" --library-path "$here/../libc:$here/../lib" "$here/elf/$(basename "$0")" "$@"
+exec "$here/ld-linux-x86-64.so.2" --library-path "$here/../libc:$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/elf/$(basename "$0")" "$@"
 WRAPPER
   chmod +x "$stage/$2/$name"
 }
 
+# put_library NAME PATH: once.
+put_library() {
+  local folder=lib
+  is_of_libc "$1" && folder=libc
+  [ ! -e "$stage/$folder/$1" ] || return 0
+  strip -o "$stage/$folder/$1" "$2"
+  [ $folder = libc ] || patchelf --force-rpath --set-rpath "\$ORIGIN" "$stage/$folder/$1"
+}
+
+libraries_of() { ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }'; }
+
 # put_libraries FILE: what it needs, however far down.
 put_libraries() {
-  ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | while read -r name path; do
-    local folder=lib
-    is_of_libc "$name" && folder=libc
-    [ -e "$stage/$folder/$name" ] || { strip -o "$stage/$folder/$name" "$path" && [ $folder = libc ] || patchelf --force-rpath --set-rpath "\$ORIGIN" "$stage/$folder/$name"; }
-  done
+  libraries_of "$1" | while read -r name path; do put_library "$name" "$path"; done
 }
 
 for program in "${programs[@]}"; do
@@ -53,6 +62,10 @@ while read -r pattern; do
     put_libraries "$test"
   done
 done < <(cd "$root/tests/gpu" && /usr/bin/python3 -B -c 'import parts; print("\n".join(parts.TESTS))')
+# All of them, for libraries of the machine that are opened later, as its driver and cuBLASLt, name some that our programs do
+# not: the machine's own would not go with the C library of the bundle.
+libc_folder=$(dirname "$(libraries_of "$build/bin/sluice" | awk '$1 == "libc.so.6" { print $2 }')")
+for name in "${parts_of_libc[@]}"; do put_library "$name" "$libc_folder/$name"; done
 loader=$(readlink -f /lib64/ld-linux-x86-64.so.2)
 for folder in bin tests; do cp "$loader" "$stage/$folder/ld-linux-x86-64.so.2"; done
 cp -r "$root/models/storyteller" "$stage/models/"
@@ -74,7 +87,7 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
-cp "$root"/tests/gpu/{run,parts,prove}.py "$out/"
+cp "$root"/tests/gpu/{run,context,parts,prove}.py "$out/"
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"
@@ -83,8 +96,8 @@ cat >"$out/README" <<'README'
 ./run shows on this machine what only a machine with a GPU can show, within ten minutes, and writes gpu-prove.json here.
 ./run --help names its flags, ./run --list its parts. ./run -- PROGRAM ARGUMENTS runs one of Sluice's programs or tests, such as
 ./run -- sluice run "Once upon a time" --device cuda --model models/storyteller.
-Needs x86-64 Linux, Python 3.8, and for the GPU's part an NVIDIA driver for CUDA 13. libnccl.so.2 and libcublasLt.so.13 are
-used where they are found.
+Needs x86-64 Linux, Python 3.8, and for the GPU's part an NVIDIA driver for CUDA 13. libnccl.so.2 and libcublasLt.so.13 (or 12)
+are used where the loader finds them, LD_LIBRARY_PATH included, and the latter also among the packages of this Python.
 README
 
 bytes=$(du -sb "$out" | cut -f1)

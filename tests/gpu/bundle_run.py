@@ -3,7 +3,6 @@
 
 import os
 import platform
-import subprocess
 import sys
 import tarfile
 
@@ -50,7 +49,7 @@ def main():
         os.execv(program, [program, *sys.argv[3:]])
     command = [sys.executable, "-B", os.path.join(HERE, "prove.py"), "--bin", bin_folder, "--tests", tests, "--model",
                os.path.join(UNPACKED, "models", "storyteller"), *sys.argv[1:]]
-    sys.exit(subprocess.run(command).returncode)
+    os.execv(sys.executable, command)  # so that a signal reaches it
 
 
 if __name__ == "__main__":

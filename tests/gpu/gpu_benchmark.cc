@@ -1,13 +1,16 @@
 // sluice-gpu-bench: times the kernels of any device on the shapes of Llama-3.1-8B, or of something
-// small, one JSON object a line: seconds, and the bytes and operations that count. What they are
-// held to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
+// small, one JSON object a line: seconds, and the bytes and operations that count. As in serving
+// they come in steps that are replayed, but for those that the host waits for. What they are held
+// to is measured apart (sluice-gpu-ceilings), and that they are right by the tests.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,11 +19,16 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "kernels/device.h"
+#include "kernels/gpu/gpu_check.h"
 
 namespace sluice::testing {
 namespace {
 
 constexpr int kSamples = 7;
+// Of a step that is replayed: as many as decoding has within an order of magnitude.
+constexpr int kMostCalls = 64;
+// So that large products don't take all of the time.
+constexpr int kLeastStepsOfASample = 4;
 
 struct Shape {
   int64_t hidden, mlp, vocabulary;
@@ -44,11 +52,17 @@ class Bench {
 
   Backend& backend() { return backend_; }
 
-  // Memory whose contents are random numbers, which zeros are faster than.
-  MatrixView Matrix(int64_t rows, int64_t cols, DType dtype) {
+  // Memory for what is written.
+  MatrixView Results(int64_t rows, int64_t cols, DType dtype) {
     auto memory = backend_.Allocate(rows * cols * SizeOf(dtype));
     SLUICE_CHECK(memory.ok());
-    const MatrixView view{(*memory)->data(), dtype, rows, cols, cols};
+    memory_.push_back(*std::move(memory));
+    return {memory_.back()->data(), dtype, rows, cols, cols};
+  }
+
+  // Memory whose contents are random numbers, which zeros are faster than.
+  MatrixView Matrix(int64_t rows, int64_t cols, DType dtype) {
+    const MatrixView view = Results(rows, cols, dtype);
     std::vector<float> row(cols);
     std::vector<uint16_t> narrow(cols);
     for (int64_t r = 0; r < rows; ++r) {
@@ -60,7 +74,6 @@ class Bench {
       backend_.CopyIn({static_cast<const std::byte*>(from), cols * SizeOf(dtype)},
                       view.Rows(r, 1).data);
     }
-    memory_.push_back(*std::move(memory));
     return view;
   }
 
@@ -86,19 +99,56 @@ class Bench {
     return *std::move(packed);
   }
 
-  // The median time of `enqueue`, done as often as a sample needs.
-  void Measure(const Work& work, const std::function<void()>& enqueue) {
-    Wait();
+  // The median time of `enqueue`, which waits for nothing, called many times over in a step that is
+  // replayed: one by one, small kernels would take as long as the host's launches. A step has whole
+  // rounds of so many calls, where they differ in turn.
+  void Measure(const Work& work, const std::function<void()>& enqueue, int round = 1) {
+    const int calls = CallsOfAStep(enqueue, round);
+    const StepKey key{.rows = ++num_steps_};
+    const auto step = [&] {
+      Check(backend_.RunStep(key, [&] {
+        for (int i = 0; i < calls; ++i) enqueue();
+        return absl::OkStatus();
+      }));
+    };
+    // Called, after which memory may be elsewhere; called again; recorded.
+    for (int i = 0; i < 3; ++i) {
+      step();
+      Wait();
+    }
+    Print(work, calls, step);
+  }
+
+  // The same of a call that waits itself, which is part of its time.
+  void MeasureWaiting(const Work& work, const std::function<void()>& call) {
+    call();
+    Print(work, 1, call);
+  }
+
+ private:
+  float Uniform() { return static_cast<float>(random_() >> 8) / float{1 << 23} - 1; }
+
+  static void Check(const absl::Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "sluice-gpu-bench: %s\n", status.ToString().c_str());
+    std::exit(1);
+  }
+
+  void Wait() { Check(backend_.Synchronize()); }
+
+  int CallsOfAStep(const std::function<void()>& enqueue, int round) {
     enqueue();
     Wait();
+    const double rounds = sample_seconds_ / kLeastStepsOfASample / Time(round, enqueue);
+    return round * static_cast<int>(std::clamp(rounds, 1.0, double{kMostCalls} / round));
+  }
+
+  // What `run`, which makes so many calls, takes of each; done as often as a sample needs.
+  void Print(const Work& work, int calls, const std::function<void()>& run) {
     int times = 1;
-    double seconds = Time(times, enqueue);
-    while (seconds < sample_seconds_) {
-      times *= 2;
-      seconds = Time(times, enqueue);
-    }
+    while (Time(times, run) < sample_seconds_) times *= 2;
     std::vector<double> samples;
-    for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, enqueue) / times);
+    for (int i = 0; i < kSamples; ++i) samples.push_back(Time(times, run) / times / calls);
     std::sort(samples.begin(), samples.end());
     std::printf(
         "{\"kernel\": \"%s\", \"seconds\": %.9g, \"fastest\": %.9g, \"slowest\": %.9g, "
@@ -108,65 +158,78 @@ class Bench {
     std::fflush(stdout);
   }
 
- private:
-  float Uniform() { return static_cast<float>(random_() >> 8) / float{1 << 23} - 1; }
-
-  void Wait() {
-    const absl::Status done = backend_.Synchronize();
-    if (done.ok()) return;
-    std::fprintf(stderr, "sluice-gpu-bench: %s\n", done.ToString().c_str());
-    std::exit(1);
-  }
-
-  double Time(int times, const std::function<void()>& enqueue) {
+  double Time(int times, const std::function<void()>& run) {
     const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < times; ++i) enqueue();
+    for (int i = 0; i < times; ++i) run();
     Wait();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
   Backend& backend_;
   const double sample_seconds_;
+  int64_t num_steps_ = 0;
   std::mt19937 random_{1};
   std::vector<std::unique_ptr<Buffer>> memory_;
 };
 
-void MeasureProducts(Bench& bench, const Shape& shape, int64_t rows, WeightFormat format) {
-  struct Product {
-    const char* name;
-    int64_t outputs, inputs;
-    int slices;
-    bool gated;
+struct Product {
+  const char* name;
+  int64_t outputs, inputs;
+  int slices;
+  bool gated;
+};
+
+// Of one product, so many that no cache holds any when its turn comes again; a power of two.
+std::vector<std::unique_ptr<PackedMatrix>> CopiesOfWeights(Bench& bench, const Product& product,
+                                                           WeightFormat format) {
+  constexpr size_t kBeyondCaches = size_t{256} << 20;
+  constexpr size_t kMostCopies = 32;
+  static_assert(kMostCopies <= kMostCalls);
+  std::vector<std::unique_ptr<PackedMatrix>> weights;
+  const auto add = [&] {
+    weights.push_back(
+        bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
   };
-  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
-  const Product products[] = {
-      {"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
-      {"o", shape.hidden, shape.heads * int64_t{shape.head_dim}, 8, false},
-      {"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
-      {"down", shape.hidden, shape.mlp, 8, false},
-      {"head", shape.vocabulary, shape.hidden, 1, false}};
+  add();
+  const size_t bytes = weights[0]->size_bytes();
+  while (weights.size() < kMostCopies && weights.size() * bytes < kBeyondCaches) {
+    for (size_t more = weights.size(); more > 0; --more) add();
+  }
+  return weights;
+}
+
+void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64_t> row_counts,
+                    WeightFormat format) {
   Backend& backend = bench.backend();
-  for (const Product& product : products) {
+  const auto weights = CopiesOfWeights(bench, product, format);
+  GemmEpilogue epilogue;
+  if (product.gated) epilogue.activation = Activation::kSilu;
+  for (const int64_t rows : row_counts) {
     const MatrixView x = bench.Matrix(rows, product.inputs, backend.operand_dtype());
     const MatrixView out =
-        bench.Matrix(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
-    // Several, so that caches hold none of them when its turn comes again.
-    std::vector<std::unique_ptr<PackedMatrix>> weights;
-    size_t bytes = 0;
-    for (int copies = 0; copies < 4; ++copies) {
-      weights.push_back(
-          bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
-      bytes = weights.back()->size_bytes();
-    }
+        bench.Results(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
     backend.ReserveForGemm(*weights[0], rows);
-    GemmEpilogue epilogue;
-    if (product.gated) epilogue.activation = Activation::kSilu;
     size_t next = 0;
     bench.Measure(
         {.name = absl::StrCat("gemm ", product.name, " ", std::string(Name(format)), " T ", rows),
-         .bytes = static_cast<double>(bytes),
+         .bytes = static_cast<double>(weights[0]->size_bytes()),
          .operations = 2.0 * rows * product.outputs * product.inputs},
-        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); });
+        [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); },
+        static_cast<int>(weights.size()));
+  }
+}
+
+// Weights are packed once for all numbers of rows: it takes longer than the products.
+void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t> row_counts,
+                     WeightFormat format) {
+  const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
+  for (const Product& product :
+       {Product{"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
+        Product{"o", shape.hidden, shape.heads * int64_t{shape.head_dim}, 8, false},
+        Product{"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
+        Product{"down", shape.hidden, shape.mlp, 8, false},
+        Product{"head", shape.vocabulary, shape.hidden, 1, false}}) {
+    MeasureProduct(bench, product, row_counts, format);
   }
 }
 
@@ -205,7 +268,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   }
   const int64_t width = int64_t{shape.heads} * shape.head_dim;
   const MatrixView q = bench.Matrix(sequences * rows, width, DType::kF32);
-  const MatrixView out = bench.Matrix(sequences * rows, width, backend.operand_dtype());
+  const MatrixView out = bench.Results(sequences * rows, width, backend.operand_dtype());
   backend.ReserveForAttention(**pool, sequences * rows);
   backend.BeginStep(segments, sequences * rows);
   const double seen = context - (rows - 1) / 2.0;
@@ -224,7 +287,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
 void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   const MatrixView x = bench.Matrix(rows, shape.hidden, DType::kF32);
-  const MatrixView y = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  const MatrixView y = bench.Results(rows, shape.hidden, backend.operand_dtype());
   const double bytes = static_cast<double>(rows * shape.hidden);
   bench.Measure({.name = absl::StrCat("rms_norm T ", rows),
                  .bytes = bytes * (4 + SizeOf(backend.operand_dtype()))},
@@ -274,7 +337,7 @@ void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
   const MatrixView residual = bench.Matrix(rows, shape.hidden, DType::kF32);
   ResidualUpdate update{.residual = residual};
   update.norm = {.weight = static_cast<float*>(residual.data), .eps = 1e-5f};
-  update.normed = bench.Matrix(rows, shape.hidden, backend.operand_dtype());
+  update.normed = bench.Results(rows, shape.hidden, backend.operand_dtype());
   // Partials and residual are read, the residual and its norm written.
   const double bytes =
       static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
@@ -297,18 +360,31 @@ void MeasureSampling(Bench& bench, const Shape& shape, int64_t rows) {
     const std::vector<SampleRow> asked(
         rows, SampleRow{.options = options, .token_uniform = 0.4, .wants_logprob = true});
     std::vector<SampledRow> chosen(rows);
-    bench.Measure({.name = absl::StrCat("sample ", name, " T ", rows), .bytes = bytes}, [&] {
+    bench.MeasureWaiting({.name = absl::StrCat("sample ", name, " T ", rows), .bytes = bytes}, [&] {
       SLUICE_CHECK(backend.Sample(logits, asked, absl::MakeSpan(chosen)).ok());
     });
   }
-  const MatrixView out = bench.Matrix(rows, shape.vocabulary, DType::kF32);
+  const MatrixView out = bench.Results(rows, shape.vocabulary, DType::kF32);
   bench.Measure({.name = absl::StrCat("log_softmax T ", rows), .bytes = 2 * bytes},
                 [&] { backend.LogSoftmax(logits, out); });
 }
 
+// The fastest that a GPU is to multiply with: of the tests' variable, for whoever leaves a way out
+// leaves it out of both.
+absl::StatusOr<std::optional<GpuProducts>> WantedProducts() {
+  const char* const text = std::getenv("SLUICE_TEST_GPU_INSTRUCTIONS");
+  if (text == nullptr) return std::nullopt;
+  const auto products = ParseGpuProducts(text);
+  if (products.ok()) return products;
+  return absl::InvalidArgumentError(
+      absl::StrCat("SLUICE_TEST_GPU_INSTRUCTIONS: ", std::string(products.status().message())));
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(const absl::StatusOr<DeviceId>& device) {
   if (!device.ok()) return device.status();
-  return MakeBackend({.device = *device},
+  const auto products = WantedProducts();
+  if (!products.ok()) return products.status();
+  return MakeBackend({.device = *device, .gpu_products = *products},
                      [](const std::string& why) { std::fprintf(stderr, "%s\n", why.c_str()); });
 }
 
@@ -323,13 +399,11 @@ int Run(const std::string& device_text, const std::string& scale) {
   Bench bench(**backend, is_small ? 1e-3 : 30e-3);
   const std::vector<int64_t> row_counts =
       is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
-  for (const int64_t rows : row_counts) MeasureProducts(bench, shape, rows, WeightFormat::kBF16);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    MeasureProducts(bench, shape, 1, format);
-    MeasureProducts(bench, shape, is_small ? 8 : 64, format);
-  }
-  MeasureProducts(bench, shape, is_small ? 16 : 256, WeightFormat::kFp8);
-  MeasureProducts(bench, shape, row_counts.back(), WeightFormat::kFp8);
+  MeasureProducts(bench, shape, row_counts, WeightFormat::kBF16);
+  MeasureProducts(bench, shape, row_counts, WeightFormat::kFp8);
+  const int64_t batch = is_small ? 8 : 64;
+  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt8);
+  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt4);
   const int64_t context = is_small ? 256 : 8192;
   for (const DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     MeasureAttention(bench, shape, 1, context, 1, dtype);

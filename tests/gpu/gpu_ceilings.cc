@@ -1,7 +1,7 @@
 // sluice-gpu-ceilings: what a GPU can do at best, which its kernels are held to: bytes per second of
 // a copy within its memory, and operations per second of cuBLASLt's best product of BF16 matrices
-// with F32 sums on random numbers. One JSON object; cuBLASLt is opened at run time, and its part is
-// missing, with the reason, where the library is.
+// with F32 sums on random numbers. JSON objects, each a line as soon as it is known; cuBLASLt is
+// opened at run time, and its part is missing, with the reason, where the library is.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -88,16 +88,18 @@ struct Lt {
 
   static Lt Open() {
     Lt lt;
-    for (const char* name :
-         {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13", "libcublasLt.so"}) {
+    // What is called has been the same since version 12.
+    for (const char* name : {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13",
+                             "libcublasLt.so", "libcublasLt.so.12"}) {
       lt.library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (lt.library != nullptr) break;
+      if (const char* const error = dlerror(); lt.failure.empty() && error) lt.failure = error;
     }
     if (lt.library == nullptr) {
-      const char* const error = dlerror();
-      lt.failure = error == nullptr ? "libcublasLt.so.13 was not found" : error;
+      if (lt.failure.empty()) lt.failure = "libcublasLt.so.13 was not found";
       return lt;
     }
+    lt.failure.clear();
     lt.Find("cublasLtCreate", lt.create);
     lt.Find("cublasLtMatmulDescCreate", lt.new_product);
     lt.Find("cublasLtMatmulDescSetAttribute", lt.set_product);
@@ -178,22 +180,20 @@ int main(int argc, char** argv) {
       "\"memory_bytes\": %zu, \"l2_bytes\": %d, \"driver\": %d, \"runtime\": %d",
       properties.name, properties.major, properties.minor, properties.multiProcessorCount,
       properties.totalGlobalMem, properties.l2CacheSize, driver, runtime);
-  std::printf(", \"copy_bytes_per_second\": %.6g", CopyBandwidth());
+  std::printf(", \"copy_bytes_per_second\": %.6g}\n", CopyBandwidth());
+  std::fflush(stdout);
   const Lt lt = Lt::Open();
   cublasLtHandle_t handle = nullptr;
   if (!lt.failure.empty() || lt.create(&handle) != CUBLAS_STATUS_SUCCESS) {
-    std::printf(", \"cublaslt\": \"%s\"}\n",
+    std::printf("{\"cublaslt\": \"%s\"}\n",
                 lt.failure.empty() ? "cublasLtCreate failed" : lt.failure.c_str());
     return 0;
   }
-  std::printf(", \"bf16_operations_per_second\": {");
   const int64_t shapes[][3] = {{8192, 8192, 8192}, {2048, 28672, 4096}, {2048, 4096, 14336}};
-  for (size_t i = 0; i < std::size(shapes); ++i) {
-    const auto [m, n, k] = shapes[i];
-    std::printf("%s\"%ldx%ldx%ld\": %.6g", i == 0 ? "" : ", ", static_cast<long>(m),
+  for (const auto& [m, n, k] : shapes) {
+    std::printf("{\"bf16_operations_per_second\": {\"%ldx%ldx%ld\": %.6g}}\n", static_cast<long>(m),
                 static_cast<long>(n), static_cast<long>(k), ProductRate(lt, handle, m, n, k));
     std::fflush(stdout);
   }
-  std::printf("}}\n");
   return 0;
 }

@@ -4,9 +4,14 @@ BEGIN, END = "<!-- begin of what ./dev gpu-prove showed -->", "<!-- end of what 
 
 
 def _figures(seen, part):
-    """Of a part that passed; None otherwise."""
+    """Of a part that passed, or that was cut short and then has some of them; None otherwise."""
     result = seen["parts"].get(part, {})
-    return result.get("figures") if result.get("state") == "passed" else None
+    return result.get("figures") if result.get("state") in ("passed", "cut short") else None
+
+
+def _mark(seen, part):
+    """Behind what figures of a part are of."""
+    return " (of a part cut short)" if seen["parts"].get(part, {}).get("state") == "cut short" else ""
 
 
 def ceilings(seen):
@@ -22,7 +27,8 @@ def headline(seen):
     bandwidth, peak = ceilings(seen)
     name = figures.get("gpu", seen["device"])
     arithmetic = ", ".join((_figures(seen, "speed") or {}).get("arithmetic", []))
-    text = f"{name}, {seen['date']}; copies {bandwidth / 1e12:.2f} TB/s, cuBLASLt's best product {peak / 1e12:.0f} TFLOP/s"
+    text = f"{name}, {seen['date']}; copies {bandwidth / 1e12:.2f} TB/s" if bandwidth > 0 else f"{name}, {seen['date']}"
+    text += f", cuBLASLt's best product {peak / 1e12:.0f} TFLOP/s" if peak > 0 else ""
     return f"{text}. {arithmetic}." if arithmetic else f"{text}."
 
 
@@ -34,32 +40,46 @@ HEAD_WEIGHTS = 128256 * 4096
 
 def speed_rows(seen):
     """(what, ceiling, reached, asked, met) of the table."""
-    speed, bandwidth, peak = _figures(seen, "speed"), *ceilings(seen)
+    bandwidth, peak = ceilings(seen)
     rows = []
-    if speed is not None and bandwidth > 0:
-        rows += _decode_rows(speed, bandwidth) + _prefill_rows(speed, peak)
-        streams = speed["256 streams"]
-        rate = streams["generated_tokens"] / streams["wall_seconds"]
-        rows.append(("256 streams, 1,000 in and 1,000 out", "-", f"{rate:,.0f} tok/s", "8,000 tok/s", rate >= 8000))
-        rows.append(("first token after start, weights in the page cache", "-", f"{speed['first_token_seconds']:.1f} s",
-                     "15 s", speed["first_token_seconds"] <= 15))
-    rows += _fp8_rows(_figures(seen, "fp8-speed"), bandwidth) + _attention_rows(_figures(seen, "kernel-speed"), bandwidth)
-    one = _figures(seen, "one-process")
-    if one is not None:
-        rows.append(("separate processes against one, decode", f"{one['one_process']:.1f} tok/s",
-                     f"{one['processes']:.1f} tok/s ({one['ratio']:.2f})", "0.95", one["ratio"] >= 0.95))
+    for part, rows_of in (("speed", lambda speed: _speed_rows(speed, bandwidth, peak)),
+                          ("fp8-speed", lambda speed: _fp8_rows(speed, bandwidth)),
+                          ("kernel-speed", lambda figures: _attention_rows(figures, bandwidth)),
+                          ("one-process", _one_process_rows)):
+        mark = _mark(seen, part)
+        rows += [(what + mark, *rest) for what, *rest in rows_of(_figures(seen, part) or {})]
     return rows
 
 
+def _speed_rows(speed, bandwidth, peak):
+    if bandwidth <= 0:
+        return []
+    rows = _decode_rows(speed, bandwidth) + _prefill_rows(speed, peak)
+    if "256 streams" in speed:
+        rate = _rate(speed["256 streams"])
+        rows.append(("256 streams, 1,000 in and 1,000 out", "-", f"{rate:,.0f} tok/s", "8,000 tok/s", rate >= 8000))
+    if "first_token_seconds" in speed:
+        seconds = speed["first_token_seconds"]
+        rows.append(("first token after start, weights in the page cache", "-", f"{seconds:.1f} s", "15 s", seconds <= 15))
+    return rows
+
+
+def _rate(streams):
+    return streams["generated_tokens"] / streams["wall_seconds"]
+
+
 def _decode_rows(speed, bandwidth):
-    weights = 2 * (LAYER_WEIGHTS + HEAD_WEIGHTS)
-    one = speed["decode 1"]["between_tokens_ms"]["p50"]
-    floor = 1e3 * (weights + 1128 * KV_BYTES) / bandwidth
-    rows = [("decode, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "4.2 ms", one <= 4.2)]
-    many = speed["decode 64"]["between_tokens_ms"]["p50"]
-    floor = 1e3 * (weights + 64 * 1128 * KV_BYTES) / bandwidth
-    rows.append(("decode, batch 64, context 1k", f"{floor:.2f} ms", f"{many:.2f} ms ({floor / many:.0%})", "75%",
-                 floor / many >= 0.75))
+    weights, rows = 2 * (LAYER_WEIGHTS + HEAD_WEIGHTS), []
+    if "decode 1" in speed:
+        one = speed["decode 1"]["between_tokens_ms"]["p50"]
+        floor = 1e3 * (weights + 1128 * KV_BYTES) / bandwidth
+        rows.append(("decode, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "4.2 ms",
+                     one <= 4.2))
+    if "decode 64" in speed:
+        many = speed["decode 64"]["between_tokens_ms"]["p50"]
+        floor = 1e3 * (weights + 64 * 1128 * KV_BYTES) / bandwidth
+        rows.append(("decode, batch 64, context 1k", f"{floor:.2f} ms", f"{many:.2f} ms ({floor / many:.0%})", "75%",
+                     floor / many >= 0.75))
     return rows
 
 
@@ -68,18 +88,21 @@ FP8_WEIGHT, FP8_KV_BYTES = 34 / 32, 2 * 32 * 8 * (128 + 2)
 
 
 def _fp8_rows(speed, bandwidth):
-    if speed is None or bandwidth <= 0:
-        return []
-    one = speed["decode 1"]["between_tokens_ms"]["p50"]
-    floor = 1e3 * (FP8_WEIGHT * (LAYER_WEIGHTS + HEAD_WEIGHTS) + 1128 * FP8_KV_BYTES) / bandwidth
-    streams = speed["256 streams"]
-    rate = streams["generated_tokens"] / streams["wall_seconds"]
-    return [("decode in FP8, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "-", True),
-            ("256 streams in FP8, 1,000 in and 1,000 out", "-", f"{rate:,.0f} tok/s", "14,000 tok/s", rate >= 14000)]
+    rows = []
+    if "decode 1" in speed and bandwidth > 0:
+        one = speed["decode 1"]["between_tokens_ms"]["p50"]
+        floor = 1e3 * (FP8_WEIGHT * (LAYER_WEIGHTS + HEAD_WEIGHTS) + 1128 * FP8_KV_BYTES) / bandwidth
+        rows.append(("decode in FP8, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "-",
+                     True))
+    if "256 streams" in speed and bandwidth > 0:
+        rate = _rate(speed["256 streams"])
+        rows.append(("256 streams in FP8, 1,000 in and 1,000 out", "-", f"{rate:,.0f} tok/s", "14,000 tok/s",
+                     rate >= 14000))
+    return rows
 
 
 def _prefill_rows(speed, peak):
-    if peak <= 0:
+    if peak <= 0 or "prefill" not in speed:
         return []
     prefill = speed["prefill"]["first_token_ms"]["p50"]
     floor = 1e3 * 2048 * 2 * LAYER_WEIGHTS / peak
@@ -87,9 +110,16 @@ def _prefill_rows(speed, peak):
              floor / prefill >= 0.6)]
 
 
+def _one_process_rows(one):
+    if "ratio" not in one:
+        return []
+    return [("separate processes against one, decode", f"{one['one_process']:.1f} tok/s",
+             f"{one['processes']:.1f} tok/s ({one['ratio']:.2f})", "0.95", one["ratio"] >= 0.95)]
+
+
 def _attention_rows(figures, bandwidth):
     rows = []
-    for kernel in (figures or {}).get("kernels", []):
+    for kernel in figures.get("kernels", []):
         if kernel["kernel"] != "attention BF16 32 x T 1 at 8192" or bandwidth <= 0:
             continue
         share = kernel["bytes"] / kernel["seconds"] / bandwidth
@@ -100,10 +130,11 @@ def _attention_rows(figures, bandwidth):
 
 def kernel_table(seen):
     figures, bandwidth, peak = _figures(seen, "kernel-speed"), *ceilings(seen)
-    if figures is None or bandwidth <= 0:
+    if not figures or bandwidth <= 0:
         return ""
-    lines = ["| kernel | time | of copies | of the best product |", "|---|---|---|---|"]
-    for kernel in figures["kernels"]:
+    mark = _mark(seen, "kernel-speed")
+    lines = [f"| kernel{mark} | time | of copies | of the best product |", "|---|---|---|---|"]
+    for kernel in figures.get("kernels", []):
         seconds = kernel["seconds"]
         of_peak = f"{kernel['operations'] / seconds / peak:.0%}" if peak > 0 and kernel["operations"] > 0 else "-"
         lines.append(f"| {kernel['kernel']} | {1e6 * seconds:,.1f} us | {kernel['bytes'] / seconds / bandwidth:.0%} | "
@@ -111,14 +142,24 @@ def kernel_table(seen):
     return "\n".join(lines) + "\n"
 
 
+def _instructions(result):
+    return f", --gpu_instructions {result['gpu_instructions']}" if "gpu_instructions" in result else ""
+
+
+def _found(result):
+    """What a part saw besides figures that have a place elsewhere, and what kept it from seeing more."""
+    figures, found = result.get("figures", {}), [result["why"]] if "why" in result else []
+    if "passed" in figures and result["state"] != "failed":
+        found.insert(0, f"{figures['passed']} cases, {figures['skipped']} skipped")
+    if "missing" in result:
+        found.append(f"missing: {', '.join(result['missing'])}")
+    return " ".join("; ".join(found).split()).replace("|", "/")
+
+
 def state_table(seen):
     lines = ["| shown | state | what was found |", "|---|---|---|"]
     for name, result in seen["parts"].items():
-        found = result.get("why", "")
-        figures = result.get("figures", {})
-        if not found and "passed" in figures:
-            found = f"{figures['passed']} cases, {figures['skipped']} skipped"
-        lines.append(f"| {name} | {result['state']} | {' '.join(str(found).split())[:200].replace('|', '/')} |")
+        lines.append(f"| {name} | {result['state']}{_instructions(result)} | {_found(result)[:300]} |")
     return "\n".join(lines) + "\n"
 
 

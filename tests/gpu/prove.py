@@ -1,14 +1,16 @@
 """Shows on a machine with a GPU what only such a machine can show: `./dev gpu-prove`.
 
-Runs its parts one after another, the most valuable first, and writes one JSON file after each, so that whatever ends it
-leaves what was seen. A part that finds something wrong does not keep the others from running. Exit code 0: nothing failed;
-1: something did; what was skipped is named.
+Runs its parts one after another, the most valuable first, and writes what they see into one JSON file as they go, so that
+whatever ends it leaves what was seen. A part that finds something wrong does not keep the others from running, and one whose
+time is up is "cut short": what it saw stays, and what is missing is named. A signal ends the time of all. Exit code 0: nothing
+failed; 1: something did; what was cut short or skipped is named.
 """
 
 import argparse
 import json
 import os
 import platform
+import signal
 import sys
 import time
 
@@ -16,7 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import parts  # noqa: E402
-from run import Failed, Skipped  # noqa: E402
+from context import Context  # noqa: E402
+from run import CutShort, Failed, Limit, Skipped  # noqa: E402
 
 FORMAT = 1  # of the file
 
@@ -24,6 +27,9 @@ FORMAT = 1  # of the file
 def parse_flags():
     parser = argparse.ArgumentParser(prog="gpu-prove", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda:0", help="default cuda:0; cpu tries the script with small models")
+    parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline"],
+                        help="the fastest that the GPU is to multiply with, in tests, benchmarks and services; auto: the "
+                        "fastest that it has. What is left out is not tried: where it hangs or ends the process")
     parser.add_argument("--minutes", type=float, default=9.5, help="in all; parts that no time is left for are skipped")
     parser.add_argument("--only", default="", metavar="WORDS", help="parts whose name contains one of these, by comma")
     parser.add_argument("--out", default="gpu-prove.json", metavar="FILE", help="default gpu-prove.json; what it has of "
@@ -36,7 +42,10 @@ def parse_flags():
     parser.add_argument("--scratch", default="", metavar="DIR", help="for the random model, 16 GB; default: /dev/shm or "
                         "the folder for temporary files, whichever has room")
     parser.add_argument("--list", action="store_true", help="the parts and their times")
-    return parser.parse_args()
+    flags = parser.parse_args()
+    if flags.device == "cpu" and flags.gpu_instructions != "auto":
+        parser.error("--gpu_instructions is for a GPU; it goes with --device cuda:0")
+    return flags
 
 
 def earlier(path, device):
@@ -56,6 +65,9 @@ class Report:
                      "date": time.strftime("%Y-%m-%d"), "parts": earlier(flags.out, flags.device)}
 
     def put(self, name, result):
+        """What was seen by a run before this one stays where this one had no time or no means to look."""
+        if result["state"] == "skipped" and name in self.seen["parts"]:
+            return
         self.seen["parts"][name] = result
         with open(self.path + ".part", "w") as file:
             json.dump(self.seen, file, indent=1)
@@ -63,23 +75,67 @@ class Report:
         os.replace(self.path + ".part", self.path)
 
 
-def run_part(part, context):
-    """What became of it: {"state": passed, failed or skipped, "seconds", "why", and its figures}."""
-    begin = time.monotonic()
-    result = {"state": "passed"}
-    context.begin(part.seconds)
+def outcome(part, context):
+    """(state, why) of a part that is run."""
     try:
-        result["figures"] = part.run(context)
+        part.run(context)
     except Skipped as why:
-        result.update(state="skipped", why=str(why))
+        return "skipped", str(why)
+    except CutShort as why:
+        return "cut short", str(why)
     except Failed as why:
-        result.update(state="failed", why=str(why))
+        return "failed", str(why)
     except Exception as why:  # of the script itself: the other parts still count
-        result.update(state="failed", why=f"{type(why).__name__}: {why}")
-    if context.noted:
-        result["noted"] = context.take_notes()
-    result["seconds"] = round(time.monotonic() - begin, 1)
+        return "failed", f"{type(why).__name__}: {why}"
+    return "passed", ""
+
+
+def run_part(part, context, report):
+    """What became of it: {"state": passed, failed, cut short or skipped, "seconds", "why", "figures"}, "missing" of one that
+    was cut short, and "gpu_instructions" where not all were to be tried."""
+    begin = time.monotonic()
+
+    def result(state, why):
+        told = {"state": state, "why": why, "figures": context.figures, "noted": context.noted,
+                "missing": context.missing if state == "cut short" else [],
+                "gpu_instructions": context.flags.gpu_instructions.replace("auto", "")}
+        return {**{name: value for name, value in told.items() if value}, "seconds": round(time.monotonic() - begin, 1)}
+
+    context.begin(part.seconds, lambda: report.put(part.name, result("cut short", "gpu-prove ended while it ran")))
+    return result(*outcome(part, context))
+
+
+def attempt(part, context, report):
+    left = context.whole.left()
+    if left < part.least_seconds:
+        result = {"state": "skipped", "why": f"{left:.0f} s were left of {60 * context.flags.minutes:.0f}", "seconds": 0}
+    else:
+        result = run_part(part, context, report)
+    report.put(part.name, result)
     return result
+
+
+def tell(result):
+    why = f": {result['why']}" if "why" in result else ""
+    missing = f"; missing: {', '.join(result['missing'])}" if "missing" in result else ""
+    print(f"        {result['state']} after {result['seconds']} s{why}{missing}", file=sys.stderr, flush=True)
+    for note in result.get("noted", []):
+        print(f"        {note}", file=sys.stderr, flush=True)
+
+
+def summary(results):
+    """How many parts came to what, and which were not shown in full."""
+    names = {state: [name for name, result in results.items() if result["state"] == state]
+             for state in ("passed", "failed", "cut short", "skipped")}
+    return ", ".join(f"{len(those)} {state}" + (f" ({', '.join(those)})" if those and state in ("cut short", "skipped") else "")
+                     for state, those in names.items() if those or state in ("passed", "failed"))
+
+
+def end_at_signals(limit):
+    """Parts then end as if their time were up: with what they saw written, and the programs they started gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, lambda *_: limit.end_now())
 
 
 def main():
@@ -92,30 +148,17 @@ def main():
     chosen = [part for part in parts.PARTS if not words or any(word in part.name for word in words)]
     if not chosen:
         sys.exit(f"gpu-prove: no part is called like {flags.only}; --list names them")
-    report = Report(flags)
-    end = time.monotonic() + 60 * flags.minutes
-    results = {}
-    with parts.Context(flags, end) as context:
+    report, limit, results = Report(flags), Limit(60 * flags.minutes), {}
+    end_at_signals(limit)
+    with Context(flags, limit) as context:
         if any(part.needs_large_model for part in chosen):
             context.begin_large_model()
         for number, part in enumerate(chosen, 1):
-            left = end - time.monotonic()
             print(f"[{number:2}/{len(chosen)}] {part.name}: {part.what} ...", file=sys.stderr, flush=True)
-            if left < part.least_seconds:
-                result = {"state": "skipped", "why": f"{left:.0f} s were left of {60 * flags.minutes:.0f}", "seconds": 0}
-            else:
-                result = run_part(part, context)
-            results[part.name] = result
-            report.put(part.name, result)
-            why = f": {result['why']}" if "why" in result else ""
-            print(f"        {result['state']} after {result['seconds']} s{why}", file=sys.stderr, flush=True)
-            for note in result.get("noted", []):
-                print(f"        {note}", file=sys.stderr, flush=True)
-    states = [result["state"] for result in results.values()]
-    skipped = [name for name, result in results.items() if result["state"] == "skipped"]
-    print(f"{states.count('passed')} passed, {states.count('failed')} failed, {len(skipped)} skipped"
-          + (f" ({', '.join(skipped)})" if skipped else "") + f"; written: {flags.out}")
-    return 1 if "failed" in states else 0
+            results[part.name] = attempt(part, context, report)
+            tell(results[part.name])
+    print(f"{summary(results)}; written: {flags.out}")
+    return 1 if any(result["state"] == "failed" for result in results.values()) else 0
 
 
 if __name__ == "__main__":

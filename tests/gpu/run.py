@@ -1,21 +1,48 @@
-"""Running programs within a time, and what they said last. Standard library alone: it also runs where nothing is installed."""
+"""Running programs within a time, and what they said. Standard library alone: it also runs where nothing is installed."""
 
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
-import threading
 import time
+
+STOP_SECONDS = 20  # for `sluice up` to end by itself
+KILL_SECONDS = 10  # for the system to end a program that was killed: a driver may hold it
 
 
 class Failed(Exception):
     """What was to be shown is not so, or a program did not do its work."""
 
 
+class CutShort(Exception):
+    """The time was up before all was shown."""
+
+
 class Skipped(Exception):
     """What can't be shown here, and why."""
+
+
+class Limit:
+    """Until when programs may run. Within another it ends with that at the latest. A signal may bring it forward."""
+
+    def __init__(self, seconds, within=None):
+        self._end = time.monotonic() + seconds
+        self._within = within
+
+    def left(self):
+        left = max(0.0, self._end - time.monotonic())
+        return left if self._within is None else min(left, self._within.left())
+
+    def end_now(self):
+        self._end = float("-inf")
+
+    def check(self, what):
+        """CutShort where `what` need not be begun."""
+        if self.left() <= 0:
+            raise CutShort(f"no time was left for {what}")
 
 
 def last_words(text, most=12):
@@ -23,49 +50,90 @@ def last_words(text, most=12):
     return "\n".join(lines[-most:])
 
 
-def run(command, timeout, env=None, accept=(0,)):
-    """(exit code, stdout, stderr) of a program; Failed with its last words where the code is none of `accept`."""
+def run(command, limit, env=None, accept=(0,), seen=None):
+    """(exit code, stdout, stderr) of a program. Failed with its last words where the code is none of `accept`, CutShort
+    where it was killed at the limit, with the programs it had started. However it ends, `seen` gets what it wrote."""
     program = os.path.basename(command[0])
+    limit.check(program)
+    begin = time.monotonic()
+    # Files, for they keep what was written, and end where a pipe is held open by whoever is left behind.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                       env={**os.environ, **(env or {})}, start_new_session=True)
+        except OSError as error:
+            raise Failed(f"{command[0]}: {error.strerror}") from None
+        is_done = wait(process, limit)
+        kill(process)
+        said, complained = read(out), read(err)
+    if seen is not None:
+        seen(said)
+    if not is_done:
+        words = last_words(complained, 1)
+        raise CutShort(f"{program} was cut off after {time.monotonic() - begin:.0f} s" + (f": {words}" if words else ""))
+    if process.returncode not in accept:
+        raise Failed(f"{program} ended with {process.returncode}: {last_words(complained or said)}")
+    return process.returncode, said, complained
+
+
+def wait(process, limit):
+    """Whether it ended within the limit."""
+    while process.poll() is None and limit.left() > 0:
+        try:
+            process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            pass
+    return process.poll() is not None
+
+
+def kill(process):
+    """A program that leads a session, if it still runs, and what it had started there."""
+    if process.poll() is not None:
+        return
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=max(1, timeout),
-                              env={**os.environ, **(env or {})})
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{program} took more than {timeout:.0f} s") from None
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from None
-    if done.returncode not in accept:
-        words = last_words(done.stderr or done.stdout)
-        raise Failed(f"{program} ended with {done.returncode}: {words}")
-    return done.returncode, done.stdout, done.stderr
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(KILL_SECONDS)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+
+
+def read(file):
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def json_lines(text):
-    """The objects among the lines of a text."""
-    objects = []
-    for line in text.splitlines():
-        if line.startswith("{"):
-            objects.append(json.loads(line))
-    return objects
+    """The objects among the lines of a text. One that its writer did not end is left out."""
+    return [json.loads(line) for line in text.split("\n")[:-1] if line.startswith("{")]
+
+
+def readable(file, limit):
+    """Whether there is something to read, or the end, within the limit."""
+    while limit.left() > 0:
+        if select.select([file], [], [], 0.1)[0]:
+            return True
+    return False
 
 
 class Up:
     """`sluice up` from its start to its end."""
 
-    def __init__(self, bin_folder, flags, timeout):
+    def __init__(self, bin_folder, flags, limit):
+        limit.check("sluice up")
         self.log = tempfile.NamedTemporaryFile("w+", prefix="sluice-up-", suffix=".log")
         begin = time.monotonic()
         self.process = subprocess.Popen([os.path.join(bin_folder, "sluice"), "up", "--port", "0", *flags],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
-        # A line, the end of the program, or the end of the time.
-        timer = threading.Timer(timeout, self.process.kill)
-        timer.start()
-        line = self.process.stdout.readline()
-        timer.cancel()
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        start_new_session=True)
+        # A line, or the end of the program.
+        is_in_time = readable(self.process.stdout, limit)
+        line = self.process.stdout.readline() if is_in_time else ""
         self.ready_seconds = time.monotonic() - begin
         if not line.startswith("ready "):
             self.stop()
-            raise Failed(f"sluice up {' '.join(flags)} is not ready after {self.ready_seconds:.0f} s: "
-                         + last_words(self.said()))
+            kind = Failed if is_in_time else CutShort
+            raise kind(f"sluice up {' '.join(flags)} is not ready after {self.ready_seconds:.0f} s: "
+                       + last_words(self.said()))
         self.endpoint = line.split()[1]
 
     def said(self):
@@ -79,11 +147,8 @@ class Up:
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            wait(self.process, Limit(STOP_SECONDS))
+            kill(self.process)
         self.process.stdout.close()
 
     def __enter__(self):

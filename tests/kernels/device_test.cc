@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
+#include "tests/kernels/testing/test_backend.h"
 
 namespace sluice {
 namespace {
@@ -106,6 +108,21 @@ TEST(ParseGpuProducts, ReadsWhatNameWrites) {
   EXPECT_THAT(
       std::string(ParseGpuProducts("mmx").status().message()),
       HasSubstr("\"mmx\" is no instruction of GPUs; accepted: auto, mma, wgmma, wgmma_pipeline"));
+}
+
+std::optional<GpuProducts> TestGpuProductsFor(const char* text) {
+  setenv("SLUICE_TEST_GPU_INSTRUCTIONS", text, 1);
+  return testing::TestGpuProducts();
+}
+
+// In a process of its own, whose environment is its own.
+TEST(TestGpuProductsDeathTest, AreThoseOfTheEnvironment) {
+  EXPECT_EXIT(std::exit(TestGpuProductsFor("wgmma") == GpuProducts::kHopper ? 0 : 1),
+              ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::exit(TestGpuProductsFor("auto") == std::nullopt ? 0 : 1),
+              ::testing::ExitedWithCode(0), "");
+  EXPECT_DEATH(TestGpuProductsFor("mmx"),
+               "SLUICE_TEST_GPU_INSTRUCTIONS: .*accepted: auto, mma, wgmma, wgmma_pipeline");
 }
 
 TEST(ChooseInstructions, TakesTheFastestThatPasses) {

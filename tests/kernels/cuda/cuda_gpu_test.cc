@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/products_path.h"
 #include "kernels/self_check.h"
+#include "tests/kernels/testing/test_backend.h"
 
 namespace sluice::cuda {
 namespace {
@@ -18,6 +21,10 @@ namespace {
 class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
  protected:
   void SetUp() override {
+    const std::optional<GpuProducts> fastest = testing::TestGpuProducts();
+    if (fastest.has_value() && GetParam() > PathOf(*fastest)) {
+      GTEST_SKIP() << "SLUICE_TEST_GPU_INSTRUCTIONS leaves it out";
+    }
     auto gpu = OpenCudaGpu(0, GetParam());
     if (!gpu.ok()) GTEST_SKIP() << "no GPU to test on: " << gpu.status();
     num_multiprocessors_ = (*gpu)->properties().num_multiprocessors;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "kernels/gpu/gpu_check.h"
+#include "kernels/gpu/gpu_devices.h"
 #include "kernels/reference/async_backend.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 
@@ -17,6 +19,26 @@ namespace {
 bool TestsOn(std::string_view backend) {
   const char* const kind = std::getenv("SLUICE_TEST_BACKEND");
   return kind != nullptr && kind == backend;
+}
+
+bool LeavesSelfCheckOut() {
+  const char* const text = std::getenv("SLUICE_TEST_SELF_CHECK");
+  return text != nullptr && std::string_view(text) == "off";
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeUncheckedGpu(const DeviceId& device) {
+  if (absl::Status usable = CheckDevice(device); !usable.ok()) return usable;
+  const int index = device.index.value_or(0);
+  const auto products = ProductsUpTo(QueryGpus().gpus[index], TestGpuProducts());
+  if (!products.ok()) return products.status();
+  return MakeGpuBackend(index, products->back());
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeOnDevice(const DeviceId& device,
+                                                      const CpuBackendOptions& cpu) {
+  if (device.kind == DeviceKind::kCuda && LeavesSelfCheckOut()) return MakeUncheckedGpu(device);
+  return MakeBackend({.device = device, .cpu = cpu, .gpu_products = TestGpuProducts()},
+                     [](const std::string&) {});
 }
 
 }  // namespace
@@ -33,6 +55,18 @@ std::optional<DeviceId> TestDevice() {
   return *device;
 }
 
+std::optional<GpuProducts> TestGpuProducts() {
+  const char* const text = std::getenv("SLUICE_TEST_GPU_INSTRUCTIONS");
+  if (text == nullptr) return std::nullopt;
+  const auto products = ParseGpuProducts(text);
+  if (!products.ok()) {
+    std::fprintf(stderr, "SLUICE_TEST_GPU_INSTRUCTIONS: %s\n",
+                 products.status().ToString().c_str());
+  }
+  SLUICE_CHECK(products.ok());
+  return *products;
+}
+
 bool TestsRoundOperands() {
   const std::optional<DeviceId> device = TestDevice();
   return TestsGpuOnHost() || (device.has_value() && device->kind == DeviceKind::kCuda);
@@ -44,7 +78,7 @@ std::unique_ptr<Backend> AsTestBackend(std::unique_ptr<Backend> backend) {
 
 std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options) {
   if (const std::optional<DeviceId> device = TestDevice(); device.has_value()) {
-    auto backend = MakeBackend({.device = *device, .cpu = options}, [](const std::string&) {});
+    auto backend = MakeOnDevice(*device, options);
     if (!backend.ok()) std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
     SLUICE_CHECK(backend.ok());
     return *std::move(backend);
