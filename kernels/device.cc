@@ -61,31 +61,23 @@ absl::StatusOr<Way> ChooseChecked(absl::Span<const Way> ways, const std::string&
                                                   status.message()));
 }
 
-// What the self-check says of a GPU, whose products take tiles of all sizes.
-absl::Status CheckGpuBackend(Backend& backend, const GpuFacts& gpu) {
-  absl::Status status = SelfCheck(backend);
-  return status.ok() ? CheckBatchSizes(backend, BatchSizesFor(gpu.num_multiprocessors)) : status;
-}
-
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(
-    int index, std::optional<GpuProducts> fastest,
-    absl::FunctionRef<void(const std::string& reason)> warn) {
-  const GpuFacts gpu = QueryGpus().gpus[index];
-  const auto known = ProductsUpTo(gpu, fastest);
+    const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn) {
+  const int index = options.device.index.value_or(0);
+  const auto known = ProductsUpTo(QueryGpus().gpus[index], options.gpu_products);
   if (!known.ok()) return known.status();
   static auto& findings = *new Findings<std::pair<int, GpuProducts>>;
-  std::unique_ptr<Backend> backend;
   const auto chosen = ChooseProducts(
       *known,
       [&](GpuProducts products) {
-        auto made = MakeGpuBackend(index, products);
-        if (!made.ok()) return made.status();
-        backend = *std::move(made);
-        return findings.Of({index, products}, [&] { return CheckGpuBackend(*backend, gpu); });
+        return findings.Of({index, products}, [&] {
+          return options.check_gpu != nullptr ? options.check_gpu(index, products)
+                                              : CheckGpuProducts(index, products);
+        });
       },
       warn);
   if (!chosen.ok()) return chosen.status();
-  return backend;
+  return MakeGpuBackend(index, {.products = *chosen, .on_lost = options.on_gpu_lost});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedCpuBackend(
@@ -159,12 +151,23 @@ absl::Status CheckDevice(const DeviceId& device) {
   return CheckGpu(QueryGpus(), device.index.value_or(0));
 }
 
+absl::Status CheckGpuProducts(int index, GpuProducts products) {
+  const DriverFacts facts = QueryGpus();
+  if (absl::Status usable = CheckGpu(facts, index); !usable.ok()) return usable;
+  const GpuFacts& gpu = facts.gpus[index];
+  if (const auto known = ProductsUpTo(gpu, products); !known.ok()) return known.status();
+  const auto backend = MakeGpuBackend(index, {.products = products});
+  if (!backend.ok()) return backend.status();
+  absl::Status status = SelfCheck(**backend);
+  return status.ok() ? CheckBatchSizes(**backend, BatchSizesFor(gpu.num_multiprocessors)) : status;
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
     const DeviceOptions& options, absl::FunctionRef<void(const std::string& reason)> warn) {
   if (absl::Status usable = CheckDevice(options.device); !usable.ok()) return usable;
   switch (options.device.kind) {
     case DeviceKind::kCuda:
-      return MakeCheckedGpuBackend(options.device.index.value_or(0), options.gpu_products, warn);
+      return MakeCheckedGpuBackend(options, warn);
     case DeviceKind::kCpu:
       break;
   }

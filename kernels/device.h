@@ -2,6 +2,7 @@
 // got.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,8 +50,14 @@ struct DeviceOptions {
   DeviceId device;
   CpuBackendOptions cpu;
   // The fastest to multiply with on a GPU; none: the fastest that it has. What is left out is not
-  // tried at all: a kernel that never ends, or takes the process with it, can't fail a check.
+  // tried at all.
   std::optional<GpuProducts> gpu_products;
+  // Does CheckGpuProducts in another process, where a kernel that never ends, or takes its process
+  // with it, fails a check as wrong numbers do (services/model_server/gpu_faults.h). Null: it
+  // is done in this one.
+  std::function<absl::Status(int index, GpuProducts products)> check_gpu;
+  // GpuBackendOptions::on_lost of kernels/gpu/gpu_devices.h.
+  std::function<void(absl::Status)> on_gpu_lost;
 };
 
 // Threads for arithmetic. More than any machine has cores; so many threads start on most.
@@ -58,6 +65,11 @@ inline constexpr int kMostThreads = 1024;
 
 // Whether this machine has it and it will do, in milliseconds: CheckGpu (kernels/gpu/gpu_check.h).
 absl::Status CheckDevice(const DeviceId& device);
+
+// Whether GPU `index` computes as it should with these products, batches of all sizes included: the
+// self-check, whose failures it returns; otherwise errors of CheckDevice, of ProductsUpTo
+// (kernels/gpu/gpu_check.h) and of MakeGpuBackend.
+absl::Status CheckGpuProducts(int index, GpuProducts products);
 
 // A backend that has passed its self-check on this machine (kernels/self_check.h). Where the
 // instructions asked for, or the fastest, don't, the next ones below are taken, and `warn` is told

@@ -233,18 +233,21 @@ absl::Status CheckRows(Backend& backend) {
     b.backend.AddResidual(terms[1], m);
     b.backend.TreeAdd(terms, m);
   }));
-  for (const bool centred : {false, true}) {
-    status.Update(check("TreeAddToResidual", [&](Bench& b, MatrixView m) {
-      const MatrixView terms[] = {b.Matrix(other, kCols), b.Matrix(x, kCols)};
-      ResidualUpdate update{.residual = b.Matrix(other, kCols), .bias = b.Vector(weight)};
-      update.norm = {.weight = b.Vector(weight),
-                     .bias = centred ? b.Vector(other) : nullptr,
-                     .eps = 1e-5f,
-                     .centred = centred};
-      update.normed = m;
-      b.backend.TreeAddToResidual(terms, update);
-      b.backend.AddResidual(update.residual, m);
-    }));
+  // Of as many ranks as there may be, with either norm.
+  for (const auto& [ranks, centred] : {std::pair{1, false}, {2, true}, {4, false}, {8, true}}) {
+    status.Update(
+        check("TreeAddToResidual", [&, count = ranks, centred = centred](Bench& b, MatrixView m) {
+          std::vector<MatrixView> terms;
+          for (int i = 0; i < count; ++i) terms.push_back(b.Matrix(i % 2 == 0 ? other : x, kCols));
+          ResidualUpdate update{.residual = b.Matrix(other, kCols), .bias = b.Vector(weight)};
+          update.norm = {.weight = b.Vector(weight),
+                         .bias = centred ? b.Vector(other) : nullptr,
+                         .eps = 1e-5f,
+                         .centred = centred};
+          update.normed = m;
+          b.backend.TreeAddToResidual(terms, update);
+          b.backend.AddResidual(update.residual, m);
+        }));
   }
   status.Update(check("LogSoftmax", [&](Bench& b, MatrixView m) { b.backend.LogSoftmax(m, m); }));
   status.Update(Compare("TopK", backend, [&](Bench& b) {

@@ -131,6 +131,7 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
   absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
       environment.start_in_process({.model = *std::move(folder),
                                     .overrides = model.overrides(),
+                                    .program = environment.executable,
                                     .num_ranks = model.num_ranks(),
                                     .num_stages = model.num_stages(),
                                     .weights = model.weight_type(),

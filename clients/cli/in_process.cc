@@ -15,6 +15,7 @@
 #include "services/common/log.h"
 #include "services/common/steady_time.h"
 #include "services/embedding/embedding_server.h"
+#include "services/model_server/gpu_faults.h"
 #include "services/sampler/sampler_server.h"
 #include "services/shard/shard_server.h"
 #include "services/tokenizer/tokenizer_server.h"
@@ -45,12 +46,11 @@ class Stages {
     int num_threads;
     int num_shards;
     int num_gpus;
-
-    DeviceId DeviceOf(const InProcessOptions& options, int number) const {
-      return DeviceOfProcess(options.device, number, num_gpus);
-    }
   };
 
+  // That of process `number`, were each a process.
+  DeviceOptions DeviceOf(const InProcessOptions& options, const Arrangement& arrangement,
+                         int number, CpuBackendOptions cpu) const;
   absl::Status StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
                             Topology& topology);
   absl::Status StartShard(const InProcessOptions& options, const Arrangement& arrangement,
@@ -161,6 +161,16 @@ absl::StatusOr<Topology> Stages::Start(const InProcessOptions& options) {
   return topology;
 }
 
+DeviceOptions Stages::DeviceOf(const InProcessOptions& options, const Arrangement& arrangement,
+                               int number, CpuBackendOptions cpu) const {
+  cpu.instructions = options.instructions;
+  DeviceOptions device{.device = DeviceOfProcess(options.device, number, arrangement.num_gpus),
+                       .cpu = std::move(cpu),
+                       .gpu_products = options.gpu_products};
+  GuardAgainstGpuFaults(options.program, device);
+  return device;
+}
+
 absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrangement& arrangement,
                                   Topology& topology) {
   absl::StatusOr<std::unique_ptr<ModelServer>> sampler = StartSamplerServer(
@@ -169,11 +179,8 @@ absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrange
        .address = AddressOf("sampler"),
        .hang_timeout = options.hang_timeout,
        .weights = options.weights,
-       .device = {.device = arrangement.DeviceOf(options, arrangement.num_shards - 1),
-                  .cpu = {.num_threads = arrangement.num_threads,
-                          .instructions = options.instructions,
-                          .cpus = options.cpus},
-                  .gpu_products = options.gpu_products}});
+       .device = DeviceOf(options, arrangement, arrangement.num_shards - 1,
+                          {.num_threads = arrangement.num_threads, .cpus = options.cpus})});
   if (!sampler.ok()) return sampler.status();
   sampler_ = *std::move(sampler);
   topology.sampler = Reach("sampler", *sampler_);
@@ -188,21 +195,20 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
   const int num_shards = arrangement.num_shards;
   const std::string name = absl::StrCat("shard-", placement.stage, "-", placement.rank);
   ShardServerOptions shard;
-  shard.server = {.model = options.model,
-                  .overrides = options.overrides,
-                  .address = AddressOf(name),
-                  .hang_timeout = options.hang_timeout,
-                  .weights = options.weights};
+  shard.server = {
+      .model = options.model,
+      .overrides = options.overrides,
+      .address = AddressOf(name),
+      .hang_timeout = options.hang_timeout,
+      .weights = options.weights,
+      .device = DeviceOf(options, arrangement, number,
+                         {.num_threads = std::max(1, arrangement.num_threads / num_shards),
+                          .cpus = CpusOfShard(options.cpus, number, num_shards)})};
   shard.placement = placement;
   shard.shard.kv_dtype = options.kv_dtype;
   shard.shard.kv_cache_bytes = options.kv_cache_bytes / options.num_stages / options.num_ranks;
   shard.shard.device_share =
       DeviceShareOf(ProcessesOnDevice(options.device, num_shards, arrangement.num_gpus));
-  shard.server.device.device = arrangement.DeviceOf(options, number);
-  shard.server.device.cpu = {.num_threads = std::max(1, arrangement.num_threads / num_shards),
-                             .instructions = options.instructions,
-                             .cpus = CpusOfShard(options.cpus, number, num_shards)};
-  shard.server.device.gpu_products = options.gpu_products;
   absl::StatusOr<std::unique_ptr<ModelServer>> server = StartShardServer(shard, &dialer_);
   if (!server.ok()) return server.status();
   shards_.push_back(*std::move(server));
@@ -218,9 +224,7 @@ absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arran
                             .address = AddressOf("embedding"),
                             .hang_timeout = options.hang_timeout,
                             .weights = options.weights,
-                            .device = {.device = arrangement.DeviceOf(options, 0),
-                                       .cpu = {.num_threads = 1},
-                                       .gpu_products = options.gpu_products}},
+                            .device = DeviceOf(options, arrangement, 0, {.num_threads = 1})},
                            &dialer_);
   if (!embedding.ok()) return embedding.status();
   embedding_ = *std::move(embedding);

@@ -33,6 +33,9 @@ struct InProcessDraftModel {
 struct InProcessOptions {
   std::string model;  // folder
   ModelOverrides overrides;
+  // GuardAgainstGpuFaults' (services/model_server/gpu_faults.h); empty: of a program that can't be
+  // started again for it.
+  std::string program;
   int num_ranks = 1;
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;

@@ -15,8 +15,10 @@
 #include "clients/cli/in_process.h"
 #include "clients/cli/line_editor.h"
 #include "kernels/usable_memory.h"
+#include "services/common/child_process.h"
 #include "services/common/grpc_runtime.h"
 #include "services/model/progress_bar.h"
+#include "services/model_server/gpu_faults.h"
 
 namespace {
 
@@ -67,11 +69,11 @@ std::string TempFolder() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;
   // Never destroyed: the watching thread outlives main.
   static auto& interrupt = *new sluice::Interrupt();
   WatchSignals(interrupt);
   sluice::LogWhatGrpcSays();
-  std::error_code ignored;
   sluice::Environment environment{
       .in = std::cin,
       .out = std::cout,
@@ -84,7 +86,7 @@ int main(int argc, char** argv) {
       .screen = [] { return sluice::ScreenOf(STDOUT_FILENO); },
       .temp_folder = TempFolder(),
       .memory_limit = sluice::MemoryLimit(""),
-      .executable = std::filesystem::read_symlink("/proc/self/exe", ignored).string(),
+      .executable = sluice::OwnProgram(argv[0]),
       .token = EnvironmentVariable("SLUICE_TOKEN"),
       .start_in_process = sluice::StartInProcess,
       .make_line_editor = [] { return sluice::MakeLineEditor(HistoryFile()); },

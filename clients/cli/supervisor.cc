@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "clients/cli/child_process.h"
+#include "services/common/child_process.h"
 #include "services/common/steady_time.h"
 
 namespace sluice {

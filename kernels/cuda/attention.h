@@ -27,7 +27,7 @@ struct AttentionTask {
   // Of the device, as the step's plan says; counts lie there, too, so that a step may be recorded.
   const AttentionTile* tiles = nullptr;
   const int32_t* num_tiles = nullptr;
-  int tile_rows = 64;  // 16 or MostTileRows()
+  int tile_rows = 64;  // kLeastTileRows or MostTileRows()
   // By partial: sums of weighted values [D], then the largest score and the sum of weights.
   float* partials = nullptr;
   int num_blocks = 1;  // of threads; share out the tiles among them
@@ -49,7 +49,8 @@ struct MergeSplitsTask {
 inline constexpr int kMostHeadDim = 256;
 
 // Packed rows of a block of threads: larger heads leave room for one warp's sums.
-constexpr int MostTileRows(int head_dim) { return head_dim <= 128 ? 64 : 16; }
+inline constexpr int kLeastTileRows = 16;
+constexpr int MostTileRows(int head_dim) { return head_dim <= 128 ? 64 : kLeastTileRows; }
 
 constexpr int64_t PartialFloats(int head_dim) { return head_dim + 2; }
 

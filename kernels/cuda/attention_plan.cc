@@ -30,6 +30,25 @@ void CutSegment(const AttentionSegment& segment, int32_t table_begin, const Atte
   }
 }
 
+int64_t BlocksOf(const std::vector<AttentionTile>& tiles, const AttentionShape& shape) {
+  return static_cast<int64_t>(tiles.size()) * shape.num_kv_heads;
+}
+
+// Of a tile, so that `blocks` of them become enough for `target` blocks at a time.
+int64_t PiecesFor(int64_t target, int64_t blocks) {
+  return blocks == 0 ? 1 : (kTilesForBalance * target + blocks - 1) / blocks;
+}
+
+// What the tiles would leave, cut.
+int64_t PartialsOf(const std::vector<AttentionTile>& tiles) {
+  int64_t partials = 0;
+  for (const AttentionTile& tile : tiles) {
+    const int64_t num_splits = tile.split_end - tile.split_begin;
+    if (num_splits > 1) partials += num_splits * tile.num_packed;
+  }
+  return partials;
+}
+
 // Cuts tiles of several splits into `pieces` each, or into tiles of one split.
 void CutSplits(int64_t pieces, std::vector<AttentionTile>& tiles, AttentionPlan& plan) {
   std::vector<AttentionTile> cut;
@@ -74,21 +93,24 @@ void AttentionPlan::Clear() {
 }
 
 void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
-                   int64_t target_blocks, AttentionPlan& plan) {
+                   const AttentionRoom& room, AttentionPlan& plan) {
   plan.Clear();
   int32_t table_begin = 0;
   for (const AttentionSegment& segment : segments) {
     CutSegment(segment, table_begin, shape, plan);
     table_begin += static_cast<int32_t>(segment.block_table.size());
   }
-  const auto blocks = [&](const std::vector<AttentionTile>& tiles) {
-    return static_cast<int64_t>(tiles.size()) * shape.num_kv_heads;
-  };
-  const int64_t uncut = blocks(plan.decode) + blocks(plan.prefill);
-  if (0 < uncut && uncut < target_blocks) {
-    const int64_t pieces = (kTilesForBalance * target_blocks + uncut - 1) / uncut;
-    CutSplits(pieces, plan.decode, plan);
-    CutSplits(pieces, plan.prefill, plan);
+  // Decode waits for memory, which takes all blocks to keep busy.
+  const int64_t decode_blocks = BlocksOf(plan.decode, shape);
+  if (decode_blocks < room.decode_blocks) {
+    CutSplits(PiecesFor(room.decode_blocks, decode_blocks), plan.decode, plan);
+  }
+  // Prefill multiplies, and pays for each split with partial results of all its rows: it is cut only
+  // where that is less than what would stand idle.
+  const int64_t prefill_blocks = BlocksOf(plan.prefill, shape);
+  if (prefill_blocks * 4 < room.prefill_blocks * 3 &&
+      PartialsOf(plan.prefill) * shape.num_kv_heads <= room.most_prefill_partials) {
+    CutSplits(PiecesFor(room.prefill_blocks, prefill_blocks), plan.prefill, plan);
   }
   SortLongFirst(plan.decode);
   SortLongFirst(plan.prefill);

@@ -67,10 +67,20 @@ struct AttentionPlan {
   void Clear();
 };
 
-// `target_blocks`: blocks of threads that keep the device busy. Splits of a tile are worked on
-// separately where there are fewer tiles than that; a few of them one after another where that makes
-// enough tiles for all blocks to end together.
+// What the splits of tiles are shared out for.
+struct AttentionRoom {
+  // Blocks of threads that the device runs at a time, of each kind of tile.
+  int64_t decode_blocks = 1;
+  int64_t prefill_blocks = 1;
+  // That prefill may leave, times KV heads: each of its many rows leaves one for every split.
+  int64_t most_prefill_partials = int64_t{1} << 40;
+
+  friend bool operator==(const AttentionRoom&, const AttentionRoom&) = default;
+};
+
+// Splits of a tile are worked on separately where the tiles of its kind leave too much of the device
+// idle; a few of them one after another where that makes enough tiles for all blocks to end together.
 void PlanAttention(absl::Span<const AttentionSegment> segments, const AttentionShape& shape,
-                   int64_t target_blocks, AttentionPlan& plan);
+                   const AttentionRoom& room, AttentionPlan& plan);
 
 }  // namespace sluice::cuda

@@ -75,13 +75,12 @@ bool CudaBackend::Note(const absl::Status& status) {
 
 void* CudaBackend::Room(Scratch which, size_t bytes) {
   const absl::StatusOr<bool> moved = scratch_[which].Reserve(std::max<size_t>(bytes, 1), *gpu_);
-  if (!Note(moved.status())) return nullptr;
-  if (*moved) {
+  if (!moved.ok() || *moved) {
     SLUICE_CHECK(!recorder_.is_recording());
     recorder_.Forget();
     if (which == kCounters) num_zero_counters_ = 0;
   }
-  return scratch_[which].as<void>();
+  return Note(moved.status()) ? scratch_[which].as<void>() : nullptr;
 }
 
 void* CudaBackend::Sent(absl::Span<const std::byte> bytes) {
@@ -170,10 +169,14 @@ int64_t CudaBackend::BucketRows(int64_t rows) const {
 void CudaBackend::BeginStep(absl::Span<const AttentionSegment> segments, int64_t rows) {
   SLUICE_CHECK(!recorder_.is_recording());
   const absl::StatusOr<bool> moved = step_.Begin(segments, rows);
-  if (Note(moved.status()) && *moved) recorder_.Forget();
+  // Where one array had no room, others may have moved, and it itself is gone.
+  if (!moved.ok() || *moved) recorder_.Forget();
+  has_step_ = Note(moved.status());
 }
 
 absl::Status CudaBackend::RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
+  // The next wait says why.
+  if (!has_step_) return absl::OkStatus();
   return recorder_.Run({.step = key, .parts = step_.parts()}, enqueue);
 }
 

@@ -116,8 +116,8 @@ class CudaBackend final : public Backend {
   void Store(StoreKvTask task, int layer, const KvPool& pool);
   GemmPlan PlanFor(const WeightImage& weights, int64_t rows) const;
   void TiledGemm(MatrixView x, const WeightImage& weights, const EpilogueTask& epilogue);
-  // Enqueues the plan's tiles and merges; `task` is that of its decode tiles.
-  void Attend(AttentionTask task, const DeviceAttentionPlan& plan);
+  // Enqueues the plan's tiles and merges, of each kind as its task says.
+  void Attend(AttentionTask decode, AttentionTask prefill, const DeviceAttentionPlan& plan);
   // x as tiles are read from it: itself, or rounded and padded in scratch memory.
   MatrixView Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan);
 
@@ -127,6 +127,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<GpuEvent> end_;
   CudaMemorySharing sharing_;
   StepTables step_;
+  bool has_step_ = true;  // false: the device had no room for the tables of the last one begun
   StepRecorder recorder_;
   DeviceArray scratch_[kNumScratch];
   size_t num_zero_counters_ = 0;  // of that scratch memory

@@ -16,6 +16,18 @@ constexpr int64_t kMostBlocks = 8;
 // Of its shared memory that every block takes besides its own, which one block's limit leaves.
 constexpr int64_t kReservedBytes = 1 << 10;
 
+// Of partial results that a step's prefill may leave. One that would leave more takes the splits of a
+// tile one after another.
+constexpr int64_t kMostPrefillPartialBytes = int64_t{256} << 20;
+
+// Packed rows of a prefill's tile, as many as the GPU has shared memory for.
+int PrefillTileRows(const Gpu& gpu, const KvLayout& pool) {
+  const int most = MostTileRows(pool.head_dim);
+  const AttentionTask largest{.pool = pool, .tile_rows = most, .stages = 1};
+  const auto limit = static_cast<int64_t>(gpu.properties().shared_bytes);
+  return gpu.kernels().attention_shared_bytes(largest) <= limit ? most : kLeastTileRows;
+}
+
 // Settles what a task's blocks have in shared memory, and how many there are.
 void Fit(const Gpu& gpu, AttentionTask& task) {
   const auto limit = static_cast<int64_t>(gpu.properties().shared_bytes);
@@ -94,7 +106,7 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
   const AttentionShape shape{.group = num_heads / layout.num_kv_heads,
                              .window = options.window,
                              .num_kv_heads = layout.num_kv_heads,
-                             .tile_rows = MostTileRows(layout.head_dim)};
+                             .tile_rows = PrefillTileRows(*gpu_, layout)};
   AttentionTask task{.q = q,
                      .out = out,
                      .pool = layout,
@@ -105,33 +117,40 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
                      .tables = step_.tables(),
                      .tile_rows = shape.decode_tile_rows};
   Fit(*gpu_, task);
+  AttentionTask prefill = task;
+  prefill.tile_rows = shape.tile_rows;
+  Fit(*gpu_, prefill);
+  const int64_t partial_floats = PartialFloats(layout.head_dim);
+  const AttentionRoom room{
+      .decode_blocks = task.num_blocks,
+      .prefill_blocks = prefill.num_blocks,
+      .most_prefill_partials =
+          kMostPrefillPartialBytes / (partial_floats * static_cast<int64_t>(sizeof(float)))};
   bool moved = false;
-  const auto plan = step_.PlanFor(shape, task.num_blocks, PartialFloats(layout.head_dim), moved);
+  const auto plan = step_.PlanFor(shape, room, partial_floats, moved);
   if (!Note(plan.status())) return;
   if (moved) recorder_.Forget();
-  Attend(task, **plan);
+  Attend(task, prefill, **plan);
 }
 
-void CudaBackend::Attend(AttentionTask task, const DeviceAttentionPlan& plan) {
-  task.partials = plan.partials.as<float>();
-  task.tiles = plan.decode.as<AttentionTile>();
-  task.num_tiles = plan.num_decode();
-  if ((plan.parts & plan.kDecode) != 0) kernels().attention(stream(), task);
-  const int decode_blocks = task.num_blocks;
-  task.tiles = plan.prefill.as<AttentionTile>();
-  task.num_tiles = plan.num_prefill();
-  task.tile_rows = plan.shape.tile_rows;
-  Fit(*gpu_, task);
-  if ((plan.parts & plan.kPrefill) != 0) kernels().attention(stream(), task);
+void CudaBackend::Attend(AttentionTask decode, AttentionTask prefill,
+                         const DeviceAttentionPlan& plan) {
+  decode.partials = prefill.partials = plan.partials.as<float>();
+  decode.tiles = plan.decode.as<AttentionTile>();
+  decode.num_tiles = plan.num_decode();
+  if ((plan.parts & plan.kDecode) != 0) kernels().attention(stream(), decode);
+  prefill.tiles = plan.prefill.as<AttentionTile>();
+  prefill.num_tiles = plan.num_prefill();
+  if ((plan.parts & plan.kPrefill) != 0) kernels().attention(stream(), prefill);
   if ((plan.parts & plan.kMerges) == 0) return;
-  kernels().merge_splits(stream(), {.out = task.out,
-                                    .num_kv_heads = task.pool.num_kv_heads,
-                                    .group = task.group,
-                                    .head_dim = task.pool.head_dim,
+  kernels().merge_splits(stream(), {.out = decode.out,
+                                    .num_kv_heads = decode.pool.num_kv_heads,
+                                    .group = decode.group,
+                                    .head_dim = decode.pool.head_dim,
                                     .tiles = plan.merges.as<MergeTile>(),
                                     .num_tiles = plan.num_merges(),
-                                    .partials = task.partials,
-                                    .num_blocks = decode_blocks});
+                                    .partials = decode.partials,
+                                    .num_blocks = decode.num_blocks});
 }
 
 }  // namespace sluice::cuda

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<KvPool>> CudaKvPool::Create(const KvPoolSpec& spe
                   .head_dim = spec.head_dim,
                   .dtype = spec.dtype};
   SLUICE_CHECK(IsKvType(spec.dtype));
-  const AttentionTask least{.pool = layout, .tile_rows = 16, .stages = 1};
+  const AttentionTask least{.pool = layout, .tile_rows = kLeastTileRows, .stages = 1};
   const int64_t shared = gpu.kernels().attention_shared_bytes(least);
   if (shared > static_cast<int64_t>(gpu.properties().shared_bytes)) {
     return absl::InvalidArgumentError(

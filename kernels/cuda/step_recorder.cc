@@ -30,13 +30,19 @@ absl::Status StepRecorder::Run(const RecordingKey& key, absl::FunctionRef<absl::
     absl::Status status = enqueue();
     // Scratch memory that grew has emptied steps_.
     const auto found = steps_.find(key);
-    if (found != steps_.end()) found->second.is_never_recorded = leave_unrecorded_;
+    if (found != steps_.end()) found->second.is_never_recorded |= leave_unrecorded_;
     return status;
   }
   is_recording_ = true;
-  auto recording = gpu_.RecordWork([&] { return enqueue(); });
+  absl::Status enqueued;
+  auto recording = gpu_.RecordWork([&] { return enqueued = enqueue(); });
   is_recording_ = false;
-  if (!recording.ok()) return recording.status();
+  if (!enqueued.ok()) return enqueued;
+  if (!recording.ok()) {
+    // The device can't record it; nothing has been done. From now on it runs as it is called: slower.
+    step.is_never_recorded = true;
+    return enqueue();
+  }
   step.recording = *std::move(recording);
   gpu_.Enqueue(*step.recording);
   return absl::OkStatus();

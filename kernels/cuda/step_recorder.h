@@ -1,6 +1,6 @@
 // Steps as recordings: what is enqueued under a key runs as it is called the first time, when
-// scratch memory grows; is recorded the second time; and from then on enqueued as a whole. Driven
-// by the backend's thread.
+// scratch memory grows; is recorded the second time; and from then on enqueued as a whole. What a
+// device refuses to record runs as it is called each time. Driven by the backend's thread.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,7 @@ absl::StatusOr<bool> StepTables::Begin(absl::Span<const AttentionSegment> segmen
 }
 
 absl::StatusOr<const DeviceAttentionPlan*> StepTables::PlanFor(const AttentionShape& shape,
-                                                               int64_t target_blocks,
+                                                               const AttentionRoom& room,
                                                                int64_t partial_floats,
                                                                bool& moved) {
   for (const auto& plan : plans_) {
@@ -68,7 +68,7 @@ absl::StatusOr<const DeviceAttentionPlan*> StepTables::PlanFor(const AttentionSh
   }
   auto plan = std::make_unique<DeviceAttentionPlan>();
   plan->shape = shape;
-  plan->target_blocks = target_blocks;
+  plan->room = room;
   plan->partial_floats = partial_floats;
   const absl::StatusOr<bool> uploaded = UploadPlan(plans_.size(), *plan);
   if (!uploaded.ok()) return uploaded.status();
@@ -85,7 +85,7 @@ uint64_t StepTables::parts() const {
 }
 
 absl::StatusOr<bool> StepTables::UploadPlan(size_t index, DeviceAttentionPlan& plan) {
-  PlanAttention(host_.segments(), plan.shape, plan.target_blocks, plan_);
+  PlanAttention(host_.segments(), plan.shape, plan.room, plan_);
   plan.parts = (plan_.decode.empty() ? 0 : DeviceAttentionPlan::kDecode) |
                (plan_.prefill.empty() ? 0 : DeviceAttentionPlan::kPrefill) |
                (plan_.merges.empty() ? 0 : DeviceAttentionPlan::kMerges);

@@ -35,7 +35,7 @@ class DeviceArray {
 // The plan of a step for one shape of attention, on the device.
 struct DeviceAttentionPlan {
   AttentionShape shape;
-  int64_t target_blocks = 0;
+  AttentionRoom room;
   int64_t partial_floats = 0;  // of one partial
   DeviceArray counts;          // int32: decode tiles, prefill tiles, merges
   DeviceArray decode, prefill, merges, partials;
@@ -58,8 +58,8 @@ class StepTables {
   // The step's plan for `shape`, and from now on every step's. Sets `moved` where an array of the
   // device moved. `partial_floats`: of a split's result for one packed row and KV head.
   absl::StatusOr<const DeviceAttentionPlan*> PlanFor(const AttentionShape& shape,
-                                                     int64_t target_blocks, int64_t partial_floats,
-                                                     bool& moved);
+                                                     const AttentionRoom& room,
+                                                     int64_t partial_floats, bool& moved);
 
   // Which parts all plans known have: what a recorded step depends on besides its rows. Those of
   // shapes beyond the first 20, of which no model has that many, are all launched.

@@ -2,8 +2,10 @@
 // no_gpu_devices.cc, which has none. Thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/gpu/gpu_facts.h"
@@ -17,8 +19,16 @@ bool BuiltForGpus();
 // among the facts.
 DriverFacts QueryGpus();
 
-// A backend on GPU `index`, which CheckGpu() has found good multiplying as ProductsOf() says it can. RESOURCE_EXHAUSTED where its memory is
-// full, otherwise UNAVAILABLE with the runtime's words. REQUIRES: BuiltForGpus().
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products);
+struct GpuBackendOptions {
+  GpuProducts products = GpuProducts::kPortable;
+  // Told, by whoever waits, that the GPU will do nothing more for this process: a kernel has gone
+  // astray, or the device is gone. Null: nobody, and every call fails from then on.
+  std::function<void(absl::Status)> on_lost;
+};
+
+// A backend on GPU `index`, which CheckGpu() has found good and ProductsOf() to have such products.
+// RESOURCE_EXHAUSTED where its memory is full, otherwise UNAVAILABLE with the runtime's words.
+// REQUIRES: BuiltForGpus().
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuBackendOptions options);
 
 }  // namespace sluice

@@ -7,7 +7,8 @@ bool BuiltForGpus() { return false; }
 
 DriverFacts QueryGpus() { return {}; }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/, GpuProducts /*products*/) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/,
+                                                        GpuBackendOptions /*options*/) {
   SLUICE_CHECK(BuiltForGpus());
   return nullptr;
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/common/address.h"
+#include "services/common/child_process.h"
 #include "services/common/cpu_list.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
@@ -151,7 +152,8 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   if (!kept.ok()) {
     return FailAtStart(argv[0], 2, absl::StrCat("--cpus: ", kept.message()));
   }
-  const ProcessOptions options = {.model = absl::GetFlag(FLAGS_model),
+  const ProcessOptions options = {.program = OwnProgram(argv[0]),
+                                  .model = absl::GetFlag(FLAGS_model),
                                   .rope_scaling = absl::GetFlag(FLAGS_rope_scaling),
                                   .cpus = *cpus,
                                   .listen = absl::GetFlag(FLAGS_listen),

@@ -16,6 +16,7 @@ namespace sluice {
 // --model, --rope_scaling, --cpus, --listen, --hang_timeout and --tls_*; RunProcess sees to the others of its flags
 // itself.
 struct ProcessOptions {
+  std::string program;  // its path: OwnProgram (child_process.h)
   std::string model;
   std::string rope_scaling;  // the model's own where empty
   std::vector<int> cpus;     // the process keeps to them already; empty: to none in particular

@@ -2,6 +2,7 @@
 #include "absl/flags/flag.h"
 #include "services/common/process.h"
 #include "services/embedding/embedding_server.h"
+#include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
 
 ABSL_FLAG(std::string, weights, "auto",
@@ -16,6 +17,7 @@ ABSL_FLAG(std::string, gpu_instructions, "auto",
           "wgmma_pipeline");
 
 int main(int argc, char** argv) {
+  if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;
   std::unique_ptr<sluice::Dialer> dialer;
   return sluice::RunProcess(
       argc, argv, "Turns token ids into hidden rows and sends them to the first shard stage.",

@@ -1,10 +1,13 @@
 #include "services/model_server/model_server_flags.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/device.h"
 #include "kernels/gpu/gpu_check.h"
 #include "services/common/status.h"
 #include "services/model/storage_type.h"
+#include "services/model_server/gpu_faults.h"
 
 namespace sluice {
 
@@ -23,17 +26,18 @@ absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& pr
   if (!instructions.ok()) return Annotate(instructions.status(), "--instructions");
   const auto gpu_products = ParseGpuProducts(flags.gpu_instructions);
   if (!gpu_products.ok()) return Annotate(gpu_products.status(), "--gpu_instructions");
+  DeviceOptions computing{
+      .device = *device,
+      .cpu = {.num_threads = flags.threads, .instructions = *instructions, .cpus = process.cpus},
+      .gpu_products = *gpu_products};
+  GuardAgainstGpuFaults(process.program, computing);
   return ModelServerOptions{.model = process.model,
                             .overrides = {process.rope_scaling},
                             .address = process.listen,
                             .tls = process.tls,
                             .hang_timeout = process.hang_timeout,
                             .weights = *weights,
-                            .device = {.device = *device,
-                                       .cpu = {.num_threads = flags.threads,
-                                               .instructions = *instructions,
-                                               .cpus = process.cpus},
-                                       .gpu_products = *gpu_products}};
+                            .device = std::move(computing)};
 }
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // sluice-sampler: serves a model's head and chooses tokens.
 #include "absl/flags/flag.h"
 #include "services/common/process.h"
+#include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
 #include "services/sampler/sampler_server.h"
 
@@ -18,6 +19,7 @@ ABSL_FLAG(std::string, gpu_instructions, "auto",
           "wgmma_pipeline");
 
 int main(int argc, char** argv) {
+  if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;
   return sluice::RunProcess(
       argc, argv, "Receives hidden rows of the last shard stage and chooses or scores tokens.",
       [](const sluice::ProcessOptions& process)

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
 #include "services/common/status.h"
+#include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
 #include "services/shard/shard_server.h"
 
@@ -99,6 +100,7 @@ absl::StatusOr<sluice::ShardServerOptions> OptionsFromFlags(const sluice::Proces
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;
   std::unique_ptr<sluice::Dialer> dialer;
   return sluice::RunProcess(
       argc, argv,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -59,8 +60,9 @@ DriverFacts QueryGpus() {
   return facts;
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuProducts products) {
-  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu = cuda::OpenCudaGpu(index, cuda::PathOf(products));
+absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuBackendOptions options) {
+  absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu =
+      cuda::OpenCudaGpu(index, cuda::PathOf(options.products), std::move(options.on_lost));
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});

@@ -107,8 +107,10 @@ class HostGpu final : public Gpu {
       : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 3),
                     .num_multiprocessors = options.num_multiprocessors,
                     .shared_bytes = options.shared_bytes,
-                    .gemm_path = options.gemm_path} {}
-  ~HostGpu() override { SLUICE_CHECK(mapped_.empty()); }
+                    .gemm_path = options.gemm_path},
+        memory_bytes_(options.memory_bytes),
+        can_record_(options.can_record) {}
+  ~HostGpu() override { SLUICE_CHECK(sizes_.empty()); }
 
   const GpuProperties& properties() const override { return properties_; }
   const Kernels& kernels() const override { return on_host::KernelTable(); }
@@ -117,25 +119,34 @@ class HostGpu final : public Gpu {
   absl::StatusOr<void*> Allocate(size_t size_bytes) override {
     SLUICE_CHECK(!queue_.is_recording());
     const size_t size = std::max<size_t>(size_bytes, 1);
-    if (size >= kLarge) return Map(size);
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 256, size) != 0) return OutOfMemory(size_bytes);
-    std::memset(memory, 0xff, size);
+    if (size > memory_bytes_ - used_) return OutOfMemory(size_bytes);
+    absl::StatusOr<void*> memory = size >= kLarge ? Map(size) : Take(size);
+    if (!memory.ok()) return memory;
+    sizes_[*memory] = size;
+    used_ += size;
     return memory;
   }
 
   void Free(void* memory) override {
     SLUICE_CHECK(!queue_.is_recording());
     queue_.Run();
-    const auto mapped = mapped_.find(memory);
-    if (mapped == mapped_.end()) return std::free(memory);
-    munmap(memory, mapped->second);
-    mapped_.erase(mapped);
+    const auto known = sizes_.find(memory);
+    if (known == sizes_.end()) return std::free(memory);  // a null one
+    const size_t size = known->second;
+    used_ -= size;
+    sizes_.erase(known);
+    if (size >= kLarge) {
+      munmap(memory, size);
+    } else {
+      std::free(memory);
+    }
   }
 
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override { return Allocate(size_bytes); }
   void FreePinned(void* memory) override { Free(memory); }
-  MemoryUse memory() const override { return {.total = size_t{1} << 40, .free = size_t{1} << 40}; }
+  MemoryUse memory() const override {
+    return {.total = memory_bytes_, .free = memory_bytes_ - used_};
+  }
 
   absl::StatusOr<std::shared_ptr<void>> AllocateShared(size_t size_bytes) override {
     void* memory = nullptr;
@@ -166,7 +177,8 @@ class HostGpu final : public Gpu {
   }
   void FillWithZero(void* memory, size_t size_bytes) override {
     // What was mapped is zero.
-    if (size_bytes >= kLarge && mapped_.contains(memory)) return;
+    const auto known = sizes_.find(memory);
+    if (size_bytes >= kLarge && known != sizes_.end()) return;
     queue_.Enqueue([=] { std::memset(memory, 0, size_bytes); });
   }
 
@@ -185,6 +197,7 @@ class HostGpu final : public Gpu {
     absl::Status status = enqueue();
     queue_.RecordTo(nullptr);
     if (!status.ok()) return status;
+    if (!can_record_) return absl::InternalError("this device records nothing");
     return std::make_unique<HostRecording>(std::move(work));
   }
   void Enqueue(Recording& recording) override {
@@ -196,17 +209,25 @@ class HostGpu final : public Gpu {
     return absl::ResourceExhaustedError(absl::StrCat(size_bytes, " bytes"));
   }
 
-  absl::StatusOr<void*> Map(size_t size) {
+  static absl::StatusOr<void*> Take(size_t size) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, size) != 0) return OutOfMemory(size);
+    std::memset(memory, 0xff, size);
+    return memory;
+  }
+  static absl::StatusOr<void*> Map(size_t size) {
     void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return OutOfMemory(size);
-    mapped_[memory] = size;
     return memory;
   }
 
   const GpuProperties properties_;
+  const size_t memory_bytes_;
+  const bool can_record_;
   HostQueue queue_;
-  std::map<void*, size_t> mapped_;
+  std::map<void*, size_t> sizes_;  // of allocations
+  size_t used_ = 0;                // their sum
 };
 
 }  // namespace

@@ -46,6 +46,7 @@ class RowChoice {
   template <class T, class JoinTwo, class F>
   SIMT_DEVICE T Join(int64_t n, T first, JoinTwo join, F f) {
     T joined = first;
+    SIMT_UNROLL_FOUR
     for (int64_t i = Thread(); i < n; i += NumThreads()) joined = join(joined, f(i));
     return JoinThreads(joined, join, reinterpret_cast<T*>(shared_.joined));
   }
@@ -173,26 +174,42 @@ class RowChoice {
     const int64_t stretch = (size_ + NumThreads() - 1) / NumThreads() * kWarpSize;
     const int64_t begin = Thread() / kWarpSize * stretch;
     const int64_t end = Smaller()(begin + stretch, size_);
+    constexpr int kStep = kReadsAtATime * kWarpSize;
+    float logits[kReadsAtATime];
     int64_t found = 0;
-    for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
-      found += CountOnes(Ballot(i < end && all_[i] >= threshold));
+    for (int64_t i = begin + lane; i - lane < end; i += kStep) {
+      Read(i, end, logits);
+      SIMT_UNROLL
+      for (const float logit : logits) found += CountOnes(Ballot(logit >= threshold));
     }
     const Prefix<int> place = ScanThreads<int>(lane == 0 ? static_cast<int>(found) : 0, shared_);
     // Lane 0's place is its warp's.
     int64_t next = ShuffleFrom(place.before, 0);
-    for (int64_t i = begin + lane; i - lane < end; i += kWarpSize) {
-      const bool is_kept = i < end && all_[i] >= threshold;
-      const uint32_t kept = Ballot(is_kept);
-      if (is_kept) {
-        const int64_t to = next + CountOnes(kept & ((1u << lane) - 1));
-        ids_[to] = static_cast<int32_t>(i);
-        logits_[to] = all_[i];
-        weights_[to] = WeightOf(all_[i]);
+    for (int64_t i = begin + lane; i - lane < end; i += kStep) {
+      Read(i, end, logits);
+      SIMT_UNROLL
+      for (int j = 0; j < kReadsAtATime; ++j) {
+        const uint32_t kept = Ballot(logits[j] >= threshold);
+        if (logits[j] >= threshold) {
+          const int64_t to = next + CountOnes(kept & ((1u << lane) - 1));
+          ids_[to] = static_cast<int32_t>(i + j * kWarpSize);
+          logits_[to] = logits[j];
+          weights_[to] = WeightOf(logits[j]);
+        }
+        next += CountOnes(kept);
       }
-      next += CountOnes(kept);
     }
     count_ = place.total;
     Barrier();
+  }
+
+  // Numbers i, i + 32 and so on of the row, as far as they are before `end`: behind it those that are
+  // never kept.
+  SIMT_DEVICE void Read(int64_t i, int64_t end, float (&logits)[kReadsAtATime]) const {
+    SIMT_UNROLL
+    for (int j = 0; j < kReadsAtATime; ++j) {
+      logits[j] = i + j * kWarpSize < end ? all_[i + j * kWarpSize] : -INFINITY;
+    }
   }
 
   // Keeps what keeps(i, before) names, `before` being the sum of mass(j) over all j < i.

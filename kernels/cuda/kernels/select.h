@@ -56,6 +56,10 @@ SIMT_DEVICE uint64_t OrderedKey(double value) {
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
+// Numbers that a thread asks for before it counts the first of them: passes over a vocabulary wait
+// for little else than memory.
+inline constexpr int kReadsAtATime = 8;
+
 struct KthLargest {
   uint32_t key = 0;
   int64_t num_ties = 0;  // elements of that key among the k largest
@@ -68,10 +72,20 @@ SIMT_DEVICE KthLargest FindKthLargest(int64_t n, int64_t k, KeyAt key_at, Select
     Barrier();
     for (int i = Thread(); i < 256; i += NumThreads()) shared.histogram[i] = 0;
     Barrier();
-    for (int64_t i = Thread(); i < n; i += NumThreads()) {
-      const uint32_t key = key_at(i);
-      const bool is_member = shift == 24 || key >> (shift + 8) == prefix >> (shift + 8);
-      if (is_member) AtomicAdd(&shared.histogram[key >> shift & 0xff], 1u);
+    for (int64_t begin = Thread(); begin < n; begin += kReadsAtATime * NumThreads()) {
+      uint32_t keys[kReadsAtATime];
+      SIMT_UNROLL
+      for (int j = 0; j < kReadsAtATime; ++j) {
+        const int64_t i = begin + j * NumThreads();
+        keys[j] = i < n ? key_at(i) : 0;
+      }
+      SIMT_UNROLL
+      for (int j = 0; j < kReadsAtATime; ++j) {
+        const bool is_member = shift == 24 || keys[j] >> (shift + 8) == prefix >> (shift + 8);
+        if (is_member && begin + j * NumThreads() < n) {
+          AtomicAdd(&shared.histogram[keys[j] >> shift & 0xff], 1u);
+        }
+      }
     }
     Barrier();
     if (Thread() == 0) {

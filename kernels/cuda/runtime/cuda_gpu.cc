@@ -12,6 +12,7 @@
 #include "kernels/cuda/kernels/table.h"
 #include "kernels/cuda/runtime/cuda_ipc.h"
 #include "kernels/cuda/runtime/cuda_status.h"
+#include "kernels/cuda/simt/cuda/prepare_kernels.h"
 #include "kernels/spin_pause.h"
 
 namespace sluice::cuda {
@@ -46,8 +47,12 @@ class CudaRecording final : public Recording {
 
 class CudaGpu final : public Gpu {
  public:
-  CudaGpu(int index, GpuProperties properties, cudaStream_t stream)
-      : index_(index), properties_(std::move(properties)), stream_(stream) {}
+  CudaGpu(int index, GpuProperties properties, cudaStream_t stream,
+          std::function<void(absl::Status)> on_lost)
+      : index_(index),
+        properties_(std::move(properties)),
+        stream_(stream),
+        on_lost_(std::move(on_lost)) {}
   ~CudaGpu() override { cudaStreamDestroy(stream_); }
 
   const GpuProperties& properties() const override { return properties_; }
@@ -143,12 +148,22 @@ class CudaGpu final : public Gpu {
   // The first failure so far, launches of kernels included.
   absl::Status TakeFailure() {
     Note(cudaGetLastError(), "kernel launch");
-    return std::exchange(failure_, absl::OkStatus());
+    absl::Status failure = std::exchange(failure_, absl::OkStatus());
+    if (!failure.ok() && IsLost() && on_lost_ != nullptr) on_lost_(failure);
+    return failure;
+  }
+  // Whether the process's context is beyond use: an address that is none, say, fails all that comes
+  // after it.
+  bool IsLost() const {
+    const cudaError_t state = cudaStreamQuery(stream_);
+    cudaGetLastError();
+    return state != cudaSuccess && state != cudaErrorNotReady;
   }
 
   const int index_;
   const GpuProperties properties_;
   const cudaStream_t stream_;
+  const std::function<void(absl::Status)> on_lost_;
   absl::Status failure_;
 };
 
@@ -210,7 +225,8 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path) {
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path,
+                                                 std::function<void(absl::Status)> on_lost) {
   int count = 0;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
@@ -229,6 +245,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path) {
         absl::StrCat("GPU ", index, " (", device.name, ") is no Hopper"));
   }
   SLUICE_RETURN_IF_CUDA_ERROR(cudaSetDevice(index));
+  on_gpu::PrepareKernels();
   cudaStream_t stream = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   // GPUs of one major version are held to add alike.
@@ -237,7 +254,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path) {
       .num_multiprocessors = device.multiProcessorCount,
       .shared_bytes = device.sharedMemPerBlockOptin,
       .gemm_path = path};
-  return std::make_unique<CudaGpu>(index, std::move(properties), stream);
+  return std::make_unique<CudaGpu>(index, std::move(properties), stream, std::move(on_lost));
 }
 
 }  // namespace sluice::cuda

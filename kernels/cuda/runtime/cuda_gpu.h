@@ -1,8 +1,10 @@
 // NVIDIA's GPUs as a Gpu: device memory, one stream, stream capture, through the CUDA runtime.
 #pragma once
 
+#include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/gpu.h"
 
@@ -10,6 +12,8 @@ namespace sluice::cuda {
 
 // The GPU that the runtime numbers `index`. FAILED_PRECONDITION where there is none, the driver is
 // missing or too old, the GPU is older than compute capability 8.0, or it can't take `path`.
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path = GemmPath::kPortable);
+// `on_lost`: see GpuBackendOptions (kernels/gpu/gpu_devices.h).
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path = GemmPath::kPortable,
+                                                 std::function<void(absl::Status)> on_lost = {});
 
 }  // namespace sluice::cuda

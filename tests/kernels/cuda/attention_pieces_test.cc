@@ -66,8 +66,8 @@ TEST_F(AttentionPiecesTest, HaveTheBitsOfSplitsComputedApart) {
   constexpr int64_t kSequences = kBlocksAtATime - 1;
   cuda::AttentionPlan apart, together;
   const cuda::AttentionShape shape{.group = kGroup};
-  cuda::PlanAttention(Segments(1), shape, kBlocksAtATime, apart);
-  cuda::PlanAttention(Segments(kSequences), shape, kBlocksAtATime, together);
+  cuda::PlanAttention(Segments(1), shape, {.decode_blocks = kBlocksAtATime}, apart);
+  cuda::PlanAttention(Segments(kSequences), shape, {.decode_blocks = kBlocksAtATime}, together);
   ASSERT_EQ(apart.decode[0].split_end, apart.decode[0].split_begin + 1);
   ASSERT_EQ(together.decode[0].split_end, together.decode[0].split_begin + 2);
   Random random(2);

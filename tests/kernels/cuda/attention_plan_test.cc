@@ -98,7 +98,8 @@ TEST(AttentionPlan, SharesOutEveryRowAndSplitOnce) {
                                .window = i % 3 == 0 ? 700 : 0,
                                .num_kv_heads = 1 + i % 4};
     for (const int64_t target : {1, 16, 1000}) {
-      PlanAttention(step.segments, shape, target, plan);
+      PlanAttention(step.segments, shape, {.decode_blocks = target, .prefill_blocks = target},
+                    plan);
       ExpectComplete(step, shape, plan);
     }
   }
@@ -108,7 +109,7 @@ TEST(AttentionPlan, OneLongSequenceIsSharedOutBySplits) {
   const std::vector<int32_t> table(8192 / 16);
   const AttentionSegment segment{.num_rows = 1, .first_position = 8191, .block_table = table};
   AttentionPlan plan;
-  PlanAttention({&segment, 1}, {.group = 4, .num_kv_heads = 8}, 264, plan);
+  PlanAttention({&segment, 1}, {.group = 4, .num_kv_heads = 8}, {.decode_blocks = 264}, plan);
   EXPECT_EQ(plan.decode.size(), 8192u / kGpuAttentionSplit);
   EXPECT_EQ(plan.merges.size(), 1u);
   EXPECT_TRUE(plan.prefill.empty());
@@ -120,12 +121,48 @@ TEST(AttentionPlan, ManyLongSequencesAreCutAsFarAsBalanceTakes) {
   const std::vector<AttentionSegment> segments(
       32, {.num_rows = 1, .first_position = 8191, .block_table = table});
   AttentionPlan plan;
-  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, 396, plan);
+  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, {.decode_blocks = 396}, plan);
   const auto blocks = static_cast<int64_t>(plan.decode.size()) * 8;
   EXPECT_GE(blocks, 8 * 396);
   EXPECT_LE(blocks, 32 * 396);
   EXPECT_GT(plan.decode[0].split_end, plan.decode[0].split_begin + 1);
   EXPECT_EQ(plan.num_partials, 32 * 4 * (8192 / kGpuAttentionSplit));
+}
+
+// 512 rows fill a GPU of 132 multiprocessors with two such blocks each but for a few, and would leave
+// a gigabyte of partial results.
+TEST(AttentionPlan, PrefillThatNearlyFillsTheDeviceIsNotCut) {
+  const std::vector<int32_t> table(32768 / 16);
+  const AttentionSegment chunk{
+      .num_rows = 512, .first_position = 32768 - 512, .block_table = table};
+  const AttentionSegment decode{
+      .first_row = 512, .num_rows = 1, .first_position = 8191, .block_table = table};
+  const std::vector<AttentionSegment> segments = {chunk, decode};
+  AttentionPlan plan;
+  PlanAttention(segments, {.group = 4, .num_kv_heads = 8},
+                {.decode_blocks = 396, .prefill_blocks = 264}, plan);
+  EXPECT_EQ(plan.prefill.size(), 512u * 4 / 64);
+  // Beside it a decode step's position is cut as ever.
+  EXPECT_EQ(plan.decode.size(), 8192u / kGpuAttentionSplit);
+  EXPECT_EQ(plan.num_partials, 4 * 8192 / kGpuAttentionSplit);
+}
+
+TEST(AttentionPlan, ShortPrefillIsCutWhereItsPartialsHaveRoom) {
+  const std::vector<int32_t> table(32768 / 16);
+  const AttentionSegment chunk{.num_rows = 64, .first_position = 32768 - 64, .block_table = table};
+  const AttentionShape shape{.group = 4, .num_kv_heads = 8};
+  AttentionRoom room{.prefill_blocks = 264};
+  AttentionPlan plan;
+  PlanAttention({&chunk, 1}, shape, room, plan);
+  EXPECT_GE(static_cast<int64_t>(plan.prefill.size()) * 8, 264);
+  EXPECT_EQ(plan.num_partials, 64 * 4 * 32768 / kGpuAttentionSplit);
+  room.most_prefill_partials = plan.num_partials * 8;
+  PlanAttention({&chunk, 1}, shape, room, plan);
+  EXPECT_GT(plan.num_partials, 0);
+  --room.most_prefill_partials;
+  PlanAttention({&chunk, 1}, shape, room, plan);
+  EXPECT_EQ(plan.num_partials, 0);
+  EXPECT_EQ(plan.prefill.size(), 64u * 4 / 64);
 }
 
 }  // namespace

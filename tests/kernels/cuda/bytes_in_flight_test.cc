@@ -77,7 +77,7 @@ TEST(BytesInFlight, DecodeAttentionKeepsMemoryBusy) {
   const std::vector<AttentionSegment> segments(
       32, {.num_rows = 1, .first_position = 8191, .block_table = table});
   AttentionPlan plan;
-  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, kAtATime, plan);
+  PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, {.decode_blocks = kAtATime}, plan);
   EXPECT_GE(static_cast<int64_t>(plan.decode.size()) * 8, kAtATime);
 }
 

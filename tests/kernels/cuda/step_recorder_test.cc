@@ -85,6 +85,21 @@ TEST_F(StepRecorderTest, StepsThatWaitOnTheHostAreNeverRecorded) {
   EXPECT_EQ(calls_, 4);
 }
 
+TEST_F(StepRecorderTest, WhatTheDeviceRefusesToRecordRunsAsItIsCalled) {
+  const auto gpu = MakeHostGpu({.can_record = false});
+  StepRecorder recorder(*gpu);
+  int calls = 0, recorded = 0;
+  for (int i = 1; i <= 5; ++i) {
+    const absl::Status status = recorder.Run({.step = {.rows = 1}}, [&] {
+      ++(recorder.is_recording() ? recorded : calls);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(calls, i);
+  }
+  EXPECT_EQ(recorded, 1);
+}
+
 TEST_F(StepRecorderTest, AFailureIsReturnedAndNothingRecorded) {
   ASSERT_TRUE(Run(4).ok());
   result_ = absl::AbortedError("epoch 3");

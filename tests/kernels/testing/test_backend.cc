@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeUncheckedGpu(const DeviceId& device
   const int index = device.index.value_or(0);
   const auto products = ProductsUpTo(QueryGpus().gpus[index], TestGpuProducts());
   if (!products.ok()) return products.status();
-  return MakeGpuBackend(index, products->back());
+  return MakeGpuBackend(index, {.products = products->back()});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnDevice(const DeviceId& device,

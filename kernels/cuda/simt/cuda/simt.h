@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/cuda/simt/launch_shape.h"
 #include "kernels/cuda/stream.h"
@@ -16,6 +17,8 @@
   __global__ void __launch_bounds__(max_threads, min_blocks)
 #define SIMT_DEVICE __device__ __forceinline__
 #define SIMT_UNROLL _Pragma("unroll")
+// Loops of unknown length whose reads are to be under way together.
+#define SIMT_UNROLL_FOUR _Pragma("unroll 4")
 // Loops whose bodies would take too many registers side by side.
 #define SIMT_ROLLED _Pragma("unroll 1")
 // What a kernel is asked, which it may refer to: it stays in constant memory.
@@ -35,14 +38,22 @@ inline bool MayOverlap() {
   return may;
 }
 
-// A failure to launch shows at the stream's next wait (cudaGetLastError).
+// All kernels that this program may launch, known before main().
+inline std::vector<const void*>& KnownKernels() {
+  static std::vector<const void*> kernels;
+  return kernels;
+}
+template <auto kKernel>
+inline const bool kIsKnown = [] {
+  KnownKernels().push_back(reinterpret_cast<const void*>(kKernel));
+  return true;
+}();
+
+// After PrepareKernels() for the device (prepare_kernels.h). A failure to launch shows at the stream's next
+// wait (cudaGetLastError).
 template <auto kKernel, class Task>
 void Launch(Stream stream, LaunchShape shape, const Task& task) {
-  if (shape.blocks == 0) return;
-  if (shape.shared_bytes > 48 << 10) {
-    cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shape.shared_bytes));
-  }
+  if (shape.blocks == 0 || !kIsKnown<kKernel>) return;
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
   if (MayOverlap()) {
@@ -78,7 +89,8 @@ SIMT_DEVICE T* SharedMemory() {
 
 SIMT_DEVICE void Barrier() { __syncthreads(); }
 SIMT_DEVICE void WarpBarrier() { __syncwarp(); }
-SIMT_DEVICE void Fence() { __threadfence(); }
+// Not __threadfence(), which orders all that all threads do: slower, and more than a message needs.
+SIMT_DEVICE void Fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 template <class T>
 SIMT_DEVICE T ShuffleXor(T value, int mask) {
@@ -279,11 +291,13 @@ SIMT_DEVICE void ArriveAndExpect(MemoryBarrier* barrier, uint32_t bytes) {
                "r"(bytes)
                : "memory");
 }
+// No wider scope than a block's, by default: what is passed on are bytes that copies brought, which
+// their barrier publishes, and reads that are over. With the scope of a cluster ptxas puts a fence of
+// the whole GPU before every arrival, and empties the first-level cache after every wait.
 SIMT_DEVICE void ArriveAt(MemoryBarrier* barrier, int rank) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; "
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(
-          SharedAddress(barrier)),
+      "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(SharedAddress(barrier)),
       "r"(rank)
       : "memory");
 }
@@ -291,7 +305,7 @@ SIMT_DEVICE void WaitForPhase(MemoryBarrier* barrier, uint32_t parity) {
   uint32_t is_over = 0;
   while (is_over == 0) {
     asm volatile(
-        "{ .reg .pred over; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%1], "
+        "{ .reg .pred over; mbarrier.try_wait.parity.shared::cta.b64 over, [%1], "
         "%2; selp.u32 %0, 1, 0, over; }"
         : "=r"(is_over)
         : "r"(SharedAddress(barrier)), "r"(parity)

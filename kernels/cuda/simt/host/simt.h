@@ -22,6 +22,7 @@
 #define SIMT_KERNEL(max_threads, min_blocks) inline void
 #define SIMT_DEVICE inline
 #define SIMT_UNROLL
+#define SIMT_UNROLL_FOUR
 #define SIMT_ROLLED
 #define SIMT_TASK const
 

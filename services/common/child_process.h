@@ -1,4 +1,5 @@
-// A child process that does not outlive its parent. Not thread-safe.
+// A child process that does not outlive its parent, and what starts this program once more as one.
+// Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +10,11 @@
 #include "absl/status/statusor.h"
 
 namespace sluice {
+
+// The path by which this program, whose main() was given `argv0`, can be started again: where its
+// file lies, under the name that it was called by, if there is such a program (a script beside the
+// loader that runs it, say), else its file.
+std::string OwnProgram(const char* argv0);
 
 class ChildProcess {
  public:

@@ -1,4 +1,4 @@
-#include "clients/cli/child_process.h"
+#include "services/common/child_process.h"
 
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -10,6 +10,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,6 +54,14 @@ int WaitFor(pid_t pid) {
 }
 
 }  // namespace
+
+std::string OwnProgram(const char* argv0) {
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string called =
+      (file.parent_path() / std::filesystem::path(argv0).filename()).string();
+  return access(called.c_str(), X_OK) == 0 ? called : file.string();
+}
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>& argv) {
   if (access(argv[0].c_str(), X_OK) != 0) {
