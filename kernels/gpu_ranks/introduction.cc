@@ -13,11 +13,14 @@ bool SameHost(const GpuIntroduction& a, const GpuIntroduction& b) {
   return TextOf(a.host) == TextOf(b.host);
 }
 
-// Two ranks that share a GPU; {-1, -1} where none do.
-std::pair<int, int> Sharers(absl::Span<const GpuIntroduction> ranks) {
+bool SameGpu(const GpuIntroduction& a, const GpuIntroduction& b) { return a.gpu == b.gpu; }
+
+// Two ranks that have it in common; {-1, -1} where none do.
+std::pair<int, int> FirstPair(absl::Span<const GpuIntroduction> ranks,
+                              bool (*in_common)(const GpuIntroduction&, const GpuIntroduction&)) {
   for (size_t a = 0; a < ranks.size(); ++a) {
     for (size_t b = a + 1; b < ranks.size(); ++b) {
-      if (ranks[a].gpu == ranks[b].gpu) return {static_cast<int>(a), static_cast<int>(b)};
+      if (in_common(ranks[a], ranks[b])) return {static_cast<int>(a), static_cast<int>(b)};
     }
   }
   return {-1, -1};
@@ -33,6 +36,19 @@ absl::Status CheckNccl(absl::Span<const GpuIntroduction> ranks) {
   return absl::OkStatus();
 }
 
+// `sharing` says which ranks share a GPU.
+absl::Status CheckSlots(absl::Span<const GpuIntroduction> ranks, const std::string& sharing) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string failure = TextOf(ranks[rank].slots_failure);
+    if (failure.empty()) continue;
+    return absl::UnavailableError(
+        absl::StrCat(sharing, ", which NCCL refuses, and rank ", rank,
+                     " has no memory that other processes may read: ", failure,
+                     "; give each rank a GPU of its own (--device cuda:i)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
@@ -40,7 +56,8 @@ bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
 }
 
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {
-  const auto [first, second] = Sharers(ranks);
+  if (FirstPair(ranks, InOneProcess).first >= 0) return GpuTransport::kHost;
+  const auto [first, second] = FirstPair(ranks, SameGpu);
   if (first < 0) {
     const absl::Status nccl = CheckNccl(ranks);
     if (!nccl.ok()) return nccl;
@@ -49,10 +66,15 @@ absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> r
   const auto elsewhere = std::find_if(ranks.begin(), ranks.end(), [&](const GpuIntroduction& rank) {
     return !SameHost(rank, ranks[0]);
   });
-  if (elsewhere == ranks.end()) return GpuTransport::kPeer;
+  const std::string sharing =
+      absl::StrCat("ranks ", first, " and ", second, " share ", UuidText(ranks[first].gpu));
+  if (elsewhere == ranks.end()) {
+    const absl::Status slots = CheckSlots(ranks, sharing);
+    if (!slots.ok()) return slots;
+    return GpuTransport::kPeer;
+  }
   return absl::FailedPreconditionError(absl::StrCat(
-      "ranks ", first, " and ", second, " share ", UuidText(ranks[first].gpu), ", and rank ",
-      elsewhere - ranks.begin(),
+      sharing, ", and rank ", elsewhere - ranks.begin(),
       " is on another host: give each rank a GPU of its own (--device cuda:i), or keep all on one "
       "host"));
 }

@@ -22,9 +22,11 @@ struct GpuIntroduction {
   GpuUuid gpu{};
   HostBootId host{};  // pids and memory are of one host alone
   ProcessIdentity process;
-  // Memory that others on this host may read, for exchanges on one GPU.
-  uint64_t slots_address = 0;                // in its own process
-  std::array<std::byte, 64> slots_handle{};  // for other processes
+  // What opens, in other processes on this host, memory for exchanges on one GPU.
+  std::array<std::byte, 64> slots_handle{};
+  uint64_t slots_bytes = 0;
+  // Why there is none; empty where there is.
+  std::array<char, 256> slots_failure{};
   // Why this rank can't take part over NCCL; empty where it can.
   std::array<char, 256> nccl_failure{};
 };
@@ -42,12 +44,15 @@ std::string TextOf(const std::array<char, N>& from) {
 }
 
 enum class GpuTransport {
-  kNccl,  // each rank has a GPU of its own
-  kPeer,  // some share a GPU, which NCCL refuses: all are on one host
+  // Some are threads of one process: none of their streams may wait for another, since CUDA may make
+  // the thread that would enqueue what is waited for wait for that stream.
+  kHost,
+  kNccl,  // each rank is a process and has a GPU of its own
+  kPeer,  // some share a GPU, which NCCL refuses: all are processes on one host
 };
 
 // The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;
-// UNAVAILABLE naming the ranks without NCCL where it is needed.
+// UNAVAILABLE naming the rank that lacks NCCL, or memory that others may read, where it is needed.
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks);
 
 // Whether two ranks are threads of one process.

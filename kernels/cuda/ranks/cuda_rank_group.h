@@ -1,5 +1,6 @@
-// The rank group of GPUs: chooses with every epoch what moves the bytes (kernels/gpu_ranks), NCCL
-// or, where ranks share a GPU, copies that streams wait for; adds by the backend's tree.
+// The rank group of GPUs: chooses with every epoch what moves the bytes (kernels/gpu_ranks), NCCL,
+// copies that streams wait for where ranks share a GPU, or the communicator where they share a
+// process; adds by the backend's tree.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,8 @@
 
 namespace sluice::cuda {
 
-// RESOURCE_EXHAUSTED where the device lacks memory. The backend must outlive it.
+// RESOURCE_EXHAUSTED where the device lacks memory. Where none of it can be shared with other
+// processes, Join() says so to those that need it. The backend must outlive it.
 absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
                                                             CudaBackend& backend);
 

@@ -43,8 +43,8 @@ absl::StatusOr<std::unique_ptr<PeerSlot>> PeerSlot::Create(size_t bytes, Gpu& gp
 }
 
 void PeerSlot::Describe(GpuIntroduction& introduction) const {
-  introduction.slots_address = reinterpret_cast<uint64_t>(memory_.get());
   introduction.slots_handle = handle_;
+  introduction.slots_bytes = bytes_;
 }
 
 absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
@@ -55,17 +55,13 @@ absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
       mappings->slots_.push_back(own.data());
       continue;
     }
-    // A process can't open what is its own.
-    if (InOneProcess(ranks[rank], ranks[own_rank])) {
-      mappings->slots_.push_back(reinterpret_cast<std::byte*>(ranks[rank].slots_address));
-      continue;
-    }
     const absl::StatusOr<Gpu::OpenedMemory> opened = gpu.OpenHandle(ranks[rank].slots_handle);
     if (!opened.ok()) return opened.status();
     mappings->opened_.push_back(opened->memory);
     mappings->slots_.push_back(static_cast<std::byte*>(opened->memory));
-    if (opened->size_bytes < own.size()) {
-      return absl::InternalError(absl::StrCat("rank ", rank, " has a slot of ", opened->size_bytes,
+    const size_t bytes = opened->size_bytes != 0 ? opened->size_bytes : ranks[rank].slots_bytes;
+    if (bytes < own.size()) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " has a slot of ", bytes,
                                               " bytes, and this one of ", own.size()));
     }
   }
@@ -96,6 +92,7 @@ absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Map(const std::s
 absl::Status PeerFlagMemory::Register(Gpu& gpu) {
   gpu.stream();
   SLUICE_RETURN_IF_CUDA_ERROR(cudaHostRegister(memory_, size_bytes(), cudaHostRegisterMapped));
+  is_registered_ = true;
   void* on_gpu = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaHostGetDevicePointer(&on_gpu, memory_, 0));
   on_gpu_ = static_cast<std::byte*>(on_gpu);
@@ -103,7 +100,7 @@ absl::Status PeerFlagMemory::Register(Gpu& gpu) {
 }
 
 PeerFlagMemory::~PeerFlagMemory() {
-  if (on_gpu_ != nullptr) cudaHostUnregister(memory_);
+  if (is_registered_) ToldStatusOf(cudaHostUnregister(memory_), "cudaHostUnregister").IgnoreError();
   munmap(memory_, size_bytes());
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/driver_call.h"
 
@@ -17,19 +16,16 @@ constexpr size_t kOwnPages = size_t{2} << 20;
 
 static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(GpuMemoryHandle));
 
-// Of the allocation that begins at `memory`, by the driver's word and nobody else's.
-absl::StatusOr<size_t> SizeOfAllocation(void* memory) {
+// Of the allocation that begins at `memory`, by the driver's word; 0 where it has none: it is asked
+// for memory that another process allocated, of which its documentation says nothing.
+size_t SizeOfAllocation(void* memory) {
   static const auto& call = *new absl::StatusOr<decltype(&cuMemGetAddressRange_v2)>(
       FindDriverCall<decltype(&cuMemGetAddressRange_v2)>("cuMemGetAddressRange"));
-  if (!call.ok()) return call.status();
+  if (!call.ok()) return 0;
   CUdeviceptr base = 0;
   size_t size = 0;
   const CUresult result = (*call)(&base, &size, reinterpret_cast<CUdeviceptr>(memory));
-  if (result != CUDA_SUCCESS || base != reinterpret_cast<CUdeviceptr>(memory)) {
-    return absl::InternalError(
-        absl::StrCat("cuMemGetAddressRange failed with ", static_cast<int>(result)));
-  }
-  return size;
+  return result == CUDA_SUCCESS && base == reinterpret_cast<CUdeviceptr>(memory) ? size : 0;
 }
 
 }  // namespace
@@ -37,11 +33,7 @@ absl::StatusOr<size_t> SizeOfAllocation(void* memory) {
 absl::StatusOr<std::shared_ptr<void>> AllocateCudaShared(int index, size_t size_bytes) {
   const size_t whole_pages = (size_bytes + kOwnPages - 1) / kOwnPages * kOwnPages;
   void* memory = nullptr;
-  const cudaError_t error = cudaMalloc(&memory, whole_pages);
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // told here, not at the next wait
-    return StatusOf(error, "cudaMalloc");
-  }
+  SLUICE_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory, whole_pages));
   return std::shared_ptr<void>(memory, [index](void* shared) {
     int chosen = 0;
     const bool had_chosen = cudaGetDevice(&chosen) == cudaSuccess;
@@ -54,11 +46,9 @@ absl::StatusOr<std::shared_ptr<void>> AllocateCudaShared(int index, size_t size_
 
 absl::StatusOr<GpuMemoryHandle> CudaHandleOf(void* shared) {
   cudaIpcMemHandle_t handle;
-  const cudaError_t error = cudaIpcGetMemHandle(&handle, shared);
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // told here, not at the next wait
-    return absl::UnavailableError(StatusOf(error, "cudaIpcGetMemHandle").message());
-  }
+  const absl::Status got =
+      ToldStatusOf(cudaIpcGetMemHandle(&handle, shared), "cudaIpcGetMemHandle");
+  if (!got.ok()) return absl::UnavailableError(got.message());
   GpuMemoryHandle bytes;
   std::memcpy(bytes.data(), &handle, sizeof(handle));
   return bytes;
@@ -68,18 +58,11 @@ absl::StatusOr<Gpu::OpenedMemory> OpenCudaHandle(const GpuMemoryHandle& bytes) {
   cudaIpcMemHandle_t handle;
   std::memcpy(&handle, bytes.data(), sizeof(handle));
   Gpu::OpenedMemory opened;
-  const cudaError_t error =
-      cudaIpcOpenMemHandle(&opened.memory, handle, cudaIpcMemLazyEnablePeerAccess);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    return absl::NotFoundError(StatusOf(error, "cudaIpcOpenMemHandle").message());
-  }
-  const absl::StatusOr<size_t> size = SizeOfAllocation(opened.memory);
-  if (!size.ok()) {
-    cudaIpcCloseMemHandle(opened.memory);
-    return size.status();
-  }
-  opened.size_bytes = *size;
+  const absl::Status done =
+      ToldStatusOf(cudaIpcOpenMemHandle(&opened.memory, handle, cudaIpcMemLazyEnablePeerAccess),
+                   "cudaIpcOpenMemHandle");
+  if (!done.ok()) return absl::NotFoundError(done.message());
+  opened.size_bytes = SizeOfAllocation(opened.memory);
   return opened;
 }
 

@@ -27,6 +27,19 @@ TEST(ChooseTransport, IsNcclWhereEachHasAGpu) {
   EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kNccl);
 }
 
+// Whatever GPUs they have: a thread may have to wait for work that waits for the other's.
+TEST(ChooseTransport, IsTheHostWhereAnyTwoAreThreadsOfOneProcess) {
+  const std::string missing = "libnccl.so.2: not found";  // is not needed
+  const std::vector<GpuIntroduction> on_one_gpu = {Rank(0, "a", 1, missing),
+                                                   Rank(0, "a", 1, missing)};
+  EXPECT_EQ(ChooseTransport(on_one_gpu).value(), GpuTransport::kHost);
+  const std::vector<GpuIntroduction> on_two = {Rank(0, "a", 1), Rank(1, "a", 1)};
+  EXPECT_EQ(ChooseTransport(on_two).value(), GpuTransport::kHost);
+  const std::vector<GpuIntroduction> last_two = {Rank(0, "a", 1), Rank(0, "a", 2), Rank(0, "b", 1),
+                                                 Rank(0, "b", 1)};
+  EXPECT_EQ(ChooseTransport(last_two).value(), GpuTransport::kHost);
+}
+
 TEST(ChooseTransport, NamesTheRankWithoutNccl) {
   const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1),
                                               Rank(1, "a", 2, "libnccl.so.2: not found")};
@@ -41,6 +54,22 @@ TEST(ChooseTransport, IsByCopiesWhereSomeShareAGpu) {
   const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1, missing), Rank(1, "a", 2, missing),
                                               Rank(1, "a", 3, missing), Rank(2, "a", 4, missing)};
   EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kPeer);
+}
+
+// As in containers that forbid CUDA IPC.
+TEST(ChooseTransport, NamesTheRankThatSharesNoMemoryWhereItIsNeeded) {
+  std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(0, "a", 2)};
+  PutText("cudaErrorNotSupported", ranks[1].slots_failure);
+  const absl::Status status = ChooseTransport(ranks).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ranks 0 and 1 share GPU-00"), HasSubstr("which NCCL refuses"),
+                    HasSubstr("rank 1 has no memory"), HasSubstr("cudaErrorNotSupported")));
+  ranks[1].gpu = Rank(1, "a", 2).gpu;
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kNccl);
+  ranks[1] = ranks[0];
+  PutText("cudaErrorNotSupported", ranks[1].slots_failure);
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kHost);
 }
 
 TEST(ChooseTransport, RefusesASharedGpuAcrossHosts) {

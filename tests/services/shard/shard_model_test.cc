@@ -32,11 +32,16 @@ class ShardModelTest : public ::testing::Test {
 
   absl::StatusOr<std::unique_ptr<ShardModel>> Load(const ShardModelOptions& options,
                                                    const ShardPlacement& placement = {}) {
+    return LoadOn(*backend_, options, placement);
+  }
+  absl::StatusOr<std::unique_ptr<ShardModel>> LoadOn(Backend& backend,
+                                                     const ShardModelOptions& options,
+                                                     const ShardPlacement& placement) {
     const auto source = WeightSource::Open(folder_.path(), config_);
     if (!source.ok()) return source.status();
     const auto plan = MakeShardPlan(config_, placement);
     if (!plan.ok()) return plan.status();
-    return ShardModel::Load(config_, *plan, *source, options, *backend_);
+    return ShardModel::Load(config_, *plan, *source, options, backend);
   }
 
   std::vector<float> Logits(const PipelineOptions& options, const std::vector<int>& chunks) {
@@ -248,21 +253,25 @@ TEST_F(ShardModelTest, AnEmptyStepIsNoWork) {
 // A step whose peer stays away ends when its time is up.
 TEST_F(ShardModelTest, StepsEndAtTheirDeadline) {
   const std::string group = UniqueGroupName();
+  const std::unique_ptr<Backend> other_backend = NewTestBackend({.num_threads = 1});
   std::vector<std::unique_ptr<Communicator>> communicators(2);
-  const absl::Status joined = OnEveryRank(2, [&](int rank) {
+  std::vector<std::unique_ptr<ShardModel>> models(2);
+  const absl::Status joined = OnEveryRank(2, [&](int rank) -> absl::Status {
+    auto model = LoadOn(rank == 0 ? *backend_ : *other_backend,
+                        {.step_timeout = absl::Milliseconds(20)}, {.num_ranks = 2, .rank = rank});
+    if (!model.ok()) return model.status();
+    models[rank] = *std::move(model);
     auto communicator = Join(group, rank, 2);
-    if (communicator.ok()) communicators[rank] = *std::move(communicator);
-    return communicator.status();
+    if (!communicator.ok()) return communicator.status();
+    communicators[rank] = *std::move(communicator);
+    return models[rank]->Join(communicators[rank].get(), Deadline::After(absl::Seconds(60)));
   });
   ASSERT_TRUE(joined.ok()) << joined;
-  const auto model = Load({.step_timeout = absl::Milliseconds(20)}, {.num_ranks = 2, .rank = 0});
-  ASSERT_TRUE(model.ok()) << model.status();
   const auto memory = NewRows(std::vector<float>(16, 0.5F));
   const std::vector<int32_t> table = {0};
   const ShardSegment segment{0, 1, table};
-  ASSERT_TRUE((*model)->Join(communicators[0].get(), Deadline::Never()).ok());
   const absl::Status status =
-      (*model)->Forward({&segment, 1}, {memory->data(), DType::kF32, 1, 16, 16});
+      models[0]->Forward({&segment, 1}, {memory->data(), DType::kF32, 1, 16, 16});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
