@@ -1,5 +1,5 @@
-"""What is shown, in the order of its value. A part puts what it sees into the context's figures as it goes, so that it is there
-however the part ends, and raises Failed, CutShort or Skipped where it does not get through."""
+"""What is shown, in the order of its value. A part puts what it sees into the context's figures as it goes, so that it is
+there however the part ends, and raises Failed, CutShort or Skipped where it does not get through."""
 
 import concurrent.futures
 import glob

@@ -101,9 +101,13 @@ def run_part(part, context, report):
         told = {"state": state, "why": why, "figures": context.figures, "noted": context.noted,
                 "missing": context.missing if state == "cut short" else [],
                 "gpu_instructions": context.flags.gpu_instructions.replace("auto", "")}
-        return {**{name: value for name, value in told.items() if value}, "seconds": round(time.monotonic() - begin, 1)}
+        return {**{name: value for name, value in told.items() if value},
+                "seconds": round(time.monotonic() - begin, 1)}
 
-    context.begin(part.most_seconds(bool(context.flags.only)), lambda: report.put(part.name, result("cut short", "gpu-prove ended while it ran")))
+    def store():
+        report.put(part.name, result("cut short", "gpu-prove ended while it ran"))
+
+    context.begin(part.most_seconds(bool(context.flags.only)), store)
     return result(*outcome(part, context))
 
 
@@ -127,10 +131,14 @@ def tell(result):
 
 def summary(results):
     """How many parts came to what, and which were not shown in full."""
-    names = {state: [name for name, result in results.items() if result["state"] == state]
-             for state in ("passed", "failed", "cut short", "skipped")}
-    return ", ".join(f"{len(those)} {state}" + (f" ({', '.join(those)})" if those and state in ("cut short", "skipped") else "")
-                     for state, those in names.items() if those or state in ("passed", "failed"))
+    texts = []
+    for state in ("passed", "failed", "cut short", "skipped"):
+        names = [name for name, result in results.items() if result["state"] == state]
+        if state in ("passed", "failed"):
+            texts.append(f"{len(names)} {state}")
+        elif names:
+            texts.append(f"{len(names)} {state} ({', '.join(names)})")
+    return ", ".join(texts)
 
 
 def end_at_signals(limit):
