@@ -32,8 +32,8 @@ def parse_flags():
                         "fastest that it has. What is left out is not tried: where it hangs or ends the process")
     parser.add_argument("--minutes", type=float, default=8.5, help="in all; parts that no time is left for are "
                         "skipped. Default 8.5: unpacking before and clearing up after it, all is over within ten")
-    parser.add_argument("--only", default="", metavar="WORDS", help="parts whose name contains one of these, by comma; some "
-                        "then have more time")
+    parser.add_argument("--only", default="", metavar="WORDS", help="parts of these names, by comma; a word that is no "
+                        "part's name: those that contain it. Some then have more time")
     parser.add_argument("--out", default="gpu-prove.json", metavar="FILE", help="default gpu-prove.json; what it has of "
                         "other parts of the same device stays")
     parser.add_argument("--bin", default=os.path.join(HERE, "..", "..", "build", "release", "bin"), metavar="DIR",
@@ -75,6 +75,12 @@ class Report:
             json.dump(self.seen, file, indent=1)
             file.write("\n")
         os.replace(self.path + ".part", self.path)
+
+
+def chosen_parts(only):
+    words, names = [word for word in only.split(",") if word], [part.name for part in parts.PARTS]
+    wanted = {name for word in words for name in ([word] if word in names else names) if word in name}
+    return [part for part in parts.PARTS if not words or part.name in wanted]
 
 
 def outcome(part, context):
@@ -154,8 +160,7 @@ def main():
         for part in parts.PARTS:
             print(f"{part.name:12} {part.most_seconds(bool(flags.only)):4} s  {part.what}")
         return 0
-    words = [word for word in flags.only.split(",") if word]
-    chosen = [part for part in parts.PARTS if not words or any(word in part.name for word in words)]
+    chosen = chosen_parts(flags.only)
     if not chosen:
         sys.exit(f"gpu-prove: no part is called like {flags.only}; --list names them")
     report, limit, results = Report(flags), Limit(60 * flags.minutes), {}

@@ -23,7 +23,7 @@ sys.path.insert(0, HERE)
 import gpu_report  # noqa: E402
 import parts  # noqa: E402
 from context import Context  # noqa: E402
-from prove import parse_flags, run_part, summary  # noqa: E402
+from prove import chosen_parts, parse_flags, run_part, summary  # noqa: E402
 from run import KILL_SECONDS, STOP_SECONDS, CutShort, Failed, Limit, Up, json_lines, run  # noqa: E402
 
 BIN, TESTS = sys.argv[1:3]
@@ -397,6 +397,18 @@ shift 4
         self.assertIn("memcheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
         self.assertIn("racecheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
         self.assertEqual(result["figures"], {"memcheck kernels_backend_sum_to_residual_test": "clean"})
+
+
+class ChoiceTest(unittest.TestCase):
+    def test_a_name_chooses_its_part_and_any_other_word_those_that_contain_it(self):
+        def names(only):
+            return [part.name for part in chosen_parts(only)]
+
+        self.assertEqual(names("death,fp8"), ["fp8", "death"])  # and not the one that needs a model of 16 GB
+        self.assertEqual(names("peed"), ["speed", "fp8-speed", "kernel-speed"])
+        self.assertEqual(names("speed,"), ["speed"])
+        self.assertEqual(names("nothing"), [])
+        self.assertEqual(names(""), [part.name for part in parts.PARTS])
 
 
 class TimeTest(unittest.TestCase):
