@@ -30,7 +30,8 @@ put_program() {
   cat >"$stage/$2/$name" <<'WRAPPER'
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-exec "$here/ld-linux-x86-64.so.2" --library-path "$here/../libc:$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/elf/$(basename "$0")" "$@"
+libraries=$here/../libc:$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+exec "$here/ld-linux-x86-64.so.2" --library-path "$libraries" "$here/elf/$(basename "$0")" "$@"
 WRAPPER
   chmod +x "$stage/$2/$name"
 }

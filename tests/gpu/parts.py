@@ -1,5 +1,5 @@
-"""What is shown, in the order of its value. A part puts what it sees into the context's figures as it goes, so that it is there
-however the part ends, and raises Failed, CutShort or Skipped where it does not get through."""
+"""What is shown, in the order of its value. A part puts what it sees into the context's figures as it goes, so that it is
+there however the part ends, and raises Failed, CutShort or Skipped where it does not get through."""
 
 import concurrent.futures
 import glob
@@ -21,11 +21,15 @@ PROMPT = "Once upon a time there was a king who"
 @dataclass
 class Part:
     name: str
-    seconds: int  # at most
+    seconds: int  # at most, in a run of all
     what: str
     run: Callable
     least_seconds: int = 10  # with fewer left it is not begun
     needs_large_model: bool = False
+    seconds_if_chosen: int = 0  # at most, in a run of some; 0: no more
+
+    def most_seconds(self, is_chosen):
+        return max(self.seconds, self.seconds_if_chosen) if is_chosen else self.seconds
 
 
 # ---- The machine ----
@@ -485,13 +489,13 @@ PARTS = [
     Part("machine", 60, "what it is, and what it can do at best", machine),
     Part("kernels", 150, "every operation against plain loops, and the promises about bits", kernels),
     Part("models", 90, "whole small models against their goldens", models),
-    Part("ranks", 90, "TP 2 and 4 as processes on one device have the bits of TP 1", ranks),
-    Part("fp8", 60, "the same of weights, keys and values in FP8", fp8),
-    Part("death", 60, "a stream survives kill -9 of a rank and of the sampler", death),
+    Part("ranks", 90, "TP 2 and 4 as processes on one device have the bits of TP 1", ranks, seconds_if_chosen=120),
+    Part("fp8", 60, "the same of weights, keys and values in FP8", fp8, seconds_if_chosen=120),
+    Part("death", 60, "a stream survives kill -9 of a rank and of the sampler", death, seconds_if_chosen=120),
     Part("errors", 20, "what can't be had is said", errors),
     Part("speed", 180, "8B through the whole pipeline", speed, 60, True),
     Part("fp8-speed", 120, "8B in FP8 through the whole pipeline", fp8_speed, 60, True),
     Part("kernel-speed", 90, "kernels on shapes of 8B", kernel_speed, 30),
     Part("one-process", 90, "8B in separate processes against one", in_one_process, 60, True),
-    Part("sanitizer", 120, "compute-sanitizer on kernels", sanitizer, 20),
+    Part("sanitizer", 120, "compute-sanitizer on kernels", sanitizer, 20, seconds_if_chosen=480),
 ]

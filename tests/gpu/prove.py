@@ -30,8 +30,10 @@ def parse_flags():
     parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline"],
                         help="the fastest that the GPU is to multiply with, in tests, benchmarks and services; auto: the "
                         "fastest that it has. What is left out is not tried: where it hangs or ends the process")
-    parser.add_argument("--minutes", type=float, default=9.5, help="in all; parts that no time is left for are skipped")
-    parser.add_argument("--only", default="", metavar="WORDS", help="parts whose name contains one of these, by comma")
+    parser.add_argument("--minutes", type=float, default=8.5, help="in all; parts that no time is left for are "
+                        "skipped. Default 8.5: unpacking before and clearing up after it, all is over within ten")
+    parser.add_argument("--only", default="", metavar="WORDS", help="parts of these names, by comma; a word that is no "
+                        "part's name: those that contain it. Some then have more time")
     parser.add_argument("--out", default="gpu-prove.json", metavar="FILE", help="default gpu-prove.json; what it has of "
                         "other parts of the same device stays")
     parser.add_argument("--bin", default=os.path.join(HERE, "..", "..", "build", "release", "bin"), metavar="DIR",
@@ -75,6 +77,12 @@ class Report:
         os.replace(self.path + ".part", self.path)
 
 
+def chosen_parts(only):
+    words, names = [word for word in only.split(",") if word], [part.name for part in parts.PARTS]
+    wanted = {name for word in words for name in ([word] if word in names else names) if word in name}
+    return [part for part in parts.PARTS if not words or part.name in wanted]
+
+
 def outcome(part, context):
     """(state, why) of a part that is run."""
     try:
@@ -99,9 +107,13 @@ def run_part(part, context, report):
         told = {"state": state, "why": why, "figures": context.figures, "noted": context.noted,
                 "missing": context.missing if state == "cut short" else [],
                 "gpu_instructions": context.flags.gpu_instructions.replace("auto", "")}
-        return {**{name: value for name, value in told.items() if value}, "seconds": round(time.monotonic() - begin, 1)}
+        return {**{name: value for name, value in told.items() if value},
+                "seconds": round(time.monotonic() - begin, 1)}
 
-    context.begin(part.seconds, lambda: report.put(part.name, result("cut short", "gpu-prove ended while it ran")))
+    def store():
+        report.put(part.name, result("cut short", "gpu-prove ended while it ran"))
+
+    context.begin(part.most_seconds(bool(context.flags.only)), store)
     return result(*outcome(part, context))
 
 
@@ -125,10 +137,14 @@ def tell(result):
 
 def summary(results):
     """How many parts came to what, and which were not shown in full."""
-    names = {state: [name for name, result in results.items() if result["state"] == state]
-             for state in ("passed", "failed", "cut short", "skipped")}
-    return ", ".join(f"{len(those)} {state}" + (f" ({', '.join(those)})" if those and state in ("cut short", "skipped") else "")
-                     for state, those in names.items() if those or state in ("passed", "failed"))
+    texts = []
+    for state in ("passed", "failed", "cut short", "skipped"):
+        names = [name for name, result in results.items() if result["state"] == state]
+        if state in ("passed", "failed"):
+            texts.append(f"{len(names)} {state}")
+        elif names:
+            texts.append(f"{len(names)} {state} ({', '.join(names)})")
+    return ", ".join(texts)
 
 
 def end_at_signals(limit):
@@ -142,10 +158,9 @@ def main():
     flags = parse_flags()
     if flags.list:
         for part in parts.PARTS:
-            print(f"{part.name:12} {part.seconds:4} s  {part.what}")
+            print(f"{part.name:12} {part.most_seconds(bool(flags.only)):4} s  {part.what}")
         return 0
-    words = [word for word in flags.only.split(",") if word]
-    chosen = [part for part in parts.PARTS if not words or any(word in part.name for word in words)]
+    chosen = chosen_parts(flags.only)
     if not chosen:
         sys.exit(f"gpu-prove: no part is called like {flags.only}; --list names them")
     report, limit, results = Report(flags), Limit(60 * flags.minutes), {}

@@ -4,8 +4,10 @@
 Usage: prove_test.py BIN_DIR TEST_DIR [unittest arguments]
 """
 
+import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,8 +23,8 @@ sys.path.insert(0, HERE)
 import gpu_report  # noqa: E402
 import parts  # noqa: E402
 from context import Context  # noqa: E402
-from prove import run_part, summary  # noqa: E402
-from run import CutShort, Failed, Limit, Up, json_lines, run  # noqa: E402
+from prove import chosen_parts, parse_flags, run_part, summary  # noqa: E402
+from run import KILL_SECONDS, STOP_SECONDS, CutShort, Failed, Limit, Up, json_lines, run  # noqa: E402
 
 BIN, TESTS = sys.argv[1:3]
 
@@ -204,7 +206,7 @@ class Parts:
         self.folder = folder
         self.put_kept = []  # what was written down on the way
         flags = types.SimpleNamespace(bin=folder, tests=folder, device=device, model="/model", gpu_instructions="auto",
-                                      scratch="", minutes=1)
+                                      scratch="", minutes=1, only="")
         self.context = Context(flags, Limit(60))
 
     def program(self, name, text):
@@ -395,6 +397,45 @@ shift 4
         self.assertIn("memcheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
         self.assertIn("racecheck of kernels_backend_norm_test: Invalid __global__ read of size 4", result["why"])
         self.assertEqual(result["figures"], {"memcheck kernels_backend_sum_to_residual_test": "clean"})
+
+
+class ChoiceTest(unittest.TestCase):
+    def test_a_name_chooses_its_part_and_any_other_word_those_that_contain_it(self):
+        def names(only):
+            return [part.name for part in chosen_parts(only)]
+
+        self.assertEqual(names("death,fp8"), ["fp8", "death"])  # and not the one that needs a model of 16 GB
+        self.assertEqual(names("peed"), ["speed", "fp8-speed", "kernel-speed"])
+        self.assertEqual(names("speed,"), ["speed"])
+        self.assertEqual(names("nothing"), [])
+        self.assertEqual(names(""), [part.name for part in parts.PARTS])
+
+
+class TimeTest(unittest.TestCase):
+    def test_a_run_of_all_is_over_within_ten_minutes(self):
+        with unittest.mock.patch.object(sys, "argv", ["gpu-prove"]):
+            seconds = 60 * parse_flags().minutes
+        # The last program is killed, the services stop or are killed, and before all that the bundle was unpacked.
+        self.assertLessEqual(seconds + KILL_SECONDS + STOP_SECONDS + KILL_SECONDS + 40, 600)
+        self.assertLessEqual(max(part.most_seconds(True) for part in parts.PARTS), seconds)
+
+    def test_parts_that_are_chosen_have_more_time(self):
+        listed = {only: dict(re.findall(r"^(\S+) +(\d+) s", prove("--list", "--only", only).stdout, re.MULTILINE))
+                  for only in ("", "ranks,fp8,death")}
+        for name, seconds in (("ranks", "90"), ("fp8", "60"), ("death", "60")):
+            self.assertEqual((listed[""][name], listed["ranks,fp8,death"][name]), (seconds, "120"))
+
+    def test_the_time_of_a_part_is_that_of_its_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for only, least, most in (("", 50, 60), ("fp8", 110, 120)):
+                stand_ins = Parts(folder)
+                stand_ins.context.whole = Limit(1000)
+                stand_ins.context.flags.only = only
+                left = []
+                part = next(part for part in parts.PARTS if part.name == "fp8")
+                run_part(dataclasses.replace(part, run=lambda context: left.append(context.limit.left())),
+                         stand_ins.context, stand_ins)
+                self.assertTrue(least < left[0] <= most, left)
 
 
 class SummaryTest(unittest.TestCase):
