@@ -1,6 +1,7 @@
 // How the bytes of a rank group pass between its ranks, in the backend's stream of work: between
-// hosts' memories a communicator moves them, between GPUs NCCL, or copies by the GPU itself where
-// ranks share one. Belongs to the backend's thread.
+// hosts' memories a communicator moves them, between GPUs NCCL, copies by the GPU itself where
+// processes share one, or a communicator where ranks share a process. Belongs to the backend's
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +11,8 @@
 
 namespace sluice {
 
-// Both calls are enqueued like any operation: memory of the backend, which stays as it is until the
-// work is done. A failure that is known at once is returned. All ranks make the same calls in the
+// Both calls are enqueued like any operation, or done when they return: memory of the backend, which
+// stays as it is until the work is done. A failure that is known at once is returned. All ranks make the same calls in the
 // same order with the same sizes; the shapes are those of Communicator.
 class RankExchange {
  public:

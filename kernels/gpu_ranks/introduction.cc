@@ -13,11 +13,14 @@ bool SameHost(const GpuIntroduction& a, const GpuIntroduction& b) {
   return TextOf(a.host) == TextOf(b.host);
 }
 
-// Two ranks that share a GPU; {-1, -1} where none do.
-std::pair<int, int> Sharers(absl::Span<const GpuIntroduction> ranks) {
+bool SameGpu(const GpuIntroduction& a, const GpuIntroduction& b) { return a.gpu == b.gpu; }
+
+// Two ranks that have it in common; {-1, -1} where none do.
+std::pair<int, int> FirstPair(absl::Span<const GpuIntroduction> ranks,
+                              bool (*in_common)(const GpuIntroduction&, const GpuIntroduction&)) {
   for (size_t a = 0; a < ranks.size(); ++a) {
     for (size_t b = a + 1; b < ranks.size(); ++b) {
-      if (ranks[a].gpu == ranks[b].gpu) return {static_cast<int>(a), static_cast<int>(b)};
+      if (in_common(ranks[a], ranks[b])) return {static_cast<int>(a), static_cast<int>(b)};
     }
   }
   return {-1, -1};
@@ -40,7 +43,8 @@ bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
 }
 
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {
-  const auto [first, second] = Sharers(ranks);
+  if (FirstPair(ranks, InOneProcess).first >= 0) return GpuTransport::kHost;
+  const auto [first, second] = FirstPair(ranks, SameGpu);
   if (first < 0) {
     const absl::Status nccl = CheckNccl(ranks);
     if (!nccl.ok()) return nccl;

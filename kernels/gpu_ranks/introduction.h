@@ -22,9 +22,8 @@ struct GpuIntroduction {
   GpuUuid gpu{};
   HostBootId host{};  // pids and memory are of one host alone
   ProcessIdentity process;
-  // Memory that others on this host may read, for exchanges on one GPU.
-  uint64_t slots_address = 0;                // in its own process
-  std::array<std::byte, 64> slots_handle{};  // for other processes
+  // What opens, in other processes on this host, memory for exchanges on one GPU.
+  std::array<std::byte, 64> slots_handle{};
   // Why this rank can't take part over NCCL; empty where it can.
   std::array<char, 256> nccl_failure{};
 };
@@ -42,8 +41,11 @@ std::string TextOf(const std::array<char, N>& from) {
 }
 
 enum class GpuTransport {
-  kNccl,  // each rank has a GPU of its own
-  kPeer,  // some share a GPU, which NCCL refuses: all are on one host
+  // Some are threads of one process: none of their streams may wait for another, since CUDA may make
+  // the thread that would enqueue what is waited for wait for that stream.
+  kHost,
+  kNccl,  // each rank is a process and has a GPU of its own
+  kPeer,  // some share a GPU, which NCCL refuses: all are processes on one host
 };
 
 // The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;

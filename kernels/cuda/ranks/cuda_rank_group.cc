@@ -17,6 +17,7 @@
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/exchanged_sum.h"
 #include "kernels/gpu_ranks/agreement.h"
+#include "kernels/gpu_ranks/host_member.h"
 #include "kernels/gpu_ranks/introduction.h"
 #include "kernels/gpu_ranks/nccl_member.h"
 #include "kernels/gpu_ranks/peer_member.h"
@@ -26,7 +27,7 @@ namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
 
-// What ranks on one GPU need for an epoch; ends in the opposite order.
+// What processes on one GPU need for an epoch; ends in the opposite order.
 struct PeerParts {
   std::unique_ptr<PeerMappings> mappings;
   std::unique_ptr<PeerFlagMemory> flags;
@@ -87,8 +88,17 @@ absl::Status CudaRankGroup::Join(Communicator* communicator, Deadline deadline) 
   if (!ranks.ok()) return ranks.status();
   const absl::StatusOr<GpuTransport> transport = ChooseTransport(*ranks);
   if (!transport.ok()) return transport.status();
-  return *transport == GpuTransport::kNccl ? JoinNccl(*communicator, deadline)
-                                           : JoinPeers(*ranks, *communicator, deadline);
+  switch (*transport) {
+    case GpuTransport::kHost:
+      member_ = std::make_unique<HostMember>(backend_, *communicator,
+                                             [this] { backend_.LeaveStepUnrecorded(); });
+      return absl::OkStatus();
+    case GpuTransport::kNccl:
+      return JoinNccl(*communicator, deadline);
+    case GpuTransport::kPeer:
+      return JoinPeers(*ranks, *communicator, deadline);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicator& communicator,

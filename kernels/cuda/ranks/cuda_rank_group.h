@@ -1,5 +1,6 @@
-// The rank group of GPUs: chooses with every epoch what moves the bytes (kernels/gpu_ranks), NCCL
-// or, where ranks share a GPU, copies that streams wait for; adds by the backend's tree.
+// The rank group of GPUs: chooses with every epoch what moves the bytes (kernels/gpu_ranks), NCCL,
+// copies that streams wait for where ranks share a GPU, or the communicator where they share a
+// process; adds by the backend's tree.
 #pragma once
 
 #include <memory>

@@ -43,7 +43,6 @@ absl::StatusOr<std::unique_ptr<PeerSlot>> PeerSlot::Create(size_t bytes, Gpu& gp
 }
 
 void PeerSlot::Describe(GpuIntroduction& introduction) const {
-  introduction.slots_address = reinterpret_cast<uint64_t>(memory_.get());
   introduction.slots_handle = handle_;
 }
 
@@ -53,11 +52,6 @@ absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (static_cast<int>(rank) == own_rank) {
       mappings->slots_.push_back(own.data());
-      continue;
-    }
-    // A process can't open what is its own.
-    if (InOneProcess(ranks[rank], ranks[own_rank])) {
-      mappings->slots_.push_back(reinterpret_cast<std::byte*>(ranks[rank].slots_address));
       continue;
     }
     const absl::StatusOr<Gpu::OpenedMemory> opened = gpu.OpenHandle(ranks[rank].slots_handle);

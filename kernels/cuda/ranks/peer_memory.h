@@ -1,5 +1,4 @@
-// What ranks on one GPU, threads or processes, see of each other: slots in device memory, mapped by
-// CUDA IPC, and flags in shared memory of the host that streams write to and wait for.
+// What processes on one GPU see of each other: slots in device memory, mapped by CUDA IPC, and flags in shared memory of the host that streams write to and wait for.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +27,7 @@ class PeerSlot {
 
   std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   size_t size() const { return bytes_; }
-  // Address and handle.
+  // Says how others open it.
   void Describe(GpuIntroduction& introduction) const;
 
  private:
@@ -43,6 +42,7 @@ class PeerSlot {
 // The others' slots as this process sees them, for an epoch.
 class PeerMappings {
  public:
+  // REQUIRES: each rank is a process of its own, which can't open what is its own.
   static absl::StatusOr<std::unique_ptr<PeerMappings>> Open(absl::Span<const GpuIntroduction> ranks,
                                                             int own_rank, const PeerSlot& own,
                                                             Gpu& gpu);

@@ -27,6 +27,19 @@ TEST(ChooseTransport, IsNcclWhereEachHasAGpu) {
   EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kNccl);
 }
 
+// Whatever GPUs they have: a thread may have to wait for work that waits for the other's.
+TEST(ChooseTransport, IsTheHostWhereAnyTwoAreThreadsOfOneProcess) {
+  const std::string missing = "libnccl.so.2: not found";  // is not needed
+  const std::vector<GpuIntroduction> on_one_gpu = {Rank(0, "a", 1, missing),
+                                                   Rank(0, "a", 1, missing)};
+  EXPECT_EQ(ChooseTransport(on_one_gpu).value(), GpuTransport::kHost);
+  const std::vector<GpuIntroduction> on_two = {Rank(0, "a", 1), Rank(1, "a", 1)};
+  EXPECT_EQ(ChooseTransport(on_two).value(), GpuTransport::kHost);
+  const std::vector<GpuIntroduction> last_two = {Rank(0, "a", 1), Rank(0, "a", 2), Rank(0, "b", 1),
+                                                 Rank(0, "b", 1)};
+  EXPECT_EQ(ChooseTransport(last_two).value(), GpuTransport::kHost);
+}
+
 TEST(ChooseTransport, NamesTheRankWithoutNccl) {
   const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1),
                                               Rank(1, "a", 2, "libnccl.so.2: not found")};

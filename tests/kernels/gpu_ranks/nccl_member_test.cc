@@ -14,6 +14,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/exchanged_sum.h"
 #include "tests/kernels/gpu_ranks/fake_nccl.h"
+#include "tests/kernels/gpu_ranks/stub_communicator.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/rank_threads.h"
 
@@ -22,29 +23,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// One of two ranks, whose peer does as the test says.
-class StubCommunicator final : public Communicator {
- public:
-  explicit StubCommunicator(int rank = 0) : rank_(rank) {}
-
-  absl::Status health;
-
-  int rank() const override { return rank_; }
-  int size() const override { return 2; }
-  absl::Status Broadcast(absl::Span<std::byte>, int, Deadline) override { return health; }
-  absl::Status AllGather(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
-    return health;
-  }
-  absl::Status AllToAll(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
-    return health;
-  }
-  absl::Status Check() override { return health; }
-  void Abort(absl::Status reason) override { health = reason; }
-
- private:
-  const int rank_;
-};
 
 class NcclMemberTest : public ::testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/gpu_ranks/peer_member.h"
+#include "tests/kernels/gpu_ranks/stub_communicator.h"
 
 namespace sluice {
 namespace {
@@ -230,30 +231,12 @@ TEST(PeerExchange, ReleaseEmptiesAStreamWhosePeerIsGone) {
   }
 }
 
-// Whose peers are as the test says.
-class StubCommunicator final : public Communicator {
- public:
-  absl::Status health;
-
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  absl::Status Broadcast(absl::Span<std::byte>, int, Deadline) override { return health; }
-  absl::Status AllGather(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
-    return health;
-  }
-  absl::Status AllToAll(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
-    return health;
-  }
-  absl::Status Check() override { return health; }
-  void Abort(absl::Status reason) override { health = reason; }
-};
-
 // The host waits for a stream that waits for a peer: looking at it ends the wait.
 TEST(PeerMember, LooksUntilTheStreamIsEmpty) {
   for (const bool is_late : {false, true}) {
     World world(2, 64, 1);
     SteppedStream stream;
-    StubCommunicator communicator;
+    testing::StubCommunicator communicator;
     PeerMember member(world.places(0), stream, communicator);
     Bytes sent(8), received(16);
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(member.AllGather(sent, absl::MakeSpan(received)).ok());

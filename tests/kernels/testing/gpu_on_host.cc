@@ -1,5 +1,6 @@
 #include "tests/kernels/testing/gpu_on_host.h"
 
+#include <optional>
 #include <utility>
 
 #include "kernels/check.h"
@@ -8,13 +9,13 @@
 #include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/products_path.h"
 #include "kernels/exchanged_sum.h"
+#include "kernels/gpu_ranks/host_member.h"
 
 namespace sluice::testing {
 namespace {
 
-// Ranks whose partials a communicator carries, between waits for the stream: what GPUs do among
-// themselves is tested in tests/kernels/gpu_ranks, the kernels that add are the same.
-class RanksOnHost final : public RankGroup, private RankExchange {
+// Ranks as threads of one process meet on GPUs: a communicator carries their partials.
+class RanksOnHost final : public RankGroup, private cuda::StreamWatch {
  public:
   static absl::StatusOr<std::unique_ptr<RankGroup>> Create(const RankGroupSpec& spec,
                                                            cuda::CudaBackend& backend) {
@@ -22,35 +23,27 @@ class RanksOnHost final : public RankGroup, private RankExchange {
     if (!sum.ok()) return sum.status();
     return std::unique_ptr<RankGroup>(new RanksOnHost(*std::move(sum), backend));
   }
+  ~RanksOnHost() override { backend_.RemoveWatch(this); }
 
   absl::Status Join(Communicator* communicator, Deadline /*deadline*/) override {
-    communicator_ = communicator;
+    member_.emplace(backend_, *communicator, [this] { backend_.LeaveStepUnrecorded(); });
     return absl::OkStatus();
   }
-  void BeginStep(Deadline deadline) override { deadline_ = deadline; }
+  void BeginStep(Deadline deadline) override { member_->SetDeadline(deadline); }
   absl::Status SumToResidual(MatrixView partial, const ResidualUpdate& update) override {
-    backend_.LeaveStepUnrecorded();
-    return sum_.SumToResidual(partial, update, *this);
+    return sum_.SumToResidual(partial, update, *member_);
   }
 
  private:
   RanksOnHost(ExchangedSum sum, cuda::CudaBackend& backend)
-      : sum_(std::move(sum)), backend_(backend) {}
-
-  absl::Status AllGather(absl::Span<const std::byte> sent,
-                         absl::Span<std::byte> received) override {
-    const absl::Status computed = backend_.Synchronize(deadline_);
-    return computed.ok() ? communicator_->AllGather(sent, received, deadline_) : computed;
+      : sum_(std::move(sum)), backend_(backend) {
+    backend_.AddWatch(this);
   }
-  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received) override {
-    const absl::Status computed = backend_.Synchronize(deadline_);
-    return computed.ok() ? communicator_->AllToAll(sent, received, deadline_) : computed;
-  }
+  absl::Status Look() override { return member_.has_value() ? member_->Look() : absl::OkStatus(); }
 
   ExchangedSum sum_;
   cuda::CudaBackend& backend_;
-  Communicator* communicator_ = nullptr;
-  Deadline deadline_ = Deadline::Never();
+  std::optional<HostMember> member_;  // of the epoch
 };
 
 }  // namespace
