@@ -33,7 +33,8 @@ class MemorySharing {
   // where it shares none.
   virtual absl::StatusOr<Shared> AllocateShared(size_t size_bytes) = 0;
 
-  // The memory behind a handle, which is a peer's word: its size is the memory's own.
+  // The memory behind a handle, which is a peer's word: its size is the memory's own, or the peer's
+  // word as well where the device can't tell.
   //   NOT_FOUND         it can't be reached from here: another host or kind of device, no way
   //                     between the devices, or nobody has it any more
   //   INVALID_ARGUMENT  these bytes are no handle

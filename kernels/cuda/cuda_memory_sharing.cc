@@ -24,6 +24,7 @@ struct Handle {
   HostBootId host;
   ProcessIdentity process;
   uint64_t key;
+  uint64_t size_bytes;
   GpuMemoryHandle memory;
 };
 constexpr std::array<char, 16> kMagic = {"sluice-cuda-1"};
@@ -100,6 +101,7 @@ absl::StatusOr<MemorySharing::Shared> CudaMemorySharing::AllocateShared(size_t s
                       .host = ThisHost(),
                       .process = process_,
                       .key = Registry::Get().Add(*memory, size_bytes),
+                      .size_bytes = size_bytes,
                       .memory = *opens};
   Shared shared;
   shared.memory = std::make_unique<SharedBuffer>(*std::move(memory), size_bytes);
@@ -116,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> CudaMemorySharing::OpenShared(absl::stri
   if (!opened.ok()) return opened.status();
   return std::make_unique<SharedBuffer>(
       std::shared_ptr<void>(opened->memory, [this](void* memory) { gpu_.CloseHandle(memory); }),
-      opened->size_bytes);
+      opened->size_bytes != 0 ? opened->size_bytes : handle->size_bytes);
 }
 
 }  // namespace sluice::cuda

@@ -92,7 +92,8 @@ class Gpu {
   // GPU, or is no more.
   struct OpenedMemory {
     void* memory = nullptr;
-    size_t size_bytes = 0;  // of the allocation, whatever its owner says
+    // Of the allocation, whatever its owner says; 0 where the driver doesn't tell.
+    size_t size_bytes = 0;
   };
   virtual absl::StatusOr<OpenedMemory> OpenHandle(const GpuMemoryHandle& handle) = 0;
   // REQUIRES: the work that uses it is done.

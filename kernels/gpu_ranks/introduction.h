@@ -24,6 +24,7 @@ struct GpuIntroduction {
   ProcessIdentity process;
   // What opens, in other processes on this host, memory for exchanges on one GPU.
   std::array<std::byte, 64> slots_handle{};
+  uint64_t slots_bytes = 0;
   // Why this rank can't take part over NCCL; empty where it can.
   std::array<char, 256> nccl_failure{};
 };

@@ -104,7 +104,8 @@ class HostRecording final : public Recording {
 class HostGpu final : public Gpu {
  public:
   explicit HostGpu(const HostGpuOptions& options)
-      : properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 3),
+      : tells_sizes_(options.tells_sizes),
+        properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 3),
                     .num_multiprocessors = options.num_multiprocessors,
                     .shared_bytes = options.shared_bytes,
                     .gemm_path = options.gemm_path},
@@ -168,7 +169,7 @@ class HostGpu final : public Gpu {
     std::memcpy(&memory, handle.data(), sizeof(memory));
     const absl::StatusOr<size_t> size = SharedAllocations::Get().SizeOf(memory);
     if (!size.ok()) return size.status();
-    return OpenedMemory{.memory = memory, .size_bytes = *size};
+    return OpenedMemory{.memory = memory, .size_bytes = tells_sizes_ ? *size : 0};
   }
   void CloseHandle(void*) override { SLUICE_CHECK(queue_.is_empty()); }
 
@@ -222,6 +223,7 @@ class HostGpu final : public Gpu {
     return memory;
   }
 
+  const bool tells_sizes_;
   const GpuProperties properties_;
   const size_t memory_bytes_;
   const bool can_record_;

@@ -13,6 +13,8 @@
 namespace sluice::cuda {
 
 struct HostGpuOptions {
+  // Of memory that another process shares: drivers need not.
+  bool tells_sizes = true;
   // What plans are made for; blocks run one after the other all the same.
   int num_multiprocessors = 4;
   size_t shared_bytes = 227 << 10;

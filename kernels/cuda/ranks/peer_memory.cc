@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<PeerSlot>> PeerSlot::Create(size_t bytes, Gpu& gp
 
 void PeerSlot::Describe(GpuIntroduction& introduction) const {
   introduction.slots_handle = handle_;
+  introduction.slots_bytes = bytes_;
 }
 
 absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
@@ -58,8 +59,9 @@ absl::StatusOr<std::unique_ptr<PeerMappings>> PeerMappings::Open(
     if (!opened.ok()) return opened.status();
     mappings->opened_.push_back(opened->memory);
     mappings->slots_.push_back(static_cast<std::byte*>(opened->memory));
-    if (opened->size_bytes < own.size()) {
-      return absl::InternalError(absl::StrCat("rank ", rank, " has a slot of ", opened->size_bytes,
+    const size_t bytes = opened->size_bytes != 0 ? opened->size_bytes : ranks[rank].slots_bytes;
+    if (bytes < own.size()) {
+      return absl::InternalError(absl::StrCat("rank ", rank, " has a slot of ", bytes,
                                               " bytes, and this one of ", own.size()));
     }
   }

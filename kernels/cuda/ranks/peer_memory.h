@@ -27,7 +27,7 @@ class PeerSlot {
 
   std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
   size_t size() const { return bytes_; }
-  // Says how others open it.
+  // Says how others open it, and its size.
   void Describe(GpuIntroduction& introduction) const;
 
  private:

@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/runtime/driver_call.h"
 
@@ -17,19 +16,16 @@ constexpr size_t kOwnPages = size_t{2} << 20;
 
 static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(GpuMemoryHandle));
 
-// Of the allocation that begins at `memory`, by the driver's word and nobody else's.
-absl::StatusOr<size_t> SizeOfAllocation(void* memory) {
+// Of the allocation that begins at `memory`, by the driver's word; 0 where it has none: it is asked
+// for memory that another process allocated, of which its documentation says nothing.
+size_t SizeOfAllocation(void* memory) {
   static const auto& call = *new absl::StatusOr<decltype(&cuMemGetAddressRange_v2)>(
       FindDriverCall<decltype(&cuMemGetAddressRange_v2)>("cuMemGetAddressRange"));
-  if (!call.ok()) return call.status();
+  if (!call.ok()) return 0;
   CUdeviceptr base = 0;
   size_t size = 0;
   const CUresult result = (*call)(&base, &size, reinterpret_cast<CUdeviceptr>(memory));
-  if (result != CUDA_SUCCESS || base != reinterpret_cast<CUdeviceptr>(memory)) {
-    return absl::InternalError(
-        absl::StrCat("cuMemGetAddressRange failed with ", static_cast<int>(result)));
-  }
-  return size;
+  return result == CUDA_SUCCESS && base == reinterpret_cast<CUdeviceptr>(memory) ? size : 0;
 }
 
 }  // namespace
@@ -74,12 +70,7 @@ absl::StatusOr<Gpu::OpenedMemory> OpenCudaHandle(const GpuMemoryHandle& bytes) {
     cudaGetLastError();
     return absl::NotFoundError(StatusOf(error, "cudaIpcOpenMemHandle").message());
   }
-  const absl::StatusOr<size_t> size = SizeOfAllocation(opened.memory);
-  if (!size.ok()) {
-    cudaIpcCloseMemHandle(opened.memory);
-    return size.status();
-  }
-  opened.size_bytes = *size;
+  opened.size_bytes = SizeOfAllocation(opened.memory);
   return opened;
 }
 

@@ -79,6 +79,19 @@ TEST_P(CudaMemorySharingTest, RefusesWhatIsNoHandle) {
   }
 }
 
+// The driver may know another process's memory and not its size.
+TEST(CudaMemorySharing, IsAsLargeAsItsOwnerSaysWhereTheDriverDoesNot) {
+  const std::unique_ptr<Gpu> gpu = MakeHostGpu(), other = MakeHostGpu({.tells_sizes = false});
+  CudaMemorySharing owner(*gpu, AnotherProcess()), reader(*other);
+  auto shared = owner.AllocateShared(4096);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  auto opened = reader.OpenShared(shared->handle);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ((*opened)->size_bytes(), 4096u);
+  const std::unique_ptr<GpuEvent> event = gpu->NewEvent();
+  ASSERT_TRUE(gpu->Wait(*event, nullptr, Deadline::After(absl::Minutes(1))).ok());
+}
+
 // What is in use stays, whoever lets go of it.
 TEST(CudaMemorySharing, InOneProcessOutlivesItsOwner) {
   const std::unique_ptr<Gpu> gpu = MakeHostGpu();
