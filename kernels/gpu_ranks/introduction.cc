@@ -36,6 +36,19 @@ absl::Status CheckNccl(absl::Span<const GpuIntroduction> ranks) {
   return absl::OkStatus();
 }
 
+// `sharing` says which ranks share a GPU.
+absl::Status CheckSlots(absl::Span<const GpuIntroduction> ranks, const std::string& sharing) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string failure = TextOf(ranks[rank].slots_failure);
+    if (failure.empty()) continue;
+    return absl::UnavailableError(
+        absl::StrCat(sharing, ", which NCCL refuses, and rank ", rank,
+                     " has no memory that other processes may read: ", failure,
+                     "; give each rank a GPU of its own (--device cuda:i)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
@@ -53,10 +66,15 @@ absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> r
   const auto elsewhere = std::find_if(ranks.begin(), ranks.end(), [&](const GpuIntroduction& rank) {
     return !SameHost(rank, ranks[0]);
   });
-  if (elsewhere == ranks.end()) return GpuTransport::kPeer;
+  const std::string sharing =
+      absl::StrCat("ranks ", first, " and ", second, " share ", UuidText(ranks[first].gpu));
+  if (elsewhere == ranks.end()) {
+    const absl::Status slots = CheckSlots(ranks, sharing);
+    if (!slots.ok()) return slots;
+    return GpuTransport::kPeer;
+  }
   return absl::FailedPreconditionError(absl::StrCat(
-      "ranks ", first, " and ", second, " share ", UuidText(ranks[first].gpu), ", and rank ",
-      elsewhere - ranks.begin(),
+      sharing, ", and rank ", elsewhere - ranks.begin(),
       " is on another host: give each rank a GPU of its own (--device cuda:i), or keep all on one "
       "host"));
 }

@@ -25,6 +25,8 @@ struct GpuIntroduction {
   // What opens, in other processes on this host, memory for exchanges on one GPU.
   std::array<std::byte, 64> slots_handle{};
   uint64_t slots_bytes = 0;
+  // Why there is none; empty where there is.
+  std::array<char, 256> slots_failure{};
   // Why this rank can't take part over NCCL; empty where it can.
   std::array<char, 256> nccl_failure{};
 };
@@ -50,7 +52,7 @@ enum class GpuTransport {
 };
 
 // The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;
-// UNAVAILABLE naming the ranks without NCCL where it is needed.
+// UNAVAILABLE naming the rank that lacks NCCL, or memory that others may read, where it is needed.
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks);
 
 // Whether two ranks are threads of one process.

@@ -36,7 +36,8 @@ struct PeerParts {
 
 class CudaRankGroup final : public RankGroup, private StreamWatch {
  public:
-  CudaRankGroup(ExchangedSum sum, std::unique_ptr<PeerSlot> slot, CudaBackend& backend)
+  CudaRankGroup(ExchangedSum sum, absl::StatusOr<std::unique_ptr<PeerSlot>> slot,
+                CudaBackend& backend)
       : sum_(std::move(sum)), slot_(std::move(slot)), backend_(backend) {
     backend_.AddWatch(this);
   }
@@ -65,7 +66,7 @@ class CudaRankGroup final : public RankGroup, private StreamWatch {
                          Deadline deadline);
 
   ExchangedSum sum_;
-  const std::unique_ptr<PeerSlot> slot_;
+  const absl::StatusOr<std::unique_ptr<PeerSlot>> slot_;  // or why it can't be shared
   CudaBackend& backend_;
   // Of the epoch.
   PeerParts peers_;
@@ -112,7 +113,8 @@ absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicat
   std::memcpy(own.gpu.data(), properties.uuid.bytes, own.gpu.size());
   own.host = ThisHost();
   own.process = ThisProcess();
-  slot_->Describe(own);
+  if (slot_.ok()) (*slot_)->Describe(own);
+  PutText(std::string(slot_.status().message()), own.slots_failure);
   PutText(std::string(NcclLibrary::Get().status().message()), own.nccl_failure);
   std::vector<GpuIntroduction> all(communicator.size());
   const absl::Status met = communicator.AllGather(
@@ -136,7 +138,7 @@ absl::Status CudaRankGroup::JoinPeers(const std::vector<GpuIntroduction>& ranks,
                                       Communicator& communicator, Deadline deadline) {
   const absl::StatusOr<FlagCalls>& calls = FlagCalls::Get();
   absl::Status own = calls.status();
-  auto mappings = PeerMappings::Open(ranks, communicator.rank(), *slot_, backend_.gpu());
+  auto mappings = PeerMappings::Open(ranks, communicator.rank(), **slot_, backend_.gpu());
   if (own.ok()) own = mappings.status();
   if (absl::Status all = AllSucceeded(communicator, own, deadline); !all.ok()) return all;
   auto flags = PeerFlagMemory::Meet(communicator, deadline, backend_.gpu());
@@ -145,7 +147,7 @@ absl::Status CudaRankGroup::JoinPeers(const std::vector<GpuIntroduction>& ranks,
   peers_.flags = *std::move(flags);
   peers_.stream = std::make_unique<FlagStream>(*calls, *peers_.flags, backend_.gpu());
   member_ = std::make_unique<PeerMember>(PeerPlaces{.rank = communicator.rank(),
-                                                    .slot_bytes = slot_->size(),
+                                                    .slot_bytes = (*slot_)->size(),
                                                     .slots = peers_.mappings->slots(),
                                                     .flags = peers_.flags->flags()},
                                          *peers_.stream, communicator);
@@ -161,8 +163,9 @@ absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec&
   auto sum = ExchangedSum::Create(on_gpus, backend);
   if (!sum.ok()) return sum.status();
   auto slot = PeerSlot::Create(sum->largest_message(), backend.gpu());
-  if (!slot.ok()) return slot.status();
-  return std::make_unique<CudaRankGroup>(*std::move(sum), *std::move(slot), backend);
+  // Only processes on one GPU need it: where memory can't be shared, Join() says so to those.
+  if (!slot.ok() && !absl::IsUnavailable(slot.status())) return slot.status();
+  return std::make_unique<CudaRankGroup>(*std::move(sum), std::move(slot), backend);
 }
 
 }  // namespace sluice::cuda

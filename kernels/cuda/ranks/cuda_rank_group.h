@@ -11,7 +11,8 @@
 
 namespace sluice::cuda {
 
-// RESOURCE_EXHAUSTED where the device lacks memory. The backend must outlive it.
+// RESOURCE_EXHAUSTED where the device lacks memory. That memory of it can be shared with no process is
+// a failure of Join(), where that is needed. The backend must outlive it.
 absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
                                                             CudaBackend& backend);
 

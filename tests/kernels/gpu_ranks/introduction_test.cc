@@ -56,6 +56,22 @@ TEST(ChooseTransport, IsByCopiesWhereSomeShareAGpu) {
   EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kPeer);
 }
 
+// As in containers that forbid CUDA IPC.
+TEST(ChooseTransport, NamesTheRankThatSharesNoMemoryWhereItIsNeeded) {
+  std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(0, "a", 2)};
+  PutText("cudaErrorNotSupported", ranks[1].slots_failure);
+  const absl::Status status = ChooseTransport(ranks).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ranks 0 and 1 share GPU-00"), HasSubstr("which NCCL refuses"),
+                    HasSubstr("rank 1 has no memory"), HasSubstr("cudaErrorNotSupported")));
+  ranks[1].gpu = Rank(1, "a", 2).gpu;
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kNccl);
+  ranks[1] = ranks[0];
+  PutText("cudaErrorNotSupported", ranks[1].slots_failure);
+  EXPECT_EQ(ChooseTransport(ranks).value(), GpuTransport::kHost);
+}
+
 TEST(ChooseTransport, RefusesASharedGpuAcrossHosts) {
   const std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(0, "a", 2), Rank(1, "b", 1),
                                               Rank(2, "b", 2)};
