@@ -11,8 +11,8 @@
 
 namespace sluice::cuda {
 
-// RESOURCE_EXHAUSTED where the device lacks memory. That memory of it can be shared with no process is
-// a failure of Join(), where that is needed. The backend must outlive it.
+// RESOURCE_EXHAUSTED where the device lacks memory. Where none of it can be shared with other
+// processes, Join() says so to those that need it. The backend must outlive it.
 absl::StatusOr<std::unique_ptr<RankGroup>> NewCudaRankGroup(const RankGroupSpec& spec,
                                                             CudaBackend& backend);
 

@@ -92,6 +92,7 @@ absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Map(const std::s
 absl::Status PeerFlagMemory::Register(Gpu& gpu) {
   gpu.stream();
   SLUICE_RETURN_IF_CUDA_ERROR(cudaHostRegister(memory_, size_bytes(), cudaHostRegisterMapped));
+  is_registered_ = true;
   void* on_gpu = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaHostGetDevicePointer(&on_gpu, memory_, 0));
   on_gpu_ = static_cast<std::byte*>(on_gpu);
@@ -99,7 +100,7 @@ absl::Status PeerFlagMemory::Register(Gpu& gpu) {
 }
 
 PeerFlagMemory::~PeerFlagMemory() {
-  if (on_gpu_ != nullptr) cudaHostUnregister(memory_);
+  if (is_registered_) ToldStatusOf(cudaHostUnregister(memory_), "cudaHostUnregister").IgnoreError();
   munmap(memory_, size_bytes());
 }
 

@@ -81,7 +81,8 @@ class PeerFlagMemory {
 
   void* const memory_;
   const int num_ranks_;
-  std::byte* on_gpu_ = nullptr;  // once registered
+  bool is_registered_ = false;
+  std::byte* on_gpu_ = nullptr;  // once it is
 };
 
 }  // namespace sluice::cuda

@@ -65,10 +65,9 @@ class CudaGpu final : public Gpu {
   absl::StatusOr<void*> Allocate(size_t size_bytes) override {
     Select();
     void* memory = nullptr;
-    const cudaError_t error = cudaMalloc(&memory, std::max<size_t>(size_bytes, 1));
-    if (error == cudaSuccess) return memory;
-    cudaGetLastError();  // told here, not at the next wait
-    absl::Status status = StatusOf(error, "cudaMalloc");
+    const absl::Status status =
+        ToldStatusOf(cudaMalloc(&memory, std::max<size_t>(size_bytes, 1)), "cudaMalloc");
+    if (status.ok()) return memory;
     return absl::Status(status.code(), absl::StrCat(status.message(), ": ", size_bytes,
                                                     " bytes of the device's memory, of which ",
                                                     this->memory().free, " are free"));
@@ -92,7 +91,7 @@ class CudaGpu final : public Gpu {
   MemoryUse memory() const override {
     Select();
     MemoryUse use;
-    if (cudaMemGetInfo(&use.free, &use.total) != cudaSuccess) return {};
+    if (!ToldStatusOf(cudaMemGetInfo(&use.free, &use.total), "cudaMemGetInfo").ok()) return {};
     return use;
   }
 
@@ -217,7 +216,7 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
   status.Update(StatusOf(cudaGetLastError(), "kernel launch"));
   cudaGraphExec_t executable = nullptr;
   if (status.ok())
-    status = StatusOf(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+    status = ToldStatusOf(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
   if (graph != nullptr) cudaGraphDestroy(graph);
   if (!status.ok()) return status;
   return std::make_unique<CudaRecording>(executable);

@@ -33,11 +33,7 @@ size_t SizeOfAllocation(void* memory) {
 absl::StatusOr<std::shared_ptr<void>> AllocateCudaShared(int index, size_t size_bytes) {
   const size_t whole_pages = (size_bytes + kOwnPages - 1) / kOwnPages * kOwnPages;
   void* memory = nullptr;
-  const cudaError_t error = cudaMalloc(&memory, whole_pages);
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // told here, not at the next wait
-    return StatusOf(error, "cudaMalloc");
-  }
+  SLUICE_RETURN_IF_CUDA_ERROR(cudaMalloc(&memory, whole_pages));
   return std::shared_ptr<void>(memory, [index](void* shared) {
     int chosen = 0;
     const bool had_chosen = cudaGetDevice(&chosen) == cudaSuccess;
@@ -50,11 +46,9 @@ absl::StatusOr<std::shared_ptr<void>> AllocateCudaShared(int index, size_t size_
 
 absl::StatusOr<GpuMemoryHandle> CudaHandleOf(void* shared) {
   cudaIpcMemHandle_t handle;
-  const cudaError_t error = cudaIpcGetMemHandle(&handle, shared);
-  if (error != cudaSuccess) {
-    cudaGetLastError();  // told here, not at the next wait
-    return absl::UnavailableError(StatusOf(error, "cudaIpcGetMemHandle").message());
-  }
+  const absl::Status got =
+      ToldStatusOf(cudaIpcGetMemHandle(&handle, shared), "cudaIpcGetMemHandle");
+  if (!got.ok()) return absl::UnavailableError(got.message());
   GpuMemoryHandle bytes;
   std::memcpy(bytes.data(), &handle, sizeof(handle));
   return bytes;
@@ -64,12 +58,10 @@ absl::StatusOr<Gpu::OpenedMemory> OpenCudaHandle(const GpuMemoryHandle& bytes) {
   cudaIpcMemHandle_t handle;
   std::memcpy(&handle, bytes.data(), sizeof(handle));
   Gpu::OpenedMemory opened;
-  const cudaError_t error =
-      cudaIpcOpenMemHandle(&opened.memory, handle, cudaIpcMemLazyEnablePeerAccess);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    return absl::NotFoundError(StatusOf(error, "cudaIpcOpenMemHandle").message());
-  }
+  const absl::Status done =
+      ToldStatusOf(cudaIpcOpenMemHandle(&opened.memory, handle, cudaIpcMemLazyEnablePeerAccess),
+                   "cudaIpcOpenMemHandle");
+  if (!done.ok()) return absl::NotFoundError(done.message());
   opened.size_bytes = SizeOfAllocation(opened.memory);
   return opened;
 }

@@ -30,4 +30,9 @@ absl::Status StatusOf(cudaError_t error, const char* call) {
                                                   cudaGetErrorString(error), " (", call, ")"));
 }
 
+absl::Status ToldStatusOf(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return StatusOf(error, call);
+}
+
 }  // namespace sluice::cuda

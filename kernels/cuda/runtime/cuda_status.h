@@ -11,10 +11,14 @@ namespace sluice::cuda {
 // run this build, INTERNAL otherwise; names `call` and what CUDA calls the error.
 absl::Status StatusOf(cudaError_t error, const char* call);
 
+// The same where the caller tells a failure itself: it is CUDA's last error no more, which the next
+// wait of this thread would take for a launch's.
+absl::Status ToldStatusOf(cudaError_t error, const char* call);
+
 }  // namespace sluice::cuda
 
-// Returns the status of a failed call from the function around it.
-#define SLUICE_RETURN_IF_CUDA_ERROR(call)                                        \
-  if (absl::Status sluice_cuda_status = ::sluice::cuda::StatusOf((call), #call); \
-      !sluice_cuda_status.ok())                                                  \
+// Returns the status of a failed call, which is told thereby, from the function around it.
+#define SLUICE_RETURN_IF_CUDA_ERROR(call)                                            \
+  if (absl::Status sluice_cuda_status = ::sluice::cuda::ToldStatusOf((call), #call); \
+      !sluice_cuda_status.ok())                                                      \
   return sluice_cuda_status

@@ -76,6 +76,14 @@ TEST_P(CudaGpuTest, MoreMemoryThanThereIsIsResourceExhausted) {
   EXPECT_TRUE(backend_->Allocate(1 << 20).ok());
 }
 
+// Whoever waits next has launched nothing that failed.
+TEST_P(CudaGpuTest, AFailureThatWasReturnedIsNotTheNextWaits) {
+  const auto pinned = backend_->gpu().AllocatePinned(size_t{1} << 50);
+  EXPECT_EQ(pinned.status().code(), absl::StatusCode::kResourceExhausted) << pinned.status();
+  const absl::Status waited = backend_->Synchronize();
+  EXPECT_TRUE(waited.ok()) << waited;
+}
+
 TEST(OpenCudaGpu, OneThatIsNotThereIsAnErrorWithItsReason) {
   const auto gpu = OpenCudaGpu(1000);
   ASSERT_FALSE(gpu.ok());
