@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "kernels/check.h"
 #include "kernels/cuda/cuda_kv_pool.h"
@@ -44,19 +45,21 @@ struct Candidate {
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::unique_ptr<Gpu> gpu,
                                                                  CudaBackendOptions options) {
-  auto staging = StagingRing::Create(*gpu);
+  auto watches = std::make_unique<StreamWatches>();
+  auto staging = StagingRing::Create(*gpu, *watches);
   if (!staging.ok()) return staging.status();
   const absl::StatusOr<void*> results = gpu->AllocatePinned(StagingRing::kPartBytes);
   if (!results.ok()) return results.status();
   std::unique_ptr<CudaBackend> backend(
-      new CudaBackend(std::move(gpu), *std::move(staging), std::move(options)));
+      new CudaBackend(std::move(gpu), std::move(watches), *std::move(staging), std::move(options)));
   backend->pinned_results_ = *results;
   return backend;
 }
 
-CudaBackend::CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StagingRing> staging,
-                         CudaBackendOptions options)
+CudaBackend::CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StreamWatches> watches,
+                         std::unique_ptr<StagingRing> staging, CudaBackendOptions options)
     : gpu_(std::move(gpu)),
+      watches_(std::move(watches)),
       staging_(std::move(staging)),
       options_(std::move(options)),
       end_(gpu_->NewEvent()),
@@ -117,31 +120,13 @@ absl::Status CudaBackend::CopyOut(const void* device, absl::Span<std::byte> host
   return status;
 }
 
-absl::Status CudaBackend::Wait(GpuEvent& event, Deadline deadline) {
-  // Several watches as one.
-  struct All final : StreamWatch {
-    explicit All(const std::vector<StreamWatch*>& watches) : watches(watches) {}
-    absl::Status Look() override {
-      absl::Status status;
-      for (StreamWatch* const watch : watches) status.Update(watch->Look());
-      return status;
-    }
-    const std::vector<StreamWatch*>& watches;
-  };
-  All all(watches_);
-  return gpu_->Wait(event, watches_.empty() ? nullptr : &all, deadline);
-}
-
 absl::Status CudaBackend::Synchronize(Deadline deadline) {
   SLUICE_CHECK(!recorder_.is_recording());
   gpu_->Record(*end_);
   absl::Status status = std::exchange(failure_, absl::OkStatus());
-  status.Update(Wait(*end_, deadline));
+  status.Update(gpu_->Wait(*end_, watches_.get(), deadline));
   return status;
 }
-
-void CudaBackend::AddWatch(StreamWatch* watch) { watches_.push_back(watch); }
-void CudaBackend::RemoveWatch(StreamWatch* watch) { std::erase(watches_, watch); }
 
 absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaBackend::Pack(const PackSpec& spec,
                                                                 const RowReader& read) {

@@ -8,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_memory_sharing.h"
@@ -17,6 +16,7 @@
 #include "kernels/cuda/staging_ring.h"
 #include "kernels/cuda/step_recorder.h"
 #include "kernels/cuda/step_tables.h"
+#include "kernels/cuda/stream_watches.h"
 
 namespace sluice::cuda {
 
@@ -39,8 +39,8 @@ class CudaBackend final : public Backend {
 
   Gpu& gpu() { return *gpu_; }
   // Waits look at `watch` from now on; the watch's failure is theirs, once the stream is empty.
-  void AddWatch(StreamWatch* watch);
-  void RemoveWatch(StreamWatch* watch);
+  void AddWatch(StreamWatch* watch) { watches_->Add(watch); }
+  void RemoveWatch(StreamWatch* watch) { watches_->Remove(watch); }
   // Recorded steps are void: they name memory or peers that are no more.
   void ForgetRecordedSteps() { recorder_.Forget(); }
   // The step that is being enqueued waits on the host, and is never recorded.
@@ -98,8 +98,8 @@ class CudaBackend final : public Backend {
   // Memory that operations use for themselves, by what for; grows as they need.
   enum Scratch { kActivations, kPartials, kCounters, kArguments, kResults, kRows, kNumScratch };
 
-  CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StagingRing> staging,
-              CudaBackendOptions options);
+  CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StreamWatches> watches,
+              std::unique_ptr<StagingRing> staging, CudaBackendOptions options);
 
   const Kernels& kernels() const { return gpu_->kernels(); }
   Stream stream() { return gpu_->stream(); }
@@ -109,8 +109,6 @@ class CudaBackend final : public Backend {
   void* Room(Scratch which, size_t bytes);
   // The same, with `bytes` in it.
   void* Sent(absl::Span<const std::byte> bytes);
-  // Waits for `event` and what it follows.
-  absl::Status Wait(GpuEvent& event, Deadline deadline);
   void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
   // Enqueues `task`, whose place in the step and the pool is filled in.
   void Store(StoreKvTask task, int layer, const KvPool& pool);
@@ -122,6 +120,7 @@ class CudaBackend final : public Backend {
   MatrixView Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan);
 
   const std::unique_ptr<Gpu> gpu_;
+  const std::unique_ptr<StreamWatches> watches_;
   const std::unique_ptr<StagingRing> staging_;
   const CudaBackendOptions options_;
   const std::unique_ptr<GpuEvent> end_;
@@ -130,8 +129,7 @@ class CudaBackend final : public Backend {
   bool has_step_ = true;  // false: the device had no room for the tables of the last one begun
   StepRecorder recorder_;
   DeviceArray scratch_[kNumScratch];
-  size_t num_zero_counters_ = 0;  // of that scratch memory
-  std::vector<StreamWatch*> watches_;
+  size_t num_zero_counters_ = 0;    // of that scratch memory
   void* pinned_results_ = nullptr;  // what CopyOut reads through
   absl::Status failure_;
 };

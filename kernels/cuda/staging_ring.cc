@@ -13,13 +13,15 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StagingRing>> StagingRing::Create(Gpu& gpu) {
+absl::StatusOr<std::unique_ptr<StagingRing>> StagingRing::Create(Gpu& gpu, StreamWatch& watch) {
   const absl::StatusOr<void*> memory = gpu.AllocatePinned(kParts * kPartBytes);
   if (!memory.ok()) return memory.status();
-  return std::unique_ptr<StagingRing>(new StagingRing(gpu, static_cast<std::byte*>(*memory)));
+  return std::unique_ptr<StagingRing>(
+      new StagingRing(gpu, watch, static_cast<std::byte*>(*memory)));
 }
 
-StagingRing::StagingRing(Gpu& gpu, std::byte* memory) : gpu_(gpu), memory_(memory) {
+StagingRing::StagingRing(Gpu& gpu, StreamWatch& watch, std::byte* memory)
+    : gpu_(gpu), watch_(watch), memory_(memory) {
   for (auto& event : events_) event = gpu.NewEvent();
 }
 
@@ -32,12 +34,11 @@ absl::StatusOr<absl::Span<std::byte>> StagingRing::Take(size_t size) {
     in_use_[part_] = true;
     part_ = (part_ + 1) % kParts;
     used_ = 0;
-    if (in_use_[part_]) {
-      absl::Status done =
-          gpu_.Wait(*events_[part_], nullptr, Deadline::After(Backend::kLongestWait));
-      if (!done.ok()) return done;
-      in_use_[part_] = false;
-    }
+  }
+  if (in_use_[part_]) {
+    absl::Status done = gpu_.Wait(*events_[part_], &watch_, Deadline::After(Backend::kLongestWait));
+    if (!done.ok()) return done;
+    in_use_[part_] = false;
   }
   const absl::Span<std::byte> room(memory_ + part_ * kPartBytes + used_, size);
   used_ += (size + kAlignment - 1) / kAlignment * kAlignment;
