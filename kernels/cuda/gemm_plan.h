@@ -55,10 +55,12 @@ constexpr GemmTileShape PortableShape(GemmTile tile) {
   }
   return {};
 }
-// One stage more is being read while the next ones come.
-constexpr GemmTileShape HopperShape(GemmTile tile) {
+// One stage more is being read while the next ones come. Few rows of BF16 have a stage fewer than of
+// other formats, whose stages are half as large, so that as many blocks fit a multiprocessor.
+constexpr GemmTileShape HopperShape(GemmTile tile, WeightFormat format = WeightFormat::kBF16) {
   switch (tile) {
     case GemmTile::kDecode:
+      if (format == WeightFormat::kBF16) return {4, 1, 1, 2, 5, 3};
       return {4, 1, 1, 2, 6};
     case GemmTile::kMiddle:
       return {4, 1, 1, 8, 5, 2};
@@ -78,8 +80,11 @@ constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortab
                                 WeightFormat format = WeightFormat::kBF16) {
   if (path == GemmPath::kPortable) return PortableShape(tile);
   if (path == GemmPath::kPipelined && tile == GemmTile::kLarge) return PipelinedShape(format);
-  return HopperShape(tile);
+  return HopperShape(tile, format);
 }
+
+// Blocks for which a multiprocessor's registers must have room: as many as its shared memory has room for.
+constexpr int LeastBlocks(GemmTile tile) { return tile == GemmTile::kDecode ? 4 : 1; }
 
 // Behind the stages of a pipeline: its barriers (gemm_pipeline.h).
 inline constexpr int kPipelineBarrierBytes = 128;
