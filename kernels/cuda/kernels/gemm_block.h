@@ -7,6 +7,7 @@
 #include "kernels/cuda/gemm_pipeline.h"
 #include "kernels/cuda/kernels/elements.h"
 #include "kernels/cuda/kernels/epilogue.h"
+#include "kernels/cuda/kernels/gemm_copies.h"
 #include "kernels/cuda/kernels/gemm_sums.h"
 #include "kernels/cuda/kernels/gemm_weights.h"
 
@@ -17,7 +18,6 @@ class BlockProduct {
  protected:
   static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);
   static constexpr int kUnit = UnitBytes(kFormat);
-  static constexpr int kWeightBytes = kShape.tiles() * kUnit;
   static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat, kPath));
   // Where a stage has its activations.
   static constexpr int kActivations = static_cast<int>(StageWeightBytes(kTile, kFormat, kPath));
@@ -54,51 +54,26 @@ class BlockProduct {
   // this one end.
   template <int kCount>
   SIMT_DEVICE void LoadFirst() {
+    copies_.Prepare(task_, output_block_ * kShape.tiles(), token_block_ * kShape.tokens());
     const int count = Smaller()(kCount, EndUnit() - FirstUnit());
-    for (int stage = 0; stage < count; ++stage) LoadWeightsOf(FirstUnit() + stage, stage);
+    for (int i = 0; i < count; ++i) copies_.CopyWeights(FirstUnit() + i, Stage(i));
     WaitForKernelsBefore();
     SIMT_UNROLL
-    for (int stage = 0; stage < kCount; ++stage) {
-      if (stage < count) LoadActivationsOf(FirstUnit() + stage, stage);
+    for (int i = 0; i < kCount; ++i) {
+      if (i < count) copies_.CopyActivations(FirstUnit() + i, Stage(i));
       CommitCopies();
     }
   }
   // Has unit `unit` of K, where there is one, copied to stage `stage`.
   SIMT_DEVICE void Load(int unit, int stage) {
     if (unit < EndUnit()) {
-      LoadWeightsOf(unit, stage);
-      LoadActivationsOf(unit, stage);
+      copies_.CopyWeights(unit, Stage(stage));
+      copies_.CopyActivations(unit, Stage(stage));
     }
     CommitCopies();
   }
 
-  SIMT_DEVICE void LoadWeightsOf(int unit, int stage) {
-    char* const to = shared_ + stage * kStage;
-    const int num_units = units_ * task_.weights.runs.num_runs;
-    const auto num_tiles =
-        static_cast<int>(NumTiles(task_.weights.num_outputs, task_.weights.gated));
-    SIMT_ROLLED
-    for (int i = Thread(); i < kWeightBytes / 16; i += kShape.threads()) {
-      const int tile = output_block_ * kShape.tiles() + i / (kUnit / 16);
-      const bool is_real = tile < num_tiles;
-      const int64_t from =
-          is_real ? (int64_t{tile} * num_units + unit) * kUnit + i % (kUnit / 16) * 16 : 0;
-      CopyAsync(to + i * 16, task_.weights.data + from, is_real);
-    }
-  }
-  SIMT_DEVICE void LoadActivationsOf(int unit, int stage) {
-    char* const to = shared_ + stage * kStage + kActivations;
-    SIMT_ROLLED
-    for (int i = Thread(); i < kShape.tokens() * 8; i += kShape.threads()) {
-      const int token = i / 8, piece = i % 8;
-      const int row = token_block_ * kShape.tokens() + token;
-      const bool is_real = row < task_.x.rows;
-      const uint16_t* const from =
-          RowOf<uint16_t>(task_.x, is_real ? row : 0) + unit * kUnitInputs + piece * 8;
-      CopyAsync(to + token * 128 + SwizzledPiece(token, piece) * 16, from, is_real);
-    }
-  }
-
+  SIMT_DEVICE char* Stage(int stage) const { return shared_ + stage * kStage; }
   SIMT_DEVICE const char* UnitOf(const char* stage, int m) const {
     return stage + (WarpByOutputs() * kShape.tiles_per_warp + m) * kUnit;
   }
@@ -138,6 +113,7 @@ class BlockProduct {
   int runs_;   // of this block
   int units_;  // of a run
   int token_block_, output_block_;
+  UnitCopies<kFormat, kTile, kPath> copies_;
   BlockSums<kFormat, kTile, kPath> sums_;
 };
 
