@@ -6,8 +6,8 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/gemm_pipeline.h"
 #include "kernels/cuda/kernels/elements.h"
-#include "kernels/cuda/kernels/epilogue.h"
 #include "kernels/cuda/kernels/gemm_copies.h"
+#include "kernels/cuda/kernels/gemm_results.h"
 #include "kernels/cuda/kernels/gemm_sums.h"
 #include "kernels/cuda/kernels/gemm_weights.h"
 
@@ -40,11 +40,18 @@ class BlockProduct {
   // Ends the product once the block's own runs are joined.
   SIMT_DEVICE void Finish() {
     const int64_t tile = int64_t{output_block_} * task_.plan.token_blocks + token_block_;
-    if (task_.plan.splits == 1 || sums_.JoinSplits(task_, tile, split_, shared_)) Write();
+    if (task_.plan.splits > 1 && !sums_.JoinSplits(task_, tile, split_, shared_)) return;
+    BlockResults(task_.epilogue, FirstTile() + WarpByOutputs() * kShape.tiles_per_warp,
+                 FirstToken() + WarpByTokens() * kShape.columns_per_warp * 8, lane_, sums_)
+        .Write();
   }
 
   SIMT_DEVICE int WarpByOutputs() const { return warp_ % kShape.warps_by_outputs; }
   SIMT_DEVICE int WarpByTokens() const { return warp_ / kShape.warps_by_outputs; }
+
+  // Of the block's.
+  SIMT_DEVICE int FirstTile() const { return output_block_ * kShape.tiles(); }
+  SIMT_DEVICE int FirstToken() const { return token_block_ * kShape.tokens(); }
 
   // The block's units of K.
   SIMT_DEVICE int FirstUnit() const { return split_ * runs_ * units_; }
@@ -54,7 +61,7 @@ class BlockProduct {
   // this one end.
   template <int kCount>
   SIMT_DEVICE void LoadFirst() {
-    copies_.Prepare(task_, output_block_ * kShape.tiles(), token_block_ * kShape.tokens());
+    copies_.Prepare(task_, FirstTile(), FirstToken());
     const int count = Smaller()(kCount, EndUnit() - FirstUnit());
     for (int i = 0; i < count; ++i) copies_.CopyWeights(FirstUnit() + i, Stage(i));
     WaitForKernelsBefore();
@@ -76,34 +83,6 @@ class BlockProduct {
   SIMT_DEVICE char* Stage(int stage) const { return shared_ + stage * kStage; }
   SIMT_DEVICE const char* UnitOf(const char* stage, int m) const {
     return stage + (WarpByOutputs() * kShape.tiles_per_warp + m) * kUnit;
-  }
-
-  SIMT_DEVICE void Write() {
-    const EpilogueTask& epilogue = task_.epilogue;
-    const int first_tile = output_block_ * kShape.tiles() + WarpByOutputs() * kShape.tiles_per_warp;
-    const int first_token =
-        token_block_ * kShape.tokens() + WarpByTokens() * kShape.columns_per_warp * 8;
-    SIMT_UNROLL
-    for (int m = 0; m < kShape.tiles_per_warp; ++m) {
-      SIMT_UNROLL
-      for (int n = 0; n < kShape.columns_per_warp; ++n) {
-        SIMT_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int row = first_token + n * 8 + lane_ % 4 * 2 + i % 2;
-          if (row >= epilogue.out.rows) continue;
-          if (epilogue.gated) {
-            // Rows 8 to 15 of a tile are the ups of rows 0 to 7.
-            const int col = (first_tile + m) * 8 + lane_ / 4;
-            if (i < 2 && col < epilogue.out.cols) {
-              WriteResult(epilogue, row, col, sums_.At(m, n, i), sums_.At(m, n, i < 2 ? i + 2 : i));
-            }
-          } else {
-            const int col = (first_tile + m) * kTileOutputs + lane_ / 4 + i / 2 * 8;
-            if (col < epilogue.out.cols) WriteResult(epilogue, row, col, sums_.At(m, n, i), 0);
-          }
-        }
-      }
-    }
   }
 
   const GemmTask& task_;
