@@ -31,11 +31,11 @@ constexpr BatchSizes BatchSizesFor(int num_multiprocessors) {
   const int64_t by_rows = (tiles + by_outputs - 1) / by_outputs;
   return {.rows = by_rows * 128 - 28, .outputs = by_outputs * 128 - 40};
 }
-// Fewer of its rows: still large tiles, which share slices.
+// Fewer of its rows: still large tiles, but for less than half of the multiprocessors, so that they share
+// slices. 0 where those are too few for that.
 constexpr int64_t RowsThatShareSlices(const BatchSizes& sizes) {
   const int64_t by_rows = (sizes.rows + 127) / 128;
-  const int64_t fewer = (by_rows * 5 + 7) / 8 * 128;
-  return fewer < sizes.rows ? fewer : sizes.rows;
+  return by_rows / 5 * 128;
 }
 
 // Whether rows of a product have the same bits by themselves and among all, in every format but F32:

@@ -55,10 +55,12 @@ constexpr GemmTileShape PortableShape(GemmTile tile) {
   }
   return {};
 }
-// One stage more is being read while the next ones come.
-constexpr GemmTileShape HopperShape(GemmTile tile) {
+// One stage more is being read while the next ones come. Few rows of BF16 have a stage fewer than of
+// other formats, whose stages are half as large, so that as many blocks fit a multiprocessor.
+constexpr GemmTileShape HopperShape(GemmTile tile, WeightFormat format = WeightFormat::kBF16) {
   switch (tile) {
     case GemmTile::kDecode:
+      if (format == WeightFormat::kBF16) return {4, 1, 1, 2, 5, 3};
       return {4, 1, 1, 2, 6};
     case GemmTile::kMiddle:
       return {4, 1, 1, 8, 5, 2};
@@ -78,8 +80,11 @@ constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortab
                                 WeightFormat format = WeightFormat::kBF16) {
   if (path == GemmPath::kPortable) return PortableShape(tile);
   if (path == GemmPath::kPipelined && tile == GemmTile::kLarge) return PipelinedShape(format);
-  return HopperShape(tile);
+  return HopperShape(tile, format);
 }
+
+// Blocks for which a multiprocessor's registers must have room: as many as its shared memory has room for.
+constexpr int LeastBlocks(GemmTile tile) { return tile == GemmTile::kDecode ? 4 : 1; }
 
 // Behind the stages of a pipeline: its barriers (gemm_pipeline.h).
 inline constexpr int kPipelineBarrierBytes = 128;
@@ -168,6 +173,24 @@ struct GemmDevice {
   GemmPath path = GemmPath::kPortable;
 };
 
+// Splits for large tiles, of which a multiprocessor runs one block at a time: those that end first,
+// counted in units of K that blocks go through one after the other. `tiles`: that have outputs.
+constexpr int SplitsOfLargeTiles(int64_t tiles, RunShape runs, int num_multiprocessors) {
+  // What a block does besides takes as long as some units: it begins and writes its results; where
+  // blocks share runs it also leaves its sums and joins those of others, 64 KiB each.
+  constexpr int64_t kOfBlock = 8, kOfSharing = 8;
+  const int64_t units = runs.num_runs * runs.units();
+  const auto duration = [&](int splits) {
+    const int64_t rounds = (tiles * splits + num_multiprocessors - 1) / num_multiprocessors;
+    return rounds * (units / splits + kOfBlock + (splits > 1 ? kOfSharing : 0));
+  };
+  int best = 1;
+  for (int splits = 2; runs.num_runs % splits == 0; splits *= 2) {
+    if (duration(splits) < duration(best)) best = splits;
+  }
+  return best;
+}
+
 // A product of `rows` rows with a matrix of `num_tiles` tiles.
 constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
                             const GemmDevice& device) {
@@ -187,12 +210,17 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Weig
     }
     return GemmSharedBytes(tile, format, runs.num_runs, path(tile)) <= device.shared_bytes;
   };
+  // Small tiles read weights and activations more often, so that they are taken only where large ones
+  // would leave multiprocessors idle however their runs were shared out.
+  const GemmPlan large = plan_of(GemmTile::kLarge);
+  if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
+      working(large) * runs.num_runs >= device.num_multiprocessors) {
+    GemmPlan plan = large;
+    plan.splits = SplitsOfLargeTiles(working(large), runs, device.num_multiprocessors);
+    return plan;
+  }
   GemmTile tile =
       rows <= ShapeOf(GemmTile::kDecode).tokens() ? GemmTile::kDecode : GemmTile::kMiddle;
-  if (rows > ShapeOf(GemmTile::kMiddle).tokens() && fits(GemmTile::kLarge) &&
-      working(plan_of(GemmTile::kLarge)) >= device.num_multiprocessors) {
-    tile = GemmTile::kLarge;
-  }
   if (!fits(tile)) tile = GemmTile::kDecode;
   GemmPlan plan = plan_of(tile);
   while (plan.splits < runs.num_runs && working(plan) < int64_t{2} * device.num_multiprocessors) {

@@ -202,12 +202,14 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
                     WeightFormat format) {
   Backend& backend = bench.backend();
   const auto weights = CopiesOfWeights(bench, product, format);
-  GemmEpilogue epilogue;
+  // To the residual stream, as serving does, whose products in slices these are.
+  GemmEpilogue epilogue{.add_to_out = product.slices > 1};
   if (product.gated) epilogue.activation = Activation::kSilu;
   for (const int64_t rows : row_counts) {
     const MatrixView x = bench.Matrix(rows, product.inputs, backend.operand_dtype());
-    const MatrixView out =
-        bench.Results(rows, product.gated ? product.outputs / 2 : product.outputs, DType::kF32);
+    const int64_t cols = product.gated ? product.outputs / 2 : product.outputs;
+    const MatrixView out = epilogue.add_to_out ? bench.Matrix(rows, cols, DType::kF32)
+                                               : bench.Results(rows, cols, DType::kF32);
     backend.ReserveForGemm(*weights[0], rows);
     size_t next = 0;
     bench.Measure(

@@ -102,10 +102,10 @@ class Fp8KvLoader : public KvPlaces {
   SIMT_DEVICE static Words Unpacked(uint32_t first, uint32_t second, uint32_t factors) {
     // Of four codes the lower two, and the upper two, each in the upper byte of its half.
     const auto lower = [&](uint32_t codes) {
-      return PairFromFp8((codes << 8 & 0xff00u) | codes << 16, factors);
+      return PairFromFp8(PermuteBytes(codes, 0, 0x1100), factors);
     };
     const auto upper = [&](uint32_t codes) {
-      return PairFromFp8((codes >> 8 & 0xff00u) | (codes & 0xff000000u), factors);
+      return PairFromFp8(PermuteBytes(codes, 0, 0x3322), factors);
     };
     return {lower(first), upper(first), lower(second), upper(second)};
   }

@@ -30,9 +30,10 @@ SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, in
   const float* const first =
       task.partials + ((int64_t{tile.partial_begin} + packed) * task.num_kv_heads + kv_head) *
                           PartialFloats(task.head_dim);
-  const int64_t in_segment = int64_t{tile.first_packed} + packed;
-  const int64_t row = tile.first_row + in_segment / task.group;
-  const int64_t head = int64_t{kv_head} * task.group + in_segment % task.group;
+  const auto in_segment = static_cast<unsigned>(tile.first_packed + packed);
+  const auto group = static_cast<unsigned>(task.group);
+  const int64_t row = tile.first_row + in_segment / group;
+  const int64_t head = kv_head * group + in_segment % group;
   for (int col = Thread(); col < task.head_dim; col += kThreads) {
     Partial merged = LoadPartial(first, task.head_dim, col);
     for (int begin = 1; begin < tile.num_splits; begin += kAtATime) {
@@ -54,16 +55,19 @@ SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, in
 }
 
 SIMT_KERNEL(kThreads, 4) MergeTiles(SIMT_TASK MergeSplitsTask task) {
+  const int num_tiles = *task.num_tiles, blocks = static_cast<int>(NumBlocks());
+  // No kernel writes the step's tables.
+  MergeTile tile = num_tiles > 0 ? task.tiles[0] : MergeTile{};
   WaitForKernelsBefore();
-  for (int index = 0; index < *task.num_tiles; ++index) {
-    const MergeTile tile = task.tiles[index];
-    const int64_t count = int64_t{tile.num_packed} * task.num_kv_heads;
-    // Tiles begin with different blocks, so that small ones are shared out too.
-    int64_t i = (Block() + NumBlocks() - index % NumBlocks()) % NumBlocks();
-    for (; i < count; i += NumBlocks()) {
-      MergeRow(task, tile, static_cast<int>(i / task.num_kv_heads),
-               static_cast<int>(i % task.num_kv_heads));
+  int first = static_cast<int>(Block());  // of the tile's rows
+  for (int index = 0; index < num_tiles; ++index) {
+    const MergeTile next = index + 1 < num_tiles ? task.tiles[index + 1] : tile;
+    for (int i = first; i < tile.num_packed * task.num_kv_heads; i += blocks) {
+      MergeRow(task, tile, i / task.num_kv_heads, i % task.num_kv_heads);
     }
+    tile = next;
+    // Tiles begin with different blocks, so that small ones are shared out too.
+    first = first == 0 ? blocks - 1 : first - 1;
   }
 }
 

@@ -14,12 +14,14 @@ class KvPlaces {
   // Of a position that no row sees.
   static constexpr int64_t kUnseen = -1;
 
+  // Before places are looked up. Reads nothing that a kernel writes.
   SIMT_DEVICE void Begin(const AttentionTile& tile, int kv_head, PositionRange seen) {
     table_ = task_.tables + tile.table_begin;
     kv_head_ = kv_head;
     seen_ = seen;
-    is_careful_ = *task_.pool.has_nonfinite != 0;
   }
+  // Before keys and values are brought; after WaitForKernelsBefore().
+  SIMT_DEVICE void BeginLoads() { is_careful_ = *task_.pool.has_nonfinite != 0; }
 
   // Values that are infinite or no number may be among those at hand: they were left out.
   SIMT_DEVICE bool is_careful() const { return is_careful_; }

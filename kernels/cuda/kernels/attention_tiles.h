@@ -20,17 +20,24 @@ class AttentionBlock {
         queries_(shared + kQueriesBegin, row_warp_, member_, lane_),
         loader_(task, shared, shared + kStagesBegin) {}
 
-  // The rows of `tile` over the keys and values of `kv_head`.
-  SIMT_DEVICE void Run(const AttentionTile& tile, int kv_head) {
+  // Finds where the first keys and values of `tile` for `kv_head` lie: from the step's tables alone, which
+  // no kernel writes.
+  SIMT_DEVICE void Locate(const AttentionTile& tile, int kv_head) {
     const PositionRange seen = SeenByTile(tile, task_.group, task_.window);
-    LoadRows(tile, kv_head);
+    begin_ = Larger()(tile.split_begin * kTilesPerSplit, seen.begin / kKvTile);
+    end_ = Smaller()(tile.split_end * kTilesPerSplit, (seen.end + kKvTile - 1) / kKvTile);
     loader_.Begin(tile, kv_head, seen);
+    loader_.Locate(begin_);
+    loader_.Locate(begin_ + 1);
+  }
+
+  // The rows of `tile` over the keys and values of `kv_head`, which were located.
+  SIMT_DEVICE void Run(const AttentionTile& tile, int kv_head) {
+    LoadRows(tile, kv_head);
+    loader_.BeginLoads();
     merged_.Clear();
     BeginSplit();
-    const int begin = Larger()(tile.split_begin * kTilesPerSplit, seen.begin / kKvTile);
-    const int end = Smaller()(tile.split_end * kTilesPerSplit, (seen.end + kKvTile - 1) / kKvTile);
-    loader_.Locate(begin);
-    loader_.Locate(begin + 1);
+    const int begin = begin_, end = end_;
     Barrier();
     if (task_.stages == 2) loader_.Load(begin, 0);
     CommitCopies();
@@ -217,20 +224,25 @@ class AttentionBlock {
   MergedSums<Shape> merged_;
   Queries<Shape> queries_;
   LoaderOf<Shape> loader_;
-  PositionRange seen_[2];  // by the thread's rows
-  float largest_[2];       // scores of the split so far
+  int begin_ = 0, end_ = 0;  // the tile's tiles of keys and values
+  PositionRange seen_[2];    // by the thread's rows
+  float largest_[2];         // scores of the split so far
   ValueSums<Shape> sums_;
 };
 
 template <class Shape>
 SIMT_KERNEL(Shape::kThreads, Shape::kLeastBlocks)
 AttendTiles(SIMT_TASK AttentionTask task) {
-  WaitForKernelsBefore();
   AttentionBlock<Shape> block(task, SharedMemory<char>());
-  const int count = *task.num_tiles * task.pool.num_kv_heads;
+  const int kv_heads = task.pool.num_kv_heads, blocks = static_cast<int>(NumBlocks());
+  const int count = *task.num_tiles * kv_heads;
   SIMT_ROLLED
-  for (int i = static_cast<int>(Block()); i < count; i += static_cast<int>(NumBlocks())) {
-    block.Run(task.tiles[i / task.pool.num_kv_heads], i % task.pool.num_kv_heads);
+  for (int i = static_cast<int>(Block());; i += blocks) {
+    const AttentionTile* const tile = i < count ? task.tiles + i / kv_heads : nullptr;
+    if (tile != nullptr) block.Locate(*tile, i % kv_heads);
+    if (i < blocks) WaitForKernelsBefore();  // the first time
+    if (tile == nullptr) return;
+    block.Run(*tile, i % kv_heads);
   }
 }
 

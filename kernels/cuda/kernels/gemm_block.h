@@ -6,7 +6,8 @@
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/gemm_pipeline.h"
 #include "kernels/cuda/kernels/elements.h"
-#include "kernels/cuda/kernels/epilogue.h"
+#include "kernels/cuda/kernels/gemm_copies.h"
+#include "kernels/cuda/kernels/gemm_results.h"
 #include "kernels/cuda/kernels/gemm_sums.h"
 #include "kernels/cuda/kernels/gemm_weights.h"
 
@@ -17,7 +18,6 @@ class BlockProduct {
  protected:
   static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);
   static constexpr int kUnit = UnitBytes(kFormat);
-  static constexpr int kWeightBytes = kShape.tiles() * kUnit;
   static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat, kPath));
   // Where a stage has its activations.
   static constexpr int kActivations = static_cast<int>(StageWeightBytes(kTile, kFormat, kPath));
@@ -40,11 +40,18 @@ class BlockProduct {
   // Ends the product once the block's own runs are joined.
   SIMT_DEVICE void Finish() {
     const int64_t tile = int64_t{output_block_} * task_.plan.token_blocks + token_block_;
-    if (task_.plan.splits == 1 || sums_.JoinSplits(task_, tile, split_, shared_)) Write();
+    if (task_.plan.splits > 1 && !sums_.JoinSplits(task_, tile, split_, shared_)) return;
+    BlockResults(task_.epilogue, FirstTile() + WarpByOutputs() * kShape.tiles_per_warp,
+                 FirstToken() + WarpByTokens() * kShape.columns_per_warp * 8, lane_, sums_)
+        .Write();
   }
 
   SIMT_DEVICE int WarpByOutputs() const { return warp_ % kShape.warps_by_outputs; }
   SIMT_DEVICE int WarpByTokens() const { return warp_ / kShape.warps_by_outputs; }
+
+  // Of the block's.
+  SIMT_DEVICE int FirstTile() const { return output_block_ * kShape.tiles(); }
+  SIMT_DEVICE int FirstToken() const { return token_block_ * kShape.tokens(); }
 
   // The block's units of K.
   SIMT_DEVICE int FirstUnit() const { return split_ * runs_ * units_; }
@@ -54,81 +61,28 @@ class BlockProduct {
   // this one end.
   template <int kCount>
   SIMT_DEVICE void LoadFirst() {
+    copies_.Prepare(task_, FirstTile(), FirstToken());
     const int count = Smaller()(kCount, EndUnit() - FirstUnit());
-    for (int stage = 0; stage < count; ++stage) LoadWeightsOf(FirstUnit() + stage, stage);
+    for (int i = 0; i < count; ++i) copies_.CopyWeights(FirstUnit() + i, Stage(i));
     WaitForKernelsBefore();
     SIMT_UNROLL
-    for (int stage = 0; stage < kCount; ++stage) {
-      if (stage < count) LoadActivationsOf(FirstUnit() + stage, stage);
+    for (int i = 0; i < kCount; ++i) {
+      if (i < count) copies_.CopyActivations(FirstUnit() + i, Stage(i));
       CommitCopies();
     }
   }
   // Has unit `unit` of K, where there is one, copied to stage `stage`.
   SIMT_DEVICE void Load(int unit, int stage) {
     if (unit < EndUnit()) {
-      LoadWeightsOf(unit, stage);
-      LoadActivationsOf(unit, stage);
+      copies_.CopyWeights(unit, Stage(stage));
+      copies_.CopyActivations(unit, Stage(stage));
     }
     CommitCopies();
   }
 
-  SIMT_DEVICE void LoadWeightsOf(int unit, int stage) {
-    char* const to = shared_ + stage * kStage;
-    const int num_units = units_ * task_.weights.runs.num_runs;
-    const auto num_tiles =
-        static_cast<int>(NumTiles(task_.weights.num_outputs, task_.weights.gated));
-    SIMT_ROLLED
-    for (int i = Thread(); i < kWeightBytes / 16; i += kShape.threads()) {
-      const int tile = output_block_ * kShape.tiles() + i / (kUnit / 16);
-      const bool is_real = tile < num_tiles;
-      const int64_t from =
-          is_real ? (int64_t{tile} * num_units + unit) * kUnit + i % (kUnit / 16) * 16 : 0;
-      CopyAsync(to + i * 16, task_.weights.data + from, is_real);
-    }
-  }
-  SIMT_DEVICE void LoadActivationsOf(int unit, int stage) {
-    char* const to = shared_ + stage * kStage + kActivations;
-    SIMT_ROLLED
-    for (int i = Thread(); i < kShape.tokens() * 8; i += kShape.threads()) {
-      const int token = i / 8, piece = i % 8;
-      const int row = token_block_ * kShape.tokens() + token;
-      const bool is_real = row < task_.x.rows;
-      const uint16_t* const from =
-          RowOf<uint16_t>(task_.x, is_real ? row : 0) + unit * kUnitInputs + piece * 8;
-      CopyAsync(to + token * 128 + SwizzledPiece(token, piece) * 16, from, is_real);
-    }
-  }
-
+  SIMT_DEVICE char* Stage(int stage) const { return shared_ + stage * kStage; }
   SIMT_DEVICE const char* UnitOf(const char* stage, int m) const {
     return stage + (WarpByOutputs() * kShape.tiles_per_warp + m) * kUnit;
-  }
-
-  SIMT_DEVICE void Write() {
-    const EpilogueTask& epilogue = task_.epilogue;
-    const int first_tile = output_block_ * kShape.tiles() + WarpByOutputs() * kShape.tiles_per_warp;
-    const int first_token =
-        token_block_ * kShape.tokens() + WarpByTokens() * kShape.columns_per_warp * 8;
-    SIMT_UNROLL
-    for (int m = 0; m < kShape.tiles_per_warp; ++m) {
-      SIMT_UNROLL
-      for (int n = 0; n < kShape.columns_per_warp; ++n) {
-        SIMT_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const int row = first_token + n * 8 + lane_ % 4 * 2 + i % 2;
-          if (row >= epilogue.out.rows) continue;
-          if (epilogue.gated) {
-            // Rows 8 to 15 of a tile are the ups of rows 0 to 7.
-            const int col = (first_tile + m) * 8 + lane_ / 4;
-            if (i < 2 && col < epilogue.out.cols) {
-              WriteResult(epilogue, row, col, sums_.At(m, n, i), sums_.At(m, n, i < 2 ? i + 2 : i));
-            }
-          } else {
-            const int col = (first_tile + m) * kTileOutputs + lane_ / 4 + i / 2 * 8;
-            if (col < epilogue.out.cols) WriteResult(epilogue, row, col, sums_.At(m, n, i), 0);
-          }
-        }
-      }
-    }
   }
 
   const GemmTask& task_;
@@ -138,6 +92,7 @@ class BlockProduct {
   int runs_;   // of this block
   int units_;  // of a run
   int token_block_, output_block_;
+  UnitCopies<kFormat, kTile, kPath> copies_;
   BlockSums<kFormat, kTile, kPath> sums_;
 };
 

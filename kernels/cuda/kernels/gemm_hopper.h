@@ -57,7 +57,7 @@ class HopperProduct : WarpgroupProduct<kFormat, kTile, GemmPath::kHopper> {
 };
 
 template <WeightFormat kFormat, GemmTile kTile>
-SIMT_KERNEL(ShapeOf(kTile, GemmPath::kHopper).threads(), 1)
+SIMT_KERNEL(ShapeOf(kTile, GemmPath::kHopper).threads(), LeastBlocks(kTile))
 MultiplyBlockOnHopper(SIMT_TASK GemmTask task) {
   HopperProduct<kFormat, kTile>(task).Run();
 }

@@ -38,7 +38,7 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
   using Warpgroup = WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::kPipelined>;
   using Base = BlockProduct<kFormat, GemmTile::kLarge, GemmPath::kPipelined>;
   using Base::kActivations, Base::kShape, Base::kStage, Base::kUnit;
-  using Base::lane_, Base::output_block_, Base::runs_, Base::shared_, Base::sums_, Base::task_;
+  using Base::lane_, Base::runs_, Base::shared_, Base::sums_, Base::task_;
   using Base::token_block_, Base::units_;
   using Place = PipelinePlace<kShape.stages>;
 
@@ -58,10 +58,9 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
   SIMT_DEVICE void Fetch() {
     const auto num_tiles =
         static_cast<int>(NumTiles(task_.weights.num_outputs, task_.weights.gated));
-    const int first_tile = output_block_ * kShape.tiles();
-    tiles_ = Smaller()(Larger()(num_tiles - first_tile, 0), kShape.tiles());
+    tiles_ = Smaller()(Larger()(num_tiles - Base::FirstTile(), 0), kShape.tiles());
     num_units_ = units_ * task_.weights.runs.num_runs;
-    weights_from_ = task_.weights.data + int64_t{first_tile} * num_units_ * kUnit;
+    weights_from_ = task_.weights.data + int64_t{Base::FirstTile()} * num_units_ * kUnit;
     // Weights are no kernel's; the first stages are empty.
     const int first = Base::FirstUnit(), end = Base::EndUnit();
     const int early = Smaller()(end - first, kShape.stages);

@@ -22,28 +22,29 @@ class BlockSums {
   }
 
   // Joins the sums with those that wait for them, as sums number `index` of a power of two; after
-  // the last, they are the tree over all.
+  // the last, they are the tree over all. The lowest kHeld levels wait in registers.
+  template <int kHeld = kShape.held_levels>
   SIMT_DEVICE void Join(int index, bool is_last) {
     int level = 0;
     SIMT_UNROLL
-    for (int held = 0; held < kShape.held_levels; ++held) {
+    for (int held = 0; held < kHeld; ++held) {
       if (level != held || (index >> held & 1) == 0) continue;
       ForAll([&](float& sum, int i) { sum = held_[held][i] + sum; });
       ++level;
     }
-    if (level >= kShape.held_levels) {
+    if (level >= kHeld) {
       for (; (index >> level & 1) != 0; ++level) {
-        const float* const from = Waiting(level);
+        const float* const from = Waiting(level - kHeld);
         ForAll([&](float& sum, int i) { sum = from[i * kShape.threads()] + sum; });
       }
     }
     if (is_last) return;
     SIMT_UNROLL
-    for (int held = 0; held < kShape.held_levels; ++held) {
+    for (int held = 0; held < kHeld; ++held) {
       if (level == held) ForAll([&](float& sum, int i) { held_[held][i] = sum; });
     }
-    if (level < kShape.held_levels) return;
-    float* const to = Waiting(level);
+    if (level < kHeld) return;
+    float* const to = Waiting(level - kHeld);
     ForAll([&](float& sum, int i) { to[i * kShape.threads()] = sum; });
   }
 
@@ -62,15 +63,47 @@ class BlockSums {
     if (*num_before + 1 != static_cast<unsigned>(task.plan.splits)) return false;
     Fence();
     if (Thread() == 0) task.counters[tile] = 0;
-    for (int other = 0; other < task.plan.splits; ++other) {
-      const float* const from = partials + other * kFloats;
-      ForAll([&](float& sum, int i) { sum = LoadUncached(from + i * kShape.threads()); });
-      Join(other, other + 1 == task.plan.splits);
+    SIMT_ROLLED
+    for (int begin = 0; begin < task.plan.splits; begin += kPartsAtATime) {
+      JoinParts(partials + begin * kFloats, Smaller()(task.plan.splits, kPartsAtATime));
+      Join<kHeldBesideParts>(begin / kPartsAtATime, begin + kPartsAtATime >= task.plan.splits);
     }
     return true;
   }
 
  private:
+  // Sums of splits that are asked for together, as far as there are registers: a thread that asks for
+  // one after the other waits for the second-level cache every time. They are the lowest levels of the
+  // tree, so that fewer others wait in registers beside them.
+  static constexpr int kPartLevels = kShape.sums() <= 8 ? 3 : kShape.sums() <= 32 ? 2 : 1;
+  static constexpr int kPartsAtATime = 1 << kPartLevels;
+  static constexpr int kHeldBesideParts =
+      kShape.held_levels > kPartLevels ? kShape.held_levels - kPartLevels : 0;
+
+  // The tree over the sums of `count` splits, a power of two, which lie from `parts` on.
+  SIMT_DEVICE void JoinParts(const float* parts, int count) {
+    float sums[kPartsAtATime][kShape.sums()];
+    SIMT_UNROLL
+    for (int part = 0; part < kPartsAtATime; ++part) {
+      if (part >= count) continue;
+      const float* const from = parts + part * kShape.sums() * kShape.threads();
+      SIMT_UNROLL
+      for (int i = 0; i < kShape.sums(); ++i) {
+        sums[part][i] = LoadUncached(from + i * kShape.threads());
+      }
+    }
+    SIMT_UNROLL
+    for (int step = 1; step < kPartsAtATime; step *= 2) {
+      SIMT_UNROLL
+      for (int part = 0; part < kPartsAtATime; part += 2 * step) {
+        if (part + step >= count) continue;
+        SIMT_UNROLL
+        for (int i = 0; i < kShape.sums(); ++i) sums[part][i] += sums[part + step][i];
+      }
+    }
+    ForAll([&](float& sum, int i) { sum = sums[0][i]; });
+  }
+
   // Calls f(sum, index) for all of them.
   template <class F>
   SIMT_DEVICE void ForAll(F f) {
@@ -93,10 +126,10 @@ class BlockSums {
     }
   }
 
+  // Of the levels in shared memory.
   SIMT_DEVICE static float* Waiting(int level) {
     constexpr auto kBegin = static_cast<int>(WaitingSumsBegin(kTile, kFormat, kPath));
-    return SharedMemory<float>() + kBegin / 4 + Thread() +
-           (level - kShape.held_levels) * kShape.sums() * kShape.threads();
+    return SharedMemory<float>() + kBegin / 4 + Thread() + level * kShape.sums() * kShape.threads();
   }
 
   Columns sums_[kShape.tiles_per_warp];

@@ -113,7 +113,7 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
 };
 
 template <WeightFormat kFormat, GemmTile kTile>
-SIMT_KERNEL(ShapeOf(kTile).threads(), 1)
+SIMT_KERNEL(ShapeOf(kTile).threads(), LeastBlocks(kTile))
 MultiplyBlock(SIMT_TASK GemmTask task) {
   PortableProduct<kFormat, kTile>(task).Run();
 }

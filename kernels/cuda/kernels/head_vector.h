@@ -37,7 +37,8 @@ SIMT_DEVICE float SumOfSquares(const float* x, int size) {
 
 class HeadVector {
  public:
-  // Vector `index` of row `row`.
+  // Vector `index` of row `row`. Finds its place before the kernels before this one have ended: none
+  // writes the step's tables.
   SIMT_DEVICE HeadVector(const StoreKvTask& task, int64_t row, int index)
       : task_(task),
         place_(task.rows[row]),
@@ -50,14 +51,13 @@ class HeadVector {
     head_ = index - (kind_ == kQuery ? 0 : kind_ == kKey ? num_queries : num_queries + num_keys);
     const MatrixView& of = kind_ == kQuery ? task.queries : kind_ == kKey ? task.keys : task.values;
     x_ = RowOf(of, row) + head_ * size_;
+    if (is_stored()) FindSlot();
   }
 
   SIMT_DEVICE void Run() {
-    const bool is_stored = kind_ != kQuery;
-    if (is_stored && place_.table_begin < 0) return;
-    if (is_stored) FindSlot();
+    if (kind_ != kQuery && !is_stored()) return;
     if (kind_ != kValue) BeginTurn();
-    if (!is_stored) {
+    if (!is_stored()) {
       ForElements([&](int i, float element) { x_[i] = element; });
     } else if (task_.pool.dtype == DType::kF8E4M3) {
       StoreAsFp8();
@@ -68,6 +68,9 @@ class HeadVector {
 
  private:
   enum Kind { kQuery, kKey, kValue };
+
+  // Queries are not, nor what belongs to no sequence.
+  SIMT_DEVICE bool is_stored() const { return kind_ != kQuery && place_.table_begin >= 0; }
 
   // Where the vector begins in the pool.
   SIMT_DEVICE void FindSlot() {

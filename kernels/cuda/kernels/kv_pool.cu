@@ -12,11 +12,12 @@ constexpr int kHeadsAtATime = kThreads / kWarpSize;
 
 // A warp takes a head's vector of a row: first those of the queries, then keys, then values.
 SIMT_KERNEL(kThreads, 8) StoreHeads(SIMT_TASK StoreKvTask task) {
+  const auto heads = static_cast<unsigned>(HeadsOfRow(task));
+  const auto index = static_cast<unsigned>(Block()) * kHeadsAtATime + Thread() / kWarpSize;
+  const bool has_vector = index < task.keys.rows * heads;
+  HeadVector vector(task, has_vector ? index / heads : 0, static_cast<int>(index % heads));
   WaitForKernelsBefore();
-  const int64_t heads = HeadsOfRow(task);
-  const int64_t index = Block() * kHeadsAtATime + Thread() / kWarpSize;
-  if (index >= task.keys.rows * heads) return;
-  HeadVector(task, index / heads, static_cast<int>(index % heads)).Run();
+  if (has_vector) vector.Run();
 }
 
 // A block of threads copies bytes, in as large pieces as all addresses allow.

@@ -49,8 +49,8 @@ SIMT_DEVICE Words SingleElements(const TokenImageTask& task, int64_t row, int64_
 
 // Inputs [8 * piece, 8 * piece + 8) of a row, as the image has them. They are of one run, which is whole
 // units: read 16 bytes at a time where they are all there and lie so.
-SIMT_DEVICE Words PieceOf(const TokenImageTask& task, int64_t row, int64_t piece) {
-  const int64_t pieces = task.runs.padded_depth() / 8;  // of a run
+SIMT_DEVICE Words PieceOf(const TokenImageTask& task, int64_t row, unsigned piece) {
+  const auto pieces = static_cast<unsigned>(task.runs.padded_depth() / 8);  // of a run
   const int64_t begin = piece / pieces * task.runs.depth, k = piece % pieces * 8;
   if (k + 8 > task.runs.depth) return SingleElements(task, row, begin, k);
   if (task.x.dtype == DType::kBF16) {
@@ -65,14 +65,17 @@ SIMT_DEVICE Words PieceOf(const TokenImageTask& task, int64_t row, int64_t piece
 
 SIMT_KERNEL(kThreads, 4) WriteTokenImage(SIMT_TASK TokenImageTask task) {
   WaitForKernelsBefore();
-  const int64_t num_units = task.runs.units() * task.runs.num_runs;
-  const int64_t pieces = num_units * 8;  // of a row
-  const int64_t all = TokenBlocks(task.x.rows) * kImageTokens * pieces;
+  // Divisions of 64 bits would take longer than what is read and written. An image of less than 64 GiB
+  // has fewer pieces.
+  const auto num_units = static_cast<unsigned>(task.runs.units() * task.runs.num_runs);
+  const unsigned pieces = num_units * 8;  // of a row
+  const unsigned all = static_cast<unsigned>(TokenBlocks(task.x.rows)) * kImageTokens * pieces;
   SIMT_UNROLL
   for (int i = 0; i < kPiecesPerThread; ++i) {
-    const int64_t index = (Block() * kPiecesPerThread + i) * kThreads + Thread();
+    const unsigned index =
+        (static_cast<unsigned>(Block()) * kPiecesPerThread + i) * kThreads + Thread();
     if (index >= all) continue;
-    const int64_t row = index / pieces, piece = index % pieces;
+    const unsigned row = index / pieces, piece = index % pieces;
     const Words words = row < task.x.rows ? PieceOf(task, row, piece) : Words{};
     *reinterpret_cast<Words*>(task.image + TokenPiece(row, piece, num_units)) = words;
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/self_check.h"
@@ -90,11 +92,57 @@ TEST(GemmPlan, BlocksWithoutOutputsAreNoWork) {
     return PlanGemm(rows, output_blocks * 8, RunsOf(4096, 8), WeightFormat::kBF16, device);
   };
   const int64_t rows = 66 * 128;
-  EXPECT_EQ(plan(1, rows).tile, GemmTile::kMiddle);  // 66 blocks, and as many without outputs
-  EXPECT_EQ(plan(2, rows).tile, GemmTile::kLarge);
-  EXPECT_EQ(plan(3, rows).tile, GemmTile::kLarge);
-  EXPECT_EQ(plan(3, rows).splits, 2);  // 198 blocks, and 66 without outputs
-  EXPECT_EQ(plan(4, rows).splits, 1);
+  EXPECT_EQ(plan(1, rows).tile, GemmTile::kLarge);
+  EXPECT_EQ(plan(1, rows).splits, 2);  // 66 blocks, and as many without outputs
+  EXPECT_EQ(plan(2, rows).splits, 1);
+}
+
+// A few hundred rows, as when prompts come beside decode: large tiles are too few by themselves, and
+// fill the device where blocks share runs.
+TEST(GemmPlan, HundredsOfRowsTakeLargeTilesThatShareRuns) {
+  const struct {
+    int64_t outputs, inputs;
+    int slices;
+    std::vector<int> splits;  // for 96, 128, 256, 512 and 1,024 rows
+  } matrices[] = {{6144, 4096, 1, {2, 2, 1, 1, 1}},
+                  {4096, 4096, 8, {4, 4, 2, 1, 1}},
+                  {28672, 4096, 1, {1, 1, 1, 1, 1}},
+                  {4096, 14336, 8, {4, 4, 2, 1, 1}}};
+  for (const auto& [outputs, inputs, slices, splits] : matrices) {
+    size_t i = 0;
+    for (const int64_t rows : {96, 128, 256, 512, 1024}) {
+      const GemmPlan plan = PlanGemm(rows, NumTiles(outputs, false), RunsOf(inputs, slices),
+                                     WeightFormat::kBF16, {132, kShared, GemmPath::kPipelined});
+      EXPECT_EQ(plan.tile, GemmTile::kLarge) << outputs << " " << rows;
+      EXPECT_EQ(plan.splits, splits[i++]) << outputs << " x " << inputs << ", " << rows;
+    }
+  }
+}
+
+// Rows that fit a small tile, and outputs too few for all of a large device.
+TEST(GemmPlan, SmallTilesAreLeftWhereLargeOnesWouldIdle) {
+  const auto tile = [](int64_t rows, int64_t outputs, RunShape runs) {
+    return PlanGemm(rows, NumTiles(outputs, false), runs, WeightFormat::kBF16,
+                    {132, kShared, GemmPath::kPipelined})
+        .tile;
+  };
+  EXPECT_EQ(tile(64, 4096, RunsOf(4096, 8)), GemmTile::kMiddle);
+  EXPECT_EQ(tile(65, 4096, RunsOf(4096, 8)), GemmTile::kLarge);
+  EXPECT_EQ(tile(65, 2048, RunsOf(4096, 8)), GemmTile::kMiddle);
+}
+
+// Multiples of what one block takes for all units: rounds of blocks, each with its share.
+TEST(GemmPlan, LargeTilesAreSharedOutWhereThatEndsSooner) {
+  const RunShape runs{.num_runs = 8, .depth = 512};  // 64 units
+  EXPECT_EQ(SplitsOfLargeTiles(132, runs, 132), 1);
+  EXPECT_EQ(SplitsOfLargeTiles(133, runs, 132), 1);  // 2 rounds of 72 units, or 3 of 48
+  EXPECT_EQ(SplitsOfLargeTiles(66, runs, 132), 2);
+  EXPECT_EQ(SplitsOfLargeTiles(33, runs, 132), 4);
+  EXPECT_EQ(SplitsOfLargeTiles(1, runs, 132), 8);
+  EXPECT_EQ(SplitsOfLargeTiles(1, {.num_runs = 1, .depth = 4096}, 132), 1);
+  EXPECT_EQ(SplitsOfLargeTiles(1, {.num_runs = 6, .depth = 4096}, 132), 2);
+  // Fewer where it makes no difference.
+  EXPECT_EQ(SplitsOfLargeTiles(96, {.num_runs = 4, .depth = 1024}, 132), 1);
 }
 
 // A GPU that passes has gone through what is new in the pipeline.
@@ -116,7 +164,8 @@ TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
       EXPECT_GT(runs.units(), 2 * PipelinedShape(format).stages);
       // A cluster has a block without outputs.
       EXPECT_LT(FilledOutputBlocks(GemmTile::kLarge, tiles), all.output_blocks);
-      if (multiprocessors > 1) {
+      EXPECT_EQ(RowsThatShareSlices(sizes) > 0, multiprocessors > 4);
+      if (multiprocessors > 4) {
         const GemmPlan fewer = plan(RowsThatShareSlices(sizes));
         EXPECT_EQ(fewer.path, GemmPath::kPipelined) << multiprocessors;
         EXPECT_EQ(fewer.splits, 2) << multiprocessors;

@@ -14,14 +14,13 @@ namespace {
 
 using cuda::GemmPath;
 
-constexpr int kMultiprocessors = 2;
-
 struct Shape {
   const char* name;
   int64_t rows, outputs, inputs;
   int slices;
   bool gated = false;
   int splits = 1;
+  int multiprocessors = 2;
 };
 
 using Case = std::tuple<WeightFormat, DType>;  // of weights, of activations
@@ -31,7 +30,7 @@ class PipelinedGemmTest : public ::testing::TestWithParam<Case> {
   static HostMatrix Multiply(GpuProducts products, const Shape& shape, DType dtype,
                              WeightFormat format) {
     const auto backend =
-        NewGpuOnHost({.num_multiprocessors = kMultiprocessors, .products = products});
+        NewGpuOnHost({.num_multiprocessors = shape.multiprocessors, .products = products});
     Random random(7);
     const HostMatrix w = RandomMatrix(random, shape.outputs, shape.inputs);
     const auto packed = Pack(
@@ -57,7 +56,8 @@ constexpr Shape kShapes[] = {
     {"one unit", 140, 260, 64, 1},
     {"runs that are no whole units", 150, 260, 8 * 96, 8},
     {"eight runs", 129, 257, 8 * 128, 8},
-    {"blocks that share runs", 128, 256, 8 * 128, 8, false, 2},
+    {"blocks that share runs", 128, 256, 8 * 256, 8, false, 2, 4},
+    {"and one without outputs", 128, 128, 8 * 256, 8, false, 2},
 };
 
 TEST_P(PipelinedGemmTest, HasTheBitsOfTheSameInstructionsWithoutOne) {
@@ -65,7 +65,7 @@ TEST_P(PipelinedGemmTest, HasTheBitsOfTheSameInstructionsWithoutOne) {
   for (const Shape& shape : kShapes) {
     const auto runs = cuda::RunsOf(shape.inputs, shape.slices);
     const auto plan = PlanGemm(shape.rows, cuda::NumTiles(shape.outputs, shape.gated), runs, format,
-                               {kMultiprocessors, 227 << 10, GemmPath::kPipelined});
+                               {shape.multiprocessors, 227 << 10, GemmPath::kPipelined});
     ASSERT_EQ(plan.path, GemmPath::kPipelined) << shape.name;
     EXPECT_EQ(plan.splits, shape.splits) << shape.name;
     EXPECT_TRUE(SameBits(Multiply(GpuProducts::kPipelined, shape, dtype, format),

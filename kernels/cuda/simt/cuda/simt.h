@@ -123,6 +123,9 @@ SIMT_DEVICE float FusedMultiplyAdd(float a, float b, float c) { return __fmaf_rn
 SIMT_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
 SIMT_DEVICE double SquareRoot(double x) { return __dsqrt_rn(x); }
 SIMT_DEVICE int CountOnes(uint32_t bits) { return __popc(bits); }
+SIMT_DEVICE uint32_t PermuteBytes(uint32_t low, uint32_t high, uint32_t places) {
+  return __byte_perm(low, high, places);
+}
 SIMT_DEVICE float Exp(float x) { return expf(x); }
 SIMT_DEVICE float Exp2(float x) { return exp2f(x); }
 SIMT_DEVICE float Log(float x) { return logf(x); }

@@ -98,6 +98,16 @@ inline float FusedMultiplyAdd(float a, float b, float c) { return std::fma(a, b,
 inline float SquareRoot(float x) { return std::sqrt(x); }
 inline double SquareRoot(double x) { return std::sqrt(x); }
 inline int CountOnes(uint32_t bits) { return std::popcount(bits); }
+// Four of the bytes 0 to 3 of `low` and 4 to 7 of `high`, as the digits of `places` name them, the lowest
+// digit for the lowest byte.
+inline uint32_t PermuteBytes(uint32_t low, uint32_t high, uint32_t places) {
+  const uint64_t bytes = uint64_t{high} << 32 | low;
+  uint32_t chosen = 0;
+  for (int i = 0; i < 4; ++i) {
+    chosen |= static_cast<uint32_t>(bytes >> ((places >> (4 * i) & 7) * 8) & 0xff) << (8 * i);
+  }
+  return chosen;
+}
 inline float Exp(float x) { return std::exp(x); }
 inline float Exp2(float x) { return std::exp2(x); }
 inline float Log(float x) { return std::log(x); }
