@@ -62,7 +62,7 @@ while read -r pattern; do
     put_program "$test" tests
     put_libraries "$test"
   done
-done < <(cd "$root/tests/gpu" && /usr/bin/python3 -B -c 'import parts; print("\n".join(parts.TESTS))')
+done < <(cd "$root/tests/gpu" && /usr/bin/python3 -B -c 'import test_programs; print("\n".join(test_programs.TESTS))')
 # All of them, for libraries of the machine that are opened later, as its driver and cuBLASLt, name some that our programs do
 # not: the machine's own would not go with the C library of the bundle.
 libc_folder=$(dirname "$(libraries_of "$build/bin/sluice" | awk '$1 == "libc.so.6" { print $2 }')")
@@ -88,7 +88,7 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
-cp "$root"/tests/gpu/{run,context,parts,prove}.py "$out/"
+cp "$root"/tests/gpu/{run,context,ceilings,test_programs,serving,speeds,parts,prove}.py "$out/"
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"

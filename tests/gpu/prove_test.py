@@ -20,8 +20,10 @@ import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import ceilings  # noqa: E402
 import gpu_report  # noqa: E402
 import parts  # noqa: E402
+import test_programs  # noqa: E402
 from context import Context  # noqa: E402
 from prove import chosen_parts, parse_flags, run_part, summary  # noqa: E402
 from run import KILL_SECONDS, STOP_SECONDS, CutShort, Failed, Limit, Up, json_lines, run  # noqa: E402
@@ -245,7 +247,7 @@ class CutShortTest(unittest.TestCase):
         self.parts.program(name, f"cat {self.log}-{name}\n{then}\n")
 
     def test_cases_are_counted_as_they_come(self):
-        cases = parts.read_cases(LOG)
+        cases = test_programs.read_cases(LOG)
         self.assertEqual((cases.passed, cases.skipped, cases.running), (1, 1, "Gpu.Waits"))
         self.assertEqual(cases.failed, {"Gpu.Multiplies/1": "one.cc:3: Failure\nExpected: 7"})
 
@@ -302,7 +304,7 @@ stuck
             put_script(os.path.join(site, "nvidia", library), "")
 
         def path(is_installed, ours):
-            with unittest.mock.patch.object(parts, "is_installed", lambda *_: is_installed), \
+            with unittest.mock.patch.object(ceilings, "is_installed", lambda *_: is_installed), \
                     unittest.mock.patch.object(sys, "path", [*sys.path, site]), \
                     unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=ours):
                 return self.parts.run("machine")["figures"]["ceilings"]["gpu"]
@@ -313,10 +315,10 @@ stuck
         self.assertEqual(path(True, "/mine"), "/mine")
 
     def test_a_library_is_installed_where_the_loader_finds_it(self):
-        self.assertTrue(parts.is_installed("libc.so.6", []))
-        self.assertFalse(parts.is_installed("libnothing.so.1", [""]))
+        self.assertTrue(ceilings.is_installed("libc.so.6", []))
+        self.assertFalse(ceilings.is_installed("libnothing.so.1", [""]))
         self.parts.program("libnothing.so.1", "")
-        self.assertTrue(parts.is_installed("libnothing.so.1", ["", self.parts.folder]))
+        self.assertTrue(ceilings.is_installed("libnothing.so.1", ["", self.parts.folder]))
 
     def test_what_is_missing_of_the_bits_is_named(self):
         self.parts.program("sluice", """case $1 in
@@ -443,7 +445,6 @@ class SummaryTest(unittest.TestCase):
         states = {"a": "passed", "b": "cut short", "c": "failed", "d": "skipped", "e": "passed"}
         self.assertEqual(summary({name: {"state": state} for name, state in states.items()}),
                          "2 passed, 1 failed, 1 cut short (b), 1 skipped (d)")
-
 
 
 def h200():

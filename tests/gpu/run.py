@@ -25,6 +25,14 @@ class Skipped(Exception):
     """What can't be shown here, and why."""
 
 
+def conclude(wrong, cut):
+    """Of what went wrong, and of what ended because the time was up: the former counts for more."""
+    if wrong:
+        raise Failed("; ".join(wrong + ([cut] if cut else [])))
+    if cut:
+        raise CutShort(cut)
+
+
 class Limit:
     """Until when programs may run. Within another it ends with that at the latest. A signal may bring it forward."""
 
