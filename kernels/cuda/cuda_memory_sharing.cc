@@ -103,10 +103,8 @@ absl::StatusOr<MemorySharing::Shared> CudaMemorySharing::AllocateShared(size_t s
                       .key = Registry::Get().Add(*memory, size_bytes),
                       .size_bytes = size_bytes,
                       .memory = *opens};
-  Shared shared;
-  shared.memory = std::make_unique<SharedBuffer>(*std::move(memory), size_bytes);
-  shared.handle.assign(reinterpret_cast<const char*>(&handle), sizeof(handle));
-  return shared;
+  return Shared{.memory = std::make_unique<SharedBuffer>(*std::move(memory), size_bytes),
+                .handle = std::string(reinterpret_cast<const char*>(&handle), sizeof(handle))};
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaMemorySharing::OpenShared(absl::string_view bytes) {
