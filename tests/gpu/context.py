@@ -8,6 +8,7 @@ import tempfile
 from run import CutShort, Failed, Limit, Skipped, Up, kill, run, wait
 
 LARGE_BYTES = 17 << 30
+BF16 = ["--weights", "bf16", "--kv_dtype", "bf16"]
 FP8 = ["--weights", "fp8", "--kv_dtype", "fp8"]
 
 

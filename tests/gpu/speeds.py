@@ -3,10 +3,8 @@
 import os
 import time
 
-from context import FP8
+from context import BF16, FP8
 from run import json_lines
-
-BF16 = ["--weights", "bf16", "--kv_dtype", "bf16"]
 
 
 def serving_flags(context, model, types=BF16):
@@ -68,7 +66,7 @@ def in_one_process(context):
     """The same decode with all services in one process, to hold separate processes against."""
     context.plan("one_process", "processes")
     model = context.large_model()
-    flags = ["--model", model, "--weights", "bf16", "--kv_dtype", "bf16", *context.device_flags(), "--hang_timeout", "20"]
+    flags = ["--model", model, *BF16, *context.device_flags(), "--hang_timeout", "20"]
     flags += ["--kv_cache_mib", "64"] if context.on_cpu else []
     phases = ["--phases", "decode:1", "--rounds", "3", "--max_tokens", str(scaled(context, 256, 32)), "--json"]
     alone = rate_of(context.sluice("bench", *flags, *phases))

@@ -41,13 +41,13 @@ def read_cases(out):
     return cases
 
 
-def run_test(context, path, limit=None, tool=(), env=None):
-    """(its cases, why it was cut short or None) of one test program on the device, with `tool` before it."""
+def run_test(context, path):
+    """(its cases, why it was cut short or None) of one test program on the device."""
     log = []
     cut = None
     try:
-        code, out, err = run([*tool, path], limit or context.limit, env={**context.device_environment(), **(env or {})},
-                             accept=tuple(range(-64, 256)), seen=log.append)
+        code, out, err = run([path], context.limit, env=context.device_environment(), accept=tuple(range(-64, 256)),
+                             seen=log.append)
     except CutShort as why:
         code, cut = 0, str(why)
     cases = read_cases("".join(log))
@@ -106,8 +106,6 @@ def models(context):
 SANITIZED = ["kernels_backend_norm_test", "kernels_backend_sum_to_residual_test", "kernels_backend_gemm_test",
              "kernels_backend_attention_test", "kernels_backend_turn_and_store_test", "kernels_backend_sample_test",
              "kernels_backend_softmax_test"]
-
-
 # However little is left for it: a program is first read through before it computes anything.
 LEAST_SANITIZER_SECONDS = 40
 
