@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -256,7 +258,10 @@ TEST(Safetensors, HoldsFilesOfATerabyte) {
   }
   void* const room =
       mmap(nullptr, kSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) GTEST_SKIP() << "this process has no 2^40 bytes of addresses";
+  if (room == MAP_FAILED) {
+    GTEST_SKIP() << "no 2^40 bytes of addresses in a row, as under ThreadSanitizer or ulimit -v: "
+                 << std::strerror(errno);
+  }
   munmap(room, kSize);
   const auto file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
