@@ -8,8 +8,8 @@ namespace {
 constexpr int kTileRows = 12;
 // A run of weights that stays in the first-level cache while several tiles use it.
 constexpr int64_t kResidentBytes = 8192;
-// How far ahead the second-level cache is asked for weights. The first-level cache, which can wait for
-// few cache lines at a time, is asked one run ahead, for what the second has by then.
+// How far ahead the second-level cache is asked for weights. The first is asked one run ahead, for what
+// the second has by then: by itself, for what lay in memory, 16 rows took 1.15 to 1.2 times as long on a Zen 4.
 constexpr int64_t kFarAheadBytes = 32768;
 
 __m512bh LoadPairs(const void* from) { return Pairs(_mm512_loadu_si512(from)); }
