@@ -144,7 +144,7 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt4, WeightFormat::kFp8}) {
+                                    WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8}) {
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
         if (status.ok()) status = CheckProduct(backend, format, rows, gated);

@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
+#include "kernels/group_scale.h"
 
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -28,14 +29,11 @@ using Floats = hn::CappedTag<float, 16>;
 
 constexpr uint32_t kInfinity = 0x7f800000;
 
-// Scales that INT4 tries are the largest magnitude of a group divided by these. [-8, 7] is not
-// symmetric, so the sign of the scale lets the extreme weight be -8; a slightly smaller scale often
-// serves the other 31 better. The first is what remains where squares overflow; it fits either
-// sign.
+// Scales that INT6 and INT4 try: so many neighbours of either sign. [-8, 7] is not symmetric, so
+// the sign of the scale lets the extreme weight be -8; a slightly smaller scale often serves the
+// other 31 better.
 constexpr int kTrials = 16;
-HWY_ALIGN constexpr float kTrialFactors[kTrials] = {
-    1 / 6.9f,  1 / 9.0f,  1 / 8.65f,  1 / 8.3f,  1 / 7.95f,  1 / 7.6f,  1 / 7.25f,  1 / 6.5f,
-    -1 / 6.9f, -1 / 9.0f, -1 / 8.65f, -1 / 8.3f, -1 / 7.95f, -1 / 7.6f, -1 / 7.25f, -1 / 6.5f};
+constexpr uint32_t kNeighbours = kTrials / 2;
 
 // Too small a scale has no reciprocal; its weights are as good as zero.
 constexpr float kLeastScale = 0x1p-126f;
@@ -50,17 +48,6 @@ HWY_INLINE uint32_t LargestMagnitude(const float* weights) {
     largest = hn::Max(largest, hn::And(hn::BitCast(du, hn::LoadU(d, weights + i)), magnitude_bits));
   }
   return hn::GetLane(hn::MaxOfLanes(du, largest));
-}
-
-// To the nearest bfloat16, ties to even. `v` is finite.
-template <class V>
-HWY_INLINE V RoundedToBFloat16(V v) {
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> du;
-  const auto bits = hn::BitCast(du, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
-  return hn::BitCast(d, hn::And(rounded, hn::Set(du, 0xffff0000)));
 }
 
 template <class V>
@@ -79,40 +66,6 @@ HWY_INLINE void Quotients(const float* weights, float scale, float lowest, float
   }
 }
 
-// terms[0] + terms[8] + ..., terms[1] + terms[9] + ..., added pairwise.
-HWY_INLINE float SumOf(const float* terms) {
-  HWY_ALIGN float sums[8] = {};
-  for (int64_t i = 0; i < kWeightGroup; i += 8) {
-    for (int64_t lane = 0; lane < 8; ++lane) sums[lane] += terms[i + lane];
-  }
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
-
-HWY_INLINE float SquaredError(const float* weights, float scale, const float* quotients) {
-  HWY_ALIGN float terms[kWeightGroup];
-  const Floats d;
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
-    const auto error =
-        hn::Sub(hn::LoadU(d, weights + i), hn::Mul(hn::Set(d, scale), hn::Load(d, quotients + i)));
-    hn::Store(hn::Mul(error, error), d, terms + i);
-  }
-  return SumOf(terms);
-}
-
-// The scale with which these quotients come nearest to the weights; 0 where all are zero.
-HWY_INLINE float LeastSquaresScale(const float* weights, const float* quotients) {
-  HWY_ALIGN float products[kWeightGroup];
-  HWY_ALIGN float squares[kWeightGroup];
-  const Floats d;
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
-    const auto quotient = hn::Load(d, quotients + i);
-    hn::Store(hn::Mul(hn::LoadU(d, weights + i), quotient), d, products + i);
-    hn::Store(hn::Mul(quotient, quotient), d, squares + i);
-  }
-  const float denominator = SumOf(squares);
-  return denominator > 0 ? SumOf(products) / denominator : 0;
-}
-
 // The first of the least errors of the trials; 0 where one is not a number.
 HWY_INLINE int IndexOfLeast(const float* errors) {
   const Floats d;
@@ -128,26 +81,37 @@ HWY_INLINE int IndexOfLeast(const float* errors) {
   return 0;
 }
 
-// The best of the trials, each of which has a lane. Without one that is large enough: 0.
-HWY_INLINE float BestTrial(const float* weights, float largest) {
+// The scale of trial `trial`: from kNeighbours - 1 above the code `lowest` downwards, so that the
+// largest wins where all errors are infinite, then the same of the other sign.
+HWY_ALIGN constexpr uint32_t kCodesAbove[kTrials] = {7, 6, 5, 4, 3, 2, 1, 0,
+                                                     7, 6, 5, 4, 3, 2, 1, 0};
+HWY_ALIGN constexpr float kSigns[kTrials] = {1,  1,  1,  1,  1,  1,  1,  1,
+                                             -1, -1, -1, -1, -1, -1, -1, -1};
+
+// Of numbers in [-half, half - 1], the scale with the least squared error. Each trial has a lane.
+HWY_INLINE float BestScale(const float* weights, float largest, float half) {
   HWY_ALIGN float scales[kTrials];
   HWY_ALIGN float errors[kTrials];
   const Floats d;
-  for (int64_t trial = 0; trial < kTrials; trial += hn::Lanes(d)) {
-    const auto scale =
-        RoundedToBFloat16(hn::Mul(hn::Set(d, largest), hn::Load(d, kTrialFactors + trial)));
+  const hn::RebindToUnsigned<Floats> du;
+  const uint32_t lowest = std::clamp<uint32_t>(GroupScaleCodeBelow(largest / (half + 1)), 1,
+                                               kLargestGroupScaleCode - kNeighbours + 1);
+  for (int trial = 0; trial < kTrials; trial += static_cast<int>(hn::Lanes(d))) {
+    const auto codes = hn::Add(hn::Set(du, lowest), hn::Load(du, kCodesAbove + trial));
+    const auto magnitude = hn::Mul(hn::BitCast(d, hn::ShiftLeft<20>(codes)), hn::Set(d, 0x1p104f));
+    const auto scale = hn::Mul(magnitude, hn::Load(d, kSigns + trial));
     const auto inverse = hn::Div(hn::Set(d, 1.0f), scale);
     auto sum = hn::Zero(d);
     for (int64_t i = 0; i < kWeightGroup; ++i) {
       const auto weight = hn::Set(d, weights[i]);
-      const auto error = hn::Sub(weight, hn::Mul(scale, Quotient(weight, inverse, -8, 7)));
+      const auto quotient = Quotient(weight, inverse, -half, half - 1);
+      const auto error = hn::Sub(weight, hn::Mul(scale, quotient));
       sum = hn::Add(sum, hn::Mul(error, error));
     }
     hn::Store(scale, d, scales + trial);
     hn::Store(sum, d, errors + trial);
   }
-  const int best = IndexOfLeast(errors);
-  return std::abs(scales[best]) < kLeastScale ? 0 : scales[best];
+  return scales[IndexOfLeast(errors)];
 }
 
 HWY_INLINE void StoreScale(float scale, std::byte* out) {
@@ -175,30 +139,39 @@ HWY_INLINE void EncodeGroupAsInt8(const float* weights, std::byte* out) {
   StoreScale(scale, out);
 }
 
-HWY_INLINE void EncodeGroupAsInt4(const float* weights, std::byte* out) {
+// Scale and numbers q + half of a group, q in [-half, half - 1].
+HWY_INLINE void QuantizeGroup(const float* weights, float half, std::byte* scale_out,
+                              uint32_t* numbers) {
   const uint32_t largest_bits = LargestMagnitude(weights);
-  std::byte* pairs = out + 2;
-  std::memset(pairs, 0x88, kWeightGroup / 2);
-  if (largest_bits >= kInfinity) return StoreScale(NAN, out);
-  float scale = BestTrial(weights, std::bit_cast<float>(largest_bits));
-  if (scale == 0) return StoreScale(0, out);
+  std::fill_n(numbers, kWeightGroup, static_cast<uint32_t>(half));
+  if (largest_bits >= kInfinity) return StoreScale(NAN, scale_out);
+  if (largest_bits == 0) return StoreScale(0, scale_out);
+  const float scale = BestScale(weights, std::bit_cast<float>(largest_bits), half);
   HWY_ALIGN float quotients[kWeightGroup];
-  Quotients(weights, scale, -8, 7, quotients);
-  const float refined = FloatFromBFloat16(BFloat16FromFloat(LeastSquaresScale(weights, quotients)));
-  if (std::abs(refined) >= kLeastScale && std::isfinite(refined)) {
-    HWY_ALIGN float others[kWeightGroup];
-    Quotients(weights, refined, -8, 7, others);
-    if (SquaredError(weights, refined, others) < SquaredError(weights, scale, quotients)) {
-      scale = refined;
-      std::copy_n(others, kWeightGroup, quotients);
-    }
+  Quotients(weights, scale, -half, half - 1, quotients);
+  for (int64_t i = 0; i < kWeightGroup; ++i) {
+    numbers[i] = static_cast<uint32_t>(static_cast<int32_t>(quotients[i] + half));
   }
+  StoreScale(scale, scale_out);
+}
+
+HWY_INLINE void EncodeGroupAsInt6(const float* weights, std::byte* out) {
+  uint32_t numbers[kWeightGroup];
+  QuantizeGroup(weights, 32, out, numbers);
+  std::byte* three = out + 2;
+  for (const uint32_t* n = numbers; n != numbers + kWeightGroup; n += 4, three += 3) {
+    three[0] = static_cast<std::byte>((n[0] & 15) | (n[1] & 15) << 4);
+    three[1] = static_cast<std::byte>((n[2] & 15) | (n[3] & 15) << 4);
+    three[2] = static_cast<std::byte>(n[0] >> 4 | n[1] >> 4 << 2 | n[2] >> 4 << 4 | n[3] >> 4 << 6);
+  }
+}
+
+HWY_INLINE void EncodeGroupAsInt4(const float* weights, std::byte* out) {
+  uint32_t numbers[kWeightGroup];
+  QuantizeGroup(weights, 8, out, numbers);
   for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
-    const int32_t low = static_cast<int32_t>(quotients[2 * i]) + 8;
-    const int32_t high = static_cast<int32_t>(quotients[2 * i + 1]) + 8;
-    pairs[i] = static_cast<std::byte>(low | high << 4);
+    out[2 + i] = static_cast<std::byte>(numbers[2 * i] | numbers[2 * i + 1] << 4);
   }
-  StoreScale(scale, out);
 }
 
 // Fp8FromFloat of finite numbers, in 32 bits each.
@@ -246,6 +219,13 @@ void EncodeInt8(const float* row, int64_t num_groups, std::byte* out) {
   }
 }
 
+void EncodeInt6(const float* row, int64_t num_groups, std::byte* out) {
+  for (int64_t group = 0; group < num_groups; ++group) {
+    EncodeGroupAsInt6(row + group * kWeightGroup,
+                      out + group * RowBytes(WeightFormat::kInt6, kWeightGroup));
+  }
+}
+
 void EncodeInt4(const float* row, int64_t num_groups, std::byte* out) {
   for (int64_t group = 0; group < num_groups; ++group) {
     EncodeGroupAsInt4(row + group * kWeightGroup,
@@ -270,25 +250,62 @@ namespace sluice {
 namespace {
 
 HWY_EXPORT(EncodeInt8);
+HWY_EXPORT(EncodeInt6);
 HWY_EXPORT(EncodeInt4);
 HWY_EXPORT(EncodeFp8);
 
-// Number i of a group, whose first byte behind the scale is *bytes.
-float QuotientOf(WeightFormat format, const std::byte* bytes, int64_t i) {
-  if (format == WeightFormat::kFp8) return FloatFromFp8(static_cast<uint8_t>(bytes[i]));
-  if (format == WeightFormat::kInt8) return static_cast<int8_t>(bytes[i]);
-  return static_cast<float>((static_cast<int>(bytes[i / 2]) >> (i % 2 * 4) & 15) - 8);
+constexpr int8_t Low(std::byte byte) { return static_cast<int8_t>(byte & std::byte{15}); }
+constexpr int8_t High(std::byte byte) { return static_cast<int8_t>(byte >> 4); }
+
+void ReadInt6(const std::byte* three, int8_t* quotients) {
+  for (int64_t i = 0; i < kWeightGroup; i += 4, three += 3) {
+    const int8_t low[4] = {Low(three[0]), High(three[0]), Low(three[1]), High(three[1])};
+    for (int j = 0; j < 4; ++j) {
+      const auto high = static_cast<int>(three[2] >> (2 * j) & std::byte{3});
+      quotients[i + j] = static_cast<int8_t>(low[j] + 16 * high - 32);
+    }
+  }
 }
 
-void DecodeGroup(WeightFormat format, const std::byte* bytes, float* weights) {
+void ReadInt4(const std::byte* pairs, int8_t* quotients) {
+  for (int64_t i = 0; i < kWeightGroup / 2; ++i) {
+    quotients[2 * i] = static_cast<int8_t>(Low(pairs[i]) - 8);
+    quotients[2 * i + 1] = static_cast<int8_t>(High(pairs[i]) - 8);
+  }
+}
+
+void DecodeGroup(WeightFormat format, const std::byte* group, float* weights) {
   uint16_t bits;
-  std::memcpy(&bits, bytes, sizeof(bits));
+  std::memcpy(&bits, group, sizeof(bits));
   const float scale = FloatFromBFloat16(bits);
-  bytes += sizeof(bits);
-  for (int64_t i = 0; i < kWeightGroup; ++i) weights[i] = scale * QuotientOf(format, bytes, i);
+  int8_t quotients[kWeightGroup];
+  ReadQuotients(format, group, quotients);
+  for (int64_t i = 0; i < kWeightGroup; ++i) {
+    weights[i] =
+        scale * (format == WeightFormat::kFp8 ? FloatFromFp8(static_cast<uint8_t>(quotients[i]))
+                                              : static_cast<float>(quotients[i]));
+  }
 }
 
 }  // namespace
+
+void ReadQuotients(WeightFormat format, const std::byte* group, int8_t* quotients) {
+  const std::byte* const bytes = group + 2;
+  if (format == WeightFormat::kInt6) return ReadInt6(bytes, quotients);
+  if (format == WeightFormat::kInt4) return ReadInt4(bytes, quotients);
+  std::memcpy(quotients, bytes, kWeightGroup);
+}
+
+void Int8FromInt6(absl::Span<const std::byte> int6, absl::Span<std::byte> int8) {
+  const size_t from_bytes = RowBytes(WeightFormat::kInt6, kWeightGroup);
+  const size_t to_bytes = RowBytes(WeightFormat::kInt8, kWeightGroup);
+  SLUICE_CHECK(int6.size() / from_bytes * to_bytes == int8.size());
+  std::byte* to = int8.data();
+  for (size_t i = 0; i < int6.size(); i += from_bytes, to += to_bytes) {
+    std::memcpy(to, &int6[i], 2);
+    ReadQuotients(WeightFormat::kInt6, &int6[i], reinterpret_cast<int8_t*>(to + 2));
+  }
+}
 
 void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std::byte> out) {
   const auto num_inputs = static_cast<int64_t>(row.size());
@@ -305,6 +322,8 @@ void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std:
       HWY_DYNAMIC_DISPATCH(EncodeInt8)(row.data(), num_groups, out.data());
     } else if (format == WeightFormat::kFp8) {
       HWY_DYNAMIC_DISPATCH(EncodeFp8)(row.data(), num_groups, out.data());
+    } else if (format == WeightFormat::kInt6) {
+      HWY_DYNAMIC_DISPATCH(EncodeInt6)(row.data(), num_groups, out.data());
     } else {
       HWY_DYNAMIC_DISPATCH(EncodeInt4)(row.data(), num_groups, out.data());
     }

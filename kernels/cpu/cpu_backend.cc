@@ -29,7 +29,7 @@ namespace {
 
 // Raised whenever an operation gives other bits than before, so that processes built before and
 // after do not pass for the same. tests/kernels/backend/bits.txt records the bits of each version.
-constexpr int kBitsVersion = 4;
+constexpr int kBitsVersion = 5;
 
 NumaLayout LayoutOf(int num_threads, const std::vector<int>& cpus) {
   if (cpus.empty()) return NumaLayout::OfRoamingWorkers(num_threads, NodesOfThisProcess());

@@ -3,8 +3,8 @@
 //
 // Activations are F32; weights are of any WeightFormat, tables and KV caches F32 or BF16. A result
 // never depends on the number of threads, nor on the width of the processor's vectors: its name
-// says what is left, the instructions of its products ("cpu/portable v4", "cpu/avx512_bf16 v4"),
-// and "cpu/portable_unfused v4" where the processor lacks fused multiply-add.
+// says what is left, the instructions of its products ("cpu/portable v5", "cpu/avx512_bf16 v5"),
+// and "cpu/portable_unfused v5" where the processor lacks fused multiply-add.
 #pragma once
 
 #include <memory>

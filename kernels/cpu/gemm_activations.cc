@@ -18,7 +18,8 @@ namespace sluice {
 struct ActivationTiles {
   int64_t tile_rows;  // or of a block
   uint32_t* pairs;
-  float* sums;  // or nullptr
+  float* sums;   // or nullptr
+  float excess;  // what sums are multiplied with is minus this
   int64_t num_slices;
   int64_t depth;         // of a slice, without padding
   int64_t padded_depth;  // a multiple of 2; with sums, of kWeightGroup
@@ -59,8 +60,8 @@ void RoundRow(const float* from, int64_t count, uint32_t* to) {
   });
 }
 
-// -kSumsExcess times the sum of each group of the floats whose bits are in `row`.
-void SumGroups(const uint32_t* row, int64_t count, int64_t step, float* sums) {
+// The sum of each group of the floats whose bits are in `row`, times -excess.
+void SumGroups(const uint32_t* row, int64_t count, float excess, int64_t step, float* sums) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> du;
   constexpr int kVectors = kMaxFloatLanes / hn::MaxLanes(d);
@@ -73,7 +74,7 @@ void SumGroups(const uint32_t* row, int64_t count, int64_t step, float* sums) {
       const int64_t i = begin + v * lanes;
       both[v] = hn::Add(load(i), load(i + kMaxFloatLanes));
     }
-    sums[begin / kWeightGroup * step] = -kSumsExcess * SumOfSixteen(both);
+    sums[begin / kWeightGroup * step] = -excess * SumOfSixteen(both);
   }
 }
 
@@ -107,7 +108,7 @@ void FillTileRow(const float* x, const ActivationTiles& tiles, int64_t step, uin
     StorePairs(rounded, tiles.padded_depth / 2, step, pairs);
     pairs += tiles.padded_depth / 2 * step;
     if (sums == nullptr) continue;
-    SumGroups(rounded, tiles.padded_depth, step, sums);
+    SumGroups(rounded, tiles.padded_depth, tiles.excess, step, sums);
     sums += tiles.padded_depth / kWeightGroup * step;
   }
 }
@@ -230,7 +231,7 @@ OperandSize SizeOfOperand(const CpuPackedMatrix& weights, int64_t rows) {
                    .pairs = 0,
                    .sums = 0};
   size.pairs = size.rows * weights.num_slices() * weights.padded_slice_depth() / 2;
-  if (weights.kernel().needs_sums) size.sums = 2 * size.pairs / kWeightGroup;
+  if (weights.kernel().sums_excess != 0) size.sums = 2 * size.pairs / kWeightGroup;
   return size;
 }
 
@@ -267,7 +268,8 @@ GemmActivations PrepareActivations(CpuContext& context, MatrixView x,
   auto* sums = reinterpret_cast<float*>(memory + size.pairs * sizeof(uint32_t));
   const ActivationTiles tiles{.tile_rows = TileRowsOf(weights, x.rows),
                               .pairs = reinterpret_cast<uint32_t*>(memory),
-                              .sums = kernel.needs_sums ? sums : nullptr,
+                              .sums = kernel.sums_excess != 0 ? sums : nullptr,
+                              .excess = kernel.sums_excess,
                               .num_slices = weights.num_slices(),
                               .depth = weights.slice_depth(),
                               .padded_depth = weights.padded_slice_depth()};

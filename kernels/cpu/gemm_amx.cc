@@ -57,6 +57,9 @@ void MultiplyWithAmx(const SliceRun& run) { AmxGemm<AmxTiles>::Multiply(run); }
 void MultiplyInt8WithAmx(const SliceRun& run) {
   AmxQuantizedGemm<AmxTiles, WeightFormat::kInt8>::Multiply(run);
 }
+void MultiplyInt6WithAmx(const SliceRun& run) {
+  AmxQuantizedGemm<AmxTiles, WeightFormat::kInt6>::Multiply(run);
+}
 void MultiplyInt4WithAmx(const SliceRun& run) {
   AmxQuantizedGemm<AmxTiles, WeightFormat::kInt4>::Multiply(run);
 }

@@ -37,14 +37,16 @@ struct AmxQuantizedGemm {
     constexpr int64_t kStreamBytes = kTileBytes * kVectors;
     constexpr int64_t kStep = kUnpackedBytes / kStreamBytes;  // groups
     const bool by_vectors = HasFewRows<Tiles>(run);
-    const int64_t group_bytes = QuantizedGroupBytes(kFormat, run.width);
+    const QuantizedSlice slice =
+        QuantizedSliceOf(kFormat, run.w, run.width, run.depth / kWeightGroup);
+    const int64_t group_bytes = slice.group_bytes;
     const int64_t strips = (run.rows + 2 * kTileSide - 1) / (2 * kTileSide);
-    const int64_t lines = (group_bytes + strips * 64 - 1) / (strips * 64);
+    const int64_t lines = (group_bytes + slice.scales_step + strips * 64 - 1) / (strips * 64);
     alignas(64) float group_sums[kGroupsAdded * kSumsOfGroup];
     std::fill_n(run.sums, run.rows * kPanelWidth, 0.0f);
     for (int64_t first = 0; first < run.depth / kWeightGroup; first += kStep) {
       const int64_t groups = std::min(kStep, run.depth / kWeightGroup - first);
-      const std::byte* const packed = run.w + first * group_bytes;
+      const std::byte* const packed = slice.groups + first * group_bytes;
       const std::byte* ahead = packed + groups * group_bytes;
       UnpackQuantized(kFormat, packed, run.width, groups, run.unpacked);
       for (int64_t row = 0; row < run.rows; row += 2 * kTileSide) {
@@ -66,8 +68,9 @@ struct AmxQuantizedGemm {
           } else {
             MultiplyGroups<1, kVectors>(group, count);
           }
-          AddScaledGroups({.scales = packed + g * group_bytes,
-                           .scales_step = group_bytes,
+          AddScaledGroups(kFormat,
+                          {.scales = slice.scales + (first + g) * slice.scales_step,
+                           .scales_step = slice.scales_step,
                            .sums = group_sums,
                            .sums_step = kSumsOfGroup,
                            .count = count},

@@ -122,7 +122,6 @@ void PackBf16(const PackRun& run) {
 }
 
 constexpr GemmKernel kBf16{.activations = ActivationLayout::kBFloat16Tiles,
-                           .needs_sums = false,
                            .depth_step = 2,
                            .tile_rows = kTileRows,
                            .pack = PackBf16,

@@ -1,18 +1,27 @@
-// Products of INT8, INT4 and FP8 weights, turned into the stream of bfloat16 pairs:
+// Products of INT8, INT6, INT4 and FP8 weights, turned into the stream of bfloat16 pairs. A slice of
+// a panel is the scales of its groups of 32 inputs, filled up to whole lines of 64 bytes, so that they
+// are fetched before the groups themselves, which are chunks of lines:
 //
-//   INT8  per group of 32 inputs: a scale per output (BF16), then chunks of 64 bytes that unpack
-//         into two vectors of the stream. A byte is the sign and seven bits of magnitude, which
-//         index tables of the low and high bytes of bfloat16 numbers. In each 16 bytes of a chunk
-//         the first 8 belong to the first vector, the others to the second
+//   INT8  a chunk of one line unpacks into two vectors of the stream. A byte is the sign and seven
+//         bits of magnitude, which index tables of the low and high bytes of bfloat16 numbers. In
+//         each 16 bytes of a line the first 8 belong to the first vector, the others to the second
 //   FP8   the same, with codes in place of sign and magnitude
-//   INT4  the same, a chunk unpacking into four vectors. Half-byte j of each 16 bits of a chunk
-//         belongs to vector j and is q + 8; below the exponent of 128 it makes the bfloat16
-//         128 + 8 + q, so sums start at -136 times the sum of the activations
+//   INT4  a chunk of one line unpacks into four vectors. Half-byte j of each 16 bits of a line
+//         belongs to vector j and is n = q + 8; below the exponent of 1/2 it makes the bfloat16
+//         (128 + n) / 256, so sums start at -136 / 256 times the sum of the activations
+//   INT6  a chunk of three lines unpacks into eight vectors. The lower four bits of q + 32 lie in two
+//         lines, as in INT4, the upper two in the third: bits 4 and 5 of each 16 are those of
+//         vector 0, the next two those of vector 1, and so on around
+//
+//   scales of 16 outputs: BF16 in INT8 and FP8; in INT6 and INT4 the codes of kernels/group_scale.h
+//         and then a bit each for their signs. Such a code is the upper half of an F16 number that is
+//         256 times the scale, which the numbers above make up for.
 //
 // The sums of a group are kept apart until the group's scale is known: sum += scale * group.
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_byte_tables-inl.h"
 #include "kernels/cpu/gemm_quantized_stream.h"
+#include "kernels/group_scale.h"
 
 namespace sluice {
 namespace {
@@ -21,19 +30,48 @@ namespace {
 // multiply-adds, which keep the multipliers busy. More chains, which rows that need not unpack have
 // room for, are slower: all their sums end at once with a group.
 constexpr int kTileRows = 8;
-// How far ahead one tile asks for weights. The processor itself foresees that they are read one after
-// the other, but too late: few bytes hold many weights, and are done with soon.
-constexpr int64_t kAheadBytes = 8192;
+// How far ahead one tile asks for weights: into the second-level cache, which has room for more
+// requests, and from there into the first. The processor itself foresees that they are read one
+// after the other, but too late: few bytes hold many weights, and are done with soon.
+constexpr int64_t kFarBytes = 8192, kNearBytes = 2048;
 
-__m512 LoadScales(const std::byte* from) {
-  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
+// Scales of kLanes outputs.
+struct BFloat16Scales {
+  static constexpr int64_t kBytes = kLanes * 2;
+
+  static __m512 Load(const std::byte* from) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static void Put(uint16_t bfloat16, int64_t lane, std::byte* to) {
+    At<uint16_t>(to)[lane] = bfloat16;
+  }
+};
+
+struct CodedScales {
+  static constexpr int64_t kBytes = kLanes + kLanes / 8;
+
+  // 256 times each.
+  static __m512 Load(const std::byte* from) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m256i magnitudes = _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7);
+    const __mmask16 signs = *reinterpret_cast<const __mmask16*>(from + kLanes);
+    const __m256i sign = _mm256_set1_epi16(static_cast<int16_t>(0x8000));
+    return _mm512_cvtph_ps(_mm256_mask_add_epi16(magnitudes, signs, magnitudes, sign));
+  }
+  static void Put(uint16_t bfloat16, int64_t lane, std::byte* to) {
+    to[lane] = static_cast<std::byte>(kGroupScaleCodes.of[(bfloat16 & 0x7fff) >> 4]);
+    if (bfloat16 >> 15 != 0) to[kLanes + lane / 8] |= static_cast<std::byte>(1 << lane % 8);
+  }
+};
 
 // Unpacks INT8 chunks.
 struct Int8 {
+  using Scales = BFloat16Scales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt8;
   static constexpr int kVectorsOfChunk = 2;
-  static constexpr bool kNeedsSums = false;
+  static constexpr int kLinesOfChunk = 1;
+  static constexpr float kExcess = 0;
 
   explicit Int8(const ByteTables& bytes = kInt8Tables)
       : low0(_mm512_load_si512(bytes.low)),
@@ -55,9 +93,6 @@ struct Int8 {
   static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
     chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(q < 0 ? 0x80 | -q : q);
   }
-  static int Get(const std::byte* group, int64_t k) {
-    return static_cast<signed char>(group[2 + k]);
-  }
 
   const __m512i low0, low1, high0, high1;
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
@@ -65,21 +100,26 @@ struct Int8 {
 
 // Unpacks FP8 chunks.
 struct Fp8 : Int8 {
+  static constexpr WeightFormat kFormat = WeightFormat::kFp8;
+
   Fp8() : Int8(kFp8Tables) {}
 
   static void Put(int code, int64_t vector, int64_t word, std::byte* chunk) {
     chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(code);
   }
-  static int Get(const std::byte* group, int64_t k) { return static_cast<int>(group[2 + k]); }
 };
+
+constexpr int kMaskedOr = 0xEA;  // (a & b) | c
 
 // Unpacks INT4 chunks.
 struct Int4 {
+  using Scales = CodedScales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt4;
   static constexpr int kVectorsOfChunk = 4;
-  static constexpr bool kNeedsSums = true;
+  static constexpr int kLinesOfChunk = 1;
+  static constexpr float kExcess = 136.0f / 256;
 
   void Unpack(const std::byte* chunk, __m512i* vectors) const {
-    constexpr int kMaskedOr = 0xEA;  // (a & b) | c
     const __m512i bits = _mm512_loadu_si512(chunk);
     vectors[0] = _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
     vectors[1] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 4), mask, exponent, kMaskedOr);
@@ -90,27 +130,76 @@ struct Int4 {
   static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
     chunk[word * 2 + vector / 2] |= static_cast<std::byte>((q + 8) << (vector % 2 * 4));
   }
-  static int Get(const std::byte* group, int64_t k) {
-    return (static_cast<int>(group[2 + k / 2]) >> (k % 2 * 4) & 15) - 8;
-  }
 
   const __m512i mask = _mm512_set1_epi16(0x000f);
-  const __m512i exponent = _mm512_set1_epi16(0x4300);
+  const __m512i exponent = _mm512_set1_epi16(0x3f00);
 };
 
-// Bytes of a group of a panel.
+// Unpacks INT6 chunks. `Numbers` makes those of a vector of its bits in both kinds of lines.
+template <class Numbers>
+struct Int6Chunks : Numbers {
+  using Scales = CodedScales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt6;
+  static constexpr int kVectorsOfChunk = 8;
+  static constexpr int kLinesOfChunk = 3;
+  static constexpr float kExcess = 160.0f / 256;
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i low0 = _mm512_loadu_si512(chunk), low1 = _mm512_loadu_si512(chunk + 64);
+    const __m512i high = _mm512_loadu_si512(chunk + 128);
+    vectors[0] = this->Of(low0, high);
+    vectors[1] = this->Of(_mm512_srli_epi16(low0, 4), _mm512_srli_epi16(high, 2));
+    vectors[2] = this->Of(_mm512_srli_epi16(low0, 8), _mm512_srli_epi16(high, 4));
+    vectors[3] = this->Of(_mm512_srli_epi16(low0, 12), _mm512_srli_epi16(high, 6));
+    vectors[4] = this->Of(low1, _mm512_srli_epi16(high, 8));
+    vectors[5] = this->Of(_mm512_srli_epi16(low1, 4), _mm512_srli_epi16(high, 10));
+    vectors[6] = this->Of(_mm512_srli_epi16(low1, 8), _mm512_slli_epi16(high, 4));
+    vectors[7] = this->Of(_mm512_srli_epi16(low1, 12), _mm512_slli_epi16(high, 2));
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    const int number = q + 32;
+    chunk[vector / 4 * 64 + word * 2 + vector % 4 / 2] |=
+        static_cast<std::byte>((number & 15) << (vector % 2 * 4));
+    const int64_t bit = (vector * 2 + 4) % 16;
+    chunk[128 + word * 2 + bit / 8] |= static_cast<std::byte>(number >> 4 << (bit % 8));
+  }
+};
+
+struct ExcessiveInt6 {
+  __m512i Of(__m512i low, __m512i high) const {
+    return _mm512_ternarylogic_epi64(
+        low, low_mask, _mm512_ternarylogic_epi64(high, high_mask, exponent, kMaskedOr), kMaskedOr);
+  }
+
+  const __m512i low_mask = _mm512_set1_epi16(0x000f);
+  const __m512i high_mask = _mm512_set1_epi16(0x0030);
+  const __m512i exponent = _mm512_set1_epi16(0x3f00);
+};
+using Int6 = Int6Chunks<ExcessiveInt6>;
+
+// Bytes of a group of a panel, without scales and with them.
 template <class Code, int kVectors>
-constexpr int64_t kGroupBytes = kVectors*(kLanes * 2 + kGroupPairs * 64 / Code::kVectorsOfChunk);
+constexpr int64_t kGroupBytes =
+    kVectors* kGroupPairs / Code::kVectorsOfChunk* Code::kLinesOfChunk * 64;
+template <class Code, int kVectors>
+constexpr int64_t kScalesBytes = kVectors* Code::Scales::kBytes;
 
 struct GroupedRun {
   TileRows x;
-  const std::byte* w;  // groups of the panel
-  std::byte* stream;   // their weights unpacked
+  const std::byte* w;       // groups of the panel,
+  const std::byte* scales;  // their scales,
+  std::byte* stream;        // and their weights unpacked
   int64_t groups;
   float* sums;                       // [rows, kPanelWidth]
   const std::byte* ahead = nullptr;  // what to fetch meanwhile,
   int64_t ahead_lines = 0;           // so many cache lines with every group
 };
+
+template <_mm_hint kHint>
+void Fetch(const std::byte* from, int64_t lines) {
+  for (int64_t i = 0; i < lines; ++i) _mm_prefetch(from + i * 64, kHint);
+}
 
 // Where the weights of a group come from.
 enum class Source {
@@ -122,6 +211,7 @@ enum class Source {
 // The sums of one group of weights, without their scale. Sums of all groups wait in memory.
 template <class Code, int kRows, int kVectors>
 struct GroupSums {
+  using Scales = typename Code::Scales;
   __m512 group[kRows][kVectors];
 
   explicit GroupSums(const float* starts) {
@@ -129,7 +219,7 @@ struct GroupSums {
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        group[r][v] = Code::kNeedsSums ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
+        group[r][v] = Code::kExcess != 0 ? _mm512_set1_ps(starts[r]) : _mm512_setzero_ps();
       }
     }
   }
@@ -152,7 +242,7 @@ struct GroupSums {
   void AddScaled(const std::byte* scales, float* sums) const {
     __m512 scale[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) scale[v] = LoadScales(scales + v * kLanes * 2);
+    for (int v = 0; v < kVectors; ++v) scale[v] = Scales::Load(scales + v * Scales::kBytes);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows * kVectors; ++i) {
       const int r = i / kVectors, v = i % kVectors;
@@ -169,21 +259,30 @@ void AddGroups(const GroupedRun& run) {
   constexpr int64_t kChunks = kGroupPairs * kVectors / kOfChunk;
   const Code code;
   const uint32_t* x = run.x.pairs;
-  const std::byte* w = run.w;
+  const std::byte* chunk = run.w;
+  const std::byte* scales = run.scales;
   std::byte* stream = run.stream;
-  const std::byte* ahead = run.ahead;
   for (int64_t g = 0; g < run.groups; ++g) {
-    for (int64_t i = 0; i < run.ahead_lines; ++i, ahead += 64) _mm_prefetch(ahead, _MM_HINT_T0);
+    if constexpr (kSource == Source::kPacked) {
+      Fetch<_MM_HINT_T0>(chunk + kNearBytes, kGroupBytes<Code, kVectors> / 64);
+      // What the next slice has in place of this one's weights.
+      Fetch<_MM_HINT_T1>(run.ahead + g * kScalesBytes<Code, kVectors>, 1);
+    } else {
+      Fetch<_MM_HINT_T0>(run.ahead + g * run.ahead_lines * 64, run.ahead_lines);
+    }
     GroupSums<Code, kRows, kVectors> sums(run.x.sums + g * run.x.step);
-    const std::byte* chunk = w + kVectors * kLanes * 2;
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kChunks; ++i, chunk += 64) {
+    for (int64_t i = 0; i < kChunks; ++i) {
       __m512i vectors[kOfChunk];
       if constexpr (kSource == Source::kUnpacked) {
 #pragma GCC unroll 2
         for (int64_t v = 0; v < kVectors; ++v) vectors[v] = _mm512_load_si512(stream + v * 64);
       } else {
+        if constexpr (kSource == Source::kPacked) {
+          Fetch<_MM_HINT_T1>(chunk + kFarBytes, Code::kLinesOfChunk);
+        }
         code.Unpack(chunk, vectors);
+        chunk += Code::kLinesOfChunk * 64;
       }
       if constexpr (kSource == Source::kBoth) {
 #pragma GCC unroll 4
@@ -193,8 +292,8 @@ void AddGroups(const GroupedRun& run) {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kOfChunk; v += kVectors, x += run.x.step) sums.Add(x, vectors + v);
     }
-    sums.AddScaled(w, run.sums);
-    w += kGroupBytes<Code, kVectors>;
+    sums.AddScaled(scales, run.sums);
+    scales += kScalesBytes<Code, kVectors>;
   }
 }
 
@@ -211,8 +310,7 @@ void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
   constexpr int64_t kChunks = kGroupPairs * kVectors / Code::kVectorsOfChunk;
   const Code code;
   for (int64_t g = 0; g < groups; ++g) {
-    w += kVectors * kLanes * 2;
-    for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += 64) {
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk, w += Code::kLinesOfChunk * 64) {
       __m512i vectors[Code::kVectorsOfChunk];
       code.Unpack(w, vectors);
       for (const __m512i& vector : vectors) {
@@ -223,36 +321,49 @@ void UnpackGroups(const std::byte* w, int64_t groups, std::byte* stream) {
   }
 }
 
+// Bytes of the scales of a slice, which are whole lines.
+template <class Code, int kVectors>
+constexpr int64_t ScaleLinesOf(int64_t groups) {
+  return (groups * kScalesBytes<Code, kVectors> + 63) / 64 * 64;
+}
+template <class Code, int kVectors>
+constexpr int64_t SliceBytesOf(int64_t groups) {
+  return ScaleLinesOf<Code, kVectors>(groups) + groups * kGroupBytes<Code, kVectors>;
+}
+
 template <class Code, int kVectors>
 void MultiplyGroupedPanel(const SliceRun& run) {
   constexpr int64_t kBytes = kGroupBytes<Code, kVectors>;
   // Groups whose stream stays in the first-level cache while the tiles use it.
   constexpr int64_t kStep = kUnpackedBytes / (kGroupPairs * kVectors * 64);
   const int64_t groups = run.depth / kWeightGroup;
+  const std::byte* const w = run.w + ScaleLinesOf<Code, kVectors>(groups);
   for (float* sum = run.sums; sum != run.sums + run.rows * kPanelWidth; sum += kLanes) {
     _mm512_storeu_ps(sum, _mm512_setzero_ps());
   }
   const int64_t num_tiles = (run.rows + run.tile_rows - 1) / run.tile_rows;
   // Memory brings the next groups while these are multiplied: each tile asks for as many.
-  const int64_t lines = (kBytes + num_tiles * 64 - 1) / (num_tiles * 64);
+  constexpr int64_t kAllBytes = kBytes + kScalesBytes<Code, kVectors>;
+  const int64_t lines = (kAllBytes + num_tiles * 64 - 1) / (num_tiles * 64);
   if (num_tiles == 1) {  // no other rows need what these unpack
     return AddRows<Code, Source::kPacked, kVectors>({.x = TileOf(run, 0, 0),
-                                                     .w = run.w,
+                                                     .w = w,
+                                                     .scales = run.w,
                                                      .stream = nullptr,
                                                      .groups = groups,
                                                      .sums = run.sums,
-                                                     .ahead = run.w + kAheadBytes,
-                                                     .ahead_lines = lines});
+                                                     .ahead = w + groups * kBytes + kFarBytes});
   }
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
     for (int64_t tile = 0; tile < num_tiles; ++tile) {
       const GroupedRun part{.x = TileOf(run, tile, first * kGroupPairs),
-                            .w = run.w + first * kBytes,
+                            .w = w + first * kBytes,
+                            .scales = run.w + first * kScalesBytes<Code, kVectors>,
                             .stream = run.unpacked,
                             .groups = count,
                             .sums = run.sums + tile * run.tile_rows * kPanelWidth,
-                            .ahead = run.w + (first + kStep) * kBytes + tile * lines * count * 64,
+                            .ahead = w + (first + kStep) * kBytes + tile * lines * count * 64,
                             .ahead_lines = lines};
       if (tile == 0) {
         AddRows<Code, Source::kBoth, kVectors>(part);
@@ -270,28 +381,40 @@ void MultiplyGrouped(const SliceRun& run) {
 }
 
 template <class Code>
+int64_t SliceBytes(int64_t width, int64_t depth) {
+  const int64_t groups = depth / kWeightGroup;
+  return width == kPanelWidth ? SliceBytesOf<Code, 2>(groups) : SliceBytesOf<Code, 1>(groups);
+}
+
+template <class Code>
 void PackGrouped(const PackRun& run) {
   const int64_t vectors = run.width / kLanes;
-  const int64_t data_bytes = vectors * kGroupPairs * 64 / Code::kVectorsOfChunk;
-  const int64_t code_bytes = 2 + kWeightGroup * 2 / Code::kVectorsOfChunk;
-  std::byte* out = run.out;
-  for (int64_t g = 0; g < run.depth / kWeightGroup; ++g) {
-    auto* scales = At<uint16_t>(out);
-    out += run.width * 2;
+  const int64_t groups = run.depth / kWeightGroup;
+  constexpr int64_t kRowGroupBytes = RowBytes(Code::kFormat, kWeightGroup);
+  std::byte* scales = run.out;
+  std::byte* out =
+      run.out + SliceBytes<Code>(run.width, run.depth) - groups * vectors * kGroupBytes<Code, 1>;
+  for (int64_t g = 0; g < groups; ++g) {
     for (int64_t n = 0; n < run.outputs; ++n) {
-      const std::byte* group = run.rows + n * run.row_bytes + g * code_bytes;
-      scales[n] = *reinterpret_cast<const uint16_t*>(group);
+      const std::byte* const group = run.rows + n * run.row_bytes + g * kRowGroupBytes;
+      Code::Scales::Put(*reinterpret_cast<const uint16_t*>(group), n % kLanes,
+                        scales + n / kLanes * Code::Scales::kBytes);
+      int8_t quotients[kWeightGroup];
+      ReadQuotients(Code::kFormat, group, quotients);
       for (int64_t k = 0; k < kWeightGroup; ++k) {
         const int64_t i = k / 2 * vectors + n / kLanes;
-        Code::Put(Code::Get(group, k), i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
-                  out + i / Code::kVectorsOfChunk * 64);
+        Code::Put(quotients[k], i % Code::kVectorsOfChunk, n % kLanes * 2 + k % 2,
+                  out + i / Code::kVectorsOfChunk * Code::kLinesOfChunk * 64);
       }
     }
-    out += data_bytes;
+    out += vectors * kGroupBytes<Code, 1>;
+    scales += vectors * Code::Scales::kBytes;
   }
 }
 
-// The same without the excess.
+constexpr int16_t Bits(int bits) { return static_cast<int16_t>(bits); }
+
+// The numbers of coded scales without the excess, of either sign.
 struct Int4Numbers : Int4 {
   void Unpack(const std::byte* chunk, __m512i* vectors) const {
     const __m512i bits = _mm512_loadu_si512(chunk);
@@ -301,14 +424,42 @@ struct Int4Numbers : Int4 {
     vectors[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 12), numbers);
   }
 
-  // -8 to 7 as bfloat16, twice: five bits of an index count.
+  // -8 / 256 to 7 / 256 as bfloat16, twice: five bits of an index count.
   const __m512i numbers = _mm512_broadcast_i64x4(_mm256_setr_epi16(
-      Bits(0xC100), Bits(0xC0E0), Bits(0xC0C0), Bits(0xC0A0), Bits(0xC080), Bits(0xC040),
-      Bits(0xC000), Bits(0xBF80), 0, 0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0, 0x40E0));
-
- private:
-  static constexpr int16_t Bits(int bits) { return static_cast<int16_t>(bits); }
+      Bits(0xBD00), Bits(0xBCE0), Bits(0xBCC0), Bits(0xBCA0), Bits(0xBC80), Bits(0xBC40),
+      Bits(0xBC00), Bits(0xBB80), 0, 0x3B80, 0x3C00, 0x3C40, 0x3C80, 0x3CA0, 0x3CC0, 0x3CE0));
 };
+
+// 32 numbers / 256 from `first` on, none of them above 32 in magnitude.
+struct WordTable {
+  alignas(64) uint16_t words[32];
+};
+constexpr WordTable TableFrom(int first) {
+  WordTable table{};
+  for (int i = 0; i < 32; ++i) {
+    const int q = first + i, magnitude = q < 0 ? -q : q;
+    if (q == 0) continue;
+    int exponent = 0;
+    while (magnitude >> (exponent + 1) != 0) ++exponent;
+    table.words[i] = static_cast<uint16_t>((q < 0 ? 0x8000 : 0) | (127 + exponent - 8) << 7 |
+                                           (magnitude << (7 - exponent) & 127));
+  }
+  return table;
+}
+constexpr WordTable kNegative = TableFrom(-32), kPositive = TableFrom(0);
+
+struct SignedInt6 {
+  __m512i Of(__m512i low, __m512i high) const {
+    constexpr int kChoose = 0xCA;  // a ? b : c; six bits of an index count
+    const __m512i index = _mm512_ternarylogic_epi64(low_mask, low, high, kChoose);
+    return _mm512_permutex2var_epi16(negative, index, positive);
+  }
+
+  const __m512i low_mask = _mm512_set1_epi16(0x000f);
+  const __m512i negative = _mm512_load_si512(kNegative.words);
+  const __m512i positive = _mm512_load_si512(kPositive.words);
+};
+using Int6Numbers = Int6Chunks<SignedInt6>;
 
 template <class Code>
 void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* stream) {
@@ -316,16 +467,16 @@ void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* s
                               : UnpackGroups<Code, 1>(w, groups, stream);
 }
 
-template <int kVectors, int kMost = kGroupsAdded>
+template <class Scales, int kVectors, int kMost = kGroupsAdded>
 void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
   if constexpr (kMost > 1) {
-    if (groups.count < kMost) return AddScaled<kVectors, kMost - 1>(groups, rows, sums);
+    if (groups.count < kMost) return AddScaled<Scales, kVectors, kMost - 1>(groups, rows, sums);
   }
   __m512 scales[kMost][kVectors];
 #pragma GCC unroll 8
   for (int i = 0; i < kMost * kVectors; ++i) {
     const std::byte* const of_group = groups.scales + i / kVectors * groups.scales_step;
-    scales[i / kVectors][i % kVectors] = LoadScales(of_group + i % kVectors * kLanes * 2);
+    scales[i / kVectors][i % kVectors] = Scales::Load(of_group + i % kVectors * Scales::kBytes);
   }
   const float* group = groups.sums;
   for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, group += kPanelWidth) {
@@ -342,46 +493,78 @@ void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
   }
 }
 
-constexpr GemmKernel kInt8{.activations = ActivationLayout::kBFloat16Tiles,
-                           .needs_sums = false,
-                           .depth_step = kWeightGroup,
-                           .tile_rows = kTileRows,
-                           .pack = PackGrouped<Int8>,
-                           .multiply = MultiplyGrouped<Int8>};
-constexpr GemmKernel kInt4{.activations = ActivationLayout::kBFloat16Tiles,
-                           .needs_sums = true,
-                           .depth_step = kWeightGroup,
-                           .tile_rows = kTileRows,
-                           .pack = PackGrouped<Int4>,
-                           .multiply = MultiplyGrouped<Int4>};
-constexpr GemmKernel kFp8{.activations = ActivationLayout::kBFloat16Tiles,
-                          .needs_sums = false,
-                          .depth_step = kWeightGroup,
-                          .tile_rows = kTileRows,
-                          .pack = PackGrouped<Fp8>,
-                          .multiply = MultiplyGrouped<Fp8>};
+template <class Scales>
+void AddScaledOf(const GroupRun& groups, int64_t rows, int64_t width, float* sums) {
+  return width == kPanelWidth ? AddScaled<Scales, 2>(groups, rows, sums)
+                              : AddScaled<Scales, 1>(groups, rows, sums);
+}
+
+template <class Code>
+QuantizedSlice SliceOf(const std::byte* w, int64_t width, int64_t groups) {
+  const int64_t vectors = width / kLanes;
+  const int64_t group_bytes = vectors * kGroupBytes<Code, 1>;
+  const int64_t slice_bytes = SliceBytes<Code>(width, groups * kWeightGroup);
+  return {.scales = w,
+          .scales_step = vectors * kScalesBytes<Code, 1>,
+          .groups = w + slice_bytes - groups * group_bytes,
+          .group_bytes = group_bytes};
+}
+
+template <class Code>
+constexpr GemmKernel kKernel{.activations = ActivationLayout::kBFloat16Tiles,
+                             .sums_excess = Code::kExcess,
+                             .depth_step = kWeightGroup,
+                             .tile_rows = kTileRows,
+                             .slice_bytes = SliceBytes<Code>,
+                             .pack = PackGrouped<Code>,
+                             .multiply = MultiplyGrouped<Code>};
 
 }  // namespace
 
 const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format) {
-  return format == WeightFormat::kInt8 ? kInt8 : format == WeightFormat::kInt4 ? kInt4 : kFp8;
+  switch (format) {
+    case WeightFormat::kInt6:
+      return kKernel<Int6>;
+    case WeightFormat::kInt4:
+      return kKernel<Int4>;
+    case WeightFormat::kFp8:
+      return kKernel<Fp8>;
+    default:
+      return kKernel<Int8>;
+  }
 }
 
-int64_t QuantizedGroupBytes(WeightFormat format, int64_t width) {
-  const int64_t of_vector =
-      format == WeightFormat::kInt4 ? kGroupBytes<Int4, 1> : kGroupBytes<Int8, 1>;
-  return width / kLanes * of_vector;
+QuantizedSlice QuantizedSliceOf(WeightFormat format, const std::byte* w, int64_t width,
+                                int64_t groups) {
+  switch (format) {
+    case WeightFormat::kInt6:
+      return SliceOf<Int6>(w, width, groups);
+    case WeightFormat::kInt4:
+      return SliceOf<Int4>(w, width, groups);
+    default:
+      return SliceOf<Int8>(w, width, groups);
+  }
 }
 
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream) {
-  if (format == WeightFormat::kInt4) return UnpackPanel<Int4Numbers>(w, width, groups, stream);
-  if (format == WeightFormat::kFp8) return UnpackPanel<Fp8>(w, width, groups, stream);
-  return UnpackPanel<Int8>(w, width, groups, stream);
+  switch (format) {
+    case WeightFormat::kInt6:
+      return UnpackPanel<Int6Numbers>(w, width, groups, stream);
+    case WeightFormat::kInt4:
+      return UnpackPanel<Int4Numbers>(w, width, groups, stream);
+    case WeightFormat::kFp8:
+      return UnpackPanel<Fp8>(w, width, groups, stream);
+    default:
+      return UnpackPanel<Int8>(w, width, groups, stream);
+  }
 }
 
-void AddScaledGroups(const GroupRun& groups, int64_t rows, int64_t width, float* sums) {
-  return width == kPanelWidth ? AddScaled<2>(groups, rows, sums) : AddScaled<1>(groups, rows, sums);
+void AddScaledGroups(WeightFormat format, const GroupRun& groups, int64_t rows, int64_t width,
+                     float* sums) {
+  const bool are_coded = format == WeightFormat::kInt6 || format == WeightFormat::kInt4;
+  return are_coded ? AddScaledOf<CodedScales>(groups, rows, width, sums)
+                   : AddScaledOf<BFloat16Scales>(groups, rows, width, sums);
 }
 
 }  // namespace sluice

@@ -8,7 +8,6 @@ namespace {
 // The packed weights of `vectors`, multiplied on tiles.
 GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&)) {
   return {.activations = ActivationLayout::kBFloat16Blocks,
-          .needs_sums = false,
           .depth_step = kRowsDepth,
           .tile_rows = kRowsStep,
           .most_rows = 512,
@@ -16,6 +15,7 @@ GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&))
           .rows_step = 2 * kRowsStep,
           .panels_per_group = 16,
           .hands_on_rows = true,
+          .slice_bytes = vectors.slice_bytes,
           .pack = vectors.pack,
           .multiply = multiply};
 }
@@ -25,6 +25,8 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
       OnTiles(Avx512Bf16GemmKernel(WeightFormat::kBF16), MultiplyWithAmx);
   static const GemmKernel int8 =
       OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt8), MultiplyInt8WithAmx);
+  static const GemmKernel int6 =
+      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt6), MultiplyInt6WithAmx);
   static const GemmKernel int4 =
       OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt4), MultiplyInt4WithAmx);
   static const GemmKernel fp8 =
@@ -32,6 +34,8 @@ const GemmKernel& AmxGemmKernel(WeightFormat format) {
   switch (format) {
     case WeightFormat::kInt8:
       return int8;
+    case WeightFormat::kInt6:
+      return int6;
     case WeightFormat::kInt4:
       return int4;
     case WeightFormat::kFp8:

@@ -25,8 +25,6 @@ inline constexpr int64_t kMostRows = 96;
 // inputs of its weights a multiple of kRowsDepth: a tile register has 16 rows of 32 bfloat16.
 inline constexpr int64_t kRowsStep = 16;
 inline constexpr int64_t kRowsDepth = 32;
-// What INT4 weights are too large by where a kernel asks for sums of activations.
-inline constexpr float kSumsExcess = 136;
 // Room for the part of a panel that a kernel unpacks, in bytes.
 inline constexpr int64_t kUnpackedBytes = 16384;
 
@@ -64,8 +62,8 @@ struct SliceRun {
   int64_t x_stride;
   int64_t tile_rows;    // of a tile but for the last one; for kBFloat16Tiles
   int64_t first_input;  // of the slice, counted with padding; for bfloat16
-  // For kernels that ask for them: the sum of each group of kWeightGroup activations times
-  // -kSumsExcess, in tiles like x, a row of a tile being sums_stride groups.
+  // For kernels with an excess: the sum of each group of kWeightGroup activations times
+  // -sums_excess, in tiles like x, a row of a tile being sums_stride groups.
   const float* x_sums;
   int64_t sums_stride;
   int64_t rows;        // 1 to GemmKernel::most_rows
@@ -81,7 +79,8 @@ struct SliceRun {
 
 struct GemmKernel {
   ActivationLayout activations;
-  bool needs_sums;  // x_sums
+  // What each unpacked weight is too large by, so that the kernel asks for x_sums; or 0.
+  float sums_excess = 0;
   int64_t depth_step;
   int64_t tile_rows = 1;  // rows that are interleaved, or in a block, at most
   // Rows that are multiplied at a time, at most, and bytes of their activations.
@@ -93,6 +92,8 @@ struct GemmKernel {
   // Panels that take turns with such rows, where these fill the second-level cache.
   int64_t panels_per_group = 1;
   bool hands_on_rows = false;
+  // Bytes of a packed slice of `width` outputs, padding included; those of its rows where null.
+  int64_t (*slice_bytes)(int64_t width, int64_t depth) = nullptr;
   void (*pack)(const PackRun& run);
   void (*multiply)(const SliceRun& run);
 };
@@ -109,6 +110,7 @@ const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format);
 // InstructionSet::kAmxBf16.
 void MultiplyWithAmx(const SliceRun& run);
 void MultiplyInt8WithAmx(const SliceRun& run);
+void MultiplyInt6WithAmx(const SliceRun& run);
 void MultiplyInt4WithAmx(const SliceRun& run);
 void MultiplyFp8WithAmx(const SliceRun& run);
 // Whether vectors have the bits of this processor's tiles, so that few rows go by them. REQUIRES: it

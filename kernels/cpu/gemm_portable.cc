@@ -3,8 +3,8 @@
 //
 //   F32, BF16  element (n, k) of a panel lies at k * width + n
 //   INT8       per group of 32 inputs: a scale per output (BF16), then q at k * width + n
-//   INT4       the same with q + 8; byte k / 2 * width + n holds input k in its low half and input
-//              k + 1 in its high half
+//   INT6, INT4 the same with the bytes of kernels/weight_format.h: byte i of an output's group at
+//              i * width + n
 //   FP8        as INT8, with the codes of q
 #include <algorithm>
 #include <bit>
@@ -141,9 +141,9 @@ void MultiplyPlain(const SliceRun& run) {
   }
 }
 
-// The weights of one input, or of two, as floats.
+// The weights of one input, of two or of four, as floats.
 struct Int8 {
-  static constexpr int64_t kInputsPerRow = 1;
+  static constexpr int64_t kInputs = 1, kBytes = 1;
 
   HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
                                 float* to) {
@@ -158,7 +158,7 @@ struct Int8 {
 };
 
 struct Fp8 {
-  static constexpr int64_t kInputsPerRow = 1;
+  static constexpr int64_t kInputs = 1, kBytes = 1;
 
   HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
                                 float* to) {
@@ -170,7 +170,7 @@ struct Fp8 {
 };
 
 struct Int4 {
-  static constexpr int64_t kInputsPerRow = 2;
+  static constexpr int64_t kInputs = 2, kBytes = 1;
 
   HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
                                 float* to) {
@@ -187,6 +187,32 @@ struct Int4 {
   }
 };
 
+struct Int6 {
+  static constexpr int64_t kInputs = 4, kBytes = 3;
+
+  HWY_INLINE static void Unpack(const std::byte* row, int64_t width, int64_t n, float scale_of[],
+                                float* to) {
+    const FloatTag d;
+    const hn::Rebind<uint8_t, FloatTag> d8;
+    const hn::Rebind<int32_t, FloatTag> d32;
+    const auto load = [=](int64_t byte) HWY_ATTR {
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(row) + byte * width + n;
+      return hn::PromoteTo(d32, hn::LoadU(d8, bytes));
+    };
+    const auto scale = hn::Load(d, scale_of + n);
+    const auto put = [=](int64_t input, auto low, auto high) HWY_ATTR {
+      const auto both = hn::Or(hn::And(low, hn::Set(d32, 15)), hn::And(high, hn::Set(d32, 48)));
+      const auto q = hn::ConvertTo(d, hn::Sub(both, hn::Set(d32, 32)));
+      hn::Store(hn::Mul(q, scale), d, to + input * width + n);
+    };
+    const auto first = load(0), second = load(1), high = load(2);
+    put(0, first, hn::ShiftLeft<4>(high));
+    put(1, hn::ShiftRight<4>(first), hn::ShiftLeft<2>(high));
+    put(2, second, high);
+    put(3, hn::ShiftRight<4>(second), hn::ShiftRight<2>(high));
+  }
+};
+
 // One group as floats [kWeightGroup, width]; returns where the next one begins. A product of a
 // scale and a number of a few bits is a float without rounding.
 template <class Code>
@@ -199,7 +225,7 @@ const std::byte* UnpackGroup(const std::byte* w, int64_t width, float* to) {
     hn::Store(LoadWide(d, stored + n), d, scales + n);
   }
   w += width * sizeof(uint16_t);
-  for (int64_t k = 0; k < kWeightGroup; k += Code::kInputsPerRow, w += width) {
+  for (int64_t k = 0; k < kWeightGroup; k += Code::kInputs, w += Code::kBytes * width) {
     for (int64_t n = 0; n < width; n += lanes) Code::Unpack(w, width, n, scales, to + k * width);
   }
   return w;
@@ -223,6 +249,7 @@ void MultiplyQuantized(const SliceRun& run) {
 void MultiplyF32(const SliceRun& run) { MultiplyPlain<float>(run); }
 void MultiplyBf16(const SliceRun& run) { MultiplyPlain<uint16_t>(run); }
 void MultiplyInt8(const SliceRun& run) { MultiplyQuantized<Int8>(run); }
+void MultiplyInt6(const SliceRun& run) { MultiplyQuantized<Int6>(run); }
 void MultiplyInt4(const SliceRun& run) { MultiplyQuantized<Int4>(run); }
 void MultiplyFp8(const SliceRun& run) { MultiplyQuantized<Fp8>(run); }
 
@@ -248,7 +275,7 @@ void PackPlain(const PackRun& run) {
   }
 }
 
-// kCodeBytes of a group follow its scale; in INT4 each holds two inputs, else one.
+// kCodeBytes of a group follow its scale.
 template <int64_t kCodeBytes>
 void PackQuantized(const PackRun& run) {
   std::byte* out = run.out;
@@ -265,6 +292,7 @@ void PackQuantized(const PackRun& run) {
 HWY_EXPORT(MultiplyF32);
 HWY_EXPORT(MultiplyBf16);
 HWY_EXPORT(MultiplyInt8);
+HWY_EXPORT(MultiplyInt6);
 HWY_EXPORT(MultiplyInt4);
 HWY_EXPORT(MultiplyFp8);
 
@@ -272,22 +300,20 @@ HWY_EXPORT(MultiplyFp8);
 void CallF32(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyF32)(run); }
 void CallBf16(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyBf16)(run); }
 void CallInt8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt8)(run); }
+void CallInt6(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt6)(run); }
 void CallInt4(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyInt4)(run); }
 void CallFp8(const SliceRun& run) { HWY_DYNAMIC_DISPATCH(MultiplyFp8)(run); }
 
 constexpr GemmKernel Kernel(ActivationLayout activations, void (*pack)(const PackRun&),
                             void (*multiply)(const SliceRun&)) {
-  return {.activations = activations,
-          .needs_sums = false,
-          .depth_step = 1,
-          .pack = pack,
-          .multiply = multiply};
+  return {.activations = activations, .depth_step = 1, .pack = pack, .multiply = multiply};
 }
 
 constexpr GemmKernel kF32 = Kernel(ActivationLayout::kFloats, PackPlain<float>, CallF32);
 constexpr GemmKernel kBf16 =
     Kernel(ActivationLayout::kRoundedFloats, PackPlain<uint16_t>, CallBf16);
 constexpr GemmKernel kInt8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallInt8);
+constexpr GemmKernel kInt6 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<24>, CallInt6);
 constexpr GemmKernel kInt4 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<16>, CallInt4);
 constexpr GemmKernel kFp8 = Kernel(ActivationLayout::kRoundedFloats, PackQuantized<32>, CallFp8);
 
@@ -301,6 +327,8 @@ const GemmKernel& PortableGemmKernel(WeightFormat format) {
       return kBf16;
     case WeightFormat::kInt8:
       return kInt8;
+    case WeightFormat::kInt6:
+      return kInt6;
     case WeightFormat::kInt4:
       return kInt4;
     case WeightFormat::kFp8:

@@ -9,12 +9,19 @@
 
 namespace sluice {
 
-// Bytes of one group of kWeightGroup inputs of a panel of `width` outputs: the outputs' scales as
-// BF16, then the weights.
-int64_t QuantizedGroupBytes(WeightFormat format, int64_t width);
+// Where the parts of a slice of a panel of `width` outputs lie.
+struct QuantizedSlice {
+  const std::byte* scales;  // of the first group,
+  int64_t scales_step;      // and bytes from there to the next group's
+  const std::byte* groups;  // of kWeightGroup inputs each
+  int64_t group_bytes;
+};
+QuantizedSlice QuantizedSliceOf(WeightFormat format, const std::byte* w, int64_t width,
+                                int64_t groups);
 
 // The weights q of `groups` groups of a panel from `w` on, without their scales, as the stream of
 // bfloat16 pairs of gemm_avx512-inl.h: kWeightGroup * width * 2 bytes a group, 64-byte aligned.
+// Those of INT6 and INT4 are divided by 256, which AddScaledGroups makes up for.
 void UnpackQuantized(WeightFormat format, const std::byte* w, int64_t width, int64_t groups,
                      std::byte* stream);
 
@@ -23,7 +30,7 @@ inline constexpr int64_t kGroupsAdded = 4;
 
 // The sums of groups that follow each other, without their scales.
 struct GroupRun {
-  const std::byte* scales;  // of the first group, as QuantizedGroupBytes has them
+  const std::byte* scales;  // of the first group
   int64_t scales_step;      // bytes from there to the next group's
   const float* sums;        // of the first group
   int64_t sums_step;        // floats
@@ -32,6 +39,7 @@ struct GroupRun {
 
 // sums[r, n] += scale[n] * group[r, n], group after group, for `rows` rows of all sums, kPanelWidth
 // apart, `width` outputs.
-void AddScaledGroups(const GroupRun& groups, int64_t rows, int64_t width, float* sums);
+void AddScaledGroups(WeightFormat format, const GroupRun& groups, int64_t rows, int64_t width,
+                     float* sums);
 
 }  // namespace sluice

@@ -62,8 +62,9 @@ absl::Status CpuPackedMatrix::TakePieces(absl::Span<HostArena> arenas) {
     const int64_t first = layout_.FirstUnit(share, num_panels());
     const int64_t end = layout_.FirstUnit(share + 1, num_panels());
     if (first == end) continue;
-    const int64_t padded_outputs = (end - 1 - first) * kPanelWidth + PanelOutputs(end - 1);
-    absl::StatusOr<HostPart> memory = arenas[share].Take(padded_outputs * PaddedRowBytes());
+    const int64_t last_bytes = end == num_panels() ? last_slice_bytes_ : slice_bytes_;
+    const int64_t bytes = spec_.num_slices * ((end - 1 - first) * slice_bytes_ + last_bytes);
+    absl::StatusOr<HostPart> memory = arenas[share].Take(bytes);
     if (!memory.ok()) return memory.status();
     PlaceOnNodes(memory->data, memory->size_bytes, layout_.shares()[share].nodes);
     pieces_.push_back({first, end, *std::move(memory)});

@@ -62,16 +62,20 @@ class CpuPackedMatrix final : public PackedMatrix {
   // By which worker each panel is best multiplied.
   const NumaLayout& layout() const { return layout_; }
   const std::byte* Slice(int64_t panel, int64_t slice) const {
-    const int64_t inputs_before = slice * padded_slice_depth();
     const Piece* piece = &pieces_.front();
     while (panel >= piece->end_panel) ++piece;
-    return piece->memory.data + (panel - piece->first_panel) * kPanelWidth * PaddedRowBytes() +
-           PanelOutputs(panel) * RowBytesOf(inputs_before);
+    const std::byte* const begin =
+        piece->memory.data + (panel - piece->first_panel) * spec_.num_slices * slice_bytes_;
+    return begin + slice * (panel + 1 == num_panels() ? last_slice_bytes_ : slice_bytes_);
   }
 
  private:
   CpuPackedMatrix(const PackSpec& spec, const GemmKernel& kernel, const NumaLayout& layout)
-      : spec_(spec), kernel_(kernel), layout_(layout) {}
+      : spec_(spec),
+        kernel_(kernel),
+        layout_(layout),
+        slice_bytes_(SliceBytes(kPanelWidth)),
+        last_slice_bytes_(SliceBytes(PanelOutputs(num_panels() - 1))) {}
 
   // Panels [first_panel, end_panel), one after another.
   struct Piece {
@@ -83,14 +87,19 @@ class CpuPackedMatrix final : public PackedMatrix {
   int64_t RowBytesOf(int64_t num_inputs) const {
     return static_cast<int64_t>(RowBytes(spec_.format, num_inputs));
   }
-  int64_t PaddedRowBytes() const { return RowBytesOf(spec_.num_slices * padded_slice_depth()); }
+  int64_t SliceBytes(int64_t width) const {
+    return kernel_.slice_bytes != nullptr ? kernel_.slice_bytes(width, padded_slice_depth())
+                                          : width * RowBytesOf(padded_slice_depth());
+  }
   absl::Status TakePieces(absl::Span<HostArena> arenas);
   absl::Status PackPanel(int64_t panel, const RowReader& read, absl::Span<std::byte> rows);
 
   const PackSpec spec_;
   const GemmKernel& kernel_;
   const NumaLayout layout_;
-  std::vector<Piece> pieces_;  // in order; none is empty
+  const int64_t slice_bytes_;       // of a whole panel
+  const int64_t last_slice_bytes_;  // of the last one
+  std::vector<Piece> pieces_;       // in order; none is empty
 };
 
 }  // namespace sluice

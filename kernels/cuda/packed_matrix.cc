@@ -1,6 +1,7 @@
 #include "kernels/cuda/packed_matrix.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
@@ -22,6 +23,16 @@ WeightImage ImageOf(const PackSpec& spec) {
                            : RunsOf(spec.num_inputs, spec.num_slices)};
 }
 
+// INT6 rows as INT8 ones, whose kernels multiply the same numbers.
+RowReader AsInt8(const RowReader& read, int64_t num_inputs) {
+  return [&read, num_inputs](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+    std::vector<std::byte> rows((end - begin) * RowBytes(WeightFormat::kInt6, num_inputs));
+    absl::Status status = read(begin, end, absl::MakeSpan(rows));
+    if (status.ok()) Int8FromInt6(rows, out);
+    return status;
+  };
+}
+
 // Rows that fit a part of the ring, at least one.
 int64_t RowsAtATime(size_t row_bytes) {
   SLUICE_CHECK(row_bytes <= StagingRing::kPartBytes);
@@ -35,6 +46,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
                                                                      Gpu& gpu,
                                                                      StagingRing& staging) {
   SLUICE_CHECK(spec.num_slices >= 1 && spec.num_inputs % spec.num_slices == 0);
+  if (spec.format == WeightFormat::kInt6) {
+    PackSpec wide = spec;
+    wide.format = WeightFormat::kInt8;
+    return Pack(wide, AsInt8(read, spec.num_inputs), gpu, staging);
+  }
   WeightImage image = ImageOf(spec);
   const bool is_float = spec.format == WeightFormat::kF32;
   const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);

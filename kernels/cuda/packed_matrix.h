@@ -15,7 +15,7 @@ namespace sluice::cuda {
 
 class CudaPackedMatrix final : public PackedMatrix {
  public:
-  // Rows are read into pinned memory and rearranged by the device.
+  // Rows are read into pinned memory and rearranged by the device. INT6 is kept as INT8.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                             const RowReader& read, Gpu& gpu,
                                                             StagingRing& staging);

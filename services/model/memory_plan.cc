@@ -7,8 +7,10 @@
 namespace sluice {
 namespace {
 
+// On the kind of device that keeps most of it: GPUs have INT6 as INT8.
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
-  return static_cast<uint64_t>(slice.rows.size()) * RowBytes(format, slice.columns.size());
+  const WeightFormat kept = format == WeightFormat::kInt6 ? WeightFormat::kInt8 : format;
+  return static_cast<uint64_t>(slice.rows.size()) * RowBytes(kept, slice.columns.size());
 }
 
 uint64_t BytesOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {

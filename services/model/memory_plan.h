@@ -1,6 +1,6 @@
 // How much memory a model takes, and in which process, known from its configuration alone. Pure
-// functions. What a shard keeps is what status reports of it; programs and what a step computes
-// with come on top.
+// functions. What a shard keeps is what status reports of it, or in INT4 up to a twentieth more;
+// programs and what a step computes with come on top.
 #pragma once
 
 #include <cstdint>

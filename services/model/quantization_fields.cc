@@ -13,7 +13,6 @@ constexpr char kMethod[] = "sluice";
 constexpr char kTypeField[] = "type";
 constexpr char kIntegerType[] = "int";
 constexpr char kFloatType[] = "float";
-constexpr int kVersion = 1;
 constexpr size_t kIdLength = 16;
 
 bool IsCheckpointId(const std::string& text) {
@@ -43,11 +42,20 @@ WeightFormat ReadFormat(JsonFields& fields, int bits) {
   return bits == 8 ? WeightFormat::kInt8 : WeightFormat::kInt4;
 }
 
+// Of the encoding, which INT4 has had two of.
+int VersionOf(WeightFormat format) { return format == WeightFormat::kInt4 ? 2 : 1; }
+
+void CheckVersion(JsonFields& fields, WeightFormat format) {
+  const int version = VersionOf(format);
+  OneOf(fields, "version", {version},
+        absl::StrCat(version, ", which `sluice quantize` writes now; quantize the original again"));
+}
+
 Quantization ReadOurs(JsonFields& fields) {
-  OneOf(fields, "version", {kVersion}, absl::StrCat(kVersion));
   OneOf(fields, "group_size", {static_cast<int>(kWeightGroup)}, absl::StrCat(kWeightGroup));
   const int bits = OneOf(fields, "bits", {8, 4}, "8, 4");
   const WeightFormat format = ReadFormat(fields, bits);
+  CheckVersion(fields, format);
   const std::string id = fields.String("checkpoint_id").value_or("");
   if (!IsCheckpointId(id)) {
     fields.Reject("checkpoint_id", absl::StrCat(kIdLength, " hexadecimal digits"));
@@ -131,7 +139,7 @@ std::optional<Quantization> ReadQuantization(JsonFields& fields) {
 nlohmann::json QuantizationFields(const Quantization& quantization,
                                   const std::vector<std::string>& kept) {
   nlohmann::json fields = {{"quant_method", kMethod},
-                           {"version", kVersion},
+                           {"version", VersionOf(quantization.format)},
                            {"bits", quantization.format == WeightFormat::kInt4 ? 4 : 8},
                            {"group_size", kWeightGroup},
                            {"checkpoint_id", quantization.checkpoint_id},

@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
+#include "kernels/group_scale.h"
 
 namespace sluice {
 namespace {
@@ -15,6 +16,11 @@ constexpr size_t kScaleBytes = 2;
 
 // Bytes of a group's quotients.
 size_t QuotientBytes(WeightFormat format) { return RowBytes(format, kWeightGroup) - kScaleBytes; }
+
+// Bytes of the quotients of `columns` inputs.
+int64_t QuotientColumns(WeightFormat format, int64_t columns) {
+  return columns / kWeightGroup * static_cast<int64_t>(QuotientBytes(format));
+}
 
 IndexRange Divided(IndexRange range, int64_t divisor) {
   return {range.begin / divisor, range.end / divisor};
@@ -35,14 +41,22 @@ bool HasNaN(const std::byte* codes) {
   return found != 0;
 }
 
+absl::Status CheckCodedScale(uint16_t bits) {
+  if (IsGroupScale(bits)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("has a scale of ", FloatFromBFloat16(bits),
+                                                 "; accepted: numbers up to ", kLargestGroupScale,
+                                                 " with three bits of mantissa"));
+}
+
 absl::Status CheckGroup(WeightFormat format, const std::byte* quotients, const std::byte* scale) {
+  uint16_t bits;
+  std::memcpy(&bits, scale, kScaleBytes);
+  if (format == WeightFormat::kInt6 || format == WeightFormat::kInt4) return CheckCodedScale(bits);
   if (format == WeightFormat::kInt8 && HasLowest(quotients)) {
     return absl::InvalidArgumentError("has a quotient of -128; accepted: -127 to 127");
   }
   if (format != WeightFormat::kFp8) return absl::OkStatus();
   if (HasNaN(quotients)) return absl::InvalidArgumentError("has a code of FP8 that is no number");
-  uint16_t bits;
-  std::memcpy(&bits, scale, kScaleBytes);
   const float magnitude = std::abs(FloatFromBFloat16(bits));
   if (!(magnitude > kLargestFp8Scale))
     return absl::OkStatus();  // that of no number is written, too
@@ -59,14 +73,16 @@ const char* QuotientType(WeightFormat format) {
 
 MatrixShape QuotientShape(WeightFormat format, MatrixShape shape) {
   SLUICE_CHECK(IsQuantized(format));
-  return {shape.rows, format == WeightFormat::kInt4 ? shape.columns / 2 : shape.columns};
+  return {shape.rows, QuotientColumns(format, shape.columns)};
 }
 
 MatrixShape ScaleShape(MatrixShape shape) { return {shape.rows, shape.columns / kWeightGroup}; }
 
 TensorSlice QuotientSlice(WeightFormat format, const TensorSlice& slice) {
   SLUICE_CHECK(slice.columns.begin % kWeightGroup == 0 && slice.columns.end % kWeightGroup == 0);
-  return {slice.rows, Divided(slice.columns, format == WeightFormat::kInt4 ? 2 : 1)};
+  return {
+      slice.rows,
+      {QuotientColumns(format, slice.columns.begin), QuotientColumns(format, slice.columns.end)}};
 }
 
 TensorSlice ScaleSlice(const TensorSlice& slice) {

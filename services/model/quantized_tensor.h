@@ -1,6 +1,6 @@
 // How a quantised matrix X [N, K] lies in a file, as two tensors (docs/weight_formats.md):
-//   X        the quotients: INT8 as I8 [N, K], INT4 as U8 [N, K / 2], two in a byte; FP8 as F8_E4M3
-//            [N, K]
+//   X        the quotients: INT8 as I8 [N, K], INT6 as U8 [N, 3 K / 4], four in three bytes, INT4 as
+//            U8 [N, K / 2], two in a byte; FP8 as F8_E4M3 [N, K]
 //   X_scale  the scales of the groups, BF16 [N, K / kWeightGroup]
 // and how a row of kernels/weight_format.h is taken apart and put together. Pure functions.
 #pragma once
@@ -30,8 +30,8 @@ TensorSlice QuotientSlice(WeightFormat format, const TensorSlice& slice);
 TensorSlice ScaleSlice(const TensorSlice& slice);
 
 // Rows of any number, as EncodeRow writes them one after another, from their quotients and scales.
-// INVALID_ARGUMENT where a quotient is none (-128 in INT8, no number in FP8), or a scale of FP8 is
-// larger than kLargestFp8Scale.
+// INVALID_ARGUMENT where a quotient is none (-128 in INT8, no number in FP8), a scale of INT6 or INT4
+// is not one of kernels/group_scale.h, or a scale of FP8 is larger than kLargestFp8Scale.
 // REQUIRES: out is as large as both together.
 absl::Status JoinGroups(WeightFormat format, absl::Span<const std::byte> quotients,
                         absl::Span<const std::byte> scales, absl::Span<std::byte> out);

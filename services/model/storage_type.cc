@@ -48,6 +48,8 @@ const char* TypeName(WeightFormat format) {
       return Name(WeightType::kBF16);
     case WeightFormat::kInt8:
       return Name(WeightType::kInt8);
+    case WeightFormat::kInt6:
+      return "int6";  // the head beside INT4: no flag asks for it
     case WeightFormat::kInt4:
       return Name(WeightType::kInt4);
     case WeightFormat::kFp8:

@@ -40,7 +40,7 @@ WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightForma
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case ModelTensor::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
-      return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt8 : wanted,
+      return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt6 : wanted,
                       config.hidden_size);
   }
   SLUICE_CHECK(false);

@@ -12,7 +12,7 @@ namespace sluice {
 //
 //                         F32    BF16   INT8   INT4   FP8
 //   projections           F32    BF16   INT8   INT4   FP8    of decoder layers
-//   LM head               F32    BF16   INT8   INT8   FP8    as INT4 it would cost more than all
+//   LM head               F32    BF16   INT8   INT6   FP8    as INT4 it would cost more than all
 //                                                            else: docs/weight_formats.md
 //   embedding, positions  F32    BF16   BF16   BF16   BF16   a few rows a step are read, none
 //                                                            multiplied

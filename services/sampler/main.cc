@@ -6,7 +6,7 @@
 #include "services/sampler/sampler_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int8) or fp8");
+          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int6) or fp8");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");

@@ -1,8 +1,8 @@
 """Sluice beside llama.cpp: the same weights, in turns on the same threads. `./dev bench --peer DIR`, where DIR holds
 llama-bench, llama-batched-bench and llama-quantize.
 
-Formats answer each other by their bits a weight: INT8 and Q8_0 have 8.5, INT4 and Q4_0 4.5, one scale for 32 weights
-each. Everything else of either program is as it comes: llama-quantize keeps the head as Q6_K beside Q4_0, Sluice as INT8.
+Formats answer each other by their bits a weight: INT8 and Q8_0 have 8.5, Q4_0 4.5 and INT4 4.28, one scale for 32 weights
+each. Everything else of either program is as it comes: llama-quantize keeps the head as Q6_K beside Q4_0, Sluice as INT6.
 """
 
 import dataclasses

@@ -22,6 +22,8 @@ constexpr const char* kQuantizations[] = {
         "checkpoint_id": "0123456789abcdef"})",
     R"({"quant_method": "sluice", "version": 1, "bits": 8, "type": "float", "group_size": 32,
         "checkpoint_id": "0123456789abcdef"})",
+    R"({"quant_method": "sluice", "version": 2, "bits": 4, "group_size": 32,
+        "checkpoint_id": "0123456789abcdef"})",
     R"({"quant_method": "fp8"})"};
 
 sluice::ModelConfig ConfigWith(const char* quantization) {

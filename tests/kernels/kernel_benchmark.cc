@@ -32,7 +32,7 @@ constexpr char kHelp[] =
     "  --only=KINDS        of gemv, draft (5 rows), batch (16 rows), gemm (512 rows), attention,\n"
     "                      rows, ceilings; by comma; default: all\n"
     "  --rows=ROWS         of products, instead of one, 5, 16 and 512; by comma\n"
-    "  --formats=FORMATS   of f32, bf16, int8, int4, fp8; by comma; default: all\n"
+    "  --formats=FORMATS   of f32, bf16, int8, int6, int4, fp8; by comma; default: all\n"
     "  --models=MODELS     of smollm2-360m, tinyllama-1.1b, llama3.1-8b; by comma; default: all\n"
     "  --instructions=NAME of the products: auto, portable, avx512_bf16, amx_bf16; default: auto\n"
     "  --json              a JSON object a line instead of a table\n";
@@ -42,7 +42,8 @@ struct Flags {
   std::vector<std::string> kinds = {"gemv", "draft", "batch", "gemm", "attention", "rows"};
   std::vector<int64_t> product_rows;  // instead of those that kinds stand for
   std::vector<WeightFormat> formats = {WeightFormat::kBF16, WeightFormat::kInt8,
-                                       WeightFormat::kInt4, WeightFormat::kFp8, WeightFormat::kF32};
+                                       WeightFormat::kInt6, WeightFormat::kInt4,
+                                       WeightFormat::kFp8,  WeightFormat::kF32};
   std::vector<std::string> models;  // empty: all
   std::optional<InstructionSet> instructions;
   OutputFormat output = OutputFormat::kTable;
@@ -82,7 +83,7 @@ std::vector<int64_t> NumbersOf(const std::string& list) {
 }
 
 std::vector<WeightFormat> FormatsOf(const std::string& list) {
-  static const std::vector<std::string> kNames = {"f32", "bf16", "int8", "int4", "fp8"};
+  static const std::vector<std::string> kNames = {"f32", "bf16", "int8", "int6", "int4", "fp8"};
   std::vector<WeightFormat> formats;
   for (const std::string& name : Among(list, kNames)) {
     const auto index = std::find(kNames.begin(), kNames.end(), name) - kNames.begin();

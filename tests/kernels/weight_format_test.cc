@@ -12,6 +12,7 @@
 
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
+#include "kernels/group_scale.h"
 
 namespace sluice {
 namespace {
@@ -102,6 +103,15 @@ TEST(WeightFormat, LiesInBytesAsDescribed) {
   EXPECT_NEAR(scale * static_cast<float>((pair & 15) - 8), 6, 0.5);
   EXPECT_NEAR(scale * static_cast<float>((pair >> 4) - 8), -8, 0.5);
   EXPECT_EQ(static_cast<int>(int4[18 + 2 + 9]), 0x88);
+  const auto int6 = Encoded(kInt6, row);
+  ASSERT_EQ(int6.size(), 52u);
+  const auto second = absl::MakeConstSpan(int6).subspan(26);
+  const auto halves = static_cast<int>(second[2]), upper = static_cast<int>(second[4]);
+  EXPECT_NEAR(ScaleOf(second) * static_cast<float>((halves & 15) + (upper & 3) * 16 - 32), 6, 0.15);
+  EXPECT_NEAR(ScaleOf(second) * static_cast<float>((halves >> 4) + (upper >> 2 & 3) * 16 - 32), -8,
+              0.15);
+  EXPECT_EQ(static_cast<int>(second[2 + 3]), 0);     // lower bits of zeroes
+  EXPECT_EQ(static_cast<int>(second[2 + 5]), 0xaa);  // their upper bits
 }
 
 // Half a step at most, the step being the largest weight / 127, up to the rounding of the scale.
@@ -161,7 +171,8 @@ TEST(WeightFormat, Fp8SaturatesWhatNoScaleHolds) {
   EXPECT_EQ(read[4], 1);
 }
 
-// Against every scale there is: in sum the search loses little to the best.
+// Against every scale there is: in sum the search loses little to the best, nearly all of it by
+// scales that have three bits of mantissa.
 TEST(WeightFormat, Int4FindsNearlyTheBestScales) {
   const std::vector<float> row = RandomRow(32 * 100, 0.02f, 3);
   const std::vector<float> read = RoundTrip(kInt4, row);
@@ -173,12 +184,12 @@ TEST(WeightFormat, Int4FindsNearlyTheBestScales) {
     least += LeastInt4Error(weights);
   }
   EXPECT_GE(error, 0.999 * least);
-  EXPECT_LE(error, 1.02 * least);
+  EXPECT_LE(error, 1.07 * least);
 }
 
 TEST(WeightFormat, GroupsAreEncodedForThemselves) {
   const std::vector<float> row = RandomRow(32 * 6, 1, 5);
-  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
+  for (const WeightFormat format : {kInt8, kInt6, kInt4, kFp8}) {
     const auto whole = Encoded(format, row);
     const auto part = Encoded(format, {row.begin() + 64, row.begin() + 128});
     EXPECT_EQ(std::memcmp(part.data(), whole.data() + RowBytes(format, 64), part.size()), 0);
@@ -187,7 +198,7 @@ TEST(WeightFormat, GroupsAreEncodedForThemselves) {
 
 TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
+  for (const WeightFormat format : {kInt8, kInt6, kInt4, kFp8}) {
     EXPECT_EQ(RoundTrip(format, std::vector<float>(32)), std::vector<float>(32));
     // Too small for a scale with a reciprocal.
     EXPECT_EQ(RoundTrip(format, std::vector<float>(32, 1e-41f)), std::vector<float>(32));
@@ -199,19 +210,76 @@ TEST(WeightFormat, SpecialWeightsAreNoTrouble) {
         EXPECT_EQ(std::isnan(read[i]), i / kWeightGroup == 1) << i;
       }
     }
-    if (format == kFp8) continue;  // saturates
-    std::vector<float> huge(32, 1);
-    huge[3] = -1e38f;  // whose square is infinite
-    const std::vector<float> read = RoundTrip(format, huge);
-    EXPECT_NEAR(read[3] / huge[3], 1, 0.2);
-    EXPECT_EQ(read[4], 0);
   }
+}
+
+// What no scale holds becomes the largest that one does.
+TEST(WeightFormat, HugeWeightsSaturate) {
+  std::vector<float> huge(32, 1);
+  huge[3] = -1e38f;  // whose square is infinite
+  EXPECT_NEAR(RoundTrip(kInt8, huge)[3] / huge[3], 1, 0.2);
+  EXPECT_EQ(RoundTrip(kInt6, huge)[3], -32 * kLargestGroupScale);
+  EXPECT_EQ(RoundTrip(kInt4, huge)[3], -8 * kLargestGroupScale);
+  for (const WeightFormat format : {kInt8, kInt6, kInt4}) EXPECT_EQ(RoundTrip(format, huge)[4], 0);
+}
+
+// A step is an eighth of the scale at most above the group's largest / 31.
+TEST(WeightFormat, Int6IsOffByHalfAStep) {
+  for (const float deviation : {1e-5f, 1e-3f, 1.0f, 1e3f}) {
+    const std::vector<float> row = RandomRow(4096, deviation, 9);
+    const std::vector<float> read = RoundTrip(kInt6, row);
+    double error = 0, squares = 0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      error += (read[i] - row[i]) * (read[i] - row[i]);
+      squares += row[i] * row[i];
+    }
+    EXPECT_LE(error, 5e-4 * squares) << deviation;
+  }
+}
+
+// Kernels may keep them in nine bits, and make BF16 numbers of weights without rounding.
+TEST(WeightFormat, ScalesOfInt6AndInt4HaveNineBits) {
+  for (const float deviation : {1e-30f, 1e-6f, 1e-3f, 1.0f, 300.0f, 1e30f}) {
+    const std::vector<float> row = RandomRow(4096, deviation, 10);
+    for (const WeightFormat format : {kInt6, kInt4}) {
+      const auto bytes = Encoded(format, row);
+      for (size_t at = 0; at < bytes.size(); at += RowBytes(format, kWeightGroup)) {
+        uint16_t bits;
+        std::memcpy(&bits, &bytes[at], sizeof(bits));
+        ASSERT_TRUE(IsGroupScale(bits));
+        const uint32_t code = kGroupScaleCodes.of[(bits & 0x7fff) >> 4];
+        EXPECT_EQ(FloatFromGroupScaleCode(code), std::abs(FloatFromBFloat16(bits)));
+      }
+      for (const float weight : RoundTrip(format, row)) {
+        if (format == kInt4) EXPECT_EQ(weight, FloatFromBFloat16(BFloat16FromFloat(weight)));
+      }
+    }
+  }
+}
+
+TEST(WeightFormat, ScaleCodesAreInOrderAndTakenBack) {
+  for (uint32_t code = 0; code <= kLargestGroupScaleCode; ++code) {
+    const float scale = FloatFromGroupScaleCode(code);
+    EXPECT_EQ(GroupScaleCodeBelow(scale), code);
+    EXPECT_TRUE(IsGroupScale(BFloat16FromFloat(scale)));
+    if (code > 0) EXPECT_GT(scale, FloatFromGroupScaleCode(code - 1));
+    if (code > 0) EXPECT_EQ(GroupScaleCodeBelow(std::nextafter(scale, 0.0f)), code - 1);
+  }
+  EXPECT_EQ(GroupScaleCodeBelow(1e38f), kLargestGroupScaleCode);
+}
+
+TEST(WeightFormat, Int6IsInt8OfTheSameNumbers) {
+  const std::vector<float> row = RandomRow(96, 1, 11);
+  const auto int6 = Encoded(kInt6, row);
+  std::vector<std::byte> int8(RowBytes(kInt8, 96));
+  Int8FromInt6(int6, absl::MakeSpan(int8));
+  EXPECT_EQ(Decoded(kInt8, int8, 96), Decoded(kInt6, int6, 96));
 }
 
 TEST(WeightFormat, EveryProcessorFindsTheSameBits) {
   std::vector<float> row = RandomRow(32 * 1000, 0.02f, 7);
   for (size_t i = 0; i < row.size(); i += 7) row[i] = std::round(row[i] * 100) / 100;  // ties
-  for (const WeightFormat format : {kInt8, kInt4, kFp8}) {
+  for (const WeightFormat format : {kInt8, kInt6, kInt4, kFp8}) {
     const auto expected = Encoded(format, row);
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);

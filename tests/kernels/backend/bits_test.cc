@@ -230,7 +230,7 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
                                                  {"sample", Samples},
                                                  {"embedding", Embeddings}};
   for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt4, WeightFormat::kFp8}) {
+                                    WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8}) {
     operations["products_" + std::string(Name(format))] = [format](Backend& b, Hash& hash) {
       Products(b, format, hash);
     };

@@ -15,8 +15,8 @@ namespace {
 using GemmTest = BackendTest;
 SLUICE_FOR_ALL_PRODUCTS(GemmTest);
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                     WeightFormat::kInt4, WeightFormat::kFp8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBF16, WeightFormat::kInt8,
+                                     WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8};
 
 HostMatrix Multiply(Backend& backend, const HostMatrix& x, const PackedMatrix& weights,
                     int64_t padding = 0) {

@@ -93,9 +93,9 @@ QuantizedPanel RandomPanel(std::mt19937& random, WeightFormat format, int64_t wi
                            int64_t depth) {
   const size_t row_bytes = RowBytes(format, depth);
   std::vector<std::byte> rows(width * row_bytes);
-  QuantizedPanel panel{
-      std::vector<std::byte>(QuantizedGroupBytes(format, width) * depth / kWeightGroup),
-      std::vector<float>(width * depth)};
+  const GemmKernel& kernel = GemmKernelFor(InstructionSet::kAmxBf16, format);
+  QuantizedPanel panel{std::vector<std::byte>(kernel.slice_bytes(width, depth)),
+                       std::vector<float>(width * depth)};
   for (int64_t n = 0; n < width; ++n) {
     const auto exact = absl::MakeSpan(panel.exact).subspan(n * depth, depth);
     for (float& weight : exact) weight = std::normal_distribution<float>()(random);
@@ -103,13 +103,12 @@ QuantizedPanel RandomPanel(std::mt19937& random, WeightFormat format, int64_t wi
     EncodeRow(format, exact, row);
     DecodeRow(format, row, exact);
   }
-  GemmKernelFor(InstructionSet::kAmxBf16, format)
-      .pack({.rows = rows.data(),
-             .row_bytes = row_bytes,
-             .outputs = width,
-             .width = width,
-             .depth = depth,
-             .out = panel.packed.data()});
+  kernel.pack({.rows = rows.data(),
+               .row_bytes = row_bytes,
+               .outputs = width,
+               .width = width,
+               .depth = depth,
+               .out = panel.packed.data()});
   return panel;
 }
 
@@ -165,6 +164,7 @@ TEST(AmxQuantizedGemm, SumsOfAllShapesOfPanelsAndRows) {
     for (const int64_t width : {16, 32}) {
       for (const int64_t depth : {32, 64, 576}) {
         CheckQuantizedPanel<WeightFormat::kInt8>(rows, width, depth);
+        CheckQuantizedPanel<WeightFormat::kInt6>(rows, width, depth);
         CheckQuantizedPanel<WeightFormat::kInt4>(rows, width, depth);
         CheckQuantizedPanel<WeightFormat::kFp8>(rows, width, depth);
       }
@@ -256,6 +256,7 @@ TEST_F(FewRowsTest, OfQuantizedWeightsHaveTheBitsOfTiles) {
     for (const int64_t width : {16, 32}) {
       for (const int64_t depth : {32, 64, 576}) {
         ExpectSameQuantizedBits<WeightFormat::kInt8>(rows, width, depth);
+        ExpectSameQuantizedBits<WeightFormat::kInt6>(rows, width, depth);
         ExpectSameQuantizedBits<WeightFormat::kInt4>(rows, width, depth);
         ExpectSameQuantizedBits<WeightFormat::kFp8>(rows, width, depth);
       }

@@ -59,8 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
     Kernels, GemmBlocksTest,
     ::testing::Combine(::testing::ValuesIn(SupportedInstructionSets()),
                        ::testing::Values(WeightFormat::kF32, WeightFormat::kBF16,
-                                         WeightFormat::kInt8, WeightFormat::kInt4,
-                                         WeightFormat::kFp8)),
+                                         WeightFormat::kInt8, WeightFormat::kInt6,
+                                         WeightFormat::kInt4, WeightFormat::kFp8)),
     [](const auto& info) {
       return std::string(Name(std::get<0>(info.param))) + "_" +
              std::string(Name(std::get<1>(info.param)));

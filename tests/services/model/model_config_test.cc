@@ -136,7 +136,7 @@ TEST(ModelConfig, AcceptsRopeScalingThatScalesNothing) {
 
 json QuantizedWith(const std::string& field, const json& value) {
   json quantization = {{"quant_method", "sluice"},
-                       {"version", 1},
+                       {"version", 2},
                        {"bits", 4},
                        {"group_size", 32},
                        {"checkpoint_id", "0123456789abcdef"}};
@@ -150,8 +150,10 @@ TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
   ASSERT_TRUE(quantization.has_value());
   EXPECT_EQ(quantization->format, WeightFormat::kInt4);
   EXPECT_EQ(quantization->checkpoint_id, "0123456789abcdef");
-  EXPECT_EQ(Parsed(QuantizedWith("bits", 8)).quantization->format, WeightFormat::kInt8);
-  json fp8 = QuantizedWith("bits", 8);
+  json int8 = QuantizedWith("bits", 8);
+  int8["quantization_config"]["version"] = 1;
+  EXPECT_EQ(Parsed(int8).quantization->format, WeightFormat::kInt8);
+  json fp8 = int8;
   fp8["quantization_config"]["type"] = "float";
   EXPECT_EQ(Parsed(fp8).quantization->format, WeightFormat::kFp8);
 }
@@ -164,7 +166,9 @@ TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {
   EXPECT_THAT(Refusal(QuantizedWith("bits", 4.5)), HasSubstr("bits is 4.5"));
   EXPECT_THAT(Refusal(QuantizedWith("type", "float")),
               HasSubstr("quantization_config.type is \"float\"; accepted: \"int\""));
-  EXPECT_THAT(Refusal(QuantizedWith("version", 2)), HasSubstr("version is 2; accepted: 1"));
+  EXPECT_THAT(Refusal(QuantizedWith("version", 1)),
+              HasSubstr("version is 1; accepted: 2, which `sluice quantize` writes now"));
+  EXPECT_THAT(Refusal(QuantizedWith("bits", 8)), HasSubstr("version is 2; accepted: 1"));
   EXPECT_THAT(Refusal(QuantizedWith("version", nullptr)), HasSubstr("version is missing"));
   EXPECT_THAT(Refusal(QuantizedWith("checkpoint_id", "0123")),
               HasSubstr("checkpoint_id is \"0123\"; accepted: 16 hexadecimal digits"));

@@ -98,6 +98,7 @@ TEST_F(QuantizedFilesTest, AConfigurationOfAnotherShapeIsRefused) {
   EditConfig([](json& config) {
     config["intermediate_size"] = 256;
     config["quantization_config"]["bits"] = 4;
+    config["quantization_config"]["version"] = 2;
   });
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("q_proj.weight\" has shape [64, 64]"),
                                HasSubstr("accepted: [64, 32]")));

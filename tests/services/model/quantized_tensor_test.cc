@@ -3,16 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
+
+#include "kernels/dtype.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt4,
-                                       WeightFormat::kFp8};
+constexpr WeightFormat kQuantized[] = {WeightFormat::kInt8, WeightFormat::kInt6,
+                                       WeightFormat::kInt4, WeightFormat::kFp8};
 
 std::vector<std::byte> EncodedRow(WeightFormat format, int64_t columns) {
   std::mt19937 random(3);
@@ -46,6 +50,7 @@ TEST(QuantizedTensor, SaysWhereASliceIs) {
   const TensorSlice slice{{3, 7}, {64, 160}};
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt8, slice), slice);
   EXPECT_EQ(QuotientSlice(WeightFormat::kFp8, slice), slice);
+  EXPECT_EQ(QuotientSlice(WeightFormat::kInt6, slice), (TensorSlice{{3, 7}, {48, 120}}));
   EXPECT_EQ(QuotientSlice(WeightFormat::kInt4, slice), (TensorSlice{{3, 7}, {32, 80}}));
   EXPECT_EQ(ScaleSlice(slice), (TensorSlice{{3, 7}, {2, 5}}));
 }
@@ -80,6 +85,27 @@ TEST(QuantizedTensor, RefusesCodesThatAreNoNumbersAndScalesThatAreTooLarge) {
   EXPECT_THAT(joined(codes), HasSubstr("a scale of 129; accepted: up to 128"));
   scales[2] = std::byte{0xc0}, scales[3] = std::byte{0x7f};  // what encoders write of a bad group
   EXPECT_EQ(joined(codes), "");
+}
+
+TEST(QuantizedTensor, RefusesScalesThatNineBitsDoNotHold) {
+  for (const WeightFormat format : {WeightFormat::kInt6, WeightFormat::kInt4}) {
+    const size_t bytes = RowBytes(format, kWeightGroup);
+    const std::vector<std::byte> quotients(bytes - 2);
+    std::vector<std::byte> scales(2), out(bytes);
+    const auto joined = [&](uint16_t bits) {
+      std::memcpy(scales.data(), &bits, sizeof(bits));
+      return std::string(JoinGroups(format, quotients, scales, absl::MakeSpan(out)).message());
+    };
+    for (const float scale : {0.0f, 240.0f, -240.0f, 0x1p-25f, 0x1.ep-22f, 1.125f}) {
+      EXPECT_EQ(joined(BFloat16FromFloat(scale)), "") << scale;
+    }
+    EXPECT_EQ(joined(0x7fc0), "");  // what encoders write of a bad group
+    EXPECT_THAT(joined(BFloat16FromFloat(1.0625f)), HasSubstr("a scale of 1.0625; accepted"));
+    for (const float scale :
+         {256.0f, 0x1p-26f, 0x1.8p-25f, std::numeric_limits<float>::infinity()}) {
+      EXPECT_NE(joined(BFloat16FromFloat(scale)), "") << scale;
+    }
+  }
 }
 
 }  // namespace

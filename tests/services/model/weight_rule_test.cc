@@ -63,7 +63,7 @@ TEST(WeightRule, TheEndsOfTheModelAreKeptMoreExactly) {
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kF32), kF32);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kBF16), kBF16);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt8), kInt8);
-  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt4), kInt8);
+  EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kInt4), kInt6);
   EXPECT_EQ(FormatOf(ModelTensor::kHead, Config(), kFp8), kFp8);
 }
 

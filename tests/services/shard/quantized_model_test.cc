@@ -100,7 +100,7 @@ TEST(QuantizedModel, TakesTheMemoryOfItsFormat) {
   EXPECT_NEAR(bytes(WeightType::kF32) / bf16, 2, 0.02);
   EXPECT_NEAR(bytes(WeightType::kInt8) / bf16, 34.0 / 64, 0.05);
   EXPECT_NEAR(bytes(WeightType::kFp8) / bf16, 34.0 / 64, 0.05);
-  EXPECT_NEAR(bytes(WeightType::kInt4) / bf16, 18.0 / 64, 0.05);
+  EXPECT_NEAR(bytes(WeightType::kInt4) / bf16, 17.5 / 64, 0.05);
 }
 
 }  // namespace
