@@ -1,7 +1,7 @@
 // The scales of INT4 and INT6 weights: five bits of exponent, three of mantissa and a sign. Code
 // 8 e + m stands for 2^(e - 23) * (1 + m / 8), or for 2^-25 * m where e is 0, e in [0, 30]; 255 is
 // no number. It is the upper half of an F16 number's magnitude, times 2^-8, which moves the range to
-// where weights are: from 2^-22 in full, up to 240. Times a number q of five bits, a BF16 number
+// where weights are: from 2^-22 in full, up to 240. Times a number q of INT4, a BF16 number
 // without rounding. Pure functions.
 #pragma once
 

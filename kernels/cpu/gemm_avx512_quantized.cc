@@ -178,7 +178,7 @@ struct ExcessiveInt6 {
 };
 using Int6 = Int6Chunks<ExcessiveInt6>;
 
-// Bytes of a group of a panel, without scales and with them.
+// Bytes of a group of a panel, and of its scales.
 template <class Code, int kVectors>
 constexpr int64_t kGroupBytes =
     kVectors* kGroupPairs / Code::kVectorsOfChunk* Code::kLinesOfChunk * 64;
@@ -191,9 +191,11 @@ struct GroupedRun {
   const std::byte* scales;  // their scales,
   std::byte* stream;        // and their weights unpacked
   int64_t groups;
-  float* sums;                       // [rows, kPanelWidth]
-  const std::byte* ahead = nullptr;  // what to fetch meanwhile,
-  int64_t ahead_lines = 0;           // so many cache lines with every group
+  float* sums;  // [rows, kPanelWidth]
+  // What to fetch meanwhile: where the weights are packed and no other tile fetches any, what lies
+  // beyond the slice where its own scales are; else so many cache lines with every group.
+  const std::byte* ahead = nullptr;
+  int64_t ahead_lines = 0;
 };
 
 template <_mm_hint kHint>
