@@ -1,6 +1,6 @@
-// The whole CPU backend on tiles, on machines without them: this file's unit takes the place of the
-// processor's, for which the linker finds no need. So the layouts of weights and activations for
-// tiles pass the self-check, and a unit that does something wrong does not.
+// The whole CPU backend on tiles, on machines without them (products_on_plain_tiles.cc): the layouts
+// of weights and activations for tiles pass the self-check, and a unit that does something wrong
+// does not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,27 +9,12 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/gemm_amx-inl.h"
-#include "kernels/cpu/gemm_amx_quantized-inl.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
 #include "kernels/self_check.h"
 #include "tests/kernels/cpu/plain_tiles.h"
 
 namespace sluice {
-
-void MultiplyWithAmx(const SliceRun& run) { AmxGemm<PlainTiles>::Multiply(run); }
-void MultiplyInt8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt8>::Multiply(run);
-}
-void MultiplyInt6WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt6>::Multiply(run);
-}
-void MultiplyInt4WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kInt4>::Multiply(run);
-}
-void MultiplyFp8WithAmx(const SliceRun& run) {
-  AmxQuantizedGemm<PlainTiles, WeightFormat::kFp8>::Multiply(run);
-}
 
 namespace {
 
