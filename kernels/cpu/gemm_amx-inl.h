@@ -125,7 +125,7 @@ struct AmxGemm {
             .sums = run.sums + row * kPanelWidth,
             .starts_at_zero = first == 0};
         if (by_vectors) {
-          AddFewRows(strip, run.rows, kVectors, /*count=*/1, /*sums_step=*/0);
+          AddFewRows(strip, run.rows, kVectors);
         } else if (run.rows - row > kTileSide) {
           AddStrip<2, kVectors>(strip);
         } else {
@@ -171,7 +171,7 @@ bool FewRowsHaveBitsOf() {
   AmxGemm<Tiles>::template AddStrip<1, kVectors>(strip);
   Tiles::End();
   strip.sums = by_vectors;
-  AddFewRows(strip, kMostFewRows, kVectors, /*count=*/1, /*sums_step=*/0);
+  AddFewRows(strip, kMostFewRows, kVectors);
   return std::memcmp(on_tiles, by_vectors, kMostFewRows * kPanelWidth * sizeof(float)) == 0;
 }
 

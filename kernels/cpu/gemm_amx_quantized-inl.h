@@ -32,11 +32,36 @@ struct AmxQuantizedGemm {
     }
   }
 
+  static void MultiplyFewRows(const SliceRun& run) {
+    const int64_t groups = run.depth / kWeightGroup;
+    const QuantizedSlice slice = QuantizedSliceOf(kFormat, run.w, run.width, groups);
+    alignas(64) float group_sums[kGroupsAdded * kSumsOfGroup];
+    std::fill_n(run.sums, run.rows * kPanelWidth, 0.0f);
+    for (int64_t g = 0; g < groups; g += kGroupsAdded) {
+      const int64_t count = std::min(kGroupsAdded, groups - g);
+      AddFewRowsOfGroups(kFormat,
+                         {.x = BlockOf(run, 0, g * kWeightGroup),
+                          .w = slice.groups + g * slice.group_bytes,
+                          .width = run.width,
+                          .count = count,
+                          .sums = group_sums,
+                          .sums_step = kSumsOfGroup},
+                         run.rows);
+      AddScaledGroups(kFormat,
+                      {.scales = slice.scales + g * slice.scales_step,
+                       .scales_step = slice.scales_step,
+                       .sums = group_sums,
+                       .sums_step = kSumsOfGroup,
+                       .count = count},
+                      run.rows, run.width, run.sums);
+    }
+    run.ready(0, run.rows);
+  }
+
   template <int kVectors>
   static void MultiplyPanel(const SliceRun& run) {
     constexpr int64_t kStreamBytes = kTileBytes * kVectors;
     constexpr int64_t kStep = kUnpackedBytes / kStreamBytes;  // groups
-    const bool by_vectors = HasFewRows<Tiles>(run);
     const QuantizedSlice slice =
         QuantizedSliceOf(kFormat, run.w, run.width, run.depth / kWeightGroup);
     const int64_t group_bytes = slice.group_bytes;
@@ -61,9 +86,7 @@ struct AmxQuantizedGemm {
                                 .ahead_lines = lines,
                                 .sums = group_sums,
                                 .starts_at_zero = true};
-          if (by_vectors) {
-            AddFewRows(group, rows, kVectors, count, kSumsOfGroup);
-          } else if (rows > kTileSide) {
+          if (rows > kTileSide) {
             MultiplyGroups<2, kVectors>(group, count);
           } else {
             MultiplyGroups<1, kVectors>(group, count);
@@ -84,6 +107,7 @@ struct AmxQuantizedGemm {
 
   // GemmKernel::multiply.
   static void Multiply(const SliceRun& run) {
+    if (HasFewRows<Tiles>(run)) return MultiplyFewRows(run);
     WithTiles<Tiles>(run, [&]<int kVectors>() { MultiplyPanel<kVectors>(run); });
   }
 };

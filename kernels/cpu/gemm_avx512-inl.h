@@ -29,8 +29,10 @@ T* At(std::byte* bytes) {
   return reinterpret_cast<T*>(bytes);
 }
 
-__m512bh Pairs(__m512i vector) { return reinterpret_cast<__m512bh>(vector); }
-__m512bh BroadcastPair(uint32_t pair) { return Pairs(_mm512_set1_epi32(static_cast<int>(pair))); }
+inline __m512bh Pairs(__m512i vector) { return reinterpret_cast<__m512bh>(vector); }
+inline __m512bh BroadcastPair(uint32_t pair) {
+  return Pairs(_mm512_set1_epi32(static_cast<int>(pair)));
+}
 
 // ---- Activations ----
 
@@ -42,7 +44,7 @@ struct TileRows {
 };
 
 // Tile `index` of a run.
-TileRows TileOf(const SliceRun& run, int64_t index, int64_t first_pair) {
+inline TileRows TileOf(const SliceRun& run, int64_t index, int64_t first_pair) {
   const int64_t first_row = index * run.tile_rows;
   const int64_t rows = Least(run.tile_rows, run.rows - first_row);
   const int64_t pair = run.first_input / 2 + first_pair;

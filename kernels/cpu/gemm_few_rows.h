@@ -42,9 +42,19 @@ inline TileStrip NextStrip(TileStrip strip, int64_t vectors, int64_t sums_step) 
 // Beyond so many rows tiles should take less time: reckoned, not measured (docs/decisions/046).
 inline constexpr int64_t kMostFewRows = 4;
 
-// `count` strips that follow each other, of 1 to kMostFewRows rows and 16 outputs in each of 1 or 2
-// vectors.
-void AddFewRows(const TileStrip& strip, int64_t rows, int64_t vectors, int64_t count,
-                int64_t sums_step);
+// A strip of 1 to kMostFewRows rows and 16 outputs in each of 1 or 2 vectors.
+void AddFewRows(const TileStrip& strip, int64_t rows, int64_t vectors);
+
+// Groups of quantised weights that follow each other in a slice (gemm_quantized_stream.h), unpacked in
+// registers.
+struct FewRowsGroups {
+  const std::byte* x;  // as in TileStrip, a step a group
+  const std::byte* w;
+  int64_t width;
+  int64_t count;
+  float* sums;  // of the first group, [rows, kPanelWidth], without its scales
+  int64_t sums_step;
+};
+void AddFewRowsOfGroups(WeightFormat format, const FewRowsGroups& groups, int64_t rows);
 
 }  // namespace sluice

@@ -1,0 +1,237 @@
+// How INT8, INT6, INT4 and FP8 weights are packed, and become the stream of bfloat16 pairs. A slice of a
+// panel is the scales of its groups of 32 inputs, filled up to whole lines of 64 bytes, so that they
+// are fetched before the groups themselves, which are chunks of lines:
+//
+//   INT8  a chunk of one line unpacks into two vectors of the stream. A byte is the sign and seven
+//         bits of magnitude, which index tables of the low and high bytes of bfloat16 numbers. In
+//         each 16 bytes of a line the first 8 belong to the first vector, the others to the second
+//   FP8   the same, with codes in place of sign and magnitude
+//   INT4  a chunk of one line unpacks into four vectors. Half-byte j of each 16 bits of a line
+//         belongs to vector j and is n = q + 8; below the exponent of 1/2 it makes the bfloat16
+//         (128 + n) / 256, so sums start at -136 / 256 times the sum of the activations
+//   INT6  a chunk of three lines unpacks into eight vectors. The lower four bits of q + 32 lie in two
+//         lines, as in INT4, the upper two in the third: bits 4 and 5 of each 16 are those of
+//         vector 0, the next two those of vector 1, and so on around
+//
+//   scales of 16 outputs: BF16 in INT8 and FP8; in INT6 and INT4 the codes of kernels/group_scale.h
+//         and then a bit each for their signs. Such a code is the upper half of an F16 number that is
+//         256 times the scale, which the numbers above make up for.
+//
+// Belongs to the files that include it, as gemm_avx512-inl.h does.
+#pragma once
+
+#include "kernels/cpu/gemm_avx512-inl.h"
+#include "kernels/cpu/gemm_byte_tables-inl.h"
+#include "kernels/group_scale.h"
+
+namespace sluice {
+namespace {
+
+// How far ahead one tile asks for weights: into the second-level cache, which has room for more
+// requests, and from there into the first. The processor itself foresees that they are read one
+// after the other, but too late: few bytes hold many weights, and are done with soon.
+constexpr int64_t kFarBytes = 8192, kNearBytes = 2048;
+
+template <_mm_hint kHint>
+void Fetch(const std::byte* from, int64_t lines) {
+  for (int64_t i = 0; i < lines; ++i) _mm_prefetch(from + i * 64, kHint);
+}
+
+// Scales of kLanes outputs.
+struct BFloat16Scales {
+  static constexpr int64_t kBytes = kLanes * 2;
+
+  static __m512 Load(const std::byte* from) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static void Put(uint16_t bfloat16, int64_t lane, std::byte* to) {
+    At<uint16_t>(to)[lane] = bfloat16;
+  }
+};
+
+struct CodedScales {
+  static constexpr int64_t kBytes = kLanes + kLanes / 8;
+
+  // 256 times each.
+  static __m512 Load(const std::byte* from) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    const __m256i magnitudes = _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 7);
+    const __mmask16 signs = *reinterpret_cast<const __mmask16*>(from + kLanes);
+    const __m256i sign = _mm256_set1_epi16(static_cast<int16_t>(0x8000));
+    return _mm512_cvtph_ps(_mm256_mask_add_epi16(magnitudes, signs, magnitudes, sign));
+  }
+  static void Put(uint16_t bfloat16, int64_t lane, std::byte* to) {
+    to[lane] = static_cast<std::byte>(kGroupScaleCodes.of[(bfloat16 & 0x7fff) >> 4]);
+    if (bfloat16 >> 15 != 0) to[kLanes + lane / 8] |= static_cast<std::byte>(1 << lane % 8);
+  }
+};
+
+// Unpacks INT8 chunks.
+struct Int8 {
+  using Scales = BFloat16Scales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt8;
+  static constexpr int kVectorsOfChunk = 2;
+  static constexpr int kLinesOfChunk = 1;
+  static constexpr float kExcess = 0;
+
+  explicit Int8(const ByteTables& bytes = kInt8Tables)
+      : low0(_mm512_load_si512(bytes.low)),
+        low1(_mm512_load_si512(bytes.low + 64)),
+        high0(_mm512_load_si512(bytes.high)),
+        high1(_mm512_load_si512(bytes.high + 64)) {}
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    constexpr int kHighOrSign = 0xEA;  // (a & b) | c
+    const __m512i bytes = _mm512_loadu_si512(chunk);
+    const __m512i low = _mm512_permutex2var_epi8(low0, bytes, low1);
+    const __m512i high = _mm512_ternarylogic_epi64(
+        bytes, sign, _mm512_permutex2var_epi8(high0, bytes, high1), kHighOrSign);
+    vectors[0] = _mm512_unpacklo_epi8(low, high);
+    vectors[1] = _mm512_unpackhi_epi8(low, high);
+  }
+
+  // Weight q as word `word` (2 * output + input, of 16 outputs and 2 inputs) of vector `vector`.
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(q < 0 ? 0x80 | -q : q);
+  }
+
+  const __m512i low0, low1, high0, high1;
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+};
+
+// Unpacks FP8 chunks.
+struct Fp8 : Int8 {
+  static constexpr WeightFormat kFormat = WeightFormat::kFp8;
+
+  Fp8() : Int8(kFp8Tables) {}
+
+  static void Put(int code, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word / 8 * 16 + vector * 8 + word % 8] = static_cast<std::byte>(code);
+  }
+};
+
+constexpr int kMaskedOr = 0xEA;  // (a & b) | c
+
+// Unpacks INT4 chunks.
+struct Int4 {
+  using Scales = CodedScales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt4;
+  static constexpr int kVectorsOfChunk = 4;
+  static constexpr int kLinesOfChunk = 1;
+  static constexpr float kExcess = 136.0f / 256;
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i bits = _mm512_loadu_si512(chunk);
+    vectors[0] = _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
+    vectors[1] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 4), mask, exponent, kMaskedOr);
+    vectors[2] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 8), mask, exponent, kMaskedOr);
+    vectors[3] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 12), mask, exponent, kMaskedOr);
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    chunk[word * 2 + vector / 2] |= static_cast<std::byte>((q + 8) << (vector % 2 * 4));
+  }
+
+  const __m512i mask = _mm512_set1_epi16(0x000f);
+  const __m512i exponent = _mm512_set1_epi16(0x3f00);
+};
+
+// Unpacks INT6 chunks. `Numbers` makes those of a vector of its bits in both kinds of lines.
+template <class Numbers>
+struct Int6Chunks : Numbers {
+  using Scales = CodedScales;
+  static constexpr WeightFormat kFormat = WeightFormat::kInt6;
+  static constexpr int kVectorsOfChunk = 8;
+  static constexpr int kLinesOfChunk = 3;
+  static constexpr float kExcess = 160.0f / 256;
+
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i low0 = _mm512_loadu_si512(chunk), low1 = _mm512_loadu_si512(chunk + 64);
+    const __m512i high = _mm512_loadu_si512(chunk + 128);
+    vectors[0] = this->Of(low0, high);
+    vectors[1] = this->Of(_mm512_srli_epi16(low0, 4), _mm512_srli_epi16(high, 2));
+    vectors[2] = this->Of(_mm512_srli_epi16(low0, 8), _mm512_srli_epi16(high, 4));
+    vectors[3] = this->Of(_mm512_srli_epi16(low0, 12), _mm512_srli_epi16(high, 6));
+    vectors[4] = this->Of(low1, _mm512_srli_epi16(high, 8));
+    vectors[5] = this->Of(_mm512_srli_epi16(low1, 4), _mm512_srli_epi16(high, 10));
+    vectors[6] = this->Of(_mm512_srli_epi16(low1, 8), _mm512_slli_epi16(high, 4));
+    vectors[7] = this->Of(_mm512_srli_epi16(low1, 12), _mm512_slli_epi16(high, 2));
+  }
+
+  static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
+    const int number = q + 32;
+    chunk[vector / 4 * 64 + word * 2 + vector % 4 / 2] |=
+        static_cast<std::byte>((number & 15) << (vector % 2 * 4));
+    const int64_t bit = (vector * 2 + 4) % 16;
+    chunk[128 + word * 2 + bit / 8] |= static_cast<std::byte>(number >> 4 << (bit % 8));
+  }
+};
+
+struct ExcessiveInt6 {
+  __m512i Of(__m512i low, __m512i high) const {
+    return _mm512_ternarylogic_epi64(
+        low, low_mask, _mm512_ternarylogic_epi64(high, high_mask, exponent, kMaskedOr), kMaskedOr);
+  }
+
+  const __m512i low_mask = _mm512_set1_epi16(0x000f);
+  const __m512i high_mask = _mm512_set1_epi16(0x0030);
+  const __m512i exponent = _mm512_set1_epi16(0x3f00);
+};
+using Int6 = Int6Chunks<ExcessiveInt6>;
+
+// ---- Numbers without an excess ----
+
+// 32 numbers / 256: `count` from `first` on, none of them above 32 in magnitude, again and again.
+struct WordTable {
+  alignas(64) uint16_t words[32];
+};
+constexpr WordTable TableFrom(int first, int count) {
+  WordTable table{};
+  for (int i = 0; i < 32; ++i) {
+    const int q = first + i % count, magnitude = q < 0 ? -q : q;
+    if (q == 0) continue;
+    int exponent = 0;
+    while (magnitude >> (exponent + 1) != 0) ++exponent;
+    table.words[i] = static_cast<uint16_t>((q < 0 ? 0x8000 : 0) | (127 + exponent - 8) << 7 |
+                                           (magnitude << (7 - exponent) & 127));
+  }
+  return table;
+}
+constexpr WordTable kInt4Words = TableFrom(-8, 16);  // five bits of an index count
+constexpr WordTable kNegativeWords = TableFrom(-32, 32), kPositiveWords = TableFrom(0, 32);
+
+struct Int4Numbers : Int4 {
+  void Unpack(const std::byte* chunk, __m512i* vectors) const {
+    const __m512i bits = _mm512_loadu_si512(chunk);
+    vectors[0] = _mm512_permutexvar_epi16(bits, numbers);
+    vectors[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 4), numbers);
+    vectors[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 8), numbers);
+    vectors[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 12), numbers);
+  }
+
+  const __m512i numbers = _mm512_load_si512(kInt4Words.words);
+};
+
+struct SignedInt6 {
+  __m512i Of(__m512i low, __m512i high) const {
+    constexpr int kChoose = 0xCA;  // a ? b : c; six bits of an index count
+    const __m512i index = _mm512_ternarylogic_epi64(low_mask, low, high, kChoose);
+    return _mm512_permutex2var_epi16(negative, index, positive);
+  }
+
+  const __m512i low_mask = _mm512_set1_epi16(0x000f);
+  const __m512i negative = _mm512_load_si512(kNegativeWords.words);
+  const __m512i positive = _mm512_load_si512(kPositiveWords.words);
+};
+using Int6Numbers = Int6Chunks<SignedInt6>;
+
+// Bytes of a group of a panel, and of its scales.
+template <class Code, int kVectors>
+constexpr int64_t kGroupBytes =
+    kVectors* kGroupPairs / Code::kVectorsOfChunk* Code::kLinesOfChunk * 64;
+template <class Code, int kVectors>
+constexpr int64_t kScalesBytes = kVectors* Code::Scales::kBytes;
+
+}  // namespace
+}  // namespace sluice
