@@ -32,7 +32,8 @@
 
 namespace sluice {
 
-enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt6, kInt4, kFp8 };
+// GPU kernels carry these numbers in their names (tests/gpu).
+enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6 };
 
 // Inputs that share a scale in quantised formats.
 inline constexpr int64_t kWeightGroup = 32;
