@@ -83,8 +83,7 @@ std::vector<int64_t> NumbersOf(const std::string& list) {
 }
 
 std::vector<WeightFormat> FormatsOf(const std::string& list) {
-  static const std::vector<std::string> kNames = {"f32",  "bf16", "int8",
-                                                  "int4", "fp8",  "int6"};
+  static const std::vector<std::string> kNames = {"f32", "bf16", "int8", "int4", "fp8", "int6"};
   std::vector<WeightFormat> formats;
   for (const std::string& name : Among(list, kNames)) {
     const auto index = std::find(kNames.begin(), kNames.end(), name) - kNames.begin();
