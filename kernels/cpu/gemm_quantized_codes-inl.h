@@ -67,6 +67,8 @@ struct CodedScales {
   }
 };
 
+constexpr int kMaskedOr = 0xEA;  // (a & b) | c
+
 // Unpacks INT8 chunks.
 struct Int8 {
   using Scales = BFloat16Scales;
@@ -82,11 +84,10 @@ struct Int8 {
         high1(_mm512_load_si512(bytes.high + 64)) {}
 
   void Unpack(const std::byte* chunk, __m512i* vectors) const {
-    constexpr int kHighOrSign = 0xEA;  // (a & b) | c
     const __m512i bytes = _mm512_loadu_si512(chunk);
     const __m512i low = _mm512_permutex2var_epi8(low0, bytes, low1);
     const __m512i high = _mm512_ternarylogic_epi64(
-        bytes, sign, _mm512_permutex2var_epi8(high0, bytes, high1), kHighOrSign);
+        bytes, sign, _mm512_permutex2var_epi8(high0, bytes, high1), kMaskedOr);
     vectors[0] = _mm512_unpacklo_epi8(low, high);
     vectors[1] = _mm512_unpackhi_epi8(low, high);
   }
@@ -111,10 +112,9 @@ struct Fp8 : Int8 {
   }
 };
 
-constexpr int kMaskedOr = 0xEA;  // (a & b) | c
-
-// Unpacks INT4 chunks.
-struct Int4 {
+// Unpacks INT4 chunks. `Numbers` makes those of a vector of its bits.
+template <class Numbers>
+struct Int4Chunks : Numbers {
   using Scales = CodedScales;
   static constexpr WeightFormat kFormat = WeightFormat::kInt4;
   static constexpr int kVectorsOfChunk = 4;
@@ -123,19 +123,26 @@ struct Int4 {
 
   void Unpack(const std::byte* chunk, __m512i* vectors) const {
     const __m512i bits = _mm512_loadu_si512(chunk);
-    vectors[0] = _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
-    vectors[1] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 4), mask, exponent, kMaskedOr);
-    vectors[2] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 8), mask, exponent, kMaskedOr);
-    vectors[3] = _mm512_ternarylogic_epi64(_mm512_srli_epi16(bits, 12), mask, exponent, kMaskedOr);
+    vectors[0] = this->Of(bits);
+    vectors[1] = this->Of(_mm512_srli_epi16(bits, 4));
+    vectors[2] = this->Of(_mm512_srli_epi16(bits, 8));
+    vectors[3] = this->Of(_mm512_srli_epi16(bits, 12));
   }
 
   static void Put(int q, int64_t vector, int64_t word, std::byte* chunk) {
     chunk[word * 2 + vector / 2] |= static_cast<std::byte>((q + 8) << (vector % 2 * 4));
   }
+};
+
+struct ExcessiveInt4 {
+  __m512i Of(__m512i bits) const {
+    return _mm512_ternarylogic_epi64(bits, mask, exponent, kMaskedOr);
+  }
 
   const __m512i mask = _mm512_set1_epi16(0x000f);
   const __m512i exponent = _mm512_set1_epi16(0x3f00);
 };
+using Int4 = Int4Chunks<ExcessiveInt4>;
 
 // Unpacks INT6 chunks. `Numbers` makes those of a vector of its bits in both kinds of lines.
 template <class Numbers>
@@ -201,17 +208,12 @@ constexpr WordTable TableFrom(int first, int count) {
 constexpr WordTable kInt4Words = TableFrom(-8, 16);  // five bits of an index count
 constexpr WordTable kNegativeWords = TableFrom(-32, 32), kPositiveWords = TableFrom(0, 32);
 
-struct Int4Numbers : Int4 {
-  void Unpack(const std::byte* chunk, __m512i* vectors) const {
-    const __m512i bits = _mm512_loadu_si512(chunk);
-    vectors[0] = _mm512_permutexvar_epi16(bits, numbers);
-    vectors[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 4), numbers);
-    vectors[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 8), numbers);
-    vectors[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bits, 12), numbers);
-  }
+struct SignedInt4 {
+  __m512i Of(__m512i bits) const { return _mm512_permutexvar_epi16(bits, numbers); }
 
   const __m512i numbers = _mm512_load_si512(kInt4Words.words);
 };
+using Int4Numbers = Int4Chunks<SignedInt4>;
 
 struct SignedInt6 {
   __m512i Of(__m512i low, __m512i high) const {

@@ -1,6 +1,7 @@
 // How much memory a model takes, and in which process, known from its configuration alone. Pure
-// functions. What a shard keeps is what status reports of it, or in INT4 up to a twentieth more;
-// programs and what a step computes with come on top.
+// functions. What a process keeps is what status reports of it, or more: INT4 by up to a twentieth
+// and INT6 by up to a third, which some devices keep in fewer bits. Programs and what a step
+// computes with come on top.
 #pragma once
 
 #include <cstdint>

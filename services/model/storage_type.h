@@ -21,7 +21,8 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& text);
 // The name that ParseWeightType reads.
 const char* Name(WeightType type);
 
-// The name of the type that asks for a format: "f32", "bf16", "int8", "int4" or "fp8".
+// The name of the type that asks for a format: "f32", "bf16", "int8", "int4" or "fp8"; or
+// "int6", for which none does.
 const char* TypeName(WeightFormat format);
 
 // "f32", "bf16" or "fp8"; INVALID_ARGUMENT otherwise.

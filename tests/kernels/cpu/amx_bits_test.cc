@@ -2,7 +2,6 @@
 // a plain unit in place of the processor's, so that changed bits show on every machine with AVX-512.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -18,9 +17,7 @@ namespace {
 class AmxBitsTest : public ::testing::TestWithParam<int64_t> {
  protected:
   void SetUp() override {
-    const auto& supported = SupportedInstructionSets();
-    if (std::find(supported.begin(), supported.end(), InstructionSet::kAvx512Bf16) ==
-        supported.end()) {
+    if (!Supports(InstructionSet::kAvx512Bf16)) {
       GTEST_SKIP() << "weights are unpacked with AVX-512, which this processor lacks";
     }
     PlainTiles::most_few_rows = GetParam();

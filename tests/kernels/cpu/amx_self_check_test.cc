@@ -3,7 +3,6 @@
 // does not.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,15 +14,12 @@
 #include "tests/kernels/cpu/plain_tiles.h"
 
 namespace sluice {
-
 namespace {
 
 class AmxSelfCheckTest : public ::testing::TestWithParam<TileFault> {
  protected:
   void SetUp() override {
-    const auto& supported = SupportedInstructionSets();
-    if (std::find(supported.begin(), supported.end(), InstructionSet::kAvx512Bf16) ==
-        supported.end()) {
+    if (!Supports(InstructionSet::kAvx512Bf16)) {
       GTEST_SKIP() << "weights are unpacked with AVX-512, which this processor lacks";
     }
     PlainTiles::fault = GetParam();
