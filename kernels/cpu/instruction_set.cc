@@ -6,6 +6,7 @@
 #include <unistd.h>
 #endif
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/check.h"
@@ -61,6 +62,10 @@ const std::vector<InstructionSet>& SupportedInstructionSets() {
     return sets;
   }();
   return supported;
+}
+
+bool Supports(InstructionSet set) {
+  return absl::c_linear_search(SupportedInstructionSets(), set);
 }
 
 absl::StatusOr<InstructionSet> ParseInstructionSet(const std::string& text) {

@@ -23,6 +23,9 @@ std::string_view Name(InstructionSet set);
 // Those that this processor, and this build, can run; the fastest last. Never empty.
 const std::vector<InstructionSet>& SupportedInstructionSets();
 
+// Whether `set` is one of them.
+bool Supports(InstructionSet set);
+
 // "auto" (the fastest) or the name of a supported one. INVALID_ARGUMENT otherwise, naming those.
 absl::StatusOr<InstructionSet> ParseInstructionSet(const std::string& text);
 

@@ -1,6 +1,5 @@
 // The products on tiles, with the unit as the manual words it in place of the processor's: they are
 // tested on machines without one. Where there is one, the tests of the backend run on it, too.
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -22,11 +21,6 @@ int64_t InBlocks(int64_t r, int64_t k, int64_t depth) {
 }
 
 constexpr int64_t kRows = 256;  // of sums
-
-bool Supports(InstructionSet set) {
-  const auto& supported = SupportedInstructionSets();
-  return std::find(supported.begin(), supported.end(), set) != supported.end();
-}
 
 float Element(std::mt19937& random) {
   return FloatFromBFloat16(BFloat16FromFloat(std::normal_distribution<float>()(random)));

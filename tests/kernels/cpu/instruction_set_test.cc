@@ -15,6 +15,14 @@ TEST(InstructionSet, AutoIsTheFastestThatIsSupported) {
 TEST(InstructionSet, EverySupportedOneIsKnownByItsName) {
   for (const InstructionSet set : SupportedInstructionSets()) {
     EXPECT_EQ(*ParseInstructionSet(std::string(Name(set))), set);
+    EXPECT_TRUE(Supports(set));
+  }
+}
+
+TEST(InstructionSet, AProcessorWithoutTheOneBeforeLacksTheNext) {
+  EXPECT_TRUE(Supports(InstructionSet::kPortable));
+  if (!Supports(InstructionSet::kAvx512Bf16)) {
+    EXPECT_FALSE(Supports(InstructionSet::kAmxBf16));
   }
 }
 
