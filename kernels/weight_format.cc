@@ -212,31 +212,17 @@ HWY_INLINE void EncodeGroupAsFp8(const float* weights, std::byte* out) {
   for (int64_t i = 0; i < kWeightGroup; ++i) codes[i] = static_cast<std::byte>(wide[i]);
 }
 
-void EncodeInt8(const float* row, int64_t num_groups, std::byte* out) {
-  for (int64_t group = 0; group < num_groups; ++group) {
-    EncodeGroupAsInt8(row + group * kWeightGroup,
-                      out + group * RowBytes(WeightFormat::kInt8, kWeightGroup));
-  }
+HWY_INLINE void EncodeGroup(WeightFormat format, const float* weights, std::byte* out) {
+  if (format == WeightFormat::kInt8) return EncodeGroupAsInt8(weights, out);
+  if (format == WeightFormat::kFp8) return EncodeGroupAsFp8(weights, out);
+  if (format == WeightFormat::kInt6) return EncodeGroupAsInt6(weights, out);
+  EncodeGroupAsInt4(weights, out);
 }
 
-void EncodeInt6(const float* row, int64_t num_groups, std::byte* out) {
+void EncodeGroups(WeightFormat format, const float* row, int64_t num_groups, std::byte* out) {
+  const size_t group_bytes = RowBytes(format, kWeightGroup);
   for (int64_t group = 0; group < num_groups; ++group) {
-    EncodeGroupAsInt6(row + group * kWeightGroup,
-                      out + group * RowBytes(WeightFormat::kInt6, kWeightGroup));
-  }
-}
-
-void EncodeInt4(const float* row, int64_t num_groups, std::byte* out) {
-  for (int64_t group = 0; group < num_groups; ++group) {
-    EncodeGroupAsInt4(row + group * kWeightGroup,
-                      out + group * RowBytes(WeightFormat::kInt4, kWeightGroup));
-  }
-}
-
-void EncodeFp8(const float* row, int64_t num_groups, std::byte* out) {
-  for (int64_t group = 0; group < num_groups; ++group) {
-    EncodeGroupAsFp8(row + group * kWeightGroup,
-                     out + group * RowBytes(WeightFormat::kFp8, kWeightGroup));
+    EncodeGroup(format, row + group * kWeightGroup, out + group * group_bytes);
   }
 }
 
@@ -249,10 +235,7 @@ HWY_AFTER_NAMESPACE();
 namespace sluice {
 namespace {
 
-HWY_EXPORT(EncodeInt8);
-HWY_EXPORT(EncodeInt6);
-HWY_EXPORT(EncodeInt4);
-HWY_EXPORT(EncodeFp8);
+HWY_EXPORT(EncodeGroups);
 
 constexpr int8_t Low(std::byte byte) { return static_cast<int8_t>(byte & std::byte{15}); }
 constexpr int8_t High(std::byte byte) { return static_cast<int8_t>(byte >> 4); }
@@ -317,16 +300,8 @@ void EncodeRow(WeightFormat format, absl::Span<const float> row, absl::Span<std:
     std::transform(row.begin(), row.end(), to, BFloat16FromFloat);
   } else {
     SLUICE_CHECK(num_inputs % kWeightGroup == 0);
-    const int64_t num_groups = num_inputs / kWeightGroup;
-    if (format == WeightFormat::kInt8) {
-      HWY_DYNAMIC_DISPATCH(EncodeInt8)(row.data(), num_groups, out.data());
-    } else if (format == WeightFormat::kFp8) {
-      HWY_DYNAMIC_DISPATCH(EncodeFp8)(row.data(), num_groups, out.data());
-    } else if (format == WeightFormat::kInt6) {
-      HWY_DYNAMIC_DISPATCH(EncodeInt6)(row.data(), num_groups, out.data());
-    } else {
-      HWY_DYNAMIC_DISPATCH(EncodeInt4)(row.data(), num_groups, out.data());
-    }
+    HWY_DYNAMIC_DISPATCH(EncodeGroups)
+    (format, row.data(), num_inputs / kWeightGroup, out.data());
   }
 }
 
