@@ -5,6 +5,7 @@
 #include "kernels/cpu/gemm_avx512-inl.h"
 #include "kernels/cpu/gemm_quantized_codes-inl.h"
 #include "kernels/cpu/gemm_quantized_stream.h"
+#include "kernels/cpu/pair_products-inl.h"
 
 namespace sluice {
 namespace {
@@ -13,13 +14,16 @@ namespace {
 // multiply-adds, which keep the multipliers busy. More chains, which rows that need not unpack have
 // room for, are slower: all their sums end at once with a group.
 constexpr int kTileRows = 8;
+constexpr int64_t kGroupSums = kTileRows * kPanelWidth;
+
 struct GroupedRun {
   TileRows x;
   const std::byte* w;       // groups of the panel,
   const std::byte* scales;  // their scales,
   std::byte* stream;        // and their weights unpacked
   int64_t groups;
-  float* sums;  // [rows, kPanelWidth]
+  float*
+      sums;  // [rows, kPanelWidth]; in pieces, of each group by itself, [groups, kTileRows, kPanelWidth]
   // What to fetch meanwhile: where the weights are packed and no other tile fetches any, what lies
   // beyond the slice where its own scales are; else so many cache lines with every group.
   const std::byte* ahead = nullptr;
@@ -34,7 +38,7 @@ enum class Source {
 };
 
 // The sums of one group of weights, without their scale. Sums of all groups wait in memory.
-template <class Code, int kRows, int kVectors>
+template <class Code, class Products, int kRows, int kVectors>
 struct GroupSums {
   using Scales = typename Code::Scales;
   __m512 group[kRows][kVectors];
@@ -50,14 +54,25 @@ struct GroupSums {
   }
 
   // Adds a vector of each part of the panel, all of one pair.
-  void Add(const uint32_t* x, const __m512i* weights) {
+  void Add(const typename Products::Rows& x, const __m512i* vectors) {
+    typename Products::Weight weights[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) weights[v] = Products::WeightOf(vectors[v]);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const __m512bh activation = BroadcastPair(x[r]);
+      const auto activation = x.Of(r);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        group[r][v] = _mm512_dpbf16_ps(group[r][v], activation, Pairs(weights[v]));
+        group[r][v] = Products::Add(group[r][v], activation, weights[v]);
       }
+    }
+  }
+
+  void Store(float* sums) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows * kVectors; ++i) {
+      const int r = i / kVectors, v = i % kVectors;
+      _mm512_storeu_ps(sums + r * kPanelWidth + v * kLanes, group[r][v]);
     }
   }
 
@@ -78,12 +93,11 @@ struct GroupSums {
   }
 };
 
-template <class Code, Source kSource, int kRows, int kVectors>
-void AddGroups(const GroupedRun& run) {
+template <class Code, class Products, Source kSource, int kRows, int kVectors>
+void AddGroups(const GroupedRun& run, typename Products::Rows x) {
   constexpr int64_t kOfChunk = kSource == Source::kUnpacked ? kVectors : Code::kVectorsOfChunk;
   constexpr int64_t kChunks = kGroupPairs * kVectors / kOfChunk;
   const Code code;
-  const uint32_t* x = run.x.pairs;
   const std::byte* chunk = run.w;
   const std::byte* scales = run.scales;
   std::byte* stream = run.stream;
@@ -95,7 +109,7 @@ void AddGroups(const GroupedRun& run) {
     } else {
       Fetch<_MM_HINT_T0>(run.ahead + g * run.ahead_lines * 64, run.ahead_lines);
     }
-    GroupSums<Code, kRows, kVectors> sums(run.x.sums + g * run.x.step);
+    GroupSums<Code, Products, kRows, kVectors> sums(run.x.sums + g * run.x.step);
 #pragma GCC unroll 4
     for (int64_t i = 0; i < kChunks; ++i) {
       __m512i vectors[kOfChunk];
@@ -115,18 +129,89 @@ void AddGroups(const GroupedRun& run) {
       }
       stream += kOfChunk * 64;
 #pragma GCC unroll 4
-      for (int64_t v = 0; v < kOfChunk; v += kVectors, x += run.x.step) sums.Add(x, vectors + v);
+      for (int64_t v = 0; v < kOfChunk; v += kVectors, x.Next()) sums.Add(x, vectors + v);
     }
-    sums.AddScaled(scales, run.sums);
+    if constexpr (Products::kInPieces) {
+      sums.Store(run.sums + g * kGroupSums);
+    } else {
+      sums.AddScaled(scales, run.sums);
+    }
     scales += kScalesBytes<Code, kVectors>;
   }
 }
 
 // AddGroups of 1 to kMost rows.
-template <class Code, Source kSource, int kVectors, int kMost = kTileRows>
-void AddRows(const GroupedRun& run) {
-  if (run.x.step == kMost) return AddGroups<Code, kSource, kMost, kVectors>(run);
-  if constexpr (kMost > 1) AddRows<Code, kSource, kVectors, kMost - 1>(run);
+template <class Code, class Products, Source kSource, int kVectors, int kMost = kTileRows>
+void AddRows(const GroupedRun& run, const typename Products::Rows& x) {
+  if (x.step == kMost) return AddGroups<Code, Products, kSource, kMost, kVectors>(run, x);
+  if constexpr (kMost > 1) AddRows<Code, Products, kSource, kVectors, kMost - 1>(run, x);
+}
+
+template <class Scales, int kVectors, int kMost = kGroupsAdded>
+void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
+  if constexpr (kMost > 1) {
+    if (groups.count < kMost) return AddScaled<Scales, kVectors, kMost - 1>(groups, rows, sums);
+  }
+  __m512 scales[kMost][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kMost * kVectors; ++i) {
+    const std::byte* const of_group = groups.scales + i / kVectors * groups.scales_step;
+    scales[i / kVectors][i % kVectors] = Scales::Load(of_group + i % kVectors * Scales::kBytes);
+  }
+  const float* group = groups.sums;
+  for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, group += kPanelWidth) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      __m512 sum = _mm512_loadu_ps(sums + v * kLanes);
+#pragma GCC unroll 4
+      for (int g = 0; g < kMost; ++g) {
+        const float* const of_group = group + g * groups.sums_step + v * kLanes;
+        sum = _mm512_fmadd_ps(scales[g][v], _mm512_loadu_ps(of_group), sum);
+      }
+      _mm512_storeu_ps(sums + v * kLanes, sum);
+    }
+  }
+}
+
+// Groups [first, first + count) of a run, with sums elsewhere.
+template <class Code, Source kSource, int kVectors>
+GroupedRun PartOf(const GroupedRun& run, int64_t first, int64_t count, float* sums) {
+  const bool is_packed = kSource == Source::kPacked;
+  return {.x = {run.x.pairs + first * kGroupPairs * run.x.step, run.x.sums + first * run.x.step,
+                run.x.step},
+          .w = run.w + first * kGroupBytes<Code, kVectors>,
+          .scales = run.scales + first * kScalesBytes<Code, kVectors>,
+          .stream = is_packed ? nullptr : run.stream + first * kGroupPairs * kVectors * 64,
+          .groups = count,
+          .sums = sums,
+          .ahead =
+              run.ahead + first * (is_packed ? kScalesBytes<Code, kVectors> : run.ahead_lines * 64),
+          .ahead_lines = run.ahead_lines};
+}
+
+template <class Code, class Products, Source kSource, int kVectors>
+void AddRun(const GroupedRun& run) {
+  if constexpr (!Products::kInPieces) {
+    AddRows<Code, Products, kSource, kVectors>(run, {run.x.pairs, run.x.step});
+  } else {
+    alignas(64) float sums[kGroupsAdded * kGroupSums];
+    for (int64_t first = 0; first < run.groups; first += kGroupsAdded) {
+      const int64_t count = Least(kGroupsAdded, run.groups - first);
+      const GroupedRun part = PartOf<Code, kSource, kVectors>(run, first, count, sums);
+      {
+        const typename Products::Rules rules;
+        const typename Products::template Tile<kGroupsAdded * kGroupPairs * kTileRows> x(
+            part.x, count * kGroupPairs);
+        AddRows<Code, Products, kSource, kVectors>(part, x.rows);
+      }
+      AddScaled<typename Code::Scales, kVectors>({.scales = part.scales,
+                                                  .scales_step = kScalesBytes<Code, kVectors>,
+                                                  .sums = sums,
+                                                  .sums_step = kGroupSums,
+                                                  .count = count},
+                                                 run.x.step, run.sums);
+    }
+  }
 }
 
 // The stream of `groups` groups.
@@ -156,7 +241,7 @@ constexpr int64_t SliceBytesOf(int64_t groups) {
   return ScaleLinesOf<Code, kVectors>(groups) + groups * kGroupBytes<Code, kVectors>;
 }
 
-template <class Code, int kVectors>
+template <class Code, class Products, int kVectors>
 void MultiplyGroupedPanel(const SliceRun& run) {
   constexpr int64_t kBytes = kGroupBytes<Code, kVectors>;
   // Groups whose stream stays in the first-level cache while the tiles use it.
@@ -171,13 +256,14 @@ void MultiplyGroupedPanel(const SliceRun& run) {
   constexpr int64_t kAllBytes = kBytes + kScalesBytes<Code, kVectors>;
   const int64_t lines = (kAllBytes + num_tiles * 64 - 1) / (num_tiles * 64);
   if (num_tiles == 1) {  // no other rows need what these unpack
-    return AddRows<Code, Source::kPacked, kVectors>({.x = TileOf(run, 0, 0),
-                                                     .w = w,
-                                                     .scales = run.w,
-                                                     .stream = nullptr,
-                                                     .groups = groups,
-                                                     .sums = run.sums,
-                                                     .ahead = w + groups * kBytes + kFarBytes});
+    return AddRun<Code, Products, Source::kPacked, kVectors>(
+        {.x = TileOf(run, 0, 0),
+         .w = w,
+         .scales = run.w,
+         .stream = nullptr,
+         .groups = groups,
+         .sums = run.sums,
+         .ahead = w + groups * kBytes + kFarBytes});
   }
   for (int64_t first = 0; first < groups; first += kStep) {
     const int64_t count = Least(kStep, groups - first);
@@ -191,18 +277,22 @@ void MultiplyGroupedPanel(const SliceRun& run) {
                             .ahead = w + (first + kStep) * kBytes + tile * lines * count * 64,
                             .ahead_lines = lines};
       if (tile == 0) {
-        AddRows<Code, Source::kBoth, kVectors>(part);
+        AddRun<Code, Products, Source::kBoth, kVectors>(part);
       } else {
-        AddRows<Code, Source::kUnpacked, kVectors>(part);
+        AddRun<Code, Products, Source::kUnpacked, kVectors>(part);
       }
     }
   }
 }
 
-template <class Code>
+template <class Code, class Products>
 void MultiplyGrouped(const SliceRun& run) {
-  return run.width == kPanelWidth ? MultiplyGroupedPanel<Code, 2>(run)
-                                  : MultiplyGroupedPanel<Code, 1>(run);
+  // One row waits for memory, and for what there is to do beside multiplying.
+  if constexpr (Products::kInPieces) {
+    if (run.rows == 1) return MultiplyGrouped<Code, ByInstruction>(run);
+  }
+  return run.width == kPanelWidth ? MultiplyGroupedPanel<Code, Products, 2>(run)
+                                  : MultiplyGroupedPanel<Code, Products, 1>(run);
 }
 
 template <class Code>
@@ -243,32 +333,6 @@ void UnpackPanel(const std::byte* w, int64_t width, int64_t groups, std::byte* s
                               : UnpackGroups<Code, 1>(w, groups, stream);
 }
 
-template <class Scales, int kVectors, int kMost = kGroupsAdded>
-void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
-  if constexpr (kMost > 1) {
-    if (groups.count < kMost) return AddScaled<Scales, kVectors, kMost - 1>(groups, rows, sums);
-  }
-  __m512 scales[kMost][kVectors];
-#pragma GCC unroll 8
-  for (int i = 0; i < kMost * kVectors; ++i) {
-    const std::byte* const of_group = groups.scales + i / kVectors * groups.scales_step;
-    scales[i / kVectors][i % kVectors] = Scales::Load(of_group + i % kVectors * Scales::kBytes);
-  }
-  const float* group = groups.sums;
-  for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, group += kPanelWidth) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      __m512 sum = _mm512_loadu_ps(sums + v * kLanes);
-#pragma GCC unroll 4
-      for (int g = 0; g < kMost; ++g) {
-        const float* const of_group = group + g * groups.sums_step + v * kLanes;
-        sum = _mm512_fmadd_ps(scales[g][v], _mm512_loadu_ps(of_group), sum);
-      }
-      _mm512_storeu_ps(sums + v * kLanes, sum);
-    }
-  }
-}
-
 template <class Scales>
 void AddScaledOf(const GroupRun& groups, int64_t rows, int64_t width, float* sums) {
   return width == kPanelWidth ? AddScaled<Scales, 2>(groups, rows, sums)
@@ -286,28 +350,34 @@ QuantizedSlice SliceOf(const std::byte* w, int64_t width, int64_t groups) {
           .group_bytes = group_bytes};
 }
 
-template <class Code>
+template <class Code, class Products>
 constexpr GemmKernel kKernel{.activations = ActivationLayout::kBFloat16Tiles,
                              .sums_excess = Code::kExcess,
                              .depth_step = kWeightGroup,
                              .tile_rows = kTileRows,
                              .slice_bytes = SliceBytes<Code>,
                              .pack = PackGrouped<Code>,
-                             .multiply = MultiplyGrouped<Code>};
+                             .multiply = MultiplyGrouped<Code, Products>};
+
+template <class Products>
+const GemmKernel& KernelFor(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kInt6:
+      return kKernel<Int6, Products>;
+    case WeightFormat::kInt4:
+      return kKernel<Int4, Products>;
+    case WeightFormat::kFp8:
+      return kKernel<Fp8, Products>;
+    default:
+      return kKernel<Int8, Products>;
+  }
+}
 
 }  // namespace
 
-const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kInt6:
-      return kKernel<Int6>;
-    case WeightFormat::kInt4:
-      return kKernel<Int4>;
-    case WeightFormat::kFp8:
-      return kKernel<Fp8>;
-    default:
-      return kKernel<Int8>;
-  }
+const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts products) {
+  return products == PairProducts::kFloats ? KernelFor<ByFloats>(format)
+                                           : KernelFor<ByInstruction>(format);
 }
 
 QuantizedSlice QuantizedSliceOf(WeightFormat format, const std::byte* w, int64_t width,

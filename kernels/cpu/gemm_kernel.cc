@@ -20,17 +20,16 @@ GemmKernel OnTiles(const GemmKernel& vectors, void (*multiply)(const SliceRun&))
           .multiply = multiply};
 }
 
+const GemmKernel& OfVectors(WeightFormat format) {
+  return Avx512Bf16GemmKernel(format, FastestPairProducts());
+}
+
 const GemmKernel& AmxGemmKernel(WeightFormat format) {
-  static const GemmKernel bf16 =
-      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kBF16), MultiplyWithAmx);
-  static const GemmKernel int8 =
-      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt8), MultiplyInt8WithAmx);
-  static const GemmKernel int6 =
-      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt6), MultiplyInt6WithAmx);
-  static const GemmKernel int4 =
-      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kInt4), MultiplyInt4WithAmx);
-  static const GemmKernel fp8 =
-      OnTiles(Avx512Bf16GemmKernel(WeightFormat::kFp8), MultiplyFp8WithAmx);
+  static const GemmKernel bf16 = OnTiles(OfVectors(WeightFormat::kBF16), MultiplyWithAmx);
+  static const GemmKernel int8 = OnTiles(OfVectors(WeightFormat::kInt8), MultiplyInt8WithAmx);
+  static const GemmKernel int6 = OnTiles(OfVectors(WeightFormat::kInt6), MultiplyInt6WithAmx);
+  static const GemmKernel int4 = OnTiles(OfVectors(WeightFormat::kInt4), MultiplyInt4WithAmx);
+  static const GemmKernel fp8 = OnTiles(OfVectors(WeightFormat::kFp8), MultiplyFp8WithAmx);
   switch (format) {
     case WeightFormat::kInt8:
       return int8;
@@ -52,7 +51,7 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format) {
 #if defined(__x86_64__)
   if (format != WeightFormat::kF32) {
     if (set == InstructionSet::kAmxBf16) return AmxGemmKernel(format);
-    if (set == InstructionSet::kAvx512Bf16) return Avx512Bf16GemmKernel(format);
+    if (set == InstructionSet::kAvx512Bf16) return OfVectors(format);
   }
 #endif
   return PortableGemmKernel(format);

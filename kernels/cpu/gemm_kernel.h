@@ -13,6 +13,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/cpu/pair_products.h"
 #include "kernels/weight_format.h"
 
 namespace sluice {
@@ -103,9 +104,9 @@ const GemmKernel& GemmKernelFor(InstructionSet set, WeightFormat format);
 // Of all formats, for any machine; F32 always.
 const GemmKernel& PortableGemmKernel(WeightFormat format);
 // All but F32, for x86-64 machines that support InstructionSet::kAvx512Bf16.
-const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format);
+const GemmKernel& Avx512Bf16GemmKernel(WeightFormat format, PairProducts products);
 // The part of it for quantised formats.
-const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format);
+const GemmKernel& Avx512QuantizedGemmKernel(WeightFormat format, PairProducts products);
 // GemmKernel::multiply of BF16 and quantised weights, for those that support
 // InstructionSet::kAmxBf16.
 void MultiplyWithAmx(const SliceRun& run);
