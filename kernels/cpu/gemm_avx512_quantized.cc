@@ -199,7 +199,7 @@ void AddRun(const GroupedRun& run) {
       const int64_t count = Least(kGroupsAdded, run.groups - first);
       const GroupedRun part = PartOf<Code, kSource, kVectors>(run, first, count, sums);
       {
-        const typename Products::Rules rules;
+        [[maybe_unused]] const typename Products::Rules rules;
         const typename Products::template Tile<kGroupsAdded * kGroupPairs * kTileRows> x(
             part.x, count * kGroupPairs);
         AddRows<Code, Products, kSource, kVectors>(part, x.rows);

@@ -20,18 +20,17 @@ namespace {
 
 using Random = std::mt19937;
 
-// About 1, or with any exponent from the least on up to a size whose sums stay finite.
-float Number(Random& random) {
-  const float number = std::normal_distribution<float>()(random);
-  if (random() % 4 != 0) return number;
-  return std::ldexp(number, static_cast<int>(random() % 150) - 140);
+// About 2^exponent, and now and then anything smaller.
+float Number(Random& random, int exponent) {
+  const int below = random() % 4 == 0 ? static_cast<int>(random() % 40) : 0;
+  return std::ldexp(std::normal_distribution<float>()(random), exponent - below);
 }
-uint16_t BFloat16(Random& random) { return BFloat16FromFloat(Number(random)); }
 
 // A slice of a panel of weights and rows of activations, as kernels take them.
 class Slice {
  public:
-  Slice(WeightFormat format, int64_t rows, int64_t width, int64_t depth)
+  // Activations are about 2^exponent.
+  Slice(WeightFormat format, int64_t rows, int64_t width, int64_t depth, int exponent)
       : format_(format),
         kernel_(Avx512Bf16GemmKernel(format, PairProducts::kInstruction)),
         rows_(rows),
@@ -40,9 +39,9 @@ class Slice {
     Random random(static_cast<unsigned>(rows * 1000 + width + depth));
     PackWeights(random);
     x_.resize(rows * depth);
-    for (uint16_t& element : x_) element = BFloat16(random);
+    for (uint16_t& element : x_) element = BFloat16FromFloat(Number(random, exponent));
     x_sums_.resize(rows * depth / kWeightGroup);
-    for (float& sum : x_sums_) sum = Number(random);
+    for (float& sum : x_sums_) sum = Number(random, exponent);
   }
 
   std::vector<uint32_t> Multiply(PairProducts products) {
@@ -69,11 +68,13 @@ class Slice {
 
  private:
   void PackWeights(Random& random) {
+    constexpr int kExponents[] = {0, -64, -100};  // of outputs: some products are subnormal numbers
     const size_t row_bytes = RowBytes(format_, depth_);
     std::vector<std::byte> rows(width_ * row_bytes);
     std::vector<float> row(depth_);
     for (int64_t n = 0; n < width_; ++n) {
-      std::generate(row.begin(), row.end(), [&] { return Number(random); });
+      const int exponent = kExponents[n % 3];
+      std::generate(row.begin(), row.end(), [&] { return Number(random, exponent); });
       EncodeRow(format_, row, absl::MakeSpan(rows).subspan(n * row_bytes, row_bytes));
     }
     const int64_t bytes = kernel_.slice_bytes != nullptr ? kernel_.slice_bytes(width_, depth_)
@@ -115,9 +116,13 @@ TEST_P(PairProductsTest, HaveTheSameBitsBothWays) {
   for (const int64_t width : {16, 32}) {
     for (const int64_t depth : {32, 128, 352, 1376}) {
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 25, 40}) {
-        Slice slice(GetParam(), rows, width, depth);
-        ASSERT_EQ(slice.Multiply(PairProducts::kFloats), slice.Multiply(PairProducts::kInstruction))
-            << rows << " rows, " << width << " outputs, " << depth << " inputs";
+        for (const int exponent : {0, -30, -64, -130}) {
+          Slice slice(GetParam(), rows, width, depth, exponent);
+          ASSERT_EQ(slice.Multiply(PairProducts::kFloats),
+                    slice.Multiply(PairProducts::kInstruction))
+              << rows << " rows, " << width << " outputs, " << depth << " inputs about 2^"
+              << exponent;
+        }
       }
     }
   }
