@@ -64,9 +64,7 @@ const std::vector<InstructionSet>& SupportedInstructionSets() {
   return supported;
 }
 
-bool Supports(InstructionSet set) {
-  return absl::c_linear_search(SupportedInstructionSets(), set);
-}
+bool Supports(InstructionSet set) { return absl::c_linear_search(SupportedInstructionSets(), set); }
 
 absl::StatusOr<InstructionSet> ParseInstructionSet(const std::string& text) {
   const std::vector<InstructionSet>& supported = SupportedInstructionSets();
