@@ -22,8 +22,8 @@ struct GroupedRun {
   const std::byte* scales;  // their scales,
   std::byte* stream;        // and their weights unpacked
   int64_t groups;
-  float*
-      sums;  // [rows, kPanelWidth]; in pieces, of each group by itself, [groups, kTileRows, kPanelWidth]
+  // [rows, kPanelWidth]; or, in pieces, those of each group, [groups, kTileRows, kPanelWidth].
+  float* sums;
   // What to fetch meanwhile: where the weights are packed and no other tile fetches any, what lies
   // beyond the slice where its own scales are; else so many cache lines with every group.
   const std::byte* ahead = nullptr;
@@ -147,6 +147,7 @@ void AddRows(const GroupedRun& run, const typename Products::Rows& x) {
   if constexpr (kMost > 1) AddRows<Code, Products, kSource, kVectors, kMost - 1>(run, x);
 }
 
+// AddScaledGroups of 1 to kMost groups.
 template <class Scales, int kVectors, int kMost = kGroupsAdded>
 void AddScaled(const GroupRun& groups, int64_t rows, float* sums) {
   if constexpr (kMost > 1) {
@@ -189,6 +190,7 @@ GroupedRun PartOf(const GroupedRun& run, int64_t first, int64_t count, float* su
           .ahead_lines = run.ahead_lines};
 }
 
+// All groups of a run. In pieces, scales wait until the rules of products no longer hold.
 template <class Code, class Products, Source kSource, int kVectors>
 void AddRun(const GroupedRun& run) {
   if constexpr (!Products::kInPieces) {
@@ -199,7 +201,7 @@ void AddRun(const GroupedRun& run) {
       const int64_t count = Least(kGroupsAdded, run.groups - first);
       const GroupedRun part = PartOf<Code, kSource, kVectors>(run, first, count, sums);
       {
-        [[maybe_unused]] const typename Products::Rules rules;
+        const typename Products::Rules rules;
         const typename Products::template Tile<kGroupsAdded * kGroupPairs * kTileRows> x(
             part.x, count * kGroupPairs);
         AddRows<Code, Products, kSource, kVectors>(part, x.rows);
