@@ -65,7 +65,9 @@ TEST(Fp8, RoundsToTheNearestCodeTiesToEven) {
   // Of every exponent that a float has.
   for (uint32_t bits = 0; bits < 0x7f800000; bits += 0x13579) {
     const auto x = std::bit_cast<float>(bits);
-    if (x <= kLargestFp8) EXPECT_EQ(Fp8FromFloat(x), NearestCode(x)) << x;
+    if (x <= kLargestFp8) {
+      EXPECT_EQ(Fp8FromFloat(x), NearestCode(x)) << x;
+    }
   }
 }
 
@@ -84,8 +86,12 @@ TEST(Fp8, AScaleIsTheLeastPowerOfTwoThatHoldsTheLargest) {
     ASSERT_EQ(std::exp2(std::round(std::log2(scale))), scale);
     ASSERT_GE(scale, kLeastFp8Scale);
     ASSERT_LE(scale, kLargestFp8Scale);
-    if (scale > kLeastFp8Scale) ASSERT_GT(largest, 448 * scale / 2) << largest;
-    if (scale < kLargestFp8Scale) ASSERT_LE(largest, 448 * scale) << largest;
+    if (scale > kLeastFp8Scale) {
+      ASSERT_GT(largest, 448 * scale / 2) << largest;
+    }
+    if (scale < kLargestFp8Scale) {
+      ASSERT_LE(largest, 448 * scale) << largest;
+    }
     ASSERT_EQ(Fp8Inverse(scale_bits) * scale, 1);
     // A code times its scale is a BF16 number that is no less than the least normal one.
     for (const uint8_t code : {0x01, 0x0f, 0x7e}) {

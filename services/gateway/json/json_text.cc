@@ -36,7 +36,7 @@ absl::Status CheckDepth(absl::string_view text) {
 // Where and why a text is no JSON: nlohmann tells this by an exception alone.
 absl::Status ParseError(absl::string_view text) {
   try {
-    (void)json::parse(text.begin(), text.end());
+    [[maybe_unused]] const json parsed = json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
     const bool bad_utf8 = absl::string_view(error.what()).find("UTF-8") != absl::string_view::npos;
     return absl::InvalidArgumentError(absl::StrCat("the body is not valid JSON: byte ", error.byte,

@@ -75,7 +75,9 @@ TEST(GemmPlan, BlocksOfAClusterShareTokensAndRuns) {
       ASSERT_EQ(plan.path, GemmPath::kPipelined);
       ASSERT_EQ(plan.blocks() % kClusterBlocks, 0);
       // 385 tiles fill 49 blocks: the last of their cluster has no outputs.
-      if (tiles == 385) EXPECT_GT(plan.output_blocks, 49);
+      if (tiles == 385) {
+        EXPECT_GT(plan.output_blocks, 49);
+      }
       std::set<std::tuple<int, int, int>> seen;
       for (int64_t block = 0; block < plan.blocks(); ++block) {
         const auto place = plan.PlaceOf(block),

@@ -302,7 +302,7 @@ TEST_F(GenerationSessionTest, OneCallTooManyIsPutOff) {
   EXPECT_EQ(event.call(), GenerationSession::kMostCalls + 1);
   EXPECT_EQ(event.end().code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   context_.TryCancel();
-  Finish();
+  Finish().IgnoreError();
 }
 
 TEST_F(GenerationSessionTest, TimeoutBelowOneMillisecondIsRefused) {

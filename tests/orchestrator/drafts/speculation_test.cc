@@ -234,7 +234,9 @@ TEST_F(SpeculationTest, DraftsFromWhatTheTenantWroteBefore) {
     spec.use_prefix_cache = shares;
     speculation_->OnTokens(spec, 1, tokens_);
     EXPECT_EQ(!DraftOf(spec.id).empty(), drafts) << tenant << " " << salt << " " << shares;
-    if (drafts) EXPECT_EQ(DraftOf(spec.id)[0], 14);
+    if (drafts) {
+      EXPECT_EQ(DraftOf(spec.id)[0], 14);
+    }
     speculation_->OnEnd(spec.id, {});
   }
 }

@@ -108,7 +108,9 @@ TEST(StepBroadcast, RanksAgreeOnARing) {
     for (int rank = 0; rank < 4; ++rank) {
       EXPECT_EQ(opened[rank].ok(), unable < 0) << rank << " of 4, " << unable << " can't";
     }
-    if (unable == 2) EXPECT_THAT(std::string(opened[0].message()), HasSubstr("rank 2"));
+    if (unable == 2) {
+      EXPECT_THAT(std::string(opened[0].message()), HasSubstr("rank 2"));
+    }
   }
 }
 
