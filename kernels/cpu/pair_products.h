@@ -16,7 +16,7 @@ enum class PairProducts {
 // Whether floats have this processor's bits of the instruction, for finite numbers of all kinds.
 bool FloatsHaveBitsOfPairs();
 
-// What this processor multiplies more with, measured at the first call (some microseconds): kFloats
+// What this processor multiplies more with, measured at the first call: kFloats
 // only if FloatsHaveBitsOfPairs().
 PairProducts FastestPairProducts();
 

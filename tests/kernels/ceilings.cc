@@ -95,6 +95,8 @@ double MultiplyF32(int64_t rounds, float* result) {
   return HWY_DYNAMIC_DISPATCH(MultiplyAdds)(rounds, result);
 }
 
+constexpr PeakLoop kF32Loop = {"F32 multiply-add", MultiplyF32};
+
 // Of a loop on one thread, at best.
 double RateOf(const PeakLoop& loop) {
   double best = 0;
@@ -109,13 +111,13 @@ double RateOf(const PeakLoop& loop) {
 
 // A bfloat16 number is a float too, and some processors multiply twice as many of these.
 PeakLoop BF16Loop() {
-  const PeakLoop floats = {"F32 multiply-add", MultiplyF32}, pairs = X86BF16Loop();
+  const PeakLoop pairs = X86BF16Loop();
   if (pairs.run == nullptr) return {};
-  return RateOf(pairs) < RateOf(floats) ? floats : pairs;
+  return RateOf(pairs) < RateOf(kF32Loop) ? kF32Loop : pairs;
 }
 
 PeakLoop LoopOf(Arithmetic arithmetic) {
-  if (arithmetic == Arithmetic::kF32) return {"F32 multiply-add", MultiplyF32};
+  if (arithmetic == Arithmetic::kF32) return kF32Loop;
   if (arithmetic == Arithmetic::kInt8) return X86Int8Loop();
   static const PeakLoop bf16 = BF16Loop();
   return bf16;
