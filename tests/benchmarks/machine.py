@@ -20,17 +20,20 @@ def _flags():
     return set(_cpuinfo("flags").split())
 
 
+_MAKERS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
+
+
 class Kind:
     """Machines whose figures are no news of those of the others: each has a table of its own."""
 
-    def __init__(self, flags):
-        with_tiles = "amx_bf16" in flags
-        self.heading = f"On a processor {'with' if with_tiles else 'without'} AMX"
-        self.picture = "performance-amx.svg" if with_tiles else "performance.svg"
+    def __init__(self, vendor, flags):
+        maker, tiles = _MAKERS.get(vendor), "amx_bf16" in flags
+        self.heading = f"On {f'an {maker}' if maker else 'another'} processor{' with AMX' if tiles else ''}"
+        self.picture = f"performance-{(maker or 'other').lower()}{'-amx' if tiles else ''}.svg"
 
 
 def kind():
-    return Kind(_flags())
+    return Kind(_cpuinfo("vendor_id"), _flags())
 
 
 def name():
