@@ -17,8 +17,6 @@ if(SLUICE_COMPILES_TOGETHER)
   # A precompiled header is taken only where all macros that it met are the same; this one comes with Protocol Buffers.
   add_compile_definitions(NOMINMAX)
 
-  set(empty ${PROJECT_BINARY_DIR}/precompiled.cc)
-  file(CONFIGURE OUTPUT ${empty} CONTENT "// Headers alone: see cmake/SluiceCompileTogether.cmake.\n")
   set(standard_headers
     <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <filesystem> <fstream> <functional> <map> <memory> <mutex>
     <optional> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <variant> <vector>
@@ -31,14 +29,57 @@ if(SLUICE_COMPILES_TOGETHER)
     <google/protobuf/repeated_field.h> <grpcpp/grpcpp.h>)
   set(grpc_libraries ${standard_libraries} PkgConfig::grpc protobuf::libprotobuf)
 
-  add_library(sluice_precompiled_standard OBJECT ${empty})
-  target_precompile_headers(sluice_precompiled_standard PRIVATE ${standard_headers})
-  target_link_libraries(sluice_precompiled_standard PRIVATE ${standard_libraries})
-
-  add_library(sluice_precompiled_grpc OBJECT ${empty})
-  target_precompile_headers(sluice_precompiled_grpc PRIVATE ${grpc_headers})
-  target_link_libraries(sluice_precompiled_grpc PRIVATE ${grpc_libraries})
+  set(nothing ${PROJECT_BINARY_DIR}/precompiled.cc)
+  file(CONFIGURE OUTPUT ${nothing} CONTENT "// Headers alone: see cmake/SluiceCompileTogether.cmake.\nint main() {}\n")
+  foreach(size standard grpc)
+    add_library(sluice_precompiled_${size} OBJECT ${nothing})
+    target_precompile_headers(sluice_precompiled_${size} PRIVATE ${${size}_headers})
+    target_link_libraries(sluice_precompiled_${size} PRIVATE ${${size}_libraries})
+    # An executable, because code of these is position independent in another way than a library's.
+    if(SLUICE_BUILD_TESTS)
+      add_executable(sluice_precompiled_tests_${size} ${nothing})
+      target_precompile_headers(sluice_precompiled_tests_${size} PRIVATE ${${size}_headers} <gmock/gmock.h> <gtest/gtest.h>)
+      target_link_libraries(sluice_precompiled_tests_${size} PRIVATE ${${size}_libraries} GTest::gmock)
+    endif()
+  endforeach()
 endif()
+
+# sluice_uses_grpc(RESULT TARGETS...): whether one of them, or what it is linked with, is gRPC or the protos.
+function(sluice_uses_grpc result)
+  set(${result} OFF PARENT_SCOPE)
+  foreach(target ${ARGN})
+    if(target STREQUAL "PkgConfig::grpc" OR target STREQUAL "sluice_protos")
+      set(uses ON)
+    elseif(NOT target MATCHES "^sluice_" OR NOT TARGET ${target})
+      continue()
+    else()
+      get_property(known GLOBAL PROPERTY ${target}_USES_GRPC SET)
+      if(NOT known)
+        get_target_property(linked ${target} INTERFACE_LINK_LIBRARIES)
+        sluice_uses_grpc(uses ${linked})
+        set_property(GLOBAL PROPERTY ${target}_USES_GRPC ${uses})
+      endif()
+      get_property(uses GLOBAL PROPERTY ${target}_USES_GRPC)
+    endif()
+    if(uses)
+      set(${result} ON PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
+# sluice_test_from_precompiled(TEST DEPENDENCIES...): tests read GoogleTest's headers, too, and are too various to share more.
+function(sluice_test_from_precompiled test)
+  if(NOT SLUICE_COMPILES_TOGETHER)
+    return()
+  endif()
+  sluice_uses_grpc(uses_grpc ${ARGN})
+  if(uses_grpc)
+    target_precompile_headers(${test} REUSE_FROM sluice_precompiled_tests_grpc)
+  else()
+    target_precompile_headers(${test} REUSE_FROM sluice_precompiled_tests_standard)
+  endif()
+endfunction()
 
 # sluice_compile_together(LIBRARY DEPENDENCIES...): with gRPC's headers where it depends on gRPC or the protos itself.
 function(sluice_compile_together library)
