@@ -89,6 +89,11 @@ struct PackSpec {
   int num_slices = 1;
   // The outputs are F gates and then F ups, N = 2F: Gemm joins each gate with its up.
   bool gated = false;
+  // With FP8 weights alone: inputs are rounded to FP8, too, as kernels/fp8_activations.h says. A
+  // device that multiplies FP8 numbers may then round a slice of an output's weights to FP8 numbers
+  // relative to one scale: what is no multiple of 2^-9 of the largest group's scale, if all of them
+  // are powers of two.
+  bool fp8_activations = false;
 };
 
 // Writes rows [row_begin, row_end) of a matrix one after another, each as weight_format.h describes
@@ -280,7 +285,7 @@ class Backend {
   // fixes, and what the epilogue makes of it. x [T, K] in operand dtype, out [T, N] or, where the
   // weights are gated, [T, N / 2], F32 or in operand dtype, not overlapping. Only F32 weights are
   // multiplied with x itself, all others with x rounded to BF16 (nearest even), as the matrix units
-  // of CPUs and GPUs do.
+  // of CPUs and GPUs do, or to FP8 where PackSpec says so.
   virtual void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,
                     const GemmEpilogue& epilogue) = 0;
   void Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out) {

@@ -114,7 +114,18 @@ RowReader RowsIn(WeightFormat format, const Floats& weights, int64_t num_inputs)
   };
 }
 
-absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, bool gated) {
+// What products are checked with: weights of a format and, with FP8's, inputs of FP8.
+struct Operands {
+  WeightFormat format;
+  bool fp8_activations = false;
+};
+
+std::string NameOf(const Operands& operands) {
+  return absl::StrCat(std::string(Name(operands.format)), " weights",
+                      operands.fp8_activations ? " and inputs" : "");
+}
+
+absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t rows, bool gated) {
   constexpr int64_t kInputs = 128, kOutputs = 70;
   Draw draw;
   const Floats weights = draw(kOutputs * kInputs, 0.2f), x = draw(rows * kInputs);
@@ -123,10 +134,11 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
   const auto product = [&](Bench& bench) -> Floats {
     const auto packed = bench.backend.Pack({.num_outputs = kOutputs,
                                             .num_inputs = kInputs,
-                                            .format = format,
+                                            .format = operands.format,
                                             .num_slices = 2,
-                                            .gated = gated},
-                                           RowsIn(format, weights, kInputs));
+                                            .gated = gated,
+                                            .fp8_activations = operands.fp8_activations},
+                                           RowsIn(operands.format, weights, kInputs));
     bench.status.Update(packed.status());
     if (!packed.ok()) return {};
     const MatrixView out =
@@ -136,18 +148,19 @@ absl::Status CheckProduct(Backend& backend, WeightFormat format, int64_t rows, b
     bench.backend.Gemm(bench.Operand(x, kInputs), **packed, out, epilogue);
     return bench.Read(out);
   };
-  return Compare(
-      absl::StrCat("a product of ", rows, " rows with ", std::string(Name(format)), " weights"),
-      backend, product);
+  return Compare(absl::StrCat("a product of ", rows, " rows with ", NameOf(operands)), backend,
+                 product);
 }
 
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8}) {
+  for (const Operands operands :
+       {Operands{WeightFormat::kF32}, Operands{WeightFormat::kBF16}, Operands{WeightFormat::kInt8},
+        Operands{WeightFormat::kInt6}, Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8},
+        Operands{WeightFormat::kFp8, true}}) {
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
-        if (status.ok()) status = CheckProduct(backend, format, rows, gated);
+        if (status.ok()) status = CheckProduct(backend, operands, rows, gated);
       }
     }
   }
@@ -329,16 +342,17 @@ std::vector<RowRange> RangesOf(const BatchSizes& sizes) {
   return ranges;
 }
 
-absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, const BatchSizes& sizes) {
+absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const BatchSizes& sizes) {
   const int64_t inputs = BatchSizes::kSlices * sizes.inputs_per_slice;
   Draw draw;
   const Floats weights = draw(sizes.outputs * inputs, 0.2f);
   Bench bench(backend);
   const auto packed = backend.Pack({.num_outputs = sizes.outputs,
                                     .num_inputs = inputs,
-                                    .format = format,
-                                    .num_slices = BatchSizes::kSlices},
-                                   RowsIn(format, weights, inputs));
+                                    .format = operands.format,
+                                    .num_slices = BatchSizes::kSlices,
+                                    .fp8_activations = operands.fp8_activations},
+                                   RowsIn(operands.format, weights, inputs));
   if (!packed.ok()) return packed.status();
   const MatrixView x = bench.Operand(draw(sizes.rows * inputs), inputs);
   const MatrixView all = bench.Zeroes(sizes.rows, sizes.outputs);
@@ -350,8 +364,8 @@ absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, const BatchS
     if (!bench.status.ok()) return bench.status;
     if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
     return absl::InternalError(absl::StrCat(
-        "a product of ", count, " rows from ", begin, " on with ", std::string(Name(format)),
-        " weights of ", std::string(backend.name()), " has other bits than among ", sizes.rows));
+        "a product of ", count, " rows from ", begin, " on with ", NameOf(operands), " of ",
+        std::string(backend.name()), " has other bits than among ", sizes.rows));
   }
   return absl::OkStatus();
 }
@@ -360,9 +374,10 @@ absl::Status CheckBatchSizes(Backend& backend, WeightFormat format, const BatchS
 
 absl::Status CheckBatchSizes(Backend& backend, const BatchSizes& sizes) {
   absl::Status status;
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
-    if (status.ok()) status = CheckBatchSizes(backend, format, sizes);
+  for (const Operands operands :
+       {Operands{WeightFormat::kBF16}, Operands{WeightFormat::kFp8}, Operands{WeightFormat::kInt8},
+        Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8, true}}) {
+    if (status.ok()) status = CheckBatchSizes(backend, operands, sizes);
   }
   return status;
 }

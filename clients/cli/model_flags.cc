@@ -108,7 +108,8 @@ void AddArrangementFlags(FlagSet& flags, ModelFlags* into) {
   flags.AddParsed(
       "weights", "TYPE",
       "Keep matrices as f32, bf16, int8, int4 or fp8 (quantized while they are read, unless "
-      "`sluice quantize` has done it); auto: as the file stores them. Default auto.",
+      "`sluice quantize` has done it); fp8-w8a8: as fp8, and round what layers multiply with them "
+      "to FP8, too; auto: as the file stores them. Default auto.",
       [into](const std::string& text) { return SetWeights(text, &into->weights); });
   flags.AddParsed("kv_dtype", "TYPE",
                   "Keep keys and values as f32, bf16, which holds twice the positions, or fp8, "
@@ -187,8 +188,8 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
       [into](const std::string& text) { return SetInstructions(text, &into->instructions); });
   flags.AddParsed(
       "gpu_instructions", "SET",
-      "The fastest that a GPU may multiply with: mma, wgmma or wgmma_pipeline; auto: the "
-      "fastest that it has. Default auto.",
+      "The fastest that a GPU may multiply with: mma, wgmma, wgmma_pipeline or "
+      "wgmma_fp8; auto: the fastest that it has. Default auto.",
       [into](const std::string& text) { return SetGpuInstructions(text, &into->gpu_products); });
   flags.AddParsed(
       "kv_cache_mib", "M",

@@ -7,6 +7,7 @@
 #include "kernels/cpu/gemm_activations.h"
 #include "kernels/cpu/gemm_epilogue.h"
 #include "kernels/cpu/shared_runs.h"
+#include "kernels/fp8_activations.h"
 
 namespace sluice {
 namespace {
@@ -104,12 +105,26 @@ int64_t BlockRows(const CpuPackedMatrix& weights, int64_t rows, int64_t tile_row
   return ((rows + num_blocks - 1) / num_blocks + step - 1) / step * step;
 }
 
+MatrixView RoundedToFp8(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights) {
+  float* const rounded = context.fp8.Floats(0, x.rows * x.cols);
+  ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t depth = weights.slice_depth();
+      for (int64_t k = 0; k < x.cols; k += depth) {
+        RoundSliceToFp8({x.Row(t) + k, static_cast<size_t>(depth)}, rounded + t * x.cols + k);
+      }
+    }
+  });
+  return {rounded, DType::kF32, x.rows, x.cols, x.cols};
+}
+
 }  // namespace
 
 void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t max_rows) {
   context.scratch.Reserve(
       GemmTask::ScratchFloats(weights, std::min(weights.kernel().most_rows, max_rows)));
   ReserveActivations(context, weights, max_rows);
+  if (weights.fp8_activations()) context.fp8.Reserve(max_rows * weights.num_inputs());
 }
 
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,
@@ -118,6 +133,7 @@ void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, Mat
   SLUICE_CHECK(!weights.gated() || epilogue.activation.has_value());
   SLUICE_CHECK(x.rows == out.rows && x.dtype == DType::kF32);
   if (x.rows == 0) return;
+  if (weights.fp8_activations()) x = RoundedToFp8(context, x, weights);
   const GemmActivations activations = PrepareActivations(context, x, weights);
   const int64_t block_rows = BlockRows(weights, x.rows, activations.tile_rows);
   const int64_t num_blocks = (x.rows + block_rows - 1) / block_rows;

@@ -14,6 +14,7 @@ void CheckSpec(const PackSpec& spec) {
   SLUICE_CHECK(spec.num_slices > 0 && (spec.num_slices & (spec.num_slices - 1)) == 0);
   SLUICE_CHECK(spec.num_inputs % spec.num_slices == 0);
   SLUICE_CHECK(!spec.gated || spec.num_outputs % 2 == 0);
+  SLUICE_CHECK(!spec.fp8_activations || spec.format == WeightFormat::kFp8);
   SLUICE_CHECK(!IsQuantized(spec.format) || spec.num_inputs / spec.num_slices % kWeightGroup == 0);
 }
 

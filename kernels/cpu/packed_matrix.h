@@ -38,6 +38,7 @@ class CpuPackedMatrix final : public PackedMatrix {
   size_t size_bytes() const override;
   const GemmKernel& kernel() const { return kernel_; }
 
+  bool fp8_activations() const { return spec_.fp8_activations; }
   int num_slices() const { return spec_.num_slices; }
   int64_t slice_depth() const { return spec_.num_inputs / spec_.num_slices; }
   // The same as the kernel has it.

@@ -117,7 +117,11 @@ class CudaBackend final : public Backend {
   // Enqueues the plan's tiles and merges, of each kind as its task says.
   void Attend(AttentionTask decode, AttentionTask prefill, const DeviceAttentionPlan& plan);
   // x as tiles are read from it: itself, or rounded and padded in scratch memory.
-  MatrixView Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan);
+  struct GemmOperand {
+    MatrixView x;
+    float* scales = nullptr;  // of FP8 numbers
+  };
+  GemmOperand Operand(MatrixView x, const WeightImage& weights, const GemmPlan& plan);
 
   const std::unique_ptr<Gpu> gpu_;
   const std::unique_ptr<StreamWatches> watches_;

@@ -16,11 +16,18 @@ bool CanBeReadInPlace(MatrixView x, const RunShape& runs) {
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-// Of the activations of `rows` rows, where they are rearranged.
-int64_t OperandBytes(int64_t rows, const RunShape& runs, const GemmPlan& plan) {
+// Of activations where they are rearranged, behind which the scales of pairs lie.
+int64_t RearrangedBytes(int64_t rows, const RunShape& runs, const GemmPlan& plan) {
   const int64_t cols = runs.num_runs * runs.padded_depth();
-  if (plan.path == GemmPath::kPipelined) return TokenImageBytes(rows, cols);
-  return runs.is_padded() ? rows * cols * 2 : 0;
+  return plan.path == GemmPath::kPipelined ? TokenImageBytes(rows, cols) : rows * cols * 2;
+}
+int64_t OperandBytes(int64_t rows, const WeightImage& weights, const GemmPlan& plan) {
+  if (weights.fp8_slices > 0) {
+    return RearrangedBytes(rows, weights.runs, plan) +
+           rows * weights.fp8_slices * int64_t{sizeof(float)};
+  }
+  const bool in_place = plan.path != GemmPath::kPipelined && !weights.runs.is_padded();
+  return in_place ? 0 : RearrangedBytes(rows, weights.runs, plan);
 }
 
 }  // namespace
@@ -35,14 +42,14 @@ GemmPlan CudaBackend::PlanFor(const WeightImage& weights, int64_t rows) const {
 
 void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) {
   const WeightImage& image = static_cast<const CudaPackedMatrix&>(weights).image();
-  if (image.format == WeightFormat::kF32) return;
+  if (image.format == ImageFormat::kF32) return;
   int64_t partials = 0, counters = 0, operand = 0;
   const int64_t most = BucketRows(max_rows);
   for (int64_t rows = 1; rows <= most; rows = BucketRows(rows + 1)) {
     const GemmPlan plan = PlanFor(image, rows);
     partials = std::max(partials, plan.partial_floats());
     counters = std::max(counters, plan.counters());
-    operand = std::max(operand, OperandBytes(rows, image.runs, plan));
+    operand = std::max(operand, OperandBytes(rows, image, plan));
   }
   Room(kPartials, partials * sizeof(float));
   Room(kCounters, counters * sizeof(unsigned));
@@ -61,27 +68,40 @@ void CudaBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out
                           .gated = matrix.image().gated,
                           .add_to_out = epilogue.add_to_out,
                           .out = out};
-  if (matrix.image().format == WeightFormat::kF32) {
+  if (matrix.image().format == ImageFormat::kF32) {
     kernels().float_gemm(stream(), {.weights = matrix.image(), .x = x, .epilogue = task});
   } else {
     TiledGemm(x, matrix.image(), task);
   }
 }
 
-MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs, const GemmPlan& plan) {
+CudaBackend::GemmOperand CudaBackend::Operand(MatrixView x, const WeightImage& weights,
+                                              const GemmPlan& plan) {
+  const RunShape& runs = weights.runs;
   const bool is_image = plan.path == GemmPath::kPipelined;
-  if (!is_image && CanBeReadInPlace(x, runs)) return x;
+  if (!is_image && weights.fp8_slices == 0 && CanBeReadInPlace(x, runs)) return {x};
   const int64_t cols = runs.num_runs * runs.padded_depth();
-  const int64_t bytes = is_image ? TokenImageBytes(x.rows, cols) : x.rows * cols * 2;
-  const MatrixView operand{Room(kActivations, bytes), DType::kBF16, x.rows, cols, cols};
-  if (operand.data == nullptr) return operand;
-  if (is_image) {
-    kernels().token_image(stream(),
-                          {.x = x, .image = static_cast<std::byte*>(operand.data), .runs = runs});
+  const int64_t bytes = RearrangedBytes(x.rows, runs, plan);
+  const int64_t scales_bytes = x.rows * weights.fp8_slices * int64_t{sizeof(float)};
+  auto* const room = static_cast<std::byte*>(Room(kActivations, bytes + scales_bytes));
+  GemmOperand operand{{room, DType::kBF16, x.rows, cols, cols}};
+  if (room == nullptr) return operand;
+  if (weights.fp8_slices > 0) {
+    if (weights.format == ImageFormat::kFp8Pairs) {
+      operand.scales = reinterpret_cast<float*>(room + bytes);
+    }
+    kernels().fp8_activations(stream(), {.x = x,
+                                         .num_slices = weights.fp8_slices,
+                                         .runs = runs,
+                                         .out = room,
+                                         .as_image = is_image,
+                                         .scales = operand.scales});
+  } else if (is_image) {
+    kernels().token_image(stream(), {.x = x, .image = room, .runs = runs});
   } else {
     kernels().rearrange(
         stream(),
-        {.x = x, .out = operand, .depth = runs.depth, .padded_depth = runs.padded_depth()});
+        {.x = x, .out = operand.x, .depth = runs.depth, .padded_depth = runs.padded_depth()});
   }
   return operand;
 }
@@ -89,9 +109,13 @@ MatrixView CudaBackend::Operand(MatrixView x, const RunShape& runs, const GemmPl
 void CudaBackend::TiledGemm(MatrixView x, const WeightImage& weights,
                             const EpilogueTask& epilogue) {
   const GemmPlan plan = PlanFor(weights, x.rows);
-  GemmTask task{
-      .weights = weights, .x = Operand(x, weights.runs, plan), .epilogue = epilogue, .plan = plan};
-  if (task.x.data == nullptr) return;
+  const GemmOperand operand = Operand(x, weights, plan);
+  if (operand.x.data == nullptr) return;
+  GemmTask task{.weights = weights,
+                .x = operand.x,
+                .x_scales = operand.scales,
+                .epilogue = epilogue,
+                .plan = plan};
   if (task.plan.splits > 1) {
     const auto counters = static_cast<size_t>(task.plan.counters());
     task.partials =

@@ -24,23 +24,29 @@ struct EpilogueTask {
 
 // A weight matrix of the device.
 struct WeightImage {
-  WeightFormat format = WeightFormat::kBF16;
+  ImageFormat format = ImageFormat::kBF16;
   const std::byte* data = nullptr;  // tile_image.h; F32: rows of K one after another
   int64_t num_outputs = 0;          // N
   int64_t num_inputs = 0;           // K
   bool gated = false;
-  RunShape runs;
+  RunShape runs;  // of pairs: in pairs
+  // Where activations become FP8 numbers by slices (kernels/fp8_activations.h): how many slices there
+  // are, else 0. Runs are equal parts of them.
+  int fp8_slices = 0;
+  const float* scales = nullptr;  // of pairs: tile_image.h
 };
 
 // out^T = W x^T by matrix instructions, weights in any format but F32. INT8 and INT4 weights are
 // multiplied as the whole numbers they are, which BF16 holds exactly; each group's sum is then
 // multiplied with its scale. FP8 weights are multiplied as BF16 ones, scale times number: exactly where
-// the scale is a power of two, else rounded to BF16.
+// the scale is a power of two, else rounded to BF16. Pairs of FP8 weights are multiplied with pairs of
+// FP8 activations, and each run's sum then with both scales.
 struct GemmTask {
   WeightImage weights;
-  // [T, num_runs * padded_depth] BF16, rows at multiples of 16 bytes; an image of them (token_image.h)
-  // where the plan's path is kPipelined.
+  // [T, num_runs * padded_depth] BF16 or pairs, rows at multiples of 16 bytes; an image of them
+  // (token_image.h) where the plan's path is kPipelined.
   MatrixView x;
+  const float* x_scales = nullptr;  // of pairs: [T, weights.fp8_slices]
   EpilogueTask epilogue;
   GemmPlan plan;
   float* partials = nullptr;     // [plan.partial_floats()]
@@ -60,6 +66,7 @@ struct FloatGemmTask {
 struct PackTask {
   WeightImage weights;
   std::byte* image = nullptr;  // weights.data, to be written
+  float* scales = nullptr;     // weights.scales, to be written
   const std::byte* rows = nullptr;
   int64_t first_row = 0;
   int64_t num_rows = 0;
@@ -72,6 +79,18 @@ struct TokenImageTask {
   RunShape runs;
 };
 
+// The same of x rounded to FP8 (kernels/fp8_activations.h), or rows of it: as BF16 numbers, or as pairs
+// of codes and, apart from them, their scales.
+struct Fp8ActivationsTask {
+  MatrixView x;  // [T, K] F32 or BF16
+  int num_slices = 1;
+  RunShape runs;             // equal parts of the slices, in inputs or in pairs
+  std::byte* out = nullptr;  // an image, or rows of num_runs * padded_depth elements of 16 bits
+  bool as_image = false;
+  float* scales = nullptr;  // [T, num_slices], of pairs; else BF16 numbers are written
+};
+
+using LaunchFp8Activations = void (*)(Stream, const Fp8ActivationsTask&);
 using LaunchTokenImage = void (*)(Stream, const TokenImageTask&);
 using LaunchGemm = void (*)(Stream, const GemmTask&);
 using LaunchFloatGemm = void (*)(Stream, const FloatGemmTask&);

@@ -52,7 +52,7 @@ inline constexpr int kEmptyArrivals = PipelinedShape().threads() / kWarpSize * k
 
 // Bytes that come to a block for a unit of K: its own tiles, of which there are `tiles`, and its
 // tokens, of which each block of the cluster fetches a part for all.
-constexpr uint32_t StageBytesToCome(WeightFormat format, int tiles) {
+constexpr uint32_t StageBytesToCome(ImageFormat format, int tiles) {
   return static_cast<uint32_t>(tiles * UnitBytes(format) + kTokenUnitBytes);
 }
 inline constexpr int kTokenPartBytes = kTokenUnitBytes / kClusterBlocks;

@@ -57,10 +57,10 @@ constexpr GemmTileShape PortableShape(GemmTile tile) {
 }
 // One stage more is being read while the next ones come. Few rows of BF16 have a stage fewer than of
 // other formats, whose stages are half as large, so that as many blocks fit a multiprocessor.
-constexpr GemmTileShape HopperShape(GemmTile tile, WeightFormat format = WeightFormat::kBF16) {
+constexpr GemmTileShape HopperShape(GemmTile tile, ImageFormat format = ImageFormat::kBF16) {
   switch (tile) {
     case GemmTile::kDecode:
-      if (format == WeightFormat::kBF16) return {4, 1, 1, 2, 5, 3};
+      if (IsPlain(format)) return {4, 1, 1, 2, 5, 3};
       return {4, 1, 1, 2, 6};
     case GemmTile::kMiddle:
       return {4, 1, 1, 8, 5, 2};
@@ -70,17 +70,23 @@ constexpr GemmTileShape HopperShape(GemmTile tile, WeightFormat format = WeightF
   return {};
 }
 // Threads besides those that fetch. Sums of groups (ScalesGroupSums) take the registers of a level.
-constexpr GemmTileShape PipelinedShape(WeightFormat format = WeightFormat::kBF16) {
+constexpr GemmTileShape PipelinedShape(ImageFormat format = ImageFormat::kBF16) {
   if (!ScalesGroupSums(format)) return {8, 1, 1, 16, 5, 2};
-  return {8, 1, 1, 16, format == WeightFormat::kInt8 ? 3 : 4, 1};
+  return {8, 1, 1, 16, format == ImageFormat::kInt8 ? 3 : 4, 1};
 }
 
 // Outputs, tokens, threads and sums of a tile are the same on all paths.
 constexpr GemmTileShape ShapeOf(GemmTile tile, GemmPath path = GemmPath::kPortable,
-                                WeightFormat format = WeightFormat::kBF16) {
+                                ImageFormat format = ImageFormat::kBF16) {
   if (path == GemmPath::kPortable) return PortableShape(tile);
   if (path == GemmPath::kPipelined && tile == GemmTile::kLarge) return PipelinedShape(format);
   return HopperShape(tile, format);
+}
+
+// What scales sums takes registers, of which large tiles leave none without those that a pipeline's
+// fetching threads give back.
+constexpr bool FitsRegistersOnHopper(GemmTile tile, ImageFormat format) {
+  return tile != GemmTile::kLarge || (!ScalesGroupSums(format) && format != ImageFormat::kFp8Pairs);
 }
 
 // Blocks for which a multiprocessor's registers must have room: as many as its shared memory has room for.
@@ -99,20 +105,20 @@ constexpr int Levels(int64_t count) {
 // that wait for their neighbours in the tree over `joined` runs or partial sums, as far as registers
 // don't hold them.
 // Activations lie behind the weights of their stage, where an instruction of the path can find them.
-constexpr int64_t StageWeightBytes(GemmTile tile, WeightFormat format, GemmPath path) {
+constexpr int64_t StageWeightBytes(GemmTile tile, ImageFormat format, GemmPath path) {
   constexpr int64_t kHopperAlignment = 1024;  // kSwizzleBytes of shared_descriptor.h
   const int64_t bytes = int64_t{ShapeOf(tile).tiles()} * UnitBytes(format);
   if (path == GemmPath::kPortable) return bytes;
   return (bytes + kHopperAlignment - 1) / kHopperAlignment * kHopperAlignment;
 }
-constexpr int64_t StageBytes(GemmTile tile, WeightFormat format, GemmPath path) {
+constexpr int64_t StageBytes(GemmTile tile, ImageFormat format, GemmPath path) {
   return StageWeightBytes(tile, format, path) + int64_t{ShapeOf(tile).tokens()} * kUnitInputs * 2;
 }
-constexpr int64_t WaitingSumsBegin(GemmTile tile, WeightFormat format, GemmPath path) {
+constexpr int64_t WaitingSumsBegin(GemmTile tile, ImageFormat format, GemmPath path) {
   return ShapeOf(tile, path, format).stages * StageBytes(tile, format, path) +
          (path == GemmPath::kPipelined ? kPipelineBarrierBytes : 0);
 }
-constexpr int64_t GemmSharedBytes(GemmTile tile, WeightFormat format, int64_t joined,
+constexpr int64_t GemmSharedBytes(GemmTile tile, ImageFormat format, int64_t joined,
                                   GemmPath path = GemmPath::kPortable) {
   const GemmTileShape shape = ShapeOf(tile, path, format);
   const int levels = Levels(joined) > shape.held_levels ? Levels(joined) - shape.held_levels : 0;
@@ -192,7 +198,7 @@ constexpr int SplitsOfLargeTiles(int64_t tiles, RunShape runs, int num_multiproc
 }
 
 // A product of `rows` rows with a matrix of `num_tiles` tiles.
-constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, WeightFormat format,
+constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, ImageFormat format,
                             const GemmDevice& device) {
   const auto path = [&](GemmTile tile) {
     const bool has_others = device.path == GemmPath::kPipelined && tile != GemmTile::kLarge;
@@ -204,10 +210,7 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Weig
     return FilledOutputBlocks(plan.tile, num_tiles) * plan.token_blocks * plan.splits;
   };
   const auto fits = [&](GemmTile tile) {
-    // No registers would be left.
-    if (path(tile) == GemmPath::kHopper && tile == GemmTile::kLarge && ScalesGroupSums(format)) {
-      return false;
-    }
+    if (path(tile) == GemmPath::kHopper && !FitsRegistersOnHopper(tile, format)) return false;
     return GemmSharedBytes(tile, format, runs.num_runs, path(tile)) <= device.shared_bytes;
   };
   // Small tiles read weights and activations more often, so that they are taken only where large ones

@@ -24,12 +24,18 @@ struct GpuProperties {
   int num_multiprocessors = 1;
   size_t shared_bytes = 48 << 10;  // that a block may have at most
   GemmPath gemm_path = GemmPath::kPortable;
+  // Whether pairs of FP8 numbers are multiplied (ImageFormat::kFp8Pairs). Not on the portable path.
+  bool multiplies_fp8 = false;
 };
 
 // What the bits of results depend on: the kind of device, the instructions that multiply, and which
 // version of the kernels.
-inline std::string BackendName(const std::string& device, GemmPath path, int version) {
-  return device + (path == GemmPath::kPortable ? "/mma v" : "/wgmma v") + std::to_string(version);
+inline std::string BackendName(const std::string& device, GemmPath path, bool multiplies_fp8,
+                               int version) {
+  const char* const instructions = multiplies_fp8                ? "/wgmma_fp8 v"
+                                   : path == GemmPath::kPortable ? "/mma v"
+                                                                 : "/wgmma v";
+  return device + instructions + std::to_string(version);
 }
 
 // What another process opens an allocation by: cudaIpcMemHandle_t on NVIDIA's.

@@ -30,6 +30,7 @@ struct Kernels {
   LaunchSample sample;
   LaunchPack pack;
   LaunchTokenImage token_image;
+  LaunchFp8Activations fp8_activations;
   LaunchGemm gemm;
   LaunchFloatGemm float_gemm;
   LaunchStoreKv store_kv;

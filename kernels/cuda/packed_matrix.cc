@@ -12,15 +12,36 @@ namespace {
 constexpr int64_t kMostRowsRead = 64;
 constexpr size_t kMostBytes = size_t{1} << 46;  // more than any device has, and far from overflow
 
-WeightImage ImageOf(const PackSpec& spec) {
+WeightImage ImageOf(const PackSpec& spec, bool multiplies_fp8) {
   const bool is_float = spec.format == WeightFormat::kF32;
-  return {.format = spec.format,
-          .num_outputs = spec.num_outputs,
-          .num_inputs = spec.num_inputs,
-          .gated = spec.gated,
-          // F32 is summed in the contract's order, one run per slice.
-          .runs = is_float ? RunShape{spec.num_slices, spec.num_inputs / spec.num_slices}
-                           : RunsOf(spec.num_inputs, spec.num_slices)};
+  WeightImage image{.format = ImageFormatOf(spec.format),
+                    .num_outputs = spec.num_outputs,
+                    .num_inputs = spec.num_inputs,
+                    .gated = spec.gated,
+                    // F32 is summed in the contract's order, one run per slice.
+                    .runs = is_float ? RunShape{spec.num_slices, spec.num_inputs / spec.num_slices}
+                                     : RunsOf(spec.num_inputs, spec.num_slices)};
+  if (!spec.fp8_activations) return image;
+  image.fp8_slices = spec.num_slices;
+  if (multiplies_fp8) {
+    image.format = ImageFormat::kFp8Pairs;
+    image.runs = InPairs(image.runs);
+  }
+  return image;
+}
+
+// What the image takes in memory, and where in it the scales begin.
+struct ImageSize {
+  size_t bytes;
+  size_t scales_begin;
+};
+ImageSize SizeOf(const WeightImage& image, size_t row_bytes) {
+  if (image.format == ImageFormat::kF32) return {row_bytes * image.num_outputs, 0};
+  const auto bytes =
+      static_cast<size_t>(ImageBytes(image.format, image.num_outputs, image.gated, image.runs));
+  if (image.format != ImageFormat::kFp8Pairs) return {bytes, 0};
+  const int64_t scales = Fp8Scales(image.num_outputs, image.gated, image.fp8_slices);
+  return {bytes + scales * sizeof(float), bytes};
 }
 
 // INT6 rows as INT8 ones, whose kernels multiply the same numbers.
@@ -51,19 +72,21 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
     wide.format = WeightFormat::kInt8;
     return Pack(wide, AsInt8(read, spec.num_inputs), gpu, staging);
   }
-  WeightImage image = ImageOf(spec);
+  SLUICE_CHECK(!spec.fp8_activations || spec.format == WeightFormat::kFp8);
+  WeightImage image = ImageOf(spec, gpu.properties().multiplies_fp8);
   const bool is_float = spec.format == WeightFormat::kF32;
   const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
   const double bytes = double(row_bytes) * double(spec.num_outputs);
   if (bytes > double(kMostBytes)) {
     return absl::ResourceExhaustedError(absl::StrCat("a matrix of ", bytes, " bytes"));
   }
-  auto memory = DeviceMemory::AllocateZeroed(
-      is_float ? row_bytes * spec.num_outputs
-               : ImageBytes(spec.format, spec.num_outputs, spec.gated, image.runs),
-      gpu);
+  const ImageSize size = SizeOf(image, row_bytes);
+  auto memory = DeviceMemory::AllocateZeroed(size.bytes, gpu);
   if (!memory.ok()) return memory.status();
-  image.data = (*memory)->as<std::byte>();
+  std::byte* const begin_of_image = (*memory)->as<std::byte>();
+  auto* const scales = reinterpret_cast<float*>(begin_of_image + size.scales_begin);
+  image.data = begin_of_image;
+  image.scales = scales;
   const int64_t step = RowsAtATime(row_bytes);
   auto raw = DeviceMemory::Allocate(is_float ? 1 : step * row_bytes, gpu);
   if (!raw.ok()) return raw.status();
@@ -72,12 +95,12 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> CudaPackedMatrix::Pack(const PackS
     const auto room = staging.Take((end - begin) * row_bytes);
     if (!room.ok()) return room.status();
     if (absl::Status done = read(begin, end, *room); !done.ok()) return done;
-    std::byte* const to =
-        is_float ? (*memory)->as<std::byte>() + begin * row_bytes : (*raw)->as<std::byte>();
+    std::byte* const to = is_float ? begin_of_image + begin * row_bytes : (*raw)->as<std::byte>();
     gpu.Copy(to, room->data(), room->size());
     if (is_float) continue;
     gpu.kernels().pack(gpu.stream(), {.weights = image,
-                                      .image = (*memory)->as<std::byte>(),
+                                      .image = begin_of_image,
+                                      .scales = scales,
                                       .rows = (*raw)->as<std::byte>(),
                                       .first_row = begin,
                                       .num_rows = end - begin});

@@ -13,9 +13,12 @@ constexpr GemmPath PathOf(GpuProducts products) {
     case GpuProducts::kHopper:
       return GemmPath::kHopper;
     case GpuProducts::kPipelined:
+    case GpuProducts::kFp8:
       return GemmPath::kPipelined;
   }
   return GemmPath::kPortable;
 }
+
+constexpr bool MultiplyFp8(GpuProducts products) { return products == GpuProducts::kFp8; }
 
 }  // namespace sluice::cuda

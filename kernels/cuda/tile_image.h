@@ -9,6 +9,10 @@
 //   FP8    as INT8, but the scales times 2^120 (kernels/fp8_codes.h)
 //   scales 2 groups of 16 BF16 numbers, by output
 //
+// FP8 weights that are multiplied with FP8 inputs lie as BF16 ones do, two neighbours in K in place of
+// one number: what holds 16 bits is then a pair, and K is counted in pairs. Their scales lie behind
+// the image, one for each output and slice (Fp8Scales).
+//
 // Units lie by tile of 16 outputs, then by input. A run of inputs that is summed by itself begins
 // with a unit and is filled up with zeroes to whole ones. Where weights are gated, a tile holds the
 // gates of 8 outputs and then their ups, which meet in one lane. Pure functions.
@@ -26,21 +30,44 @@ inline constexpr int kTileOutputs = 16;
 inline constexpr int kUnitInputs = 64;
 inline constexpr int kFragmentInputs = 16;
 
-constexpr int ScaleOffset(WeightFormat format) {
-  return format == WeightFormat::kInt4 ? 512 : 1024;
+enum class ImageFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kFp8Pairs };
+
+// Of weights in `format`, which is not INT6: that is kept as INT8.
+constexpr ImageFormat ImageFormatOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return ImageFormat::kF32;
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt6:
+      return ImageFormat::kInt8;
+    case WeightFormat::kInt4:
+      return ImageFormat::kInt4;
+    case WeightFormat::kFp8:
+      return ImageFormat::kFp8;
+    case WeightFormat::kBF16:
+      break;
+  }
+  return ImageFormat::kBF16;
 }
 
-constexpr int UnitBytes(WeightFormat format) {
-  return format == WeightFormat::kBF16 ? 2048 : ScaleOffset(format) + 64;
+// Whether a unit is elements of 16 bits and nothing else.
+constexpr bool IsPlain(ImageFormat format) {
+  return format == ImageFormat::kBF16 || format == ImageFormat::kFp8Pairs;
+}
+
+constexpr int ScaleOffset(ImageFormat format) { return format == ImageFormat::kInt4 ? 512 : 1024; }
+
+constexpr int UnitBytes(ImageFormat format) {
+  return IsPlain(format) ? 2048 : ScaleOffset(format) + 64;
 }
 
 // Whether the sum over each group of inputs is multiplied with its scale, and not each weight.
-constexpr bool ScalesGroupSums(WeightFormat format) {
-  return format == WeightFormat::kInt8 || format == WeightFormat::kInt4;
+constexpr bool ScalesGroupSums(ImageFormat format) {
+  return format == ImageFormat::kInt8 || format == ImageFormat::kInt4;
 }
 
 // Where the scale of output `row` of a tile for group `group` of the unit lies.
-constexpr int ScaleOffset(WeightFormat format, int row, int group) {
+constexpr int ScaleOffset(ImageFormat format, int row, int group) {
   return ScaleOffset(format) + (group * kTileOutputs + row) * 2;
 }
 
@@ -58,13 +85,13 @@ struct UnitPlace {
   int byte;
   bool high_half = false;
 };
-constexpr UnitPlace PlaceInUnit(WeightFormat format, int row, int col) {
+constexpr UnitPlace PlaceInUnit(ImageFormat format, int row, int col) {
   const int fragment = col / kFragmentInputs;
   const FragmentPlace place = PlaceInFragment(row, col % kFragmentInputs);
-  if (format == WeightFormat::kBF16) {
+  if (IsPlain(format)) {
     return {(fragment * kWarpSize + place.lane) * 16 + place.index * 2};
   }
-  if (format != WeightFormat::kInt4) {
+  if (format != ImageFormat::kInt4) {
     // Bytes 0 and 2 of a word are one register's pair, bytes 1 and 3 another's: of the rows g and
     // g + 8.
     const int byte = place.index / 4 * 4 + place.index % 2 * 2 + place.index / 2 % 2;
@@ -115,8 +142,19 @@ constexpr RunShape RunsOf(int64_t num_inputs, int num_slices) {
   return runs;
 }
 
-constexpr int64_t ImageBytes(WeightFormat format, int64_t num_outputs, bool gated, RunShape runs) {
+constexpr int64_t ImageBytes(ImageFormat format, int64_t num_outputs, bool gated, RunShape runs) {
   return NumTiles(num_outputs, gated) * runs.num_runs * runs.units() * UnitBytes(format);
+}
+
+// The same runs with K counted in pairs. REQUIRES: runs.depth is even.
+constexpr RunShape InPairs(RunShape runs) { return {runs.num_runs, runs.depth / 2}; }
+
+// Scales of pairs, F32: one for each slice and row of a tile.
+constexpr int64_t Fp8Scales(int64_t num_outputs, bool gated, int num_slices) {
+  return NumTiles(num_outputs, gated) * kTileOutputs * num_slices;
+}
+constexpr int64_t Fp8ScaleAt(int64_t tile, int row, int slice, int num_slices) {
+  return (tile * num_slices + slice) * kTileOutputs + row;
 }
 
 }  // namespace sluice::cuda

@@ -89,13 +89,15 @@ std::string Name(GpuProducts products) {
       return "wgmma";
     case GpuProducts::kPipelined:
       return "wgmma_pipeline";
+    case GpuProducts::kFp8:
+      return "wgmma_fp8";
   }
   return "";
 }
 
 absl::StatusOr<std::optional<GpuProducts>> ParseGpuProducts(const std::string& text) {
   const std::vector<GpuProducts> all = {GpuProducts::kPortable, GpuProducts::kHopper,
-                                        GpuProducts::kPipelined};
+                                        GpuProducts::kPipelined, GpuProducts::kFp8};
   if (text == "auto") return std::nullopt;
   for (const GpuProducts products : all) {
     if (text == Name(products)) return products;
@@ -109,6 +111,7 @@ std::vector<GpuProducts> ProductsOf(const GpuFacts& gpu) {
   if (gpu.compute_major == 9 && gpu.compute_minor == 0) {
     products.push_back(GpuProducts::kHopper);
     products.push_back(GpuProducts::kPipelined);
+    products.push_back(GpuProducts::kFp8);
   }
   return products;
 }

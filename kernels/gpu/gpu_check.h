@@ -21,7 +21,7 @@ inline constexpr int kLeastComputeMajor = 8;
 // Each says what was found and what would help.
 absl::Status CheckGpu(const DriverFacts& facts, int index);
 
-// "mma", "wgmma", "wgmma_pipeline".
+// "mma", "wgmma", "wgmma_pipeline", "wgmma_fp8".
 std::string Name(GpuProducts products);
 
 // "auto" (none: the fastest that a GPU has) or one of those names, which a GPU at hand need not have.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/fp8_activations.h"
 #include "kernels/host_rank_group.h"
 #include "kernels/host_step.h"
 #include "kernels/reference/element.h"
@@ -42,7 +43,21 @@ class RowMajorMatrix final : public PackedMatrix {
   size_t size_bytes() const override { return elements_.size() * sizeof(float); }
   bool gated() const { return spec_.gated; }
   int64_t num_columns() const { return spec_.gated ? spec_.num_outputs / 2 : spec_.num_outputs; }
-  bool rounds_activations() const { return spec_.format != WeightFormat::kF32; }
+  // Row t of x as it is multiplied.
+  std::vector<float> Operand(MatrixView x, int64_t t) const {
+    std::vector<float> row(x.cols);
+    for (int64_t k = 0; k < x.cols; ++k) row[k] = LoadElement(x, t, k);
+    if (spec_.fp8_activations) {
+      const int64_t depth = x.cols / spec_.num_slices;
+      for (int64_t begin = 0; begin < x.cols; begin += depth) {
+        RoundSliceToFp8(absl::MakeConstSpan(row).subspan(begin, depth), row.data() + begin);
+      }
+    }
+    if (spec_.format != WeightFormat::kF32) {
+      for (float& value : row) value = FloatFromBFloat16(BFloat16FromFloat(value));
+    }
+    return row;
+  }
   const float* Row(int64_t output) const { return elements_.data() + output * spec_.num_inputs; }
 
  private:
@@ -50,15 +65,11 @@ class RowMajorMatrix final : public PackedMatrix {
   std::vector<float> elements_;
 };
 
-// Output n for the activations of row t.
-double Sum(MatrixView x, int64_t t, const RowMajorMatrix& matrix, int64_t n, const float* bias) {
+// Output n for a row of inputs.
+double Sum(const std::vector<float>& x, const RowMajorMatrix& matrix, int64_t n,
+           const float* bias) {
   double sum = 0;
-  for (int64_t k = 0; k < matrix.num_inputs(); ++k) {
-    const float exact = LoadElement(x, t, k);
-    const float activation =
-        matrix.rounds_activations() ? FloatFromBFloat16(BFloat16FromFloat(exact)) : exact;
-    sum += double{activation} * matrix.Row(n)[k];
-  }
+  for (int64_t k = 0; k < matrix.num_inputs(); ++k) sum += double{x[k]} * matrix.Row(n)[k];
   return bias == nullptr ? sum : sum + bias[n];
 }
 
@@ -204,10 +215,11 @@ class ReferenceBackend final : public Backend {
     SLUICE_CHECK(x.cols == matrix.num_inputs() && out.cols == matrix.num_columns());
     SLUICE_CHECK(!matrix.gated() || epilogue.activation.has_value());
     for (int64_t t = 0; t < x.rows; ++t) {
+      const std::vector<float> row = matrix.Operand(x, t);
       for (int64_t n = 0; n < out.cols; ++n) {
-        double result = Sum(x, t, matrix, n, epilogue.bias);
+        double result = Sum(row, matrix, n, epilogue.bias);
         if (epilogue.activation.has_value()) result = Activated(*epilogue.activation, result);
-        if (matrix.gated()) result *= Sum(x, t, matrix, out.cols + n, epilogue.bias);
+        if (matrix.gated()) result *= Sum(row, matrix, out.cols + n, epilogue.bias);
         const auto rounded = static_cast<float>(result);
         StoreElement(out, t, n, epilogue.add_to_out ? LoadElement(out, t, n) + rounded : rounded);
       }

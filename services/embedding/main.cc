@@ -6,15 +6,15 @@
 #include "services/model_server/model_server_flags.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the table in memory: auto (as stored), f32, bf16, int8, int4 or fp8 (all three "
-          "as bf16)");
+          "type of the table in memory: auto (as stored), f32, bf16, int8, int4, fp8 or fp8-w8a8 "
+          "(all four as bf16)");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
 ABSL_FLAG(int, threads, 0, "threads for arithmetic; 0: one per core, or per CPU of --cpus");
 ABSL_FLAG(std::string, gpu_instructions, "auto",
-          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
-          "wgmma_pipeline");
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma, "
+          "wgmma_pipeline or wgmma_fp8");
 
 int main(int argc, char** argv) {
   if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;

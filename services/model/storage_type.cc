@@ -7,8 +7,9 @@
 namespace sluice {
 namespace {
 
-constexpr WeightType kWeightTypes[] = {WeightType::kAuto, WeightType::kF32,  WeightType::kBF16,
-                                       WeightType::kInt8, WeightType::kInt4, WeightType::kFp8};
+constexpr WeightType kWeightTypes[] = {WeightType::kAuto,   WeightType::kF32,  WeightType::kBF16,
+                                       WeightType::kInt8,   WeightType::kInt4, WeightType::kFp8,
+                                       WeightType::kFp8W8A8};
 constexpr DType kKvDTypes[] = {DType::kF32, DType::kBF16, DType::kF8E4M3};
 
 }  // namespace
@@ -17,8 +18,8 @@ absl::StatusOr<WeightType> ParseWeightType(const std::string& text) {
   for (const WeightType type : kWeightTypes) {
     if (text == Name(type)) return type;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("weight type \"", text, "\"; accepted: auto, f32, bf16, int8, int4, fp8"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "weight type \"", text, "\"; accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"));
 }
 
 const char* Name(WeightType type) {
@@ -35,6 +36,8 @@ const char* Name(WeightType type) {
       return "int4";
     case WeightType::kFp8:
       return "fp8";
+    case WeightType::kFp8W8A8:
+      return "fp8-w8a8";
   }
   SLUICE_CHECK(false);
   return "";

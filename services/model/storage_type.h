@@ -12,10 +12,11 @@
 namespace sluice {
 
 // kAuto: as the file stores them (quantised as they are, BF16 as BF16, F32 and F16 as F32). What a
-// type means for each matrix: weight_rule.h.
-enum class WeightType : uint8_t { kAuto, kF32, kBF16, kInt8, kInt4, kFp8 };
+// type means for each matrix: weight_rule.h. kFp8W8A8: weights as kFp8, and what projections of
+// decoder layers multiply with them is rounded to FP8, too (kernels/fp8_activations.h).
+enum class WeightType : uint8_t { kAuto, kF32, kBF16, kInt8, kInt4, kFp8, kFp8W8A8 };
 
-// "auto", "f32", "bf16", "int8", "int4" or "fp8"; INVALID_ARGUMENT otherwise.
+// "auto", "f32", "bf16", "int8", "int4", "fp8" or "fp8-w8a8"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<WeightType> ParseWeightType(const std::string& text);
 
 // The name that ParseWeightType reads.

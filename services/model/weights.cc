@@ -140,6 +140,7 @@ absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
     case WeightType::kInt4:
       return ResolveQuantized(WeightFormat::kInt4);
     case WeightType::kFp8:
+    case WeightType::kFp8W8A8:
       return ResolveQuantized(WeightFormat::kFp8);
     case WeightType::kAuto:
       break;

@@ -6,7 +6,8 @@
 #include "services/sampler/sampler_server.h"
 
 ABSL_FLAG(std::string, weights, "auto",
-          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int6) or fp8");
+          "type of the head in memory: auto (as stored), f32, bf16, int8, int4 (as int6), fp8 or "
+          "fp8-w8a8 (as fp8)");
 ABSL_FLAG(
     std::string, device, "cpu",
     "what computes: cpu, or cuda[:i], GPU i of the machine (the first), in a build with CUDA");
@@ -15,8 +16,8 @@ ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
           "avx512_bf16 or amx_bf16");
 ABSL_FLAG(std::string, gpu_instructions, "auto",
-          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
-          "wgmma_pipeline");
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma, "
+          "wgmma_pipeline or wgmma_fp8");
 
 int main(int argc, char** argv) {
   if (const auto checked = sluice::RunGpuCheck(argc, argv)) return *checked;

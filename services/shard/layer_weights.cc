@@ -14,7 +14,7 @@ namespace {
 class LayerLoader {
  public:
   LayerLoader(const ModelConfig& config, const ShardPlan& plan, const WeightSource& source,
-              int layer, WeightFormat wanted, Backend& backend)
+              int layer, const WantedWeights& wanted, Backend& backend)
       : config_(config),
         plan_(plan),
         source_(source),
@@ -41,7 +41,7 @@ class LayerLoader {
   const ShardPlan& plan_;
   const WeightSource& source_;
   const int layer_;
-  const WeightFormat wanted_;
+  const WantedWeights wanted_;
   Backend& backend_;
   absl::Status status_;
 };
@@ -61,8 +61,9 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
   const std::vector<LayerTensor> parts = Present(wanted);
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
                 // Parts that are fused read the same inputs, so one format is that of all.
-                .format = FormatOf(parts.front(), config_, wanted_),
+                .format = FormatOf(parts.front(), config_, wanted_.format),
                 .num_slices = static_cast<int>(num_slices)};
+  spec.fp8_activations = wanted_.fp8_activations && spec.format == WeightFormat::kFp8;
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
   spec.gated = parts.front() == LayerTensor::kGate;
   const RowReader reader = ReaderOf(parts, spec);
@@ -143,7 +144,7 @@ size_t LayerWeights::size_bytes() const {
 
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
                                               const WeightSource& source, int layer,
-                                              WeightFormat wanted, Backend& backend) {
+                                              const WantedWeights& wanted, Backend& backend) {
   using enum LayerTensor;
   LayerLoader loader(config, plan, source, layer, wanted, backend);
   LayerWeights weights;

@@ -16,8 +16,10 @@ ABSL_FLAG(
     std::string, rank_of, "",
     "a name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); instead "
     "of --rank");
-ABSL_FLAG(std::string, weights, "auto",
-          "type of the weights in memory: auto (as stored), f32, bf16, int8, int4 or fp8");
+ABSL_FLAG(
+    std::string, weights, "auto",
+    "type of the weights in memory: auto (as stored), f32, bf16, int8, int4, fp8, or fp8-w8a8 "
+    "(inputs of products are rounded to FP8, too)");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32, bf16 or fp8");
 ABSL_FLAG(
     std::string, device, "cpu",
@@ -27,8 +29,8 @@ ABSL_FLAG(std::string, instructions, "auto",
           "what computes matrix products: auto (the fastest that this processor has), portable, "
           "avx512_bf16 or amx_bf16; the same for all shards");
 ABSL_FLAG(std::string, gpu_instructions, "auto",
-          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma or "
-          "wgmma_pipeline; the same for all shards");
+          "the fastest that a GPU may multiply with: auto (the fastest that it has), mma, wgmma, "
+          "wgmma_pipeline or wgmma_fp8; the same for all shards");
 ABSL_FLAG(int, kv_cache_mib, 256,
           "memory for keys and values, in MiB; 0, on a GPU alone: what it has left of "
           "--device_share");

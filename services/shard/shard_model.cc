@@ -104,7 +104,9 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
   if (!device_memory) status.Update(model->ReserveKv(pool));
   if (status.ok()) status.Update(model->LoadRotations());
-  if (status.ok()) status.Update(model->LoadLayers(source, *format));
+  const WantedWeights wanted{.format = *format,
+                             .fp8_activations = options.weights == WeightType::kFp8W8A8};
+  if (status.ok()) status.Update(model->LoadLayers(source, wanted));
   if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(pool, kv, options));
   if (!status.ok()) return status;
   return model;
@@ -171,8 +173,8 @@ absl::Status ShardModel::LoadRotations() {
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::LoadLayers(const WeightSource& source, WeightFormat wanted) {
-  format_ = wanted;
+absl::Status ShardModel::LoadLayers(const WeightSource& source, const WantedWeights& wanted) {
+  wanted_ = wanted;
   for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
     auto weights =
         LoadLayerWeights(config_, plan_, source, static_cast<int>(layer), wanted, backend_);
@@ -186,8 +188,9 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, WeightFormat wan
 }
 
 std::string ShardModel::arithmetic() const {
-  return absl::StrCat(std::string(backend_.name()), ", weights ", std::string(Name(format_)),
-                      ", keys and values ", std::string(Name(kv_dtype_)));
+  return absl::StrCat(std::string(backend_.name()), ", weights ", std::string(Name(wanted_.format)),
+                      wanted_.fp8_activations ? ", their inputs FP8" : "", ", keys and values ",
+                      std::string(Name(kv_dtype_)));
 }
 
 size_t ShardModel::weight_bytes() const {

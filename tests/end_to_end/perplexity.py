@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TYPES = [("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16"), ("int8", "f32"), ("fp8", "f32"), ("int4", "f32"),
+TYPES = [("f32", "f32"), ("bf16", "f32"), ("bf16", "bf16"), ("int8", "f32"), ("fp8", "f32"), ("fp8-w8a8", "f32"), ("int4", "f32"),
          ("bf16", "fp8"), ("fp8", "fp8")]
 SEPARATOR = "<|endoftext|>\n"
 

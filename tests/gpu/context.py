@@ -9,7 +9,7 @@ from run import CutShort, Failed, Limit, Skipped, Up, kill, run, wait
 
 LARGE_BYTES = 17 << 30
 BF16 = ["--weights", "bf16", "--kv_dtype", "bf16"]
-FP8 = ["--weights", "fp8", "--kv_dtype", "fp8"]
+FP8 = ["--weights", "fp8-w8a8", "--kv_dtype", "fp8"]
 
 
 class Context:

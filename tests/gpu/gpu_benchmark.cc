@@ -77,24 +77,17 @@ class Bench {
     return view;
   }
 
-  std::unique_ptr<PackedMatrix> Weights(int64_t outputs, int64_t inputs, int slices, bool gated,
-                                        WeightFormat format) {
-    std::vector<std::byte> encoded(RowBytes(format, inputs));
-    std::vector<float> row(inputs);
+  std::unique_ptr<PackedMatrix> Weights(const PackSpec& spec) {
+    std::vector<std::byte> encoded(RowBytes(spec.format, spec.num_inputs));
+    std::vector<float> row(spec.num_inputs);
     for (float& value : row) value = Uniform() * 0.02f;
-    EncodeRow(format, row, absl::MakeSpan(encoded));
-    auto packed = backend_.Pack({.num_outputs = outputs,
-                                 .num_inputs = inputs,
-                                 .format = format,
-                                 .num_slices = slices,
-                                 .gated = gated},
-                                [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-                                  for (int64_t i = begin; i < end; ++i) {
-                                    std::copy(encoded.begin(), encoded.end(),
-                                              out.begin() + (i - begin) * encoded.size());
-                                  }
-                                  return absl::OkStatus();
-                                });
+    EncodeRow(spec.format, row, absl::MakeSpan(encoded));
+    auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::copy(encoded.begin(), encoded.end(), out.begin() + (i - begin) * encoded.size());
+      }
+      return absl::OkStatus();
+    });
     SLUICE_CHECK(packed.ok());
     return *std::move(packed);
   }
@@ -181,15 +174,17 @@ struct Product {
 
 // Of one product, so many that no cache holds any when its turn comes again; a power of two.
 std::vector<std::unique_ptr<PackedMatrix>> CopiesOfWeights(Bench& bench, const Product& product,
-                                                           WeightFormat format) {
+                                                           const PackSpec& operands) {
   constexpr size_t kBeyondCaches = size_t{256} << 20;
   constexpr size_t kMostCopies = 32;
   static_assert(kMostCopies <= kMostCalls);
   std::vector<std::unique_ptr<PackedMatrix>> weights;
-  const auto add = [&] {
-    weights.push_back(
-        bench.Weights(product.outputs, product.inputs, product.slices, product.gated, format));
-  };
+  PackSpec spec = operands;
+  spec.num_outputs = product.outputs;
+  spec.num_inputs = product.inputs;
+  spec.num_slices = product.slices;
+  spec.gated = product.gated;
+  const auto add = [&] { weights.push_back(bench.Weights(spec)); };
   add();
   const size_t bytes = weights[0]->size_bytes();
   while (weights.size() < kMostCopies && weights.size() * bytes < kBeyondCaches) {
@@ -199,9 +194,11 @@ std::vector<std::unique_ptr<PackedMatrix>> CopiesOfWeights(Bench& bench, const P
 }
 
 void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64_t> row_counts,
-                    WeightFormat format) {
+                    const PackSpec& operands) {
   Backend& backend = bench.backend();
-  const auto weights = CopiesOfWeights(bench, product, format);
+  const auto weights = CopiesOfWeights(bench, product, operands);
+  const std::string name =
+      std::string(Name(operands.format)) + (operands.fp8_activations ? "xFP8" : "");
   // To the residual stream, as serving does, whose products in slices these are.
   GemmEpilogue epilogue{.add_to_out = product.slices > 1};
   if (product.gated) epilogue.activation = Activation::kSilu;
@@ -213,7 +210,7 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
     backend.ReserveForGemm(*weights[0], rows);
     size_t next = 0;
     bench.Measure(
-        {.name = absl::StrCat("gemm ", product.name, " ", std::string(Name(format)), " T ", rows),
+        {.name = absl::StrCat("gemm ", product.name, " ", name, " T ", rows),
          .bytes = static_cast<double>(weights[0]->size_bytes()),
          .operations = 2.0 * rows * product.outputs * product.inputs},
         [&] { backend.Gemm(x, *weights[next++ % weights.size()], out, epilogue); },
@@ -221,9 +218,10 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
   }
 }
 
-// Weights are packed once for all numbers of rows: it takes longer than the products.
+// Weights are packed once for all numbers of rows: it takes longer than the products. Of `operands`
+// what weights and activations are kept in counts.
 void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t> row_counts,
-                     WeightFormat format) {
+                     const PackSpec& operands) {
   const int64_t kv = int64_t{shape.kv_heads} * shape.head_dim;
   for (const Product& product :
        {Product{"qkv", shape.heads * int64_t{shape.head_dim} + 2 * kv, shape.hidden, 1, false},
@@ -231,7 +229,7 @@ void MeasureProducts(Bench& bench, const Shape& shape, absl::Span<const int64_t>
         Product{"gate_up", 2 * shape.mlp, shape.hidden, 1, true},
         Product{"down", shape.hidden, shape.mlp, 8, false},
         Product{"head", shape.vocabulary, shape.hidden, 1, false}}) {
-    MeasureProduct(bench, product, row_counts, format);
+    MeasureProduct(bench, product, row_counts, operands);
   }
 }
 
@@ -401,11 +399,13 @@ int Run(const std::string& device_text, const std::string& scale) {
   Bench bench(**backend, is_small ? 1e-3 : 30e-3);
   const std::vector<int64_t> row_counts =
       is_small ? std::vector<int64_t>{1, 8, 64} : std::vector<int64_t>{1, 16, 64, 256, 2048};
-  MeasureProducts(bench, shape, row_counts, WeightFormat::kBF16);
-  MeasureProducts(bench, shape, row_counts, WeightFormat::kFp8);
+  MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kBF16});
+  MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kFp8});
+  MeasureProducts(bench, shape, row_counts,
+                  {.format = WeightFormat::kFp8, .fp8_activations = true});
   const int64_t batch = is_small ? 8 : 64;
-  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt8);
-  MeasureProducts(bench, shape, {1, batch}, WeightFormat::kInt4);
+  MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt8});
+  MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt4});
   const int64_t context = is_small ? 256 : 8192;
   for (const DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kF32}) {
     MeasureAttention(bench, shape, 1, context, 1, dtype);

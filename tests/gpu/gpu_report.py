@@ -83,15 +83,15 @@ def _decode_rows(speed, bandwidth):
     return rows
 
 
-# A weight has 34 bytes for 32, a head vector of 128 two besides its codes.
-FP8_WEIGHT, FP8_KV_BYTES = 34 / 32, 2 * 32 * 8 * (128 + 2)
+# The head's weights have 34 bytes for 32, those of layers a scale for each slice; a head vector of 128 two bytes besides its codes.
+FP8_HEAD_BYTES, FP8_KV_BYTES = 34 / 32 * HEAD_WEIGHTS, 2 * 32 * 8 * (128 + 2)
 
 
 def _fp8_rows(speed, bandwidth):
     rows = []
     if "decode 1" in speed and bandwidth > 0:
         one = speed["decode 1"]["between_tokens_ms"]["p50"]
-        floor = 1e3 * (FP8_WEIGHT * (LAYER_WEIGHTS + HEAD_WEIGHTS) + 1128 * FP8_KV_BYTES) / bandwidth
+        floor = 1e3 * (LAYER_WEIGHTS + FP8_HEAD_BYTES + 1128 * FP8_KV_BYTES) / bandwidth
         rows.append(("decode in FP8, batch 1, context 1k", f"{floor:.2f} ms", f"{one:.2f} ms ({floor / one:.0%})", "-",
                      True))
     if "256 streams" in speed and bandwidth > 0:

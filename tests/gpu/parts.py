@@ -30,7 +30,7 @@ PARTS = [
     Part("models", 90, "whole small models against their goldens", test_programs.models),
     Part("ranks", 90, "TP 2 and 4 as processes on one device have the bits of TP 1", serving.ranks,
          seconds_if_chosen=120),
-    Part("fp8", 60, "the same of weights, keys and values in FP8", serving.fp8, seconds_if_chosen=120),
+    Part("fp8", 60, "the same of weights, activations, keys and values in FP8", serving.fp8, seconds_if_chosen=120),
     Part("death", 60, "a stream survives kill -9 of a rank and of the sampler", serving.death, seconds_if_chosen=120),
     Part("errors", 20, "what can't be had is said", serving.errors),
     Part("speed", 180, "8B through the whole pipeline", speeds.speed, 60, True),

@@ -27,7 +27,7 @@ FORMAT = 1  # of the file
 def parse_flags():
     parser = argparse.ArgumentParser(prog="gpu-prove", description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda:0", help="default cuda:0; cpu tries the script with small models")
-    parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline"],
+    parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline", "wgmma_fp8"],
                         help="the fastest that the GPU is to multiply with, in tests, benchmarks and services; auto: the "
                         "fastest that it has. What is left out is not tried: where it hangs or ends the process")
     parser.add_argument("--minutes", type=float, default=8.5, help="in all; parts that no time is left for are "

@@ -89,7 +89,7 @@ def ranks(context):
 
 
 def fp8(context):
-    """The same of weights, keys and values in FP8."""
+    """The same of weights, activations, keys and values in FP8."""
     same_bits(context, FP8, (["--tp", "1"], ["--tp", "4"]))
 
 

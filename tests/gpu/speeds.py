@@ -53,7 +53,7 @@ def speed(context):
 
 
 def fp8_speed(context):
-    """What weights, keys and values in FP8 save: a token alone, and many streams."""
+    """What weights, activations, keys and values in FP8 save: a token alone, and many streams."""
     context.plan("decode 1", "256 streams")
     model = context.large_model()
     with context.up(*serving_flags(context, model, FP8)) as up:

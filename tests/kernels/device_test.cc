@@ -55,22 +55,23 @@ TEST(ChooseProducts, FallsBackToWhatEveryGpuHasAndSaysWhy) {
         },
         [&](const std::string& reason) { warnings.push_back(reason); });
   };
-  EXPECT_EQ(choose(GpuProducts::kPipelined).value(), GpuProducts::kPipelined);
+  EXPECT_EQ(choose(GpuProducts::kFp8).value(), GpuProducts::kFp8);
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(choose(GpuProducts::kHopper).value(), GpuProducts::kHopper);
-  EXPECT_THAT(warnings,
-              ElementsAre(HasSubstr("by wgmma_pipeline fail their self-check: other bits")));
+  EXPECT_EQ(choose(GpuProducts::kPipelined).value(), GpuProducts::kPipelined);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma_fp8 fail their self-check: other bits")));
   warnings.clear();
   EXPECT_EQ(choose(GpuProducts::kPortable).value(), GpuProducts::kPortable);
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr("by wgmma_pipeline fail"),
-                                    HasSubstr("by wgmma fail their self-check: other bits")));
+  EXPECT_THAT(warnings,
+              ElementsAre(HasSubstr("by wgmma_fp8 fail"), HasSubstr("by wgmma_pipeline fail"),
+                          HasSubstr("by wgmma fail their self-check: other bits")));
 }
 
 TEST(ProductsOf, OnlyComputeCapability90HasItsOwn) {
   EXPECT_EQ(ProductsOf({.compute_major = 8}).back(), GpuProducts::kPortable);
   EXPECT_EQ(ProductsOf({.compute_major = 10}).back(), GpuProducts::kPortable);
   EXPECT_THAT(ProductsOf({.compute_major = 9}),
-              ElementsAre(GpuProducts::kPortable, GpuProducts::kHopper, GpuProducts::kPipelined));
+              ElementsAre(GpuProducts::kPortable, GpuProducts::kHopper, GpuProducts::kPipelined,
+                          GpuProducts::kFp8));
 }
 
 TEST(MakeBackend, RefusesInstructionsThatTheDeviceDoesNotHave) {
@@ -107,7 +108,8 @@ TEST(ParseGpuProducts, ReadsWhatNameWrites) {
   }
   EXPECT_THAT(
       std::string(ParseGpuProducts("mmx").status().message()),
-      HasSubstr("\"mmx\" is no instruction of GPUs; accepted: auto, mma, wgmma, wgmma_pipeline"));
+      HasSubstr("\"mmx\" is no instruction of GPUs; accepted: auto, mma, wgmma, wgmma_pipeline, "
+                "wgmma_fp8"));
 }
 
 std::optional<GpuProducts> TestGpuProductsFor(const char* text) {
@@ -121,8 +123,9 @@ TEST(TestGpuProductsDeathTest, AreThoseOfTheEnvironment) {
               ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(std::exit(TestGpuProductsFor("auto") == std::nullopt ? 0 : 1),
               ::testing::ExitedWithCode(0), "");
-  EXPECT_DEATH(TestGpuProductsFor("mmx"),
-               "SLUICE_TEST_GPU_INSTRUCTIONS: .*accepted: auto, mma, wgmma, wgmma_pipeline");
+  EXPECT_DEATH(
+      TestGpuProductsFor("mmx"),
+      "SLUICE_TEST_GPU_INSTRUCTIONS: .*accepted: auto, mma, wgmma, wgmma_pipeline, wgmma_fp8");
 }
 
 TEST(ChooseInstructions, TakesTheFastestThatPasses) {

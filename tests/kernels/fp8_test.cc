@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/fp8_activations.h"
 #include "kernels/kv_format.h"
 
 namespace sluice {
@@ -113,6 +116,39 @@ TEST(KvFormat, AVectorInFp8HasAScaleBesides) {
   EXPECT_EQ(KvVectorBytes(DType::kF8E4M3, 128), 130u);
   EXPECT_TRUE(IsKvType(DType::kF8E4M3));
   EXPECT_FALSE(IsKvType(DType::kF16));
+}
+
+TEST(RoundSliceToFp8, GivesTheNearestNumbersRelativeToTheLargest) {
+  for (const float size : {1e-30f, 3e-4f, 1.0f, 200.0f}) {
+    std::vector<float> slice(96), rounded(slice.size());
+    for (size_t i = 0; i < slice.size(); ++i) {
+      slice[i] = size * std::sin(static_cast<float>(i * i)) * std::exp2(-static_cast<float>(i % 9));
+    }
+    RoundSliceToFp8(slice, rounded.data());
+    float largest = 0;
+    for (const float value : slice) largest = std::max(largest, std::abs(value));
+    const float scale = std::exp2(std::ceil(std::log2(largest / kLargestFp8)));
+    for (size_t i = 0; i < slice.size(); ++i) {
+      EXPECT_EQ(rounded[i] / scale, NumberOf(NearestCode(double{slice[i]} / scale))) << slice[i];
+      EXPECT_EQ(FloatFromBFloat16(BFloat16FromFloat(rounded[i])), rounded[i]);
+    }
+    std::vector<float> again = rounded;
+    RoundSliceToFp8(again, again.data());
+    EXPECT_EQ(again, rounded);
+  }
+}
+
+TEST(RoundSliceToFp8, WhatIsNotFiniteShowsInAllOfTheSlice) {
+  for (const float wrong : {kInfinity, -kInfinity, std::nanf("")}) {
+    std::vector<float> slice = {1, wrong, 0, 3};
+    RoundSliceToFp8(slice, slice.data());
+    for (const float value : slice) EXPECT_TRUE(std::isnan(value));
+  }
+  std::vector<float> zeroes(3), large = {1e30f, -1};
+  RoundSliceToFp8(zeroes, zeroes.data());
+  EXPECT_EQ(zeroes, std::vector<float>(3));
+  RoundSliceToFp8(large, large.data());
+  EXPECT_EQ(large[0], 57344);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ DriverFacts QueryGpus() {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuBackendOptions options) {
   absl::StatusOr<std::unique_ptr<cuda::Gpu>> gpu =
-      cuda::OpenCudaGpu(index, cuda::PathOf(options.products), std::move(options.on_lost));
+      cuda::OpenCudaGpu(index, options.products, std::move(options.on_lost));
   if (!gpu.ok()) return gpu.status();
   auto backend =
       cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});

@@ -105,10 +105,12 @@ class HostGpu final : public Gpu {
  public:
   explicit HostGpu(const HostGpuOptions& options)
       : tells_sizes_(options.tells_sizes),
-        properties_{.backend_name = BackendName("cuda_host", options.gemm_path, 3),
-                    .num_multiprocessors = options.num_multiprocessors,
-                    .shared_bytes = options.shared_bytes,
-                    .gemm_path = options.gemm_path},
+        properties_{
+            .backend_name = BackendName("cuda_host", options.gemm_path, options.multiplies_fp8, 3),
+            .num_multiprocessors = options.num_multiprocessors,
+            .shared_bytes = options.shared_bytes,
+            .gemm_path = options.gemm_path,
+            .multiplies_fp8 = options.multiplies_fp8},
         memory_bytes_(options.memory_bytes),
         can_record_(options.can_record) {}
   ~HostGpu() override { SLUICE_CHECK(sizes_.empty()); }

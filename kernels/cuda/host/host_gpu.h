@@ -19,6 +19,7 @@ struct HostGpuOptions {
   int num_multiprocessors = 4;
   size_t shared_bytes = 227 << 10;
   GemmPath gemm_path = GemmPath::kPortable;
+  bool multiplies_fp8 = false;
   // Of its memory; what goes beyond is refused.
   size_t memory_bytes = size_t{1} << 40;
   // Whether work can be recorded: what a GPU's driver refuses is found out by recording it.

@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmBFloat16(Stream stream, const GemmTask& task) {
-  LaunchFormat<WeightFormat::kBF16>(stream, task);
+  LaunchFormat<ImageFormat::kBF16>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

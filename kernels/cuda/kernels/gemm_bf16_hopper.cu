@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmBFloat16OnHopper(Stream stream, const GemmTask& task) {
-  LaunchFormatOnHopper<WeightFormat::kBF16>(stream, task);
+  LaunchFormatOnHopper<ImageFormat::kBF16>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

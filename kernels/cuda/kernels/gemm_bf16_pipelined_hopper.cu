@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmBFloat16Pipelined(Stream stream, const GemmTask& task) {
-  LaunchPipelined<WeightFormat::kBF16>(stream, task);
+  LaunchPipelined<ImageFormat::kBF16>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

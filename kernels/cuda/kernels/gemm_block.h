@@ -13,7 +13,7 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
+template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath>
 class BlockProduct {
  protected:
   static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);
@@ -44,6 +44,37 @@ class BlockProduct {
     BlockResults(task_.epilogue, FirstTile() + WarpByOutputs() * kShape.tiles_per_warp,
                  FirstToken() + WarpByTokens() * kShape.columns_per_warp * 8, lane_, sums_)
         .Write();
+  }
+
+  // Sums of pairs of FP8 numbers, over run `run` of the block's, times the scales of both: a few columns
+  // at a time, as there are few registers besides sums.
+  SIMT_DEVICE void ScaleSums(int run) {
+    const WeightImage& weights = task_.weights;
+    const int slices = weights.fp8_slices;
+    const int slice = (split_ * runs_ + run) * slices / weights.runs.num_runs;
+    const int first_token =
+        FirstToken() + WarpByTokens() * kShape.columns_per_warp * 8 + lane_ % 4 * 2;
+    const int tokens = static_cast<int>(task_.x.rows) - first_token;
+    SIMT_UNROLL
+    for (int m = 0; m < kShape.tiles_per_warp; ++m) {
+      const int tile = FirstTile() + WarpByOutputs() * kShape.tiles_per_warp + m;
+      float of_outputs[2] = {0, 0};
+      if (tile < NumTiles(weights.num_outputs, weights.gated)) {
+        const float* const from = weights.scales + Fp8ScaleAt(tile, lane_ / 4, slice, slices);
+        of_outputs[0] = from[0];
+        of_outputs[1] = from[8];
+      }
+      const float* of_tokens = task_.x_scales + int64_t{first_token} * slices + slice;
+      SIMT_UNROLL
+      for (int n = 0; n < kShape.columns_per_warp; ++n, of_tokens += 8 * slices) {
+        float of_token[2] = {0, 0};
+        if (n * 8 < tokens) of_token[0] = of_tokens[0];
+        if (n * 8 + 1 < tokens) of_token[1] = of_tokens[slices];
+        SIMT_UNROLL
+        for (int i = 0; i < 4; ++i) sums_.Of(m)[n][i] *= of_outputs[i / 2] * of_token[i % 2];
+        if (n % 4 == 3) WarpBarrier();
+      }
+    }
   }
 
   SIMT_DEVICE int WarpByOutputs() const { return warp_ % kShape.warps_by_outputs; }
@@ -97,7 +128,7 @@ class BlockProduct {
 };
 
 // Launches kKernel for a task whose plan has this tile and path.
-template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath, auto kKernel>
+template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath, auto kKernel>
 void LaunchProduct(Stream stream, const GemmTask& task) {
   // What is joined at a time: a block's runs, or what splits left.
   const int64_t joined = task.weights.runs.num_runs;

@@ -7,7 +7,7 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
+template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath>
 class UnitCopies {
  public:
   // Of the block that multiplies tiles from `first_tile` on with tokens from `first_token` on.

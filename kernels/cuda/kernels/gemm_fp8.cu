@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmFp8(Stream stream, const GemmTask& task) {
-  LaunchFormat<WeightFormat::kFp8>(stream, task);
+  LaunchFormat<ImageFormat::kFp8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

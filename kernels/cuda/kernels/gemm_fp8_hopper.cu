@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmFp8OnHopper(Stream stream, const GemmTask& task) {
-  LaunchFormatOnHopper<WeightFormat::kFp8>(stream, task);
+  LaunchFormatOnHopper<ImageFormat::kFp8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

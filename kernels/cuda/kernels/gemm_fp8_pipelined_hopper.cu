@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmFp8Pipelined(Stream stream, const GemmTask& task) {
-  LaunchPipelined<WeightFormat::kFp8>(stream, task);
+  LaunchPipelined<ImageFormat::kFp8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

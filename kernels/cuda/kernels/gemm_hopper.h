@@ -8,7 +8,7 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 
 // The instruction goes on by itself: while a unit of K is multiplied, the next one's weights are
 // loaded.
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 class HopperProduct : WarpgroupProduct<kFormat, kTile, GemmPath::kHopper> {
  public:
   SIMT_DEVICE explicit HopperProduct(const GemmTask& task) : Warpgroup(task) {}
@@ -18,7 +18,7 @@ class HopperProduct : WarpgroupProduct<kFormat, kTile, GemmPath::kHopper> {
     next_ = Base::FirstUnit() + kAhead;
     SIMT_ROLLED
     for (int run = 0; run < runs_; ++run) {
-      SumRun();
+      SumRun(run);
       sums_.Join(run, run + 1 == runs_);
     }
     Base::Finish();
@@ -31,11 +31,11 @@ class HopperProduct : WarpgroupProduct<kFormat, kTile, GemmPath::kHopper> {
   // Units that come while one is multiplied and the one before it may still be.
   static constexpr int kAhead = kShape.stages - 2;
 
-  SIMT_DEVICE void SumRun() {
+  SIMT_DEVICE void SumRun(int run) {
     Warpgroup::BeginRun();
     SIMT_ROLLED
     for (int left = units_; left > 0; --left) Advance();
-    Warpgroup::EndRun();
+    Warpgroup::EndRun(run);
   }
 
   // Has the next unit multiplied, and the one kAhead of it brought to where the multiply before the
@@ -56,19 +56,19 @@ class HopperProduct : WarpgroupProduct<kFormat, kTile, GemmPath::kHopper> {
   int stage_ = 0;
 };
 
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 SIMT_KERNEL(ShapeOf(kTile, GemmPath::kHopper).threads(), LeastBlocks(kTile))
 MultiplyBlockOnHopper(SIMT_TASK GemmTask task) {
   HopperProduct<kFormat, kTile>(task).Run();
 }
 
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 void LaunchTileOnHopper(Stream stream, const GemmTask& task) {
   LaunchProduct<kFormat, kTile, GemmPath::kHopper, MultiplyBlockOnHopper<kFormat, kTile>>(stream,
                                                                                           task);
 }
 
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 void LaunchFormatOnHopper(Stream stream, const GemmTask& task) {
   switch (task.plan.tile) {
     case GemmTile::kDecode:
@@ -76,11 +76,10 @@ void LaunchFormatOnHopper(Stream stream, const GemmTask& task) {
     case GemmTile::kMiddle:
       return LaunchTileOnHopper<kFormat, GemmTile::kMiddle>(stream, task);
     case GemmTile::kLarge:
-      // None is planned where sums of groups are scaled: no registers would be left.
-      if constexpr (ScalesGroupSums(kFormat)) {
-        SLUICE_CHECK(task.plan.tile != GemmTile::kLarge);
-      } else {
+      if constexpr (FitsRegistersOnHopper(GemmTile::kLarge, kFormat)) {
         LaunchTileOnHopper<kFormat, GemmTile::kLarge>(stream, task);
+      } else {
+        SLUICE_CHECK(task.plan.tile != GemmTile::kLarge);
       }
   }
 }

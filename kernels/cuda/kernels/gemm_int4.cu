@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt4(Stream stream, const GemmTask& task) {
-  LaunchFormat<WeightFormat::kInt4>(stream, task);
+  LaunchFormat<ImageFormat::kInt4>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

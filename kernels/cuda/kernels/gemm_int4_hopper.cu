@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt4OnHopper(Stream stream, const GemmTask& task) {
-  LaunchFormatOnHopper<WeightFormat::kInt4>(stream, task);
+  LaunchFormatOnHopper<ImageFormat::kInt4>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

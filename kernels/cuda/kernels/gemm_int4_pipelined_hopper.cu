@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt4Pipelined(Stream stream, const GemmTask& task) {
-  LaunchPipelined<WeightFormat::kInt4>(stream, task);
+  LaunchPipelined<ImageFormat::kInt4>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt8(Stream stream, const GemmTask& task) {
-  LaunchFormat<WeightFormat::kInt8>(stream, task);
+  LaunchFormat<ImageFormat::kInt8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt8OnHopper(Stream stream, const GemmTask& task) {
-  LaunchFormatOnHopper<WeightFormat::kInt8>(stream, task);
+  LaunchFormatOnHopper<ImageFormat::kInt8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

@@ -7,7 +7,7 @@
 namespace sluice::cuda::SIMT_NAMESPACE {
 
 void GemmInt8Pipelined(Stream stream, const GemmTask& task) {
-  LaunchPipelined<WeightFormat::kInt8>(stream, task);
+  LaunchPipelined<ImageFormat::kInt8>(stream, task);
 }
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

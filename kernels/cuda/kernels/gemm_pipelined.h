@@ -8,7 +8,7 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::kPipelined> {
  public:
   SIMT_DEVICE explicit PipelinedProduct(const GemmTask& task)
@@ -106,13 +106,13 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
     Place place;
     SIMT_ROLLED
     for (int run = 0; run < runs_; ++run) {
-      SumRun(place);
+      SumRun(run, place);
       sums_.Join(run, run + 1 == runs_);
     }
     Base::Finish();
   }
 
-  SIMT_DEVICE void SumRun(Place& place) {
+  SIMT_DEVICE void SumRun(int run, Place& place) {
     Warpgroup::BeginRun();
     int last = -1;  // stage whose second half is still multiplied
     SIMT_ROLLED
@@ -124,7 +124,7 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
       Warpgroup::template MultiplyHalf<1>(stage);
       last = place.stage;
     }
-    Warpgroup::EndRun();
+    Warpgroup::EndRun(run);
     LeaveStage(last);
   }
 
@@ -142,13 +142,13 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
   const std::byte* weights_from_ = nullptr;
 };
 
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 SIMT_KERNEL(kPipelineThreads, 1)
 MultiplyBlockPipelined(SIMT_TASK GemmTask task) {
   PipelinedProduct<kFormat>(task).Run();
 }
 
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 void LaunchPipelined(Stream stream, const GemmTask& task) {
   LaunchProduct<kFormat, GemmTile::kLarge, GemmPath::kPipelined, MultiplyBlockPipelined<kFormat>>(
       stream, task);

@@ -8,7 +8,7 @@ namespace sluice::cuda::SIMT_NAMESPACE {
 
 // A thread's sums, in the places of ElementOfC. Sums of runs join those that wait for them as a
 // binary counter counts; those of the lowest levels wait in registers, the others in shared memory.
-template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
+template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath>
 class BlockSums {
  public:
   static constexpr GemmTileShape kShape = ShapeOf(kTile, kPath, kFormat);

@@ -6,7 +6,7 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
  public:
   SIMT_DEVICE explicit PortableProduct(const GemmTask& task) : Base(task) {}
@@ -112,18 +112,18 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
   }
 };
 
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 SIMT_KERNEL(ShapeOf(kTile).threads(), LeastBlocks(kTile))
 MultiplyBlock(SIMT_TASK GemmTask task) {
   PortableProduct<kFormat, kTile>(task).Run();
 }
 
-template <WeightFormat kFormat, GemmTile kTile>
+template <ImageFormat kFormat, GemmTile kTile>
 void LaunchTile(Stream stream, const GemmTask& task) {
   LaunchProduct<kFormat, kTile, GemmPath::kPortable, MultiplyBlock<kFormat, kTile>>(stream, task);
 }
 
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 void LaunchFormat(Stream stream, const GemmTask& task) {
   switch (task.plan.tile) {
     case GemmTile::kDecode:

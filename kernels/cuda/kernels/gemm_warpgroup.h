@@ -8,7 +8,7 @@
 
 namespace sluice::cuda::SIMT_NAMESPACE {
 
-template <WeightFormat kFormat, GemmTile kTile, GemmPath kPath>
+template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath>
 class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
  protected:
   using Base = BlockProduct<kFormat, kTile, kPath>;
@@ -45,20 +45,26 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
     SIMT_UNROLL
     for (int i = 0; i < kFragments / 2; ++i) {
       const int fragment = kHalf * kFragments / 2 + i;
-      MultiplyShared(weights[i],
-                     ColumnsFrom(DescriptorOf(SharedAddress(stage + kActivations)), fragment),
-                     Multiplied(), !kScalesGroups || i > 0);
+      const uint64_t tokens =
+          ColumnsFrom(DescriptorOf(SharedAddress(stage + kActivations)), fragment);
+      if constexpr (kFormat == ImageFormat::kFp8Pairs) {
+        MultiplySharedFp8(weights[i], tokens, Multiplied(), true);
+      } else {
+        MultiplyShared(weights[i], tokens, Multiplied(), !kScalesGroups || i > 0);
+      }
     }
     CommitMultiplies();
     if constexpr (!kScalesGroups) WaitForMultiplies<1>();
   }
-  SIMT_DEVICE void EndRun() {
+  // `run`: of the block's.
+  SIMT_DEVICE void EndRun(int run) {
     if constexpr (kScalesGroups) {
       AddGroup();
     } else {
       WaitForMultiplies<0>();
       HoldSums(Multiplied());
     }
+    if constexpr (kFormat == ImageFormat::kFp8Pairs) Base::ScaleSums(run);
   }
 
  private:

@@ -18,32 +18,32 @@ SIMT_DEVICE uint32_t PairFromInt4(uint32_t word) {
 }
 
 // What the sum of output `row` of a unit over a group is multiplied with.
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 SIMT_DEVICE float GroupScale(const char* unit, int row, int group) {
   return Widened(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
 }
 
 // The factors of the FP8 weights of output `row` of a unit in a group, as packing has left them.
 SIMT_DEVICE uint32_t Fp8Factors(const char* unit, int row, int group) {
-  constexpr WeightFormat kFormat = WeightFormat::kFp8;
+  constexpr ImageFormat kFormat = ImageFormat::kFp8;
   return Twice(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
 }
 
 // Fragment `fragment` of a lane's weights of a unit in shared memory.
-template <WeightFormat kFormat>
+template <ImageFormat kFormat>
 SIMT_DEVICE void LoadWeights(const char* unit, int fragment, int lane, uint32_t (&a)[4]) {
-  if constexpr (kFormat == WeightFormat::kBF16) {
+  if constexpr (IsPlain(kFormat)) {
     const Words words = *reinterpret_cast<const Words*>(unit + (fragment * kWarpSize + lane) * 16);
     SIMT_UNROLL
     for (int i = 0; i < 4; ++i) a[i] = words.word[i];
-  } else if constexpr (kFormat == WeightFormat::kInt8) {
+  } else if constexpr (kFormat == ImageFormat::kInt8) {
     const auto* const words = reinterpret_cast<const uint32_t*>(
         unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
     a[0] = PairFromInt8(words[0]);
     a[1] = PairFromInt8(words[0] >> 8);
     a[2] = PairFromInt8(words[1]);
     a[3] = PairFromInt8(words[1] >> 8);
-  } else if constexpr (kFormat == WeightFormat::kFp8) {
+  } else if constexpr (kFormat == ImageFormat::kFp8) {
     const auto* const words = reinterpret_cast<const uint32_t*>(
         unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
     const uint32_t low = Fp8Factors(unit, lane / 4, fragment / 2);

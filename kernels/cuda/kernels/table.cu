@@ -1,6 +1,7 @@
 #include "simt.h"
 
 // After simt.h.
+#include "kernels/check.h"
 #include "kernels/cuda/kernels/attention_shape.h"
 #include "kernels/cuda/kernels/launchers.h"
 #include "kernels/cuda/kernels/table.h"
@@ -21,6 +22,7 @@ const Kernels& KernelTable() {
                                   .sample = Sample,
                                   .pack = Pack,
                                   .token_image = TokenImage,
+                                  .fp8_activations = Fp8Activations,
                                   .gemm = Gemm,
                                   .float_gemm = FloatGemm,
                                   .store_kv = StoreKv,
@@ -44,12 +46,16 @@ void Gemm(Stream stream, const GemmTask& task) {
     }
   };
   switch (task.weights.format) {
-    case WeightFormat::kInt8:
+    case ImageFormat::kInt8:
       return launch(GemmInt8, GemmInt8OnHopper, GemmInt8Pipelined);
-    case WeightFormat::kInt4:
+    case ImageFormat::kInt4:
       return launch(GemmInt4, GemmInt4OnHopper, GemmInt4Pipelined);
-    case WeightFormat::kFp8:
+    case ImageFormat::kFp8:
       return launch(GemmFp8, GemmFp8OnHopper, GemmFp8Pipelined);
+    case ImageFormat::kFp8Pairs:
+      // None is planned on a path that lacks the instruction.
+      SLUICE_CHECK(task.plan.path != GemmPath::kPortable);
+      return launch(nullptr, GemmFp8PairsOnHopper, GemmFp8PairsPipelined);
     default:
       return launch(GemmBFloat16, GemmBFloat16OnHopper, GemmBFloat16Pipelined);
   }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/kernels/table.h"
+#include "kernels/cuda/products_path.h"
 #include "kernels/cuda/runtime/cuda_ipc.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/cuda/simt/cuda/prepare_kernels.h"
@@ -224,7 +225,7 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path,
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GpuProducts products,
                                                  std::function<void(absl::Status)> on_lost) {
   int count = 0;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
@@ -239,6 +240,7 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path,
         absl::StrCat("GPU ", index, " (", device.name, ") has compute capability ", device.major,
                      ".", device.minor, "; accepted: 8.0 and later"));
   }
+  const GemmPath path = PathOf(products);
   if (path != GemmPath::kPortable && (device.major != 9 || device.minor != 0)) {
     return absl::FailedPreconditionError(
         absl::StrCat("GPU ", index, " (", device.name, ") is no Hopper"));
@@ -248,11 +250,12 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path,
   cudaStream_t stream = nullptr;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   // GPUs of one major version are held to add alike.
-  GpuProperties properties{
-      .backend_name = BackendName(absl::StrCat("cuda sm_", device.major, "x"), path, kBitsVersion),
-      .num_multiprocessors = device.multiProcessorCount,
-      .shared_bytes = device.sharedMemPerBlockOptin,
-      .gemm_path = path};
+  GpuProperties properties{.backend_name = BackendName(absl::StrCat("cuda sm_", device.major, "x"),
+                                                       path, MultiplyFp8(products), kBitsVersion),
+                           .num_multiprocessors = device.multiProcessorCount,
+                           .shared_bytes = device.sharedMemPerBlockOptin,
+                           .gemm_path = path,
+                           .multiplies_fp8 = MultiplyFp8(products)};
   return std::make_unique<CudaGpu>(index, std::move(properties), stream, std::move(on_lost));
 }
 

@@ -7,13 +7,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/gpu.h"
+#include "kernels/gpu/gpu_facts.h"
 
 namespace sluice::cuda {
 
 // The GPU that the runtime numbers `index`. FAILED_PRECONDITION where there is none, the driver is
-// missing or too old, the GPU is older than compute capability 8.0, or it can't take `path`.
+// missing or too old, the GPU is older than compute capability 8.0, or it can't take `products`.
 // `on_lost`: see GpuBackendOptions (kernels/gpu/gpu_devices.h).
-absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GemmPath path = GemmPath::kPortable,
+absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index,
+                                                 GpuProducts products = GpuProducts::kPortable,
                                                  std::function<void(absl::Status)> on_lost = {});
 
 }  // namespace sluice::cuda

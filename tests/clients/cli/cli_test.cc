@@ -204,7 +204,7 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--logprobs", "2"}, "--logprobs needs --json"},
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},
       {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
-      {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4, fp8"},
+      {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"},
       {{"run", "a", "--device", "tpu"}, "\"tpu\"; accepted: cpu"},
       {{"run", "a", "--device", BuiltForGpus() ? "cuda:" : "cuda:1"},
        BuiltForGpus() ? "accepted: cpu, cuda or cuda:INDEX" : "cuda:1 needs a build with CUDA"},

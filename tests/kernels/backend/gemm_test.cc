@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "kernels/fp8_activations.h"
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/tensors.h"
 #include "tests/kernels/testing/test_backend.h"
@@ -12,11 +15,35 @@
 namespace sluice::testing {
 namespace {
 
-using GemmTest = BackendTest;
+class GemmTest : public BackendTest {
+ protected:
+  // Whether FP8 numbers are multiplied with each other, and not BF16 ones that have their value.
+  static bool MayMultiplyFp8() {
+    return GetParam().products == GpuProducts::kFp8 || GetParam().is_device;
+  }
+  // How far such a product may be off, relative to a typical one. A slice of weights has one scale
+  // then; and GPUs keep sums of FP8 products to some 14 bits, which no document says.
+  static double Fp8Tolerance() { return GetParam().is_device ? 5e-3 : 2e-5; }
+};
 SLUICE_FOR_ALL_PRODUCTS(GemmTest);
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32,  WeightFormat::kBF16, WeightFormat::kInt8,
-                                     WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8};
+// What is multiplied: weights of every format, and those of FP8 with inputs of FP8.
+const PackSpec kOperands[] = {{.format = WeightFormat::kF32},
+                              {.format = WeightFormat::kBF16},
+                              {.format = WeightFormat::kInt8},
+                              {.format = WeightFormat::kInt6},
+                              {.format = WeightFormat::kInt4},
+                              {.format = WeightFormat::kFp8},
+                              {.format = WeightFormat::kFp8, .fp8_activations = true}};
+
+PackSpec InSlices(PackSpec spec, int num_slices) {
+  spec.num_slices = num_slices;
+  return spec;
+}
+
+std::string NameOf(const PackSpec& spec) {
+  return std::string(Name(spec.format)) + (spec.fp8_activations ? " with FP8 inputs" : "");
+}
 
 HostMatrix Multiply(Backend& backend, const HostMatrix& x, const PackedMatrix& weights,
                     int64_t padding = 0) {
@@ -31,18 +58,20 @@ TEST_P(GemmTest, AgreesWithReference) {
   for (int i = 0; i < 60; ++i) {
     const int64_t rows = RandomInt(random, 1, i % 10 == 0 ? 200 : 20);
     const int64_t outputs = RandomInt(random, 1, 200);
-    const WeightFormat format = kFormats[i % std::size(kFormats)];
+    const PackSpec& spec = kOperands[i % std::size(kOperands)];
     const int64_t inputs =
-        IsQuantized(format) ? 32 * RandomInt(random, 1, 30) : RandomInt(random, 1, 700);
+        IsQuantized(spec.format) ? 32 * RandomInt(random, 1, 30) : RandomInt(random, 1, 700);
     const int64_t padding = RandomInt(random, 0, 5);
     SCOPED_TRACE(::testing::Message() << "[" << rows << ", " << inputs << "] x [" << outputs << ", "
-                                      << inputs << "] " << Name(format));
+                                      << inputs << "] " << NameOf(spec));
     const HostMatrix x = RandomMatrix(random, rows, inputs);
     const HostMatrix w = RandomMatrix(random, outputs, inputs);
-    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, format), padding);
-    const HostMatrix expected = Multiply(reference(), x, *Pack(reference(), w, format));
+    const HostMatrix actual = Multiply(backend(), x, *Pack(backend(), w, spec), padding);
+    const HostMatrix expected = Multiply(reference(), x, *Pack(reference(), w, spec));
     // Elements of deviation sqrt(K), summed one by one in floats.
-    EXPECT_TRUE(IsNear(actual, expected, 1e-6 * std::sqrt(inputs) * std::log2(inputs + 2)));
+    const double tolerance =
+        spec.fp8_activations ? Fp8Tolerance() : 1e-6 * std::log2(static_cast<double>(inputs) + 2);
+    EXPECT_TRUE(IsNear(actual, expected, tolerance * std::sqrt(inputs)));
   }
 }
 
@@ -84,9 +113,10 @@ TEST_P(GemmTest, AddsInTheOrderOfTheContract) {
 
 TEST_P(GemmTest, RowsDoNotDependOnEachOther) {
   Random random(3);
-  for (const WeightFormat format : kFormats) {
+  for (const PackSpec& spec : kOperands) {
+    SCOPED_TRACE(NameOf(spec));
     const HostMatrix x = RandomMatrix(random, 205, 8 * 32 * 3);
-    const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), format, 8);
+    const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), InSlices(spec, 8));
     const HostMatrix together = Multiply(backend(), x, *w);
     for (int64_t row = 0; row < x.rows;) {
       const int64_t count = std::min(x.rows - row, RandomInt(random, 1, 14));
@@ -121,6 +151,12 @@ TEST_P(GemmTest, BFloat16WeightsMeetActivationsRoundedToBFloat16) {
   }
 }
 
+float LargestOf(const HostMatrix& matrix) {
+  float largest = 0;
+  for (const float value : matrix.values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
 // FP8 weights are BF16 numbers.
 TEST_P(GemmTest, Fp8WeightsMultiplyAsTheNumbersTheyAre) {
   Random random(11);
@@ -149,21 +185,68 @@ TEST_P(GemmTest, Fp8WeightsMultiplyAsTheNumbersTheyAre) {
   }
 }
 
+// What FP8 weights give with inputs that were rounded before, whatever their size.
+TEST_P(GemmTest, InputsBecomeFp8NumbersBySlice) {
+  Random random(12);
+  constexpr int kSlices = 4, kDepth = 96;
+  const PackSpec plain{.format = WeightFormat::kFp8, .num_slices = kSlices};
+  PackSpec rounding = plain;
+  rounding.fp8_activations = true;
+  const HostMatrix w = RandomMatrix(random, 70, kSlices * kDepth);
+  const auto plainly = Pack(backend(), w, plain), rounded = Pack(backend(), w, rounding);
+  for (const int64_t rows : {1, 5, 140}) {
+    HostMatrix x = RandomMatrix(random, rows, w.cols), numbers = x;
+    for (int64_t t = 0; t < rows; ++t) {
+      for (int slice = 0; slice < kSlices; ++slice) {
+        const auto of = absl::MakeSpan(x.values).subspan(t * x.cols + slice * kDepth, kDepth);
+        for (float& value : of) value *= std::exp2(static_cast<float>((t + slice) % 30 - 15));
+        RoundSliceToFp8(of, &numbers.values[t * x.cols + slice * kDepth]);
+      }
+    }
+    const HostMatrix actual = Multiply(backend(), x, *rounded);
+    const HostMatrix expected = Multiply(backend(), numbers, *plainly);
+    EXPECT_TRUE(SameBits(actual, Multiply(backend(), numbers, *rounded)));
+    if (!MayMultiplyFp8()) {
+      EXPECT_TRUE(SameBits(actual, expected));
+      continue;
+    }
+    for (int64_t t = 0; t < rows; ++t) {
+      const HostMatrix row = expected.Rows(t, 1);
+      EXPECT_TRUE(IsNear(actual.Rows(t, 1), row, Fp8Tolerance() * LargestOf(row)));
+    }
+  }
+}
+
+TEST_P(GemmTest, AnInputThatIsNoNumberStaysInItsRow) {
+  Random random(13);
+  HostMatrix x = RandomMatrix(random, 3, 128);
+  x.At(1, 70) = std::numeric_limits<float>::infinity();
+  const auto w = Pack(backend(), RandomMatrix(random, 40, 128),
+                      {.format = WeightFormat::kFp8, .num_slices = 2, .fp8_activations = true});
+  const HostMatrix out = Multiply(backend(), x, *w);
+  for (int64_t n = 0; n < out.cols; ++n) {
+    EXPECT_TRUE(std::isfinite(out.At(0, n)) && std::isnan(out.At(1, n)) &&
+                std::isfinite(out.At(2, n)));
+  }
+}
+
 TEST_P(GemmTest, RanksJoinedByTreeAddGiveTheBitsOfOneRank) {
   Random random(6);
   constexpr int kSlices = 8;
-  for (const WeightFormat format : kFormats) {
+  for (const PackSpec& spec : kOperands) {
+    SCOPED_TRACE(NameOf(spec));
     for (const int64_t rows : {1, 3, 110}) {
-      const HostMatrix x = RandomMatrix(random, rows, kSlices * (IsQuantized(format) ? 64 : 37));
+      const HostMatrix x =
+          RandomMatrix(random, rows, kSlices * (IsQuantized(spec.format) ? 64 : 37));
       const HostMatrix w = RandomMatrix(random, 90, x.cols);
-      const HostMatrix alone = Multiply(backend(), x, *Pack(backend(), w, format, kSlices));
+      const HostMatrix alone = Multiply(backend(), x, *Pack(backend(), w, InSlices(spec, kSlices)));
       for (const int ranks : {1, 2, 4, 8}) {
         const int64_t share = x.cols / ranks;
         std::vector<DeviceMatrix> partials;
         std::vector<MatrixView> views;
         for (int rank = 0; rank < ranks; ++rank) {
           const auto part =
-              Pack(backend(), w.Columns(rank * share, share), format, kSlices / ranks);
+              Pack(backend(), w.Columns(rank * share, share), InSlices(spec, kSlices / ranks));
           partials.emplace_back(backend(),
                                 Multiply(backend(), x.Columns(rank * share, share), *part));
           views.push_back(partials.back().view());
@@ -210,7 +293,8 @@ TEST_P(GemmTest, EpiloguesAgreeWithReference) {
   for (int i = 0; i < 24; ++i) {
     const bool gated = i % 2 == 0;
     const int64_t columns = RandomInt(random, 1, 90);
-    const PackSpec spec{.format = kFormats[i % std::size(kFormats)], .gated = gated};
+    PackSpec spec = kOperands[i % std::size(kOperands)];
+    spec.gated = gated;
     const HostMatrix x = RandomMatrix(random, RandomInt(random, 1, 110), 64);
     const HostMatrix w = RandomMatrix(random, columns * (gated ? 2 : 1), x.cols, 0.1F);
     const HostMatrix before = RandomMatrix(random, x.rows, columns);
@@ -221,7 +305,8 @@ TEST_P(GemmTest, EpiloguesAgreeWithReference) {
     const auto weights = Pack(backend(), w, spec), reference_weights = Pack(reference(), w, spec);
     for (size_t e = 0; e < actual.size(); ++e) {
       EXPECT_TRUE(IsNear(Multiply(backend(), x, *weights, actual[e], before),
-                         Multiply(reference(), x, *reference_weights, expected[e], before), 2e-5))
+                         Multiply(reference(), x, *reference_weights, expected[e], before),
+                         spec.fp8_activations ? 2 * Fp8Tolerance() : 2e-5))
           << "epilogue " << e << ", " << columns << " columns" << (gated ? ", gated" : "");
     }
   }

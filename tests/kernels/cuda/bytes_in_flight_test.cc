@@ -41,7 +41,7 @@ constexpr Matrix kMatrices[] = {{"qkv", 6144, 4096, 1, false},
 
 // A product of one row.
 struct DecodeProduct {
-  DecodeProduct(const Matrix& matrix, WeightFormat format, GemmPath path)
+  DecodeProduct(const Matrix& matrix, ImageFormat format, GemmPath path)
       : runs(RunsOf(matrix.inputs, matrix.slices)),
         plan(PlanGemm(1, NumTiles(matrix.outputs, matrix.gated), runs, format,
                       {kMultiprocessors, kSharedOfBlock, path})),
@@ -58,7 +58,7 @@ struct DecodeProduct {
 };
 
 // Bytes of weights that a product has under way on a multiprocessor.
-double UnderWay(const DecodeProduct& product, WeightFormat format, GemmPath path) {
+double UnderWay(const DecodeProduct& product, ImageFormat format, GemmPath path) {
   // The stage that is multiplied, and on Hopper the one before it, are not under way.
   const int ahead = product.shape.stages - (path == GemmPath::kHopper ? 2 : 1);
   const int64_t of_block = ahead * product.shape.tiles() * UnitBytes(format);
@@ -69,9 +69,11 @@ double UnderWay(const DecodeProduct& product, WeightFormat format, GemmPath path
 TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
   for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
     for (const Matrix& matrix : kMatrices) {
-      for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8}) {
+      for (const ImageFormat format : {ImageFormat::kBF16, ImageFormat::kFp8}) {
         const DecodeProduct product(matrix, format, path);
-        EXPECT_GE(UnderWay(product, format, path), kNeeded) << matrix.name << " " << Name(format);
+        EXPECT_GE(UnderWay(product, format, path), kNeeded)
+            << matrix.name << " "
+            << "format " << static_cast<int>(format);
       }
     }
   }
@@ -81,13 +83,14 @@ TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
 // a small part of them.
 TEST(BytesInFlight, DecodeProductsOnHopperAreOneWaveOfBlocks) {
   for (const Matrix& matrix : kMatrices) {
-    for (const WeightFormat format :
-         {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
+    for (const ImageFormat format :
+         {ImageFormat::kBF16, ImageFormat::kInt8, ImageFormat::kInt4, ImageFormat::kFp8}) {
       const DecodeProduct product(matrix, format, GemmPath::kHopper);
       EXPECT_GE(product.at_a_time, LeastBlocks(GemmTile::kDecode)) << matrix.name;
       if (matrix.outputs > 100'000) continue;
       EXPECT_LE(product.plan.blocks(), product.at_a_time * kMultiprocessors)
-          << matrix.name << " " << Name(format);
+          << matrix.name << " "
+          << "format " << static_cast<int>(format);
     }
   }
 }
@@ -120,7 +123,7 @@ TEST(BytesInFlight, LargeTilesAreTakenForEveryMatrixOfAPrefill) {
   for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper, GemmPath::kPipelined}) {
     for (const Matrix& matrix : kMatrices) {
       const GemmPlan plan = PlanGemm(2048, NumTiles(matrix.outputs, matrix.gated),
-                                     RunsOf(matrix.inputs, matrix.slices), WeightFormat::kBF16,
+                                     RunsOf(matrix.inputs, matrix.slices), ImageFormat::kBF16,
                                      {kMultiprocessors, kSharedOfBlock, path});
       EXPECT_EQ(plan.tile, GemmTile::kLarge) << matrix.name;
       EXPECT_EQ(plan.splits, 1) << matrix.name;

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/products_path.h"
 #include "kernels/self_check.h"
 #include "tests/kernels/testing/test_backend.h"
 
@@ -18,11 +17,11 @@ namespace sluice::cuda {
 namespace {
 
 // By the instructions that multiply.
-class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
+class CudaGpuTest : public ::testing::TestWithParam<GpuProducts> {
  protected:
   void SetUp() override {
     const std::optional<GpuProducts> fastest = testing::TestGpuProducts();
-    if (fastest.has_value() && GetParam() > PathOf(*fastest)) {
+    if (fastest.has_value() && GetParam() > *fastest) {
       GTEST_SKIP() << "SLUICE_TEST_GPU_INSTRUCTIONS leaves it out";
     }
     auto gpu = OpenCudaGpu(0, GetParam());
@@ -37,22 +36,24 @@ class CudaGpuTest : public ::testing::TestWithParam<GemmPath> {
   std::unique_ptr<CudaBackend> backend_;
 };
 
-std::string PathName(const ::testing::TestParamInfo<GemmPath>& info) {
+std::string ProductsName(const ::testing::TestParamInfo<GpuProducts>& info) {
   switch (info.param) {
-    case GemmPath::kPortable:
+    case GpuProducts::kPortable:
       return "Portable";
-    case GemmPath::kHopper:
+    case GpuProducts::kHopper:
       return "Hopper";
-    case GemmPath::kPipelined:
+    case GpuProducts::kPipelined:
       return "Pipelined";
+    case GpuProducts::kFp8:
+      return "Fp8";
   }
   return "";
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, CudaGpuTest,
-                         ::testing::Values(GemmPath::kPortable, GemmPath::kHopper,
-                                           GemmPath::kPipelined),
-                         PathName);
+                         ::testing::Values(GpuProducts::kPortable, GpuProducts::kHopper,
+                                           GpuProducts::kPipelined, GpuProducts::kFp8),
+                         ProductsName);
 
 TEST_P(CudaGpuTest, PassesItsSelfCheck) {
   const absl::Status status = SelfCheck(*backend_);

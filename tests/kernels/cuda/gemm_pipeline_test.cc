@@ -71,7 +71,7 @@ TEST(GemmPlan, BlocksOfAClusterShareTokensAndRuns) {
   const GemmDevice device{132, 227 << 10, GemmPath::kPipelined};
   for (const int64_t tiles : {383, 384, 385, 8016}) {
     for (const int64_t rows : {300, 1000, 2048}) {
-      const GemmPlan plan = PlanGemm(rows, tiles, RunsOf(4096, 8), WeightFormat::kBF16, device);
+      const GemmPlan plan = PlanGemm(rows, tiles, RunsOf(4096, 8), ImageFormat::kBF16, device);
       ASSERT_EQ(plan.path, GemmPath::kPipelined);
       ASSERT_EQ(plan.blocks() % kClusterBlocks, 0);
       // 385 tiles fill 49 blocks: the last of their cluster has no outputs.
@@ -96,8 +96,8 @@ TEST(GemmPlan, BlocksOfAClusterShareTokensAndRuns) {
 
 TEST(GemmPlan, LargeTilesAloneArePipelinedAndFitAMultiprocessor) {
   const GemmDevice device{132, 227 << 10, GemmPath::kPipelined};
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const ImageFormat format :
+       {ImageFormat::kBF16, ImageFormat::kFp8, ImageFormat::kInt8, ImageFormat::kInt4}) {
     const auto plan = [&](int64_t rows) {
       return PlanGemm(rows, 1792, RunsOf(14336, 8), format, device);
     };

@@ -19,12 +19,12 @@ TEST(GemmPlan, CoversEveryOutputAndToken) {
     for (const int64_t tiles : {1, 5, 64, 896}) {
       for (const int64_t shared : {kShared, kLittleShared}) {
         const RunShape runs = RunsOf(4096, 8);
-        const GemmPlan plan = PlanGemm(rows, tiles, runs, WeightFormat::kBF16, {132, shared});
+        const GemmPlan plan = PlanGemm(rows, tiles, runs, ImageFormat::kBF16, {132, shared});
         const GemmTileShape shape = ShapeOf(plan.tile);
         EXPECT_GE(plan.output_blocks * shape.tiles(), tiles);
         EXPECT_GE(plan.token_blocks * shape.tokens(), rows);
         EXPECT_EQ(runs.num_runs % plan.splits, 0);
-        EXPECT_LE(GemmSharedBytes(plan.tile, WeightFormat::kBF16, runs.num_runs), shared);
+        EXPECT_LE(GemmSharedBytes(plan.tile, ImageFormat::kBF16, runs.num_runs), shared);
       }
     }
   }
@@ -38,7 +38,7 @@ TEST(GemmPlan, FewRowsKeepAllMultiprocessorsBusy) {
   } matrices[] = {{6144, 4096, 1}, {4096, 4096, 8}, {28672, 4096, 1}, {4096, 14336, 8}};
   for (const auto& [outputs, inputs, slices] : matrices) {
     const GemmPlan plan = PlanGemm(1, NumTiles(outputs, false), RunsOf(inputs, slices),
-                                   WeightFormat::kBF16, {132, kShared});
+                                   ImageFormat::kBF16, {132, kShared});
     EXPECT_EQ(plan.tile, GemmTile::kDecode);
     EXPECT_GE(plan.blocks(), 2 * 132) << outputs;
   }
@@ -47,7 +47,7 @@ TEST(GemmPlan, FewRowsKeepAllMultiprocessorsBusy) {
 TEST(GemmPlan, PathsCutProductsAlike) {
   for (const GemmTile tile : {GemmTile::kDecode, GemmTile::kMiddle, GemmTile::kLarge}) {
     for (const GemmPath path : {GemmPath::kHopper, GemmPath::kPipelined}) {
-      for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kInt8}) {
+      for (const ImageFormat format : {ImageFormat::kBF16, ImageFormat::kInt8}) {
         const GemmTileShape portable = ShapeOf(tile), other = ShapeOf(tile, path, format);
         EXPECT_EQ(portable.outputs(), other.outputs());
         EXPECT_EQ(portable.tokens(), other.tokens());
@@ -61,7 +61,7 @@ TEST(GemmPlan, PathsCutProductsAlike) {
 // Few rows and many take the same instruction, and its sums the registers that there are.
 TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledHaveLargeTilesInThePipelineAlone) {
   const RunShape runs = RunsOf(4096, 8);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const ImageFormat format : {ImageFormat::kInt8, ImageFormat::kInt4}) {
     const auto plan = [&](int64_t rows, GemmPath path) {
       return PlanGemm(rows, 512, runs, format, {132, kShared, path});
     };
@@ -78,7 +78,7 @@ TEST(GemmPlan, WeightsWhoseGroupSumsAreScaledHaveLargeTilesInThePipelineAlone) {
 TEST(GemmPlanDeathTest, ALargeTileWithSumsOfGroupsOutsideThePipelineIsABrokenInvariant) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto gpu = MakeHostGpu({.gemm_path = GemmPath::kHopper});
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const ImageFormat format : {ImageFormat::kInt8, ImageFormat::kInt4}) {
     const GemmTask task{.weights = {.format = format},
                         .plan = {.tile = GemmTile::kLarge, .path = GemmPath::kHopper}};
     EXPECT_DEATH(gpu->kernels().gemm(gpu->stream(), task), "broken invariant: .*kLarge");
@@ -89,7 +89,7 @@ TEST(GemmPlanDeathTest, ALargeTileWithSumsOfGroupsOutsideThePipelineIsABrokenInv
 TEST(GemmPlan, BlocksWithoutOutputsAreNoWork) {
   const GemmDevice device{132, kShared, GemmPath::kPipelined};
   const auto plan = [&](int64_t output_blocks, int64_t rows) {
-    return PlanGemm(rows, output_blocks * 8, RunsOf(4096, 8), WeightFormat::kBF16, device);
+    return PlanGemm(rows, output_blocks * 8, RunsOf(4096, 8), ImageFormat::kBF16, device);
   };
   const int64_t rows = 66 * 128;
   EXPECT_EQ(plan(1, rows).tile, GemmTile::kLarge);
@@ -112,7 +112,7 @@ TEST(GemmPlan, HundredsOfRowsTakeLargeTilesThatShareRuns) {
     size_t i = 0;
     for (const int64_t rows : {96, 128, 256, 512, 1024}) {
       const GemmPlan plan = PlanGemm(rows, NumTiles(outputs, false), RunsOf(inputs, slices),
-                                     WeightFormat::kBF16, {132, kShared, GemmPath::kPipelined});
+                                     ImageFormat::kBF16, {132, kShared, GemmPath::kPipelined});
       EXPECT_EQ(plan.tile, GemmTile::kLarge) << outputs << " " << rows;
       EXPECT_EQ(plan.splits, splits[i++]) << outputs << " x " << inputs << ", " << rows;
     }
@@ -122,7 +122,7 @@ TEST(GemmPlan, HundredsOfRowsTakeLargeTilesThatShareRuns) {
 // Rows that fit a small tile, and outputs too few for all of a large device.
 TEST(GemmPlan, SmallTilesAreLeftWhereLargeOnesWouldIdle) {
   const auto tile = [](int64_t rows, int64_t outputs, RunShape runs) {
-    return PlanGemm(rows, NumTiles(outputs, false), runs, WeightFormat::kBF16,
+    return PlanGemm(rows, NumTiles(outputs, false), runs, ImageFormat::kBF16,
                     {132, kShared, GemmPath::kPipelined})
         .tile;
   };
@@ -151,8 +151,8 @@ TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
     const BatchSizes sizes = BatchSizesFor(multiprocessors);
     const int64_t tiles = NumTiles(sizes.outputs, false);
     const RunShape runs = RunsOf(sizes.inputs_per_slice * BatchSizes::kSlices, BatchSizes::kSlices);
-    for (const WeightFormat format :
-         {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
+    for (const ImageFormat format :
+         {ImageFormat::kBF16, ImageFormat::kFp8, ImageFormat::kInt8, ImageFormat::kInt4}) {
       const auto plan = [&](int64_t rows) {
         return PlanGemm(rows, tiles, runs, format,
                         {multiprocessors, kShared, GemmPath::kPipelined});
@@ -176,8 +176,8 @@ TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
 
 TEST(GemmPlan, SharedMemoryOfEveryTileAndFormatIsAligned) {
   for (const GemmTile tile : {GemmTile::kDecode, GemmTile::kMiddle, GemmTile::kLarge}) {
-    for (const WeightFormat format :
-         {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
+    for (const ImageFormat format :
+         {ImageFormat::kBF16, ImageFormat::kInt8, ImageFormat::kInt4, ImageFormat::kFp8}) {
       EXPECT_EQ(StageBytes(tile, format, GemmPath::kPortable) % 128, 0);
       EXPECT_EQ(StageWeightBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);
       EXPECT_EQ(StageBytes(tile, format, GemmPath::kHopper) % kSwizzleBytes, 0);

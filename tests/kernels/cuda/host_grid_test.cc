@@ -316,7 +316,7 @@ enum class Layout {
 
 // Whether lanes load the numbers of a unit that was written so.
 bool LoadsItsNumbers(Layout layout) {
-  constexpr WeightFormat kFormat = WeightFormat::kFp8;
+  constexpr ImageFormat kFormat = ImageFormat::kFp8;
   std::mt19937 random(5);
   alignas(16) char unit[UnitBytes(kFormat)];
   float numbers[kTileOutputs][kUnitInputs];

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/cuda/simt/host/host_grid.h"
+#include "kernels/fp8.h"
 #include "simt.h"
 
 namespace sluice::cuda::on_host {
@@ -112,6 +113,66 @@ std::vector<float> Multiplied(const Product& in, Mistake mistake = Mistake::kNon
 TEST(HostMultiplies, AreProducts) {
   const Product in;
   EXPECT_EQ(Multiplied(in), in.out);
+}
+
+// Twice as many inputs, in the same places: four codes of a row of A in a register, next to each other
+// in K, as the PTX ISA has them for 8-bit types ("Register Fragments for wgmma.mma_async.m64nNk32").
+TEST(HostMultiplies, AreProductsOfFp8Numbers) {
+  constexpr int kCodes = 2 * kInputs;
+  std::mt19937 random(4);
+  std::vector<uint8_t> w(kOutputs * kCodes), x(kTokens * kCodes);
+  for (auto* const codes : {&w, &x}) {
+    // Of magnitudes around one, whose sums are exact in any order.
+    for (uint8_t& code : *codes)
+      code = static_cast<uint8_t>(random() % 2 * 0x80 + 0x30 + random() % 16);
+  }
+  std::vector<float> out(kTokens * kOutputs), expected(out.size());
+  for (int t = 0; t < kTokens; ++t) {
+    for (int n = 0; n < kOutputs; ++n) {
+      for (int k = 0; k < kCodes; ++k) {
+        expected[t * kOutputs + n] +=
+            FloatFromFp8(w[n * kCodes + k]) * FloatFromFp8(x[t * kCodes + k]);
+      }
+    }
+  }
+  const auto kernel = [&] {
+    char* const shared = SharedMemory<char>();
+    const int warp = Thread() / kWarpSize, lane = Thread() % kWarpSize;
+    for (int i = Thread(); i < kTokens * 8; i += kThreads) {
+      const int token = i / 8, piece = i % 8;
+      CopyAsync(shared + token * 128 + SwizzledPiece(token, piece) * 16,
+                &x[token * kCodes + piece * 16], true);
+    }
+    CommitCopies();
+    WaitForCopies<0>();
+    ShowToMultiplies();
+    Barrier();
+    uint32_t a[4][4];
+    for (int step = 0; step < 4; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + lane / 4 + i % 2 * 8;
+        const int col = step * 32 + lane % 4 * 4 + i / 2 * 16;
+        std::memcpy(&a[step][i], &w[row * kCodes + col], 4);
+      }
+    }
+    float sums[kTokens / 8][4] = {};
+    const uint64_t tokens = DescriptorOf(SharedAddress(shared));
+    BeginMultiplies();
+    for (int step = 0; step < 4; ++step) {
+      MultiplySharedFp8(a[step], ColumnsFrom(tokens, step), sums, true);
+    }
+    CommitMultiplies();
+    WaitForMultiplies<0>();
+    for (int column = 0; column < kTokens / 8; ++column) {
+      for (int i = 0; i < 4; ++i) {
+        const TileElement at = ElementOfC(lane, i);
+        out[(column * 8 + at.col) * kOutputs + warp * 16 + at.row] = sums[column][i];
+      }
+    }
+  };
+  RunGrid({.blocks = 1, .threads = kThreads, .shared_bytes = 3 * kSwizzleBytes}, kernel,
+          Order::kDescending);
+  EXPECT_EQ(out, expected);
 }
 
 TEST(HostMultiplies, WrongLayoutsGiveWrongProducts) {

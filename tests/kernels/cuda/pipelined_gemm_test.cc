@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
 
 #include "kernels/cuda/gemm_plan.h"
 #include "tests/kernels/testing/gpu_on_host.h"
@@ -23,19 +22,39 @@ struct Shape {
   int multiprocessors = 2;
 };
 
-using Case = std::tuple<WeightFormat, DType>;  // of weights, of activations
+struct Case {
+  WeightFormat format;
+  DType dtype;  // of activations
+  bool fp8_activations = false;
+};
+
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  if (info.param.fp8_activations) return "FP8_FP8";
+  return std::string(Name(info.param.format)) + "_" +
+         (info.param.dtype == DType::kF32 ? "F32" : "BF16");
+}
 
 class PipelinedGemmTest : public ::testing::TestWithParam<Case> {
  protected:
-  static HostMatrix Multiply(GpuProducts products, const Shape& shape, DType dtype,
-                             WeightFormat format) {
-    const auto backend =
-        NewGpuOnHost({.num_multiprocessors = shape.multiprocessors, .products = products});
+  // As many units of K in pairs.
+  static int64_t InputsOf(const Shape& shape) {
+    return GetParam().fp8_activations ? 2 * shape.inputs : shape.inputs;
+  }
+
+  static HostMatrix Multiply(const Shape& shape, bool without_pipeline) {
+    const Case& operands = GetParam();
+    const auto backend = NewGpuOnHost({.num_multiprocessors = shape.multiprocessors,
+                                       .products = GpuProducts::kFp8,
+                                       .without_pipeline = without_pipeline});
     Random random(7);
-    const HostMatrix w = RandomMatrix(random, shape.outputs, shape.inputs);
-    const auto packed = Pack(
-        *backend, w, PackSpec{.format = format, .num_slices = shape.slices, .gated = shape.gated});
-    const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, shape.inputs), 8, dtype);
+    const HostMatrix w = RandomMatrix(random, shape.outputs, InputsOf(shape));
+    const auto packed = Pack(*backend, w,
+                             PackSpec{.format = operands.format,
+                                      .num_slices = shape.slices,
+                                      .gated = shape.gated,
+                                      .fp8_activations = operands.fp8_activations});
+    const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, InputsOf(shape)), 8,
+                         operands.dtype);
     const int64_t columns = shape.gated ? shape.outputs / 2 : shape.outputs;
     const DeviceMatrix out(*backend, RandomMatrix(random, shape.rows, columns), 3);
     GemmEpilogue epilogue{.add_to_out = true};
@@ -61,16 +80,18 @@ constexpr Shape kShapes[] = {
 };
 
 TEST_P(PipelinedGemmTest, HasTheBitsOfTheSameInstructionsWithoutOne) {
-  const auto [format, dtype] = GetParam();
   for (const Shape& shape : kShapes) {
-    const auto runs = cuda::RunsOf(shape.inputs, shape.slices);
+    auto runs = cuda::RunsOf(InputsOf(shape), shape.slices);
+    auto format = cuda::ImageFormatOf(GetParam().format);
+    if (GetParam().fp8_activations) {
+      runs = cuda::InPairs(runs);
+      format = cuda::ImageFormat::kFp8Pairs;
+    }
     const auto plan = PlanGemm(shape.rows, cuda::NumTiles(shape.outputs, shape.gated), runs, format,
                                {shape.multiprocessors, 227 << 10, GemmPath::kPipelined});
     ASSERT_EQ(plan.path, GemmPath::kPipelined) << shape.name;
     EXPECT_EQ(plan.splits, shape.splits) << shape.name;
-    EXPECT_TRUE(SameBits(Multiply(GpuProducts::kPipelined, shape, dtype, format),
-                         Multiply(GpuProducts::kHopper, shape, dtype, format)))
-        << shape.name;
+    EXPECT_TRUE(SameBits(Multiply(shape, false), Multiply(shape, true))) << shape.name;
   }
 }
 
@@ -80,11 +101,9 @@ INSTANTIATE_TEST_SUITE_P(Formats, PipelinedGemmTest,
                                            Case{WeightFormat::kBF16, DType::kF32},
                                            Case{WeightFormat::kInt8, DType::kBF16},
                                            Case{WeightFormat::kInt4, DType::kBF16},
-                                           Case{WeightFormat::kFp8, DType::kBF16}),
-                         [](const auto& info) {
-                           return std::string(Name(std::get<0>(info.param))) + "_" +
-                                  (std::get<1>(info.param) == DType::kF32 ? "F32" : "BF16");
-                         });
+                                           Case{WeightFormat::kFp8, DType::kBF16},
+                                           Case{WeightFormat::kFp8, DType::kBF16, true}),
+                         NameOf);
 
 }  // namespace
 }  // namespace sluice::testing

@@ -27,15 +27,23 @@ struct Shape {
   int64_t inputs() const { return runs * inputs_of_run; }
 };
 
+// With kFp8, FP8 activations go with FP8 weights.
 using Case = std::tuple<GpuProducts, WeightFormat>;
 
 class SharedRunsTest : public ::testing::TestWithParam<Case> {
  protected:
+  static bool MultipliesFp8() { return GetParam() == Case{GpuProducts::kFp8, WeightFormat::kFp8}; }
+  // As many units of K in pairs.
+  static int64_t InputsOf(const Shape& shape) {
+    return MultipliesFp8() ? 2 * shape.inputs() : shape.inputs();
+  }
   static cuda::GemmPlan PlanFor(const Shape& shape, int num_multiprocessors) {
     const auto [products, format] = GetParam();
-    return cuda::PlanGemm(shape.rows, cuda::NumTiles(kOutputs, false),
-                          {shape.runs, shape.inputs_of_run}, format,
-                          {num_multiprocessors, 227 << 10, cuda::PathOf(products)});
+    const cuda::RunShape runs{shape.runs, shape.inputs_of_run};
+    const cuda::GemmDevice device{num_multiprocessors, 227 << 10, cuda::PathOf(products)};
+    return cuda::PlanGemm(
+        shape.rows, cuda::NumTiles(kOutputs, false), runs,
+        MultipliesFp8() ? cuda::ImageFormat::kFp8Pairs : cuda::ImageFormatOf(format), device);
   }
   // The fewest multiprocessors for which `splits` blocks share the runs of an output.
   static int MultiprocessorsFor(const Shape& shape, int splits) {
@@ -50,9 +58,11 @@ class SharedRunsTest : public ::testing::TestWithParam<Case> {
     const auto backend =
         NewGpuOnHost({.num_multiprocessors = num_multiprocessors, .products = products});
     Random random(5);
-    const HostMatrix w = RandomMatrix(random, kOutputs, shape.inputs());
-    const auto packed = Pack(*backend, w, PackSpec{.format = format, .num_slices = shape.runs});
-    const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, shape.inputs()), 8,
+    const HostMatrix w = RandomMatrix(random, kOutputs, InputsOf(shape));
+    const auto packed = Pack(
+        *backend, w,
+        PackSpec{.format = format, .num_slices = shape.runs, .fp8_activations = MultipliesFp8()});
+    const DeviceMatrix x(*backend, RandomMatrix(random, shape.rows, InputsOf(shape)), 8,
                          DType::kBF16);
     const DeviceMatrix out(*backend, RandomMatrix(random, shape.rows, kOutputs), 3);
     // Twice: the second finds what the first has left.
@@ -81,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Products, SharedRunsTest,
                          ::testing::Values(Case{GpuProducts::kPortable, WeightFormat::kBF16},
                                            Case{GpuProducts::kHopper, WeightFormat::kBF16},
                                            Case{GpuProducts::kPipelined, WeightFormat::kBF16},
-                                           Case{GpuProducts::kPipelined, WeightFormat::kInt8}),
+                                           Case{GpuProducts::kPipelined, WeightFormat::kInt8},
+                                           Case{GpuProducts::kFp8, WeightFormat::kFp8}),
                          [](const auto& info) {
                            return Name(std::get<0>(info.param)) + "_" +
                                   std::string(Name(std::get<1>(info.param)));

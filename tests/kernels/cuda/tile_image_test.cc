@@ -49,9 +49,9 @@ TEST(TileImage, PlaceInFragmentInvertsElementOfA) {
 }
 
 TEST(TileImage, NoTwoElementsOrScalesShareAPlace) {
-  for (const WeightFormat format :
-       {WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    const int width = format == WeightFormat::kBF16 ? 2 : 1;
+  for (const ImageFormat format : {ImageFormat::kBF16, ImageFormat::kInt8, ImageFormat::kInt4,
+                                   ImageFormat::kFp8, ImageFormat::kFp8Pairs}) {
+    const int width = IsPlain(format) ? 2 : 1;
     std::set<std::tuple<int, bool>> places;
     for (int row = 0; row < kTileOutputs; ++row) {
       for (int col = 0; col < kUnitInputs; ++col) {
@@ -59,7 +59,7 @@ TEST(TileImage, NoTwoElementsOrScalesShareAPlace) {
         EXPECT_EQ(place.byte % width, 0);
         EXPECT_TRUE(places.emplace(place.byte, place.high_half).second);
       }
-      for (int group = 0; group < 2 && IsQuantized(format); ++group) {
+      for (int group = 0; group < 2 && !IsPlain(format); ++group) {
         EXPECT_TRUE(places.emplace(ScaleOffset(format, row, group), false).second);
       }
     }
@@ -67,13 +67,29 @@ TEST(TileImage, NoTwoElementsOrScalesShareAPlace) {
   }
 }
 
+TEST(TileImage, EveryOutputAndSliceHasAScaleOfItsOwn) {
+  constexpr int64_t kOutputs = 2 * 77;
+  constexpr int kSlices = 4;
+  for (const bool gated : {false, true}) {
+    std::set<int64_t> places;
+    for (int64_t n = 0; n < kOutputs; ++n) {
+      const TileRow of = TileRowOf(n, kOutputs, gated);
+      for (int slice = 0; slice < kSlices; ++slice) {
+        const int64_t place = Fp8ScaleAt(of.tile, of.row, slice, kSlices);
+        EXPECT_TRUE(places.insert(place).second);
+        EXPECT_LT(place, Fp8Scales(kOutputs, gated, kSlices));
+      }
+    }
+  }
+}
+
 // One thread writes a whole byte: both halves are of one row.
 TEST(TileImage, HalvesOfAByteAreOfOneRow) {
   for (int row = 0; row < kTileOutputs; ++row) {
     for (int col = 0; col < kUnitInputs; ++col) {
-      const UnitPlace low = PlaceInUnit(WeightFormat::kInt4, row, col);
+      const UnitPlace low = PlaceInUnit(ImageFormat::kInt4, row, col);
       if (low.high_half) continue;
-      const UnitPlace high = PlaceInUnit(WeightFormat::kInt4, row, col + 8);
+      const UnitPlace high = PlaceInUnit(ImageFormat::kInt4, row, col + 8);
       EXPECT_EQ(high.byte, low.byte);
       EXPECT_TRUE(high.high_half);
     }

@@ -57,6 +57,7 @@ std::vector<BackendCase> ProductCases() {
     cases.push_back({.name = "cuda_host_hopper", .is_gpu = true, .products = GpuProducts::kHopper});
     cases.push_back(
         {.name = "cuda_host_pipelined", .is_gpu = true, .products = GpuProducts::kPipelined});
+    cases.push_back({.name = "cuda_host_fp8", .is_gpu = true, .products = GpuProducts::kFp8});
   }
   return cases;
 }

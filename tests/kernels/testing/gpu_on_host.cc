@@ -53,7 +53,9 @@ bool HasGpuOnHost() { return true; }
 std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options) {
   auto backend = cuda::CudaBackend::Create(
       cuda::MakeHostGpu({.num_multiprocessors = options.num_multiprocessors,
-                         .gemm_path = cuda::PathOf(options.products)}),
+                         .gemm_path = options.without_pipeline ? cuda::GemmPath::kHopper
+                                                               : cuda::PathOf(options.products),
+                         .multiplies_fp8 = cuda::MultiplyFp8(options.products)}),
       {.new_rank_group = RanksOnHost::Create});
   SLUICE_CHECK(backend.ok());
   return *std::move(backend);

@@ -15,6 +15,8 @@ bool HasGpuOnHost();
 struct GpuOnHostOptions {
   int num_multiprocessors = 4;
   GpuProducts products = GpuProducts::kPortable;
+  // Of products, large ones too, that are not fetched in bulk.
+  bool without_pipeline = false;
 };
 std::unique_ptr<Backend> NewGpuOnHost(const GpuOnHostOptions& options = {});
 

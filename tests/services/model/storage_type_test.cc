@@ -23,7 +23,7 @@ TEST(StorageType, NamesOfWeightTypesAreRead) {
 
 TEST(StorageType, UnknownOnesAreNamed) {
   EXPECT_THAT(std::string(ParseWeightType("q4_0").status().message()),
-              HasSubstr("\"q4_0\"; accepted: auto, f32, bf16, int8, int4, fp8"));
+              HasSubstr("\"q4_0\"; accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"));
   EXPECT_FALSE(ParseWeightType("").ok());
   EXPECT_THAT(std::string(ParseKvDType("f16").status().message()),
               HasSubstr("\"f16\"; accepted: f32, bf16, fp8"));

@@ -2,6 +2,7 @@
 // which are recorded and enqueued again, give a token the same bits however it came about.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "tests/kernels/testing/gpu_on_host.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/services/shard/local_pipeline.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -65,6 +67,34 @@ TEST_F(GpuModelTest, EveryChunkingGivesTheSameBits) {
       ASSERT_TRUE(logits.ok()) << logits.status();
       EXPECT_EQ(*logits, *whole) << "chunks of " << chunks[0];
     }
+  }
+}
+
+// By the instruction that multiplies FP8 numbers, and by BF16 ones that have their values.
+TEST_F(GpuModelTest, Fp8ActivationsHaveTheSameBitsOnEveryWayThroughAPipeline) {
+  const std::string folder = ProjectPath("models/storyteller");
+  std::vector<int32_t> ids(20);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 167 % 4096);
+  const auto logits_of = [&](const PipelineOptions& options, const std::vector<int>& chunks) {
+    const auto pipeline = LocalPipeline::Load(folder, options);
+    if (!pipeline.ok()) throw std::runtime_error(std::string(pipeline.status().message()));
+    auto logits = (*pipeline)->Logits(ids, chunks);
+    if (!logits.ok()) throw std::runtime_error(std::string(logits.status().message()));
+    return *std::move(logits);
+  };
+  const Logits near = logits_of(
+      {.weights = WeightType::kFp8W8A8, .plain_kernels = true, .plain_operands = DType::kBF16},
+      {20});
+  for (const GpuProducts products : {GpuProducts::kPortable, GpuProducts::kFp8}) {
+    PipelineOptions options{
+        .weights = WeightType::kFp8W8A8, .gpu_kernels = true, .gpu_products = products};
+    const Logits whole = logits_of(options, {20});
+    options.num_ranks = 4;
+    EXPECT_EQ(logits_of(options, {1, 13, 3}), whole);
+    double squares = 0;
+    for (size_t i = 0; i < whole.size(); ++i) squares += std::pow(whole[i] - near[i], 2);
+    // An input that is rounded to the next FP8 number is another by a sixteenth.
+    EXPECT_LE(std::sqrt(squares / static_cast<double>(whole.size())), 0.1);
   }
 }
 

@@ -246,7 +246,7 @@ class InvarianceTest : public ::testing::TestWithParam<std::string> {
 std::vector<Path> InvarianceTest::Paths() {
   std::vector<Path> paths;
   for (const WeightType weights : {WeightType::kF32, WeightType::kBF16, WeightType::kInt8,
-                                   WeightType::kInt4, WeightType::kFp8}) {
+                                   WeightType::kInt4, WeightType::kFp8, WeightType::kFp8W8A8}) {
     for (const InstructionSet set : SupportedInstructionSets()) {
       Path path{
           .weights = weights, .kv_dtype = kv_dtypes_.Deal(), .block_size = block_sizes_.Deal()};

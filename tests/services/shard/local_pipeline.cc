@@ -16,7 +16,7 @@ namespace sluice::testing {
 namespace {
 
 std::unique_ptr<Backend> NewBackend(const PipelineOptions& options) {
-  if (options.gpu_kernels) return NewGpuOnHost();
+  if (options.gpu_kernels) return NewGpuOnHost({.products = options.gpu_products});
   if (options.plain_kernels) return AsTestBackend(MakeReferenceBackend(options.plain_operands));
   return NewTestBackend({.num_threads = options.num_threads, .instructions = options.instructions});
 }

@@ -13,6 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/communicator/communicator.h"
 #include "kernels/cpu/instruction_set.h"
+#include "kernels/gpu/gpu_facts.h"
 #include "services/embedding/embedding_table.h"
 #include "services/model/model_config.h"
 #include "services/model/weights.h"
@@ -26,11 +27,12 @@ struct PipelineOptions {
   int num_stages = 1;
   WeightType weights = WeightType::kAuto;
   DType kv_dtype = DType::kF32;
-  int num_threads = 1;                         // of each backend
-  bool plain_kernels = false;                  // the reference backend instead of the CPU one
-  DType plain_operands = DType::kF32;          // its operand dtype
-  bool gpu_kernels = false;                    // those of GPUs, on the host, instead
-  std::optional<InstructionSet> instructions;  // of the CPU backend
+  int num_threads = 1;                 // of each backend
+  bool plain_kernels = false;          // the reference backend instead of the CPU one
+  DType plain_operands = DType::kF32;  // its operand dtype
+  bool gpu_kernels = false;            // those of GPUs, on the host, instead
+  GpuProducts gpu_products = GpuProducts::kPortable;  // by which they multiply
+  std::optional<InstructionSet> instructions;         // of the CPU backend
   int block_size = 16;
   int num_blocks = 64;
   int max_step_rows = 512;

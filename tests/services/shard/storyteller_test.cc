@@ -86,6 +86,7 @@ TEST_F(StorytellerTest, FewerBitsCostLittle) {
       {{.weights = WeightType::kInt8}, 0.02},
       {{.weights = WeightType::kInt4}, 0.05},
       {{.weights = WeightType::kFp8}, 0.03},
+      {{.weights = WeightType::kFp8W8A8}, 0.05},
       {{.weights = WeightType::kF32, .kv_dtype = DType::kF8E4M3}, 0.03}};
   for (const auto& [options, bound] : bounds) {
     const std::vector<float> logits = Logits(options, {static_cast<int>(ids_.size())});

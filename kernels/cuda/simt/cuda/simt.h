@@ -234,40 +234,51 @@ SIMT_DEVICE void HoldSums(float (&c)[kColumns][4]) {
 #define SLUICE_SUMS_32(c, n) SLUICE_SUMS_16(c, n), SLUICE_SUMS_16(c, n + 4)
 #define SLUICE_SUMS_64(c, n) SLUICE_SUMS_32(c, n), SLUICE_SUMS_32(c, n + 8)
 // The sums are operands 0 to count - 1; those of A, the descriptor and whether to add follow.
-#define SLUICE_WGMMA(tokens, sums, a0, a1, a2, a3, b, adds)                                     \
-  "{ .reg .pred adds; setp.ne.b32 adds, %" adds ", 0; wgmma.mma_async.sync.aligned.m64n" tokens \
-  "k16.f32.bf16.bf16 {" sums "}, {%" a0 ", %" a1 ", %" a2 ", %" a3 "}, %" b ", adds, 1, 1, 0; }"
+#define SLUICE_WGMMA(tokens, inputs_and_types, flags, sums, a0, a1, a2, a3, b, adds)             \
+  "{ .reg .pred adds; setp.ne.b32 adds, %" adds                                                  \
+  ", 0; wgmma.mma_async.sync.aligned.m64n" tokens inputs_and_types " {" sums "}, {%" a0 ", %" a1 \
+  ", %" a2 ", %" a3 "}, %" b ", adds, " flags "; }"
 #define SLUICE_FACTORS(a, b, adds) \
   "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds))
+#define SLUICE_OPERANDS_0_TO_7 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SLUICE_OPERANDS_0_TO_31                                                 \
+  SLUICE_OPERANDS_0_TO_7                                                        \
+  ", %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, " \
+  "%23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SLUICE_OPERANDS_0_TO_63                                                   \
+  SLUICE_OPERANDS_0_TO_31                                                         \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
+  "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
+  "%62, %63"
 
-SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[2][4], bool adds) {
-  asm volatile(
-      SLUICE_WGMMA("16", "%0, %1, %2, %3, %4, %5, %6, %7", "8", "9", "10", "11", "12", "13")
-      : SLUICE_SUMS_8(c, 0)
-      : SLUICE_FACTORS(a, b, adds));
-}
-SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[8][4], bool adds) {
-  asm volatile(
-      SLUICE_WGMMA("64",
-                   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31",
-                   "32", "33", "34", "35", "36", "37")
-      : SLUICE_SUMS_32(c, 0)
-      : SLUICE_FACTORS(a, b, adds));
-}
-SIMT_DEVICE void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[16][4], bool adds) {
-  asm volatile(
-      SLUICE_WGMMA(
-          "128",
-          "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-          "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-          "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-          "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63",
-          "64", "65", "66", "67", "68", "69")
-      : SLUICE_SUMS_64(c, 0)
-      : SLUICE_FACTORS(a, b, adds));
-}
+// A multiply of 16, 64 or 128 tokens.
+#define SLUICE_MULTIPLY_SHARED(name, inputs_and_types, flags)                                      \
+  SIMT_DEVICE void name(const uint32_t(&a)[4], uint64_t b, float(&c)[2][4], bool adds) {           \
+    asm volatile(SLUICE_WGMMA("16", inputs_and_types, flags, SLUICE_OPERANDS_0_TO_7, "8", "9",     \
+                              "10", "11", "12", "13")                                              \
+                 : SLUICE_SUMS_8(c, 0)                                                             \
+                 : SLUICE_FACTORS(a, b, adds));                                                    \
+  }                                                                                                \
+  SIMT_DEVICE void name(const uint32_t(&a)[4], uint64_t b, float(&c)[8][4], bool adds) {           \
+    asm volatile(SLUICE_WGMMA("64", inputs_and_types, flags, SLUICE_OPERANDS_0_TO_31, "32", "33",  \
+                              "34", "35", "36", "37")                                              \
+                 : SLUICE_SUMS_32(c, 0)                                                            \
+                 : SLUICE_FACTORS(a, b, adds));                                                    \
+  }                                                                                                \
+  SIMT_DEVICE void name(const uint32_t(&a)[4], uint64_t b, float(&c)[16][4], bool adds) {          \
+    asm volatile(SLUICE_WGMMA("128", inputs_and_types, flags, SLUICE_OPERANDS_0_TO_63, "64", "65", \
+                              "66", "67", "68", "69")                                              \
+                 : SLUICE_SUMS_64(c, 0)                                                            \
+                 : SLUICE_FACTORS(a, b, adds));                                                    \
+  }
 
+SLUICE_MULTIPLY_SHARED(MultiplyShared, "k16.f32.bf16.bf16", "1, 1, 0")
+SLUICE_MULTIPLY_SHARED(MultiplySharedFp8, "k32.f32.e4m3.e4m3", "1, 1")
+
+#undef SLUICE_MULTIPLY_SHARED
+#undef SLUICE_OPERANDS_0_TO_63
+#undef SLUICE_OPERANDS_0_TO_31
+#undef SLUICE_OPERANDS_0_TO_7
 #undef SLUICE_FACTORS
 #undef SLUICE_WGMMA
 #undef SLUICE_SUMS_64

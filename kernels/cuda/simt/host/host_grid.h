@@ -23,13 +23,15 @@ namespace sluice::cuda {
 
 class HostThread;
 
-// What a lane asks of a multiply by four warps (simt.h's MultiplyShared).
+// What a lane asks of a multiply by four warps (simt.h's MultiplyShared and MultiplySharedFp8).
 struct HostMultiply {
+  enum class Numbers : uint8_t { kBFloat16, kFp8 };
   const uint32_t* a;  // [4]
   uint64_t b;         // a descriptor
   float* c;           // [columns][4]
   int columns;
   bool adds;  // to what c holds
+  Numbers numbers;
 };
 
 [[noreturn]] void FailKernel(const char* what);

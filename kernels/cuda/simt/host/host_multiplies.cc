@@ -4,11 +4,12 @@
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/cuda/simt/host/host_grid.h"
 #include "kernels/dtype.h"
+#include "kernels/fp8.h"
 
 namespace sluice::cuda {
 namespace {
 
-constexpr int kInputs = 16;  // of one multiply
+constexpr int kInputs = 16;  // of one multiply: BF16 numbers, or pairs of FP8 ones
 
 // B^T as it lies there now, by token and input.
 std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor, int tokens) {
@@ -26,27 +27,39 @@ std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor,
   return elements;
 }
 
+// The product of what two elements of 16 bits hold.
+double Product(uint16_t a, uint16_t b, HostMultiply::Numbers numbers) {
+  if (numbers == HostMultiply::Numbers::kBFloat16) {
+    return double{FloatFromBFloat16(a)} * FloatFromBFloat16(b);
+  }
+  const auto of_codes = [](unsigned code, unsigned other) {
+    return double{FloatFromFp8(static_cast<uint8_t>(code))} *
+           FloatFromFp8(static_cast<uint8_t>(other));
+  };
+  return of_codes(a & 0xffu, b & 0xffu) + of_codes(a >> 8, b >> 8);
+}
+
 // One warp's 16 rows: products are exact in double; how the hardware adds them up is not
 // documented.
 void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint16_t>& b,
-                  float* const (&c)[kWarpSize], int columns, bool adds) {
-  float rows[16][kInputs];
+                  float* const (&c)[kWarpSize], const HostMultiply& asked) {
+  uint16_t rows[16][kInputs];
   for (int lane = 0; lane < kWarpSize; ++lane) {
     for (int i = 0; i < 8; ++i) {
       const auto [row, col] = ElementOfA(lane, i);
-      rows[row][col] = FloatFromBFloat16(static_cast<uint16_t>(a[lane][i / 2] >> (i % 2 * 16)));
+      rows[row][col] = static_cast<uint16_t>(a[lane][i / 2] >> (i % 2 * 16));
     }
   }
-  for (int column = 0; column < columns; ++column) {
+  for (int column = 0; column < asked.columns; ++column) {
     for (int lane = 0; lane < kWarpSize; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const auto [row, col] = ElementOfC(lane, i);
         double sum = 0;
         for (int k = 0; k < kInputs; ++k) {
-          sum += double{rows[row][k]} * FloatFromBFloat16(b[(column * 8 + col) * kInputs + k]);
+          sum += Product(rows[row][k], b[(column * 8 + col) * kInputs + k], asked.numbers);
         }
         float& to = c[lane][column * 4 + i];
-        to = static_cast<float>(adds ? to + sum : sum);
+        to = static_cast<float>(asked.adds ? to + sum : sum);
       }
     }
   }
@@ -100,7 +113,7 @@ void HostThread::CarryOut(void* const (&lanes)[kWarpSize]) {
         FailKernel("registers of a multiply were changed before it was waited for");
       }
     }
-    MultiplyWarp(a, leading.b, c, leading.asked.columns, leading.asked.adds);
+    MultiplyWarp(a, leading.b, c, leading.asked);
     for (void* const lane : lanes) {
       auto& pending = static_cast<HostThread*>(lane)->multiplies_;
       pending.erase(pending.begin());

@@ -193,7 +193,14 @@ inline void BeginMultiplies() {}
 // 8 n + 7. Until they are waited for, neither a, c nor B may change.
 template <int kColumns>
 void MultiplyShared(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4], bool adds) {
-  HostThread::Current().Multiply({a, b, &c[0][0], kColumns, adds});
+  HostThread::Current().Multiply(
+      {a, b, &c[0][0], kColumns, adds, HostMultiply::Numbers::kBFloat16});
+}
+// wgmma.m64nNk32 of codes of FP8, two of them where there was a BF16 number: in registers and in
+// shared memory they lie as those.
+template <int kColumns>
+void MultiplySharedFp8(const uint32_t (&a)[4], uint64_t b, float (&c)[kColumns][4], bool adds) {
+  HostThread::Current().Multiply({a, b, &c[0][0], kColumns, adds, HostMultiply::Numbers::kFp8});
 }
 // Goes between sums that other instructions write and the multiplies that add to them, and between
 // the wait for multiplies and what reads their sums: keeps a compiler, which takes a multiply's sums

@@ -1,0 +1,13 @@
+#include "simt.h"
+
+// After simt.h.
+#include "kernels/cuda/kernels/gemm_hopper.h"
+#include "kernels/cuda/kernels/launchers.h"
+
+namespace sluice::cuda::SIMT_NAMESPACE {
+
+void GemmFp8PairsOnHopper(Stream stream, const GemmTask& task) {
+  LaunchFormatOnHopper<ImageFormat::kFp8Pairs>(stream, task);
+}
+
+}  // namespace sluice::cuda::SIMT_NAMESPACE
