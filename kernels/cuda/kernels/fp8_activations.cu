@@ -12,8 +12,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPieceBytes = 16;
 
-// A block rounds a slice of a row: it looks for the largest input, then writes pieces of the operand.
-// kInputs: those of a piece, 8 that become BF16 numbers or 16 that become codes.
+// A block rounds a slice of a row: it looks for the largest input, then writes pieces of the
+// operand. kInputs: those of a piece, 8 that become BF16 numbers or 16 that become codes.
 template <int kInputs>
 class SliceRounding {
  public:
@@ -36,7 +36,9 @@ class SliceRounding {
       Read(piece, inputs);
       Words words;
       SIMT_UNROLL
-      for (int i = 0; i < 4; ++i) words.word[i] = RoundedWord(inputs + i * kInputs / 4, scale, inverse);
+      for (int i = 0; i < 4; ++i) {
+        words.word[i] = RoundedWord(inputs + i * kInputs / 4, scale, inverse);
+      }
       Write(piece, words);
     }
   }

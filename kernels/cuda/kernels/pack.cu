@@ -90,8 +90,8 @@ SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::
   }
 }
 
-// The weights of a slice relative to the largest scale of its groups: as they are where theirs is that
-// one, else rounded once more.
+// The weights of a slice relative to the largest scale of its groups: as they are where theirs is
+// that one, else rounded once more.
 SIMT_DEVICE void PackFp8Slice(const PackTask& task, int64_t row, const std::byte* from, int slice) {
   constexpr int kGroupBytes = static_cast<int>(RowBytes(WeightFormat::kFp8, kWeightGroup));
   const auto scale_of = [&](int64_t group) {
