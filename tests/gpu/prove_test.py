@@ -471,7 +471,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(rows["decode, batch 1, context 1k"][1:], ("3.52 ms", "4.00 ms (88%)", "4.2 ms", True))
         self.assertEqual(rows["prefill of 2,048"][1:], ("36.2 ms", "70.0 ms (52%)", "60%", False))
         self.assertEqual(rows["256 streams, 1,000 in and 1,000 out"][2:], ("8,533 tok/s", "8,000 tok/s", True))
-        self.assertEqual(rows["decode in FP8, batch 1, context 1k"][1], "1.76 ms")
+        self.assertEqual(rows["decode in FP8, batch 1, context 1k"][1], "1.77 ms")
         self.assertEqual(rows["256 streams in FP8, 1,000 in and 1,000 out"][2:], ("8,533 tok/s", "14,000 tok/s", False))
         self.assertEqual(rows["first token after start, weights in the page cache"][4], False)
         self.assertEqual(rows["decode attention, batch 32, context 8k"][2:], ("3.58 TB/s (83%)", "80%", True))
