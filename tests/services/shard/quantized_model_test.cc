@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "services/model/quantize.h"
+#include "tests/kernels/testing/test_backend.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/services/shard/local_pipeline.h"
 #include "tests/testing/test_data.h"
@@ -59,6 +60,8 @@ TEST(QuantizedModel, ASavedOneHasTheBitsOfOneQuantizedAtLoad) {
 
 TEST(QuantizedModel, RanksStagesChunksAndThreadsDoNotChangeABit) {
   for (const WeightType type : kQuantized) {
+    // gpu_model_test has it, by both instructions; here it would take as long as the others together.
+    if (type == WeightType::kFp8W8A8 && TestsGpuOnHost()) continue;
     const std::vector<float> expected = LogitsOf(Storyteller(), {.weights = type});
     for (PipelineOptions options :
          {PipelineOptions{.num_ranks = 2}, PipelineOptions{.num_ranks = 4},
