@@ -116,11 +116,12 @@ class CudaBackend final : public Backend {
   void TiledGemm(MatrixView x, const WeightImage& weights, const EpilogueTask& epilogue);
   // Enqueues the plan's tiles and merges, of each kind as its task says.
   void Attend(AttentionTask decode, AttentionTask prefill, const DeviceAttentionPlan& plan);
-  // x as tiles are read from it: itself, or rounded and padded in scratch memory.
   struct GemmOperand {
     MatrixView x;
-    float* scales = nullptr;  // of FP8 numbers
+    float* scales = nullptr;  // of pairs of FP8 numbers
   };
+  // x as tiles are read from it: itself, or rounded and padded in scratch memory; no x where there is
+  // no memory.
   GemmOperand Operand(MatrixView x, const WeightImage& weights, const GemmPlan& plan);
 
   const std::unique_ptr<Gpu> gpu_;
