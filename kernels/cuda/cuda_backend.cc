@@ -87,6 +87,7 @@ void* CudaBackend::Room(Scratch which, size_t bytes) {
 }
 
 void* CudaBackend::Sent(absl::Span<const std::byte> bytes) {
+  SLUICE_CHECK(!recorder_.is_recording());
   void* const memory = Room(kArguments, bytes.size());
   return memory != nullptr && Note(staging_->CopyIn(bytes, memory)) ? memory : nullptr;
 }
@@ -162,7 +163,10 @@ void CudaBackend::BeginStep(absl::Span<const AttentionSegment> segments, int64_t
 absl::Status CudaBackend::RunStep(const StepKey& key, absl::FunctionRef<absl::Status()> enqueue) {
   // The next wait says why.
   if (!has_step_) return absl::OkStatus();
-  return recorder_.Run({.step = key, .parts = step_.parts()}, enqueue);
+  absl::Status status = recorder_.Run({.step = key, .parts = step_.parts()}, enqueue);
+  // Where an operation had no memory, the step was not all that it is to be when it is recorded.
+  if (!failure_.ok()) recorder_.Forget();
+  return status;
 }
 
 // ---- Operations ----

@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/check.h"
+
 namespace sluice::cuda {
+
+void StepRecorder::Forget() {
+  SLUICE_CHECK(!is_recording_);  // the recording names that memory already
+  steps_.clear();
+}
 
 StepRecorder::Step& StepRecorder::Find(const RecordingKey& key, bool& is_new) {
   const auto known = steps_.find(key);
@@ -30,7 +37,10 @@ absl::Status StepRecorder::Run(const RecordingKey& key, absl::FunctionRef<absl::
     absl::Status status = enqueue();
     // Scratch memory that grew has emptied steps_.
     const auto found = steps_.find(key);
-    if (found != steps_.end()) found->second.is_never_recorded |= leave_unrecorded_;
+    if (found == steps_.end()) return status;
+    found->second.is_never_recorded |= leave_unrecorded_;
+    // Memory may not have grown to all that the step takes: it runs so once more.
+    if (!status.ok() && is_new) steps_.erase(found);
     return status;
   }
   is_recording_ = true;

@@ -30,7 +30,8 @@ class StepRecorder {
   absl::Status Run(const RecordingKey& key, absl::FunctionRef<absl::Status()> enqueue);
 
   // Memory that recordings name is elsewhere now, or they are void for another reason.
-  void Forget() { steps_.clear(); }
+  // REQUIRES: nothing is being recorded.
+  void Forget();
   // The step that is being run is never recorded: it waits for something on the host.
   void LeaveUnrecorded() { leave_unrecorded_ = true; }
   bool is_recording() const { return is_recording_; }

@@ -100,6 +100,18 @@ TEST_F(StepRecorderTest, WhatTheDeviceRefusesToRecordRunsAsItIsCalled) {
   EXPECT_EQ(recorded, 1);
 }
 
+// It may have failed before it had all of its memory.
+TEST_F(StepRecorderTest, WhatFailedAtFirstRunsOnceMoreBeforeItIsRecorded) {
+  result_ = absl::ResourceExhaustedError("no room");
+  EXPECT_EQ(Run(4), result_);
+  result_ = absl::OkStatus();
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(Run(4).ok());
+    EXPECT_EQ(Copied(i), i);
+  }
+  EXPECT_EQ(calls_, 3);  // failed, ran, was recorded
+}
+
 TEST_F(StepRecorderTest, AFailureIsReturnedAndNothingRecorded) {
   ASSERT_TRUE(Run(4).ok());
   result_ = absl::AbortedError("epoch 3");
