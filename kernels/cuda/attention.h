@@ -52,6 +52,12 @@ inline constexpr int kMostHeadDim = 256;
 inline constexpr int kLeastTileRows = 16;
 constexpr int MostTileRows(int head_dim) { return head_dim <= 128 ? 64 : kLeastTileRows; }
 
+// Blocks of a multiprocessor at a time, as far as the registers of their threads go: their kernels are
+// bound to leave room for so many where decode lives on what is under way, and two always fit.
+constexpr int RegisterBlocks(int head_dim, int tile_rows) {
+  return head_dim <= 128 && tile_rows == kLeastTileRows ? 3 : 2;
+}
+
 constexpr int64_t PartialFloats(int head_dim) { return head_dim + 2; }
 
 using LaunchAttention = void (*)(Stream, const AttentionTask&);

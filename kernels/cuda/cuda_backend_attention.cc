@@ -11,9 +11,7 @@
 namespace sluice::cuda {
 namespace {
 
-// Blocks of threads that a multiprocessor is given at a time, where its shared memory allows it.
-constexpr int64_t kMostBlocks = 8;
-// Of its shared memory that every block takes besides its own, which one block's limit leaves.
+// Of a multiprocessor's shared memory that every block takes besides its own, which one block's limit leaves.
 constexpr int64_t kReservedBytes = 1 << 10;
 
 // Of partial results that a step's prefill may leave. One that would leave more takes the splits of a
@@ -35,8 +33,9 @@ void Fit(const Gpu& gpu, AttentionTask& task) {
   if (gpu.kernels().attention_shared_bytes(task) > limit) task.stages = 1;
   const int64_t at_a_time =
       (limit + kReservedBytes) / (gpu.kernels().attention_shared_bytes(task) + kReservedBytes);
+  const int64_t by_registers = RegisterBlocks(task.pool.head_dim, task.tile_rows);
   task.num_blocks = static_cast<int>(gpu.properties().num_multiprocessors *
-                                     std::clamp<int64_t>(at_a_time, 1, kMostBlocks));
+                                     std::clamp<int64_t>(at_a_time, 1, by_registers));
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ struct AttentionBlockShape {
   static constexpr int kKvBytes = kPartBytes * kParts;  // keys, or values
   // In registers, too, where there are few sums.
   static constexpr bool kHoldsMergedSums = kSharing > 1;
-  // Of a multiprocessor, at a time: decode lives on what is under way.
-  static constexpr int kLeastBlocks = kHeadDim > 128 ? 1 : kSharing > 1 ? 3 : 2;
+  // Of a multiprocessor, at a time. What the largest heads take, shared memory says.
+  static constexpr int kLeastBlocks = kHeadDim > 128 ? 1 : RegisterBlocks(kHeadDim, kTileRows);
 };
 
 // ---- Shared memory of a block, in this order ----

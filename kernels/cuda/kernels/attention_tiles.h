@@ -33,14 +33,15 @@ class AttentionBlock {
 
   // The rows of `tile` over the keys and values of `kv_head`, which were located.
   SIMT_DEVICE void Run(const AttentionTile& tile, int kv_head) {
-    LoadRows(tile, kv_head);
-    loader_.BeginLoads();
-    merged_.Clear();
-    BeginSplit();
     const int begin = begin_, end = end_;
-    Barrier();
+    loader_.BeginLoads();
+    Barrier();  // for what was located
+    // Under way while the queries are loaded.
     if (task_.stages == 2) loader_.Load(begin, 0);
     CommitCopies();
+    LoadRows(tile, kv_head);
+    merged_.Clear();
+    BeginSplit();
     int stage = 0;
     SIMT_ROLLED
     for (int kv_tile = begin; kv_tile < end; ++kv_tile) {

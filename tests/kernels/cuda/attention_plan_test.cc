@@ -131,6 +131,23 @@ TEST(AttentionPlan, ManyLongSequencesAreCutAsFarAsBalanceTakes) {
 
 // 512 rows fill a GPU of 132 multiprocessors with two such blocks each but for a few, and would leave
 // a gigabyte of partial results.
+// 400 tiles would keep 396 blocks for two rounds.
+TEST(AttentionPlan, ARoundOfFewIsSharedOutAmongAll) {
+  const std::vector<int32_t> table(1024 / 16);
+  const auto tiles_of = [&](size_t sequences) {
+    const std::vector<AttentionSegment> segments(
+        sequences, {.num_rows = 1, .first_position = 1023, .block_table = table});
+    AttentionPlan plan;
+    PlanAttention(segments, {.group = 4, .num_kv_heads = 8}, {.decode_blocks = 396}, plan);
+    return plan.decode.size();
+  };
+  EXPECT_EQ(tiles_of(50), 50u * 4);
+  EXPECT_EQ(tiles_of(64), 64u * 4);
+  EXPECT_EQ(tiles_of(49), 49u);  // 392
+  EXPECT_EQ(tiles_of(98), 98u);
+  EXPECT_EQ(tiles_of(500), 500u);
+}
+
 TEST(AttentionPlan, PrefillThatNearlyFillsTheDeviceIsNotCut) {
   const std::vector<int32_t> table(32768 / 16);
   const AttentionSegment chunk{
