@@ -1,7 +1,7 @@
-// How a block of threads goes through units of K that one thread fetches and others multiply, a ring
-// of stages apart. Each stage has two barriers that count (MemoryBarrier of simt.h): "full", which the
-// fetching thread arrives at with the bytes it asks for, and "empty", which those who multiplied
-// arrive at. Blocks of a cluster fetch parts of a stage for each other, so that a stage is empty once
+// How a block of threads goes through units of K that some warps fetch and others multiply, a ring of
+// stages apart. Each stage has two barriers that count (MemoryBarrier of simt.h): "full", which one of
+// those that fetch arrives at with the bytes that all of them ask for, and "empty", which those who
+// multiplied arrive at. Blocks of a cluster fetch parts of a stage for each other, so that a stage is empty once
 // it is in all of them. Pure functions, shared by the kernel and its tests.
 #pragma once
 
@@ -33,9 +33,13 @@ struct PipelinePlace {
 static_assert(2 * 8 * PipelinedShape().stages <= kPipelineBarrierBytes);
 static_assert(kImageTokens == PipelinedShape().tokens());
 
-// Threads besides those that multiply. One of them fetches; four warps change their registers
-// together.
-inline constexpr int kFetchingThreads = 4 * kWarpSize;
+// Besides those that multiply; four warps change their registers together. The first has tokens
+// fetched, the others a share of the tiles each: while a stage is multiplied, one thread would not come
+// through all the copies of the next.
+inline constexpr int kFetchingWarps = 4;
+inline constexpr int kFetchingThreads = kFetchingWarps * kWarpSize;
+inline constexpr int kTilesOfFetchingWarp =
+    (PipelinedShape().tiles() + kFetchingWarps - 2) / (kFetchingWarps - 1);
 inline constexpr int kPipelineThreads = PipelinedShape().threads() + kFetchingThreads;
 
 // Registers of a thread, in eights. Those that multiply take what those that fetch give back: no more

@@ -50,6 +50,24 @@ constexpr ImageFormat ImageFormatOf(WeightFormat format) {
   return ImageFormat::kBF16;
 }
 
+// The format of rows that an image is made of.
+constexpr WeightFormat StoredFormat(ImageFormat format) {
+  switch (format) {
+    case ImageFormat::kF32:
+      return WeightFormat::kF32;
+    case ImageFormat::kBF16:
+      break;
+    case ImageFormat::kInt8:
+      return WeightFormat::kInt8;
+    case ImageFormat::kInt4:
+      return WeightFormat::kInt4;
+    case ImageFormat::kFp8:
+    case ImageFormat::kFp8Pairs:
+      return WeightFormat::kFp8;
+  }
+  return WeightFormat::kBF16;
+}
+
 // Whether a unit is elements of 16 bits and nothing else.
 constexpr bool IsPlain(ImageFormat format) {
   return format == ImageFormat::kBF16 || format == ImageFormat::kFp8Pairs;

@@ -1,6 +1,6 @@
-// Large products by wgmma in a pipeline (gemm_pipeline.h): one thread has weights and tokens copied in
-// bulk, a ring of stages ahead; eight warps multiply, and wait for nothing but stages. Two blocks that
-// have the same tokens fetch half of them each for both. After simt.h.
+// Large products by wgmma in a pipeline (gemm_pipeline.h): four warps have weights and tokens copied in
+// bulk, a ring of stages ahead; eight multiply, and wait for nothing but stages. Two blocks that have
+// the same tokens fetch half of them each for both. After simt.h.
 #pragma once
 
 #include "kernels/cuda/gemm_pipeline.h"
@@ -20,18 +20,12 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
     SetUpBarriers();
     if (Thread() >= kShape.threads()) {
       GiveRegistersBack<kFetchingRegisters>();
-      if (Thread() == kShape.threads()) {
-        Fetch();
-      } else {
-        WaitForKernelsBefore();
-      }
+      Fetch();
     } else {
       TakeRegisters<kMultiplyingRegisters>();
       WaitForKernelsBefore();
       Multiply();
     }
-    // The other block may still say that it needs a stage no more.
-    ClusterBarrier();
   }
 
  private:
@@ -53,51 +47,73 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
     ClusterBarrier();
   }
 
-  // ---- The thread that fetches ----
+  // ---- Warps that fetch ----
 
+  // By one lane of each.
   SIMT_DEVICE void Fetch() {
     const auto num_tiles =
         static_cast<int>(NumTiles(task_.weights.num_outputs, task_.weights.gated));
     tiles_ = Smaller()(Larger()(num_tiles - Base::FirstTile(), 0), kShape.tiles());
     num_units_ = units_ * task_.weights.runs.num_runs;
-    weights_from_ = task_.weights.data + int64_t{Base::FirstTile()} * num_units_ * kUnit;
-    // Weights are no kernel's; the first stages are empty.
-    const int first = Base::FirstUnit(), end = Base::EndUnit();
-    const int early = Smaller()(end - first, kShape.stages);
-    for (int i = 0; i < early; ++i) {
-      Announce(i);
-      FetchWeights(first + i, i);
-    }
-    WaitForKernelsBefore();
-    ShowToBulkCopies();
-    for (int i = 0; i < early; ++i) FetchTokens(first + i, i);
-    Place place{.round = 1};
-    SIMT_ROLLED
-    for (int unit = first + early; unit < end; ++unit, place.Advance()) {
-      WaitForPhase(empty_ + place.stage, place.EmptyParity());
-      Announce(place.stage);
-      FetchWeights(unit, place.stage);
-      FetchTokens(unit, place.stage);
+    const int warp = (Thread() - kShape.threads()) / kWarpSize;
+    if (!IsElected()) {
+      WaitForKernelsBefore();
+    } else if (warp == 0) {
+      FetchTokens();
+    } else {
+      FetchWeights((warp - 1) * kTilesOfFetchingWarp);
     }
   }
 
-  // All that will come to the stage.
-  SIMT_DEVICE void Announce(int stage) {
-    ArriveAndExpect(full_ + stage, StageBytesToCome(kFormat, tiles_));
-  }
-  SIMT_DEVICE void FetchWeights(int unit, int stage) {
+  // Tokens, which a kernel before may have written; and says what comes to a stage, of weights, too.
+  SIMT_DEVICE void FetchTokens() {
+    WaitForKernelsBefore();
+    ShowToBulkCopies();
+    const int part = RankInCluster() * kTokenPartBytes;
+    const int first = Base::FirstUnit(), end = Base::EndUnit();
+    const char* from =
+        static_cast<const char*>(task_.x.data) + TokenUnit(token_block_, first, num_units_) + part;
+    Place place;
     SIMT_ROLLED
-    for (int tile = 0; tile < tiles_; ++tile) {
-      CopyBulk(shared_ + stage * kStage + tile * kUnit,
-               weights_from_ + (int64_t{tile} * num_units_ + unit) * kUnit, kUnit, full_ + stage);
+    for (int unit = first; unit < end; ++unit, place.Advance(), from += kTokenUnitBytes) {
+      WaitForPhase(empty_ + place.stage, place.EmptyParity());
+      ArriveAndExpect(full_ + place.stage, StageBytesToCome(kFormat, tiles_));
+      CopyBulkToAll<kClusterBlocks>(shared_ + place.stage * kStage + kActivations + part, from,
+                                    kTokenPartBytes, full_ + place.stage);
+    }
+    // The block ends once nobody has more to say to it: every stage has been left by all.
+    for (int i = 0; i < kShape.stages; ++i, place.Advance()) {
+      WaitForPhase(empty_ + place.stage, place.EmptyParity());
     }
   }
-  SIMT_DEVICE void FetchTokens(int unit, int stage) {
-    const int part = RankInCluster() * kTokenPartBytes;
-    CopyBulkToAll<kClusterBlocks>(
-        shared_ + stage * kStage + kActivations + part,
-        static_cast<const char*>(task_.x.data) + TokenUnit(token_block_, unit, num_units_) + part,
-        kTokenPartBytes, full_ + stage);
+
+  // Weights of the tiles from `tile` on that are this warp's. They are no kernel's, and the first
+  // stages are empty.
+  SIMT_DEVICE void FetchWeights(int tile) {
+    const int64_t step = int64_t{num_units_} * kUnit;
+    const int first = Base::FirstUnit(), end = Base::EndUnit();
+    const std::byte* from =
+        task_.weights.data + (Base::FirstTile() + tile) * step + int64_t{first} * kUnit;
+    const int early = Smaller()(end, first + kShape.stages);
+    Place place;
+    int unit = first;
+    SIMT_ROLLED
+    for (; unit < early; ++unit, place.Advance(), from += kUnit) {
+      FetchTiles(tile, from, step, place.stage);
+    }
+    WaitForKernelsBefore();
+    SIMT_ROLLED
+    for (; unit < end; ++unit, place.Advance(), from += kUnit) {
+      WaitForPhase(empty_ + place.stage, place.EmptyParity());
+      FetchTiles(tile, from, step, place.stage);
+    }
+  }
+  SIMT_DEVICE void FetchTiles(int first, const std::byte* from, int64_t step, int stage) {
+    char* const to = shared_ + stage * kStage + first * kUnit;
+    SIMT_UNROLL
+    for (int i = 0; i < kTilesOfFetchingWarp; ++i) {
+      if (first + i < tiles_) CopyBulk(to + i * kUnit, from + i * step, kUnit, full_ + stage);
+    }
   }
 
   // ---- Those that multiply ----
@@ -136,10 +152,9 @@ class PipelinedProduct : WarpgroupProduct<kFormat, GemmTile::kLarge, GemmPath::k
 
   MemoryBarrier* const full_;
   MemoryBarrier* const empty_;
-  // Of the thread that fetches.
+  // Of warps that fetch.
   int tiles_ = 0;  // that there are
   int num_units_ = 0;
-  const std::byte* weights_from_ = nullptr;
 };
 
 template <ImageFormat kFormat>

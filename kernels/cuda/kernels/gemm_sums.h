@@ -55,13 +55,16 @@ class BlockSums {
     float* const partials = task.partials + tile * task.plan.splits * kFloats + Thread();
     float* const own = partials + split * kFloats;
     ForAll([&](float& sum, int i) { own[i * kShape.threads()] = sum; });
-    Fence();
     WaitForOthers();
     auto* const num_before = reinterpret_cast<unsigned*>(scratch);
-    if (Thread() == 0) *num_before = AtomicAdd(task.counters + tile, 1);
+    // What the block's barriers order, the fences of one thread pass on for all.
+    if (Thread() == 0) {
+      Fence();
+      *num_before = AtomicAdd(task.counters + tile, 1);
+      Fence();
+    }
     WaitForOthers();
     if (*num_before + 1 != static_cast<unsigned>(task.plan.splits)) return false;
-    Fence();
     if (Thread() == 0) task.counters[tile] = 0;
     SIMT_ROLLED
     for (int begin = 0; begin < task.plan.splits; begin += kPartsAtATime) {

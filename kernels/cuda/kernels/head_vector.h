@@ -119,13 +119,13 @@ class HeadVector {
   SIMT_DEVICE void Store(int i, float element) const {
     const KvLayout& pool = task_.pool;
     const bool is_value = kind_ == kValue;
-    if (is_value && !IsFinite(element)) *pool.has_nonfinite = 1;
+    if (is_value && !IsFinite(element)) Raise(pool.has_nonfinite);
     if (pool.dtype == DType::kF32) {
       reinterpret_cast<float*>(slot_)[i] = element;
     } else {
       reinterpret_cast<uint16_t*>(slot_)[i] = Rounded(element);
       // A finite number may round to infinity.
-      if (is_value && !IsFinite(Widened(Rounded(element)))) *pool.has_nonfinite = 1;
+      if (is_value && !IsFinite(Widened(Rounded(element)))) Raise(pool.has_nonfinite);
     }
   }
 
@@ -145,7 +145,7 @@ class HeadVector {
     if (lane_ != 0) return;
     auto* const scales = reinterpret_cast<uint16_t*>(pool.data + pool.scales_begin);
     scales[2 * vector_ + (kind_ == kValue ? 1 : 0)] = scale;
-    if (kind_ == kValue && !is_finite) *pool.has_nonfinite = 1;
+    if (kind_ == kValue && !is_finite) Raise(pool.has_nonfinite);
   }
 
   const StoreKvTask& task_;

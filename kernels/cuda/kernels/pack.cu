@@ -26,21 +26,6 @@ SIMT_DEVICE ImagePlace PlaceOf(const PackTask& task, int64_t row, int64_t k) {
           static_cast<int>(in_run % kUnitInputs)};
 }
 
-// The format of the rows that are packed.
-constexpr WeightFormat StoredAs(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::kInt8:
-      return WeightFormat::kInt8;
-    case ImageFormat::kInt4:
-      return WeightFormat::kInt4;
-    case ImageFormat::kFp8:
-    case ImageFormat::kFp8Pairs:
-      return WeightFormat::kFp8;
-    default:
-      return WeightFormat::kBF16;
-  }
-}
-
 SIMT_DEVICE void PutBytes(std::byte* to, const std::byte* from, int count) {
   for (int i = 0; i < count; ++i) to[i] = from[i];
 }
@@ -69,7 +54,7 @@ SIMT_DEVICE void PutScale(const std::byte* from, std::byte* to) {
 // A thread packs a group.
 template <ImageFormat kFormat>
 SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::byte* from) {
-  constexpr int kGroupBytes = static_cast<int>(RowBytes(StoredAs(kFormat), kWeightGroup));
+  constexpr int kGroupBytes = static_cast<int>(RowBytes(StoredFormat(kFormat), kWeightGroup));
   const int64_t groups = task.weights.num_inputs / kWeightGroup;
   for (int64_t group = Thread(); group < groups; group += kThreads) {
     const std::byte* const raw = from + group * kGroupBytes;
@@ -137,7 +122,7 @@ SIMT_KERNEL(kThreads, 4) PackRow(SIMT_TASK PackTask task) {
   WaitForKernelsBefore();
   const int64_t row = task.first_row + Block();
   const auto row_bytes =
-      static_cast<int64_t>(RowBytes(StoredAs(task.weights.format), task.weights.num_inputs));
+      static_cast<int64_t>(RowBytes(StoredFormat(task.weights.format), task.weights.num_inputs));
   const std::byte* const from = task.rows + Block() * row_bytes;
   switch (task.weights.format) {
     case ImageFormat::kInt8:

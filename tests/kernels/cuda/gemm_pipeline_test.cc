@@ -182,7 +182,6 @@ class Pipeline {
     ClusterBarrier();
     if (Thread() == kReading) Fetch();
     if (Thread() < kReading) sums[Block() * kReading + Thread()] = Read();
-    if (mistake_ != Mistake::kEndsEarly) ClusterBarrier();
   }
 
  private:
@@ -205,6 +204,10 @@ class Pipeline {
       CopyBulkToAll<kClusterBlocks>(to + kOwn + part,
                                     &data_.shared[unit * kClusterBlocks * kPart + part], kPart,
                                     full_ + place.stage);
+    }
+    if (mistake_ == Mistake::kEndsEarly) return;
+    for (int i = 0; i < kStages; ++i, place.Advance()) {
+      WaitForPhase(empty_ + place.stage, place.EmptyParity());
     }
   }
 

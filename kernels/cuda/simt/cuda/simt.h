@@ -105,9 +105,22 @@ SIMT_DEVICE T ShuffleFrom(T value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
 
+// By this instruction ptxas knows that there is one; where threads are compared, it has every copy in
+// bulk made by all lanes in turn.
+SIMT_DEVICE bool IsElected() {
+  uint32_t elected;
+  asm volatile("{ .reg .pred one; elect.sync _|one, 0xffffffff; selp.u32 %0, 1, 0, one; }"
+               : "=r"(elected));
+  return elected != 0;
+}
+
 SIMT_DEVICE uint32_t Ballot(bool vote) { return __ballot_sync(0xffffffffu, vote); }
 
 SIMT_DEVICE unsigned AtomicAdd(unsigned* to, unsigned value) { return atomicAdd(to, value); }
+SIMT_DEVICE void Raise(int* flag) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], 1;" ::"l"(__cvta_generic_to_global(flag))
+               : "memory");
+}
 SIMT_DEVICE float LoadUncached(const float* from) { return __ldcg(from); }
 
 SIMT_DEVICE void WaitForKernelsBefore() {
@@ -354,7 +367,7 @@ SIMT_DEVICE int RankInCluster() {
   return static_cast<int>(rank);
 }
 SIMT_DEVICE void ClusterBarrier() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 template <int kThreads>

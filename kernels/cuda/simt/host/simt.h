@@ -75,9 +75,14 @@ T ShuffleFrom(T value, int lane) {
   return HostThread::Current().Shuffle(value, [lane](int) { return lane; });
 }
 
+// Whether this lane acts for its warp: one of them does, whichever. Called by all lanes of a warp.
+inline bool IsElected() { return Thread() % kWarpSize == 0; }
+
 // Bit l is the vote of lane l. Called by all lanes of a warp.
 inline uint32_t Ballot(bool vote) { return HostThread::Current().Ballot(vote); }
 
+// Makes it 1, which others may do at the same time.
+inline void Raise(int* flag) { *flag = 1; }
 // Returns what was there.
 inline unsigned AtomicAdd(unsigned* to, unsigned value) {
   const unsigned before = *to;
@@ -263,7 +268,8 @@ inline void ShowToBulkCopies() {}
 
 // Which of the cluster's blocks this is.
 inline int RankInCluster() { return HostThread::Current().rank(); }
-// Returns once all threads of the cluster have called it.
+// Returns once all threads of the cluster have called it. Barriers that were shown are seen by all
+// then; other memory is not passed on.
 inline void ClusterBarrier() { HostThread::Current().WaitForCluster(); }
 // Returns once the block's first kThreads threads have called it.
 template <int kThreads>
