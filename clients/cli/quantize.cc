@@ -27,7 +27,11 @@ absl::Status SetFormat(const std::string& text, std::optional<WeightFormat>* int
     if (text == TypeName(format)) *into = format;
   }
   if (into->has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\"; accepted: int8, int4, fp8"));
+  // What a folder holds does not say how its products are made.
+  const char* const hint =
+      text == "fp8-w8a8" ? " (OUT with fp8 is served with --weights fp8-w8a8, too)" : "";
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", text, "\"; accepted: int8, int4, fp8", hint));
 }
 
 void AddQuantizeFlags(FlagSet& flags, QuantizeFlags* into) {

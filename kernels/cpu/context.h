@@ -95,14 +95,14 @@ struct CpuContext {
         pool(num_threads, cpus),
         scratch(pool.num_threads()),
         operand(1, OperandOnWholePagesFrom(instructions)),
-        fp8(1),
+        rounded(1),
         samplers(pool.num_threads()) {}
 
   const InstructionSet instructions;
   ThreadPool pool;
   Scratch scratch;
   Scratch operand;  // activations rearranged for a product: area 0, read by all
-  Scratch fp8;      // the same, rounded to FP8 before
+  Scratch rounded;  // activations that were rounded to FP8 for a product: area 0
   HostStep step;
   AttentionMemory attention;
   std::vector<RowSampler> samplers;  // one per worker

@@ -106,7 +106,7 @@ int64_t BlockRows(const CpuPackedMatrix& weights, int64_t rows, int64_t tile_row
 }
 
 MatrixView RoundedToFp8(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights) {
-  float* const rounded = context.fp8.Floats(0, x.rows * x.cols);
+  float* const rounded = context.rounded.Floats(0, x.rows * x.cols);
   ForRowRuns(context, x.rows, x.cols, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t depth = weights.slice_depth();
@@ -124,7 +124,7 @@ void ReserveGemm(CpuContext& context, const CpuPackedMatrix& weights, int64_t ma
   context.scratch.Reserve(
       GemmTask::ScratchFloats(weights, std::min(weights.kernel().most_rows, max_rows)));
   ReserveActivations(context, weights, max_rows);
-  if (weights.fp8_activations()) context.fp8.Reserve(max_rows * weights.num_inputs());
+  if (weights.fp8_activations()) context.rounded.Reserve(max_rows * weights.num_inputs());
 }
 
 void Gemm(CpuContext& context, MatrixView x, const CpuPackedMatrix& weights, MatrixView out,

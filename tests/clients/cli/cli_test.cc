@@ -212,6 +212,7 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"quantize", "in", "--weights", "int8"}, "give MODEL and OUT"},
       {{"quantize", "in", "out"}, "give --weights int8, --weights int4 or --weights fp8"},
       {{"quantize", "in", "out", "--weights", "bf16"}, "\"bf16\"; accepted: int8, int4, fp8"},
+      {{"quantize", "in", "out", "--weights", "fp8-w8a8"}, "is served with --weights fp8-w8a8"},
       {{"quantize", "in", "out", "more"}, "unexpected argument \"more\""},
       {{"score", "--text", "a", "--endpoint", "a:1", "--kv_dtype", "bf16"}, "excludes --model"},
       {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib: 0 is not from 1"},
