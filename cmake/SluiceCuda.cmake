@@ -4,8 +4,10 @@
 # headers, hardening) reaches it, and what is linked stays a C++ program. The runtime is linked statically and opens the
 # driver at run time: programs start where there is neither GPU nor driver.
 
-set(SLUICE_CUDA AUTO CACHE STRING "Build kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
-set_property(CACHE SLUICE_CUDA PROPERTY STRINGS AUTO ON OFF)
+# EMULATED: nvcc's PTX is carried out on the host (kernels/cuda/emulator), and programs find a GPU everywhere.
+
+set(SLUICE_CUDA AUTO CACHE STRING "Build kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON, OFF or EMULATED")
+set_property(CACHE SLUICE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(SLUICE_HAVE_CUDA FALSE)
 
 # Machine code for A100 and what runs its code (compute capability 8.x), for H100 and H200, and what later GPUs' drivers
@@ -13,6 +15,10 @@ set(SLUICE_HAVE_CUDA FALSE)
 set(SLUICE_CUDA_CODE -gencode=arch=compute_80,code=sm_80 "-gencode=arch=compute_90,code=[sm_90,compute_90]")
 # For sources called *_hopper.cu: instructions that only this generation has.
 set(SLUICE_HOPPER_CODE -gencode=arch=compute_90a,code=sm_90a)
+if(SLUICE_CUDA STREQUAL "EMULATED")
+  set(SLUICE_CUDA_CODE -gencode=arch=compute_90a,code=compute_90a --no-compress)
+  set(SLUICE_HOPPER_CODE ${SLUICE_CUDA_CODE})
+endif()
 
 if(NOT SLUICE_CUDA STREQUAL "OFF")
   file(GLOB cuda_folders LIST_DIRECTORIES TRUE /usr/local/cuda-1[3-9]*)
@@ -38,9 +44,13 @@ if(SLUICE_HAVE_CUDA)
   message(STATUS "NVIDIA GPUs: yes, with nvcc ${cuda_version} (${SLUICE_NVCC})")
   add_library(sluice_cudart INTERFACE)
   target_include_directories(sluice_cudart SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE})
-  target_link_libraries(sluice_cudart INTERFACE ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
-elseif(SLUICE_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "SLUICE_CUDA is ON, and no nvcc of CUDA 13 or later was found; CUDA_HOME may name its folder")
+  if(SLUICE_CUDA STREQUAL "EMULATED")
+    target_link_libraries(sluice_cudart INTERFACE sluice_kernels_cuda_emulator_runtime)
+  else()
+    target_link_libraries(sluice_cudart INTERFACE ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+  endif()
+elseif(SLUICE_CUDA MATCHES "^(ON|EMULATED)$")
+  message(FATAL_ERROR "SLUICE_CUDA is ${SLUICE_CUDA}, and no nvcc of CUDA 13 or later was found; CUDA_HOME may name its folder")
 elseif(SLUICE_CUDA STREQUAL "OFF")
   message(STATUS "NVIDIA GPUs: no, SLUICE_CUDA is OFF")
 else()

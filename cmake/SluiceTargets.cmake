@@ -36,13 +36,13 @@ endfunction()
 # sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC] [GPU_ON_HOST]): a GoogleTest
 # binary, each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on
 # the asynchronous backend, with GPU_ON_HOST on that of GPUs (tests/kernels/testing/test_backend.h), but where a
-# sanitizer or an emulator forbids. An emulator has ten times the time.
+# sanitizer or an emulator forbids. Emulators, of processors or of GPUs, have ten times the time.
 function(sluice_test)
   cmake_parse_arguments(ARG "ASYNC;GPU_ON_HOST" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  if(CMAKE_CROSSCOMPILING_EMULATOR)
+  if(CMAKE_CROSSCOMPILING_EMULATOR OR SLUICE_CUDA STREQUAL "EMULATED")
     math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
@@ -56,6 +56,10 @@ function(sluice_test)
   endif()
   gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}." PROPERTIES ${properties})
   if(NOT TARGET sluice_kernels_cuda_host OR CMAKE_CROSSCOMPILING_EMULATOR)
+    set(ARG_GPU_ON_HOST FALSE)
+  endif()
+  if(SLUICE_CUDA STREQUAL "EMULATED")  # on that GPU, once
+    set(ARG_ASYNC FALSE)
     set(ARG_GPU_ON_HOST FALSE)
   endif()
   foreach(backend async gpu_on_host)
