@@ -129,8 +129,6 @@ TEST(AttentionPlan, ManyLongSequencesAreCutAsFarAsBalanceTakes) {
   EXPECT_EQ(plan.num_partials, 32 * 4 * (8192 / kGpuAttentionSplit));
 }
 
-// 512 rows fill a GPU of 132 multiprocessors with two such blocks each but for a few, and would leave
-// a gigabyte of partial results.
 // 400 tiles would keep 396 blocks for two rounds.
 TEST(AttentionPlan, ARoundOfFewIsSharedOutAmongAll) {
   const std::vector<int32_t> table(1024 / 16);
@@ -148,6 +146,8 @@ TEST(AttentionPlan, ARoundOfFewIsSharedOutAmongAll) {
   EXPECT_EQ(tiles_of(500), 500u);
 }
 
+// 512 rows fill a GPU of 132 multiprocessors with two such blocks each but for a few, and would leave
+// a gigabyte of partial results.
 TEST(AttentionPlan, PrefillThatNearlyFillsTheDeviceIsNotCut) {
   const std::vector<int32_t> table(32768 / 16);
   const AttentionSegment chunk{

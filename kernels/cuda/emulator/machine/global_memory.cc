@@ -22,11 +22,11 @@ GlobalMemory::~GlobalMemory() {
   while (!allocations_.empty()) Remove(reinterpret_cast<void*>(allocations_.begin()->first));
 }
 
-void GlobalMemory::Add(const void* begin, size_t size_bytes, Kind kind) {
+void GlobalMemory::Add(const void* begin, size_t size_bytes) {
   void* const words = mmap(nullptr, NumWords(size_bytes) * sizeof(Word), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   allocations_[reinterpret_cast<uint64_t>(begin)] = {
-      size_bytes, kind, words == MAP_FAILED ? nullptr : static_cast<Word*>(words)};
+      size_bytes, words == MAP_FAILED ? nullptr : static_cast<Word*>(words)};
   last_ = nullptr;
 }
 
@@ -53,7 +53,7 @@ const GlobalMemory::Allocation* GlobalMemory::FindAllocation(uint64_t address) c
 GlobalMemory::Found GlobalMemory::Find(uint64_t address) const {
   const Allocation* const allocation = FindAllocation(address);
   if (allocation == nullptr) return {};
-  return {last_begin_, allocation->size_bytes, allocation->kind};
+  return {last_begin_, allocation->size_bytes};
 }
 
 std::string GlobalMemory::Check(uint64_t address, size_t bytes, size_t alignment) const {

@@ -27,20 +27,18 @@ struct LaunchOrder {
 // Driven by one thread at a time.
 class GlobalMemory {
  public:
-  enum class Kind { kDevice, kHost };
   // Relaxed ones may be made by several threads at a time, and order nothing.
   enum class Access { kRead, kWrite, kRelaxedWrite, kAtomic };
 
   ~GlobalMemory();
 
-  void Add(const void* begin, size_t size_bytes, Kind kind);
+  void Add(const void* begin, size_t size_bytes);
   void Remove(const void* begin);
 
   // The allocation that an address is in; size 0: none.
   struct Found {
     uint64_t begin = 0;
     size_t size_bytes = 0;
-    Kind kind = Kind::kDevice;
   };
   Found Find(uint64_t address) const;
   // Whether all of it is within one allocation and aligned: empty, or what is wrong.
@@ -68,7 +66,6 @@ class GlobalMemory {
   };
   struct Allocation {
     size_t size_bytes = 0;
-    Kind kind = Kind::kDevice;
     Word* words = nullptr;  // of four bytes; pages come when they are touched
   };
   struct BlockState {

@@ -257,8 +257,8 @@ void ClusterRun::Deliver(size_t which) {
   if (barrier != nullptr && wrong.empty()) {
     const auto engine = static_cast<uint32_t>(barrier->engine);
     copy.clock.Tick(engine);
-    wrong = block.shared->WriteByEngine(copy.to, copy.bytes, {engine, &copy.clock, nullptr},
-                                        reinterpret_cast<const void*>(copy.from));
+    wrong = block.shared->Write(copy.to, copy.bytes, 16, {engine, &copy.clock, nullptr},
+                                reinterpret_cast<const void*>(copy.from));
     if (wrong.empty()) return Arrive(*barrier, copy.clock, 0, -static_cast<int64_t>(copy.bytes));
   }
   cluster_.fault = absl::StrCat("block ", block.index, ", a copy in bulk: ", wrong);

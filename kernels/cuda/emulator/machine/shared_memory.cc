@@ -117,11 +117,6 @@ std::string SharedMemory::ReadByEngine(uint64_t address, size_t bytes, const Acc
   return wrong;
 }
 
-std::string SharedMemory::WriteByEngine(uint64_t address, size_t bytes, const Accessor& writer,
-                                        const void* from) {
-  return Write(address, bytes, 16, writer, from);
-}
-
 std::string SharedMemory::Atomic(uint64_t address, const Accessor& writer, uint32_t add,
                                  uint32_t* before) {
   std::string wrong = CheckPlace(address, kSharedWordBytes, kSharedWordBytes);

@@ -15,7 +15,7 @@ namespace sluice::cuda::emulator {
 struct Accessor {
   uint32_t who = 0;
   const VectorClock* clock = nullptr;
-  // Fences between its ordinary accesses and those of copies and multiplies that it has made so far.
+  // Null of copies in bulk. Fences between its ordinary accesses and those of copies and multiplies that it has made so far.
   const uint32_t* proxy_fences = nullptr;
 };
 
@@ -32,10 +32,8 @@ class SharedMemory {
                    void* to);
   std::string Write(uint64_t address, size_t bytes, size_t alignment, const Accessor& writer,
                     const void* from);
-  // By a copy engine or a multiply: what threads wrote they must have shown to it, by a fence.
+  // By a multiply: what threads wrote they must have shown to it, by a fence.
   std::string ReadByEngine(uint64_t address, size_t bytes, const Accessor& reader, void* to);
-  std::string WriteByEngine(uint64_t address, size_t bytes, const Accessor& writer,
-                            const void* from);
   // Atomic accesses don't race with each other.
   std::string Atomic(uint64_t address, const Accessor& writer, uint32_t add, uint32_t* before);
 

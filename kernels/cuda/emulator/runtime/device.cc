@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -148,7 +149,7 @@ cudaError_t Device::Map(void** memory, size_t bytes, bool is_device) {
   if (bytes <= kMostPoisoned) std::memset(*memory, 0xff, bytes);  // NaN in every format
   owned_[*memory] = {.bytes = bytes, .file = file, .is_device = is_device};
   if (is_device) allocated_ += bytes;
-  memory_.Add(*memory, bytes, is_device ? GlobalMemory::Kind::kDevice : GlobalMemory::Kind::kHost);
+  memory_.Add(*memory, bytes);
   return cudaSuccess;
 }
 
@@ -173,7 +174,7 @@ cudaError_t Device::Free(void* memory) {
 
 cudaError_t Device::Register(void* memory, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  memory_.Add(memory, bytes, GlobalMemory::Kind::kHost);
+  memory_.Add(memory, bytes);
   return lasting_error_;
 }
 cudaError_t Device::Unregister(void* memory) {
@@ -216,7 +217,7 @@ cudaError_t Device::OpenHandle(const cudaIpcMemHandle_t& handle, void** memory) 
   if (*memory == nullptr) return cudaErrorMapBufferObjectFailed;
   const std::lock_guard lock(mutex_);
   owned_[*memory] = {.bytes = other.bytes, .file = -1, .is_device = true};
-  memory_.Add(*memory, other.bytes, GlobalMemory::Kind::kDevice);
+  memory_.Add(*memory, other.bytes);
   return cudaSuccess;
 }
 
@@ -315,7 +316,6 @@ std::string Device::CarryLaunch(CUstream_st& stream, const LaunchRequest& launch
 cudaError_t Device::Carry(CUstream_st& stream, Work& work) {
   if (auto* const record = std::get_if<RecordWork>(&work)) {
     record->event->is_done = true;
-    record->event->done_at = std::chrono::steady_clock::now();
     return cudaSuccess;
   }
   if (lasting_error_ != cudaSuccess) return lasting_error_;

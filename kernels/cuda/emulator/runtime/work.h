@@ -1,7 +1,6 @@
 // What streams are asked to do, and the handles of the CUDA runtime.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,7 +17,6 @@ struct CUstream_st;
 struct CUevent_st {
   bool is_done = true;  // before it is first recorded
   CUstream_st* stream = nullptr;
-  std::chrono::steady_clock::time_point done_at;
 };
 
 namespace sluice::cuda::emulator {

@@ -62,7 +62,7 @@ absl::Status CarryOutBody(const PtxLaunch& launch, uint32_t number, std::vector<
 
 absl::Status RunPtx(const std::vector<PtxLaunch>& launches, std::vector<uint32_t>& data) {
   GlobalMemory memory;
-  memory.Add(data.data(), data.size() * sizeof(uint32_t), GlobalMemory::Kind::kDevice);
+  memory.Add(data.data(), data.size() * sizeof(uint32_t));
   Overlaps overlaps;
   uint32_t number = 0;
   for (const PtxLaunch& launch : launches) {
