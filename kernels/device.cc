@@ -77,7 +77,9 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedGpuBackend(
       },
       warn);
   if (!chosen.ok()) return chosen.status();
-  return MakeGpuBackend(index, {.products = *chosen, .on_lost = options.on_gpu_lost});
+  return MakeGpuBackend(index, {.products = *chosen,
+                                .on_lost = options.on_gpu_lost,
+                                .on_unrecorded = options.on_gpu_unrecorded});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCheckedCpuBackend(

@@ -56,8 +56,8 @@ struct DeviceOptions {
   // with it, fails a check as wrong numbers do (services/model_server/gpu_faults.h). Null: it
   // is done in this one.
   std::function<absl::Status(int index, GpuProducts products)> check_gpu;
-  // GpuBackendOptions::on_lost of kernels/gpu/gpu_devices.h.
-  std::function<void(absl::Status)> on_gpu_lost;
+  // Those of GpuBackendOptions (kernels/gpu/gpu_devices.h).
+  std::function<void(absl::Status)> on_gpu_lost, on_gpu_unrecorded;
 };
 
 // Threads for arithmetic. More than any machine has cores; so many threads start on most.

@@ -65,7 +65,7 @@ CudaBackend::CudaBackend(std::unique_ptr<Gpu> gpu, std::unique_ptr<StreamWatches
       end_(gpu_->NewEvent()),
       sharing_(*gpu_),
       step_(*gpu_, *staging_),
-      recorder_(*gpu_) {}
+      recorder_(*gpu_, options_.on_unrecorded) {}
 
 CudaBackend::~CudaBackend() { gpu_->FreePinned(pinned_results_); }
 
@@ -80,10 +80,16 @@ void* CudaBackend::Room(Scratch which, size_t bytes) {
   const absl::StatusOr<bool> moved = scratch_[which].Reserve(std::max<size_t>(bytes, 1), *gpu_);
   if (!moved.ok() || *moved) {
     SLUICE_CHECK(!recorder_.is_recording());
-    recorder_.Forget();
+    // No recording names what the host sends or is told: those steps wait for it.
+    if (which != kArguments && which != kResults) recorder_.Forget();
     if (which == kCounters) num_zero_counters_ = 0;
   }
   return Note(moved.status()) ? scratch_[which].as<void>() : nullptr;
+}
+
+void CudaBackend::Reserve(Scratch which, size_t bytes) {
+  reserved_[which] = std::max(reserved_[which], bytes);
+  Room(which, bytes);
 }
 
 void* CudaBackend::Sent(absl::Span<const std::byte> bytes) {
@@ -146,6 +152,16 @@ absl::StatusOr<std::unique_ptr<RankGroup>> CudaBackend::NewRankGroup(const RankG
 }
 
 // ---- Steps ----
+
+void CudaBackend::BeginEpoch(RecordSteps record) {
+  recorder_.Begin(record);
+  if (record != RecordSteps::kLikeOtherRanks) return;
+  step_.Clear();
+  for (int which = 0; which < kNumScratch; ++which) {
+    scratch_[which] = {};
+    if (reserved_[which] > 0) Room(static_cast<Scratch>(which), reserved_[which]);
+  }
+}
 
 int64_t CudaBackend::BucketRows(int64_t rows) const {
   if (rows > kLargestPower) return (rows + kLargestPower - 1) / kLargestPower * kLargestPower;

@@ -23,6 +23,8 @@ namespace sluice::cuda {
 class CudaBackend;
 
 struct CudaBackendOptions {
+  // As GpuBackendOptions has it (kernels/gpu/gpu_devices.h).
+  std::function<void(absl::Status)> on_unrecorded;
   // What Backend::NewRankGroup returns; UNIMPLEMENTED without it.
   std::function<absl::StatusOr<std::unique_ptr<RankGroup>>(const RankGroupSpec&, CudaBackend&)>
       new_rank_group;
@@ -41,8 +43,14 @@ class CudaBackend final : public Backend {
   // Waits look at `watch` from now on; the watch's failure is theirs, once the stream is empty.
   void AddWatch(StreamWatch* watch) { watches_->Add(watch); }
   void RemoveWatch(StreamWatch* watch) { watches_->Remove(watch); }
-  // Recorded steps are void: they name memory or peers that are no more.
+  // Ranks meet anew. Recorded steps are void: they name memory or peers that are no more. Where they
+  // are to be recorded like other ranks', memory of steps is again as it was after the last
+  // ReserveForGemm, so that it grows, and recordings become void, in the same steps on ranks whose
+  // processes are of any age.
+  void BeginEpoch(RecordSteps record);
   void ForgetRecordedSteps() { recorder_.Forget(); }
+  // Whether the device has recorded all that it was to record so far.
+  bool RecordsSteps() const { return !recorder_.has_refused(); }
   // The step that is being enqueued waits on the host, and is never recorded.
   void LeaveStepUnrecorded() { recorder_.LeaveUnrecorded(); }
 
@@ -107,6 +115,8 @@ class CudaBackend final : public Backend {
   bool Note(const absl::Status& status);
   // Room for `bytes`, or null, and the failure is kept. What it held is lost where it grows.
   void* Room(Scratch which, size_t bytes);
+  // The same, which BeginEpoch leaves.
+  void Reserve(Scratch which, size_t bytes);
   // The same, with `bytes` in it.
   void* Sent(absl::Span<const std::byte> bytes);
   void Elementwise(const ElementwiseTask& task) { kernels().elementwise(stream(), task); }
@@ -134,8 +144,9 @@ class CudaBackend final : public Backend {
   bool has_step_ = true;  // false: the device had no room for the tables of the last one begun
   StepRecorder recorder_;
   DeviceArray scratch_[kNumScratch];
-  size_t num_zero_counters_ = 0;    // of that scratch memory
-  void* pinned_results_ = nullptr;  // what CopyOut reads through
+  size_t reserved_[kNumScratch] = {};  // bytes of it
+  size_t num_zero_counters_ = 0;       // of that scratch memory
+  void* pinned_results_ = nullptr;     // what CopyOut reads through
   absl::Status failure_;
 };
 

@@ -51,9 +51,9 @@ void CudaBackend::ReserveForGemm(const PackedMatrix& weights, int64_t max_rows) 
     counters = std::max(counters, plan.counters());
     operand = std::max(operand, OperandBytes(rows, image, plan));
   }
-  Room(kPartials, partials * sizeof(float));
-  Room(kCounters, counters * sizeof(unsigned));
-  Room(kActivations, operand);
+  Reserve(kPartials, partials * sizeof(float));
+  Reserve(kCounters, counters * sizeof(unsigned));
+  Reserve(kActivations, operand);
 }
 
 void CudaBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixView out,

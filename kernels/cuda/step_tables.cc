@@ -33,6 +33,12 @@ absl::StatusOr<bool> StepTables::Upload(absl::Span<const std::byte> bytes, Devic
   return *moved;
 }
 
+void StepTables::Clear() {
+  rows_ = {};
+  tables_ = {};
+  plans_.clear();
+}
+
 absl::StatusOr<bool> StepTables::Begin(absl::Span<const AttentionSegment> segments, int64_t rows) {
   host_.Begin(segments, rows);
   num_rows_ = rows;

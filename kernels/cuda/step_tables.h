@@ -52,6 +52,9 @@ class StepTables {
  public:
   StepTables(Gpu& gpu, StagingRing& staging) : gpu_(gpu), staging_(staging) {}
 
+  // As at first: no memory, and no shape of attention met. The next call is Begin().
+  void Clear();
+
   // True where an array of the device moved, so that recorded steps are void.
   absl::StatusOr<bool> Begin(absl::Span<const AttentionSegment> segments, int64_t rows);
 

@@ -24,6 +24,9 @@ struct GpuBackendOptions {
   // Told, by whoever waits, that the GPU will do nothing more for this process: a kernel has gone
   // astray, or the device is gone. Null: nobody, and every call fails from then on.
   std::function<void(absl::Status)> on_lost;
+  // Told, once, why a step could not be recorded: steps like it run as they are called from now on,
+  // which takes the host longer. Null: nobody.
+  std::function<void(absl::Status)> on_unrecorded;
 };
 
 // A backend on GPU `index`, which CheckGpu() has found good and ProductsOf() to have such products.

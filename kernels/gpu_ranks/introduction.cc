@@ -55,6 +55,12 @@ bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b) {
   return SameHost(a, b) && IsSameProcess(a.process, b.process);
 }
 
+bool RecordAlike(absl::Span<const GpuIntroduction> ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](const GpuIntroduction& rank) {
+    return rank.records_steps && rank.num_multiprocessors == ranks[0].num_multiprocessors;
+  });
+}
+
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {
   if (FirstPair(ranks, InOneProcess).first >= 0) return GpuTransport::kHost;
   const auto [first, second] = FirstPair(ranks, SameGpu);

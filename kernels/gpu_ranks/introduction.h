@@ -29,6 +29,9 @@ struct GpuIntroduction {
   std::array<char, 256> slots_failure{};
   // Why this rank can't take part over NCCL; empty where it can.
   std::array<char, 256> nccl_failure{};
+  // What a step's recording is like (RecordAlike).
+  int32_t num_multiprocessors = 0;
+  bool records_steps = true;
 };
 
 // Cuts the text to what fits.
@@ -54,6 +57,10 @@ enum class GpuTransport {
 // The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;
 // UNAVAILABLE naming the rank that lacks NCCL, or memory that others may read, where it is needed.
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks);
+
+// Whether the ranks of a stage would record the same steps at the same time, which NCCL wants of
+// those that do: each can, and plans a step for as many multiprocessors.
+bool RecordAlike(absl::Span<const GpuIntroduction> ranks);
 
 // Whether two ranks are threads of one process.
 bool InOneProcess(const GpuIntroduction& a, const GpuIntroduction& b);

@@ -40,7 +40,6 @@ void NcclMember::Leave() {
 }
 
 absl::Status NcclMember::Fail(const absl::Status& status, const char* doing) {
-  Leave();
   status_ = absl::Status(status.code(),
                          absl::StrCat("rank ", communicator_->rank(), " of ", communicator_->size(),
                                       ", ", doing, ": ", status.message()));
@@ -55,15 +54,20 @@ absl::Status NcclMember::Join(Communicator* communicator, Deadline deadline) {
   deadline_ = deadline;
   status_ = absl::OkStatus();
   is_told_ = true;
+  const absl::Status met = Meet(deadline);
+  if (!met.ok()) Leave();
+  is_told_ = true;  // here
+  return met;
+}
+
+absl::Status NcclMember::Meet(Deadline deadline) {
   const absl::StatusOr<NcclId> id = AgreeOnId(deadline);
   if (!id.ok()) return Fail(id.status(), kMeeting);
   const absl::StatusOr<NcclGroup*> group =
-      api_.Begin(*id, communicator->rank(), communicator->size());
+      api_.Begin(*id, communicator_->rank(), communicator_->size());
   if (!group.ok()) return Fail(group.status(), kMeeting);
   group_ = *group;
-  const absl::Status met = Settle(deadline, kMeeting);
-  is_told_ = true;  // here
-  return met;
+  return Settle(deadline, kMeeting);
 }
 
 absl::StatusOr<NcclId> NcclMember::AgreeOnId(Deadline deadline) {
@@ -102,21 +106,21 @@ absl::Status NcclMember::Settle(Deadline deadline, const char* doing) {
 
 absl::Status NcclMember::AllGather(absl::Span<const std::byte> sent,
                                    absl::Span<std::byte> received) {
-  if (group_ == nullptr) return status_;
+  if (!is_member()) return status_;
   const absl::Status called = api_.AllGather(group_, sent.data(), received.data(), sent.size());
   return called.ok() ? Settle(deadline_, kExchanging) : Fail(called, kExchanging);
 }
 
 absl::Status NcclMember::AllToAll(absl::Span<const std::byte> sent,
                                   absl::Span<std::byte> received) {
-  if (group_ == nullptr) return status_;
+  if (!is_member()) return status_;
   const size_t part = sent.size() / communicator_->size();
   const absl::Status called = api_.AllToAll(group_, sent.data(), received.data(), part);
   return called.ok() ? Settle(deadline_, kExchanging) : Fail(called, kExchanging);
 }
 
 absl::Status NcclMember::Look() {
-  if (group_ != nullptr) {
+  if (is_member()) {
     const absl::StatusOr<NcclProgress> progress = api_.Progress(group_);
     if (!progress.ok()) {
       Fail(progress.status(), kExchanging).IgnoreError();
@@ -124,6 +128,7 @@ absl::Status NcclMember::Look() {
       LookUntil(deadline_, kExchanging).IgnoreError();
     }
   }
+  if (!status_.ok()) Leave();
   return std::exchange(is_told_, true) ? absl::OkStatus() : status_;
 }
 

@@ -7,8 +7,9 @@
 //     └───────────────────┴────────────────────────────┘
 //        Join again, a failure of NCCL, a peer that is gone, a deadline: Abort of the group
 //
-// Whatever goes wrong ends in `apart` with a status that every call returns until the next Join();
-// the process lives, and work that waits on the GPU for a lost peer is released.
+// Whatever goes wrong is a status that every call returns until the next Join(); the process lives,
+// and work that waits on the GPU for a lost peer is released. An exchange that fails may be part of a
+// step that is being recorded, when nothing can be destroyed: the next Look() aborts the group.
 #pragma once
 
 #include <functional>
@@ -47,6 +48,7 @@ class NcclMember final : public RankMember {
   bool is_member() const { return group_ != nullptr && status_.ok(); }
 
  private:
+  absl::Status Meet(Deadline deadline);
   absl::StatusOr<NcclId> AgreeOnId(Deadline deadline);
   // Waits until what is under way is done.
   absl::Status Settle(Deadline deadline, const char* doing);
@@ -59,7 +61,7 @@ class NcclMember final : public RankMember {
   const std::function<void()> forget_recordings_;
   Communicator* communicator_ = nullptr;
   NcclGroup* group_ = nullptr;  // none while apart
-  absl::Status status_;         // why it is apart
+  absl::Status status_;         // why it is apart, or will be
   bool is_told_ = true;         // by Look()
   Deadline deadline_ = Deadline::Never();
 };

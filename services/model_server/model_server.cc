@@ -34,8 +34,13 @@ absl::Status ModelServer::OpenWeights(const Part& part) {
     if (!fits.ok()) return fits;
   }
   loading_->Expect(part.read(*weights_));
+  DeviceOptions device = options_.device;
+  device.on_gpu_unrecorded = [role = role_](const absl::Status& reason) {
+    Log(LogLevel::kWarning, Name(role), "steps-unrecorded",
+        {{"reason", std::string(reason.message())}});
+  };
   absl::StatusOr<std::unique_ptr<Backend>> backend =
-      MakeBackend(options_.device, [this](const std::string& reason) {
+      MakeBackend(device, [this](const std::string& reason) {
         Log(LogLevel::kWarning, Name(role_), "slower-instructions", {{"reason", reason}});
       });
   if (!backend.ok()) return backend.status();

@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int index, GpuBackendOpt
       cuda::OpenCudaGpu(index, options.products, std::move(options.on_lost));
   if (!gpu.ok()) return gpu.status();
   auto backend =
-      cuda::CudaBackend::Create(*std::move(gpu), {.new_rank_group = cuda::NewCudaRankGroup});
+      cuda::CudaBackend::Create(*std::move(gpu), {.on_unrecorded = std::move(options.on_unrecorded),
+                                                  .new_rank_group = cuda::NewCudaRankGroup});
   if (!backend.ok()) return backend.status();
   return std::unique_ptr<Backend>(*std::move(backend));
 }

@@ -27,7 +27,7 @@ namespace {
 
 constexpr auto kPause = std::chrono::microseconds(50);
 
-// What processes on one GPU need for an epoch; ends in the opposite order.
+// What processes on one GPU need for an epoch.
 struct PeerParts {
   std::unique_ptr<PeerMappings> mappings;
   std::unique_ptr<PeerFlagMemory> flags;
@@ -79,7 +79,10 @@ void CudaRankGroup::Leave() {
   backend_.ForgetRecordedSteps();
   member_.reset();
   nccl_.reset();
-  peers_ = {};
+  // What uses the others first.
+  peers_.stream.reset();
+  peers_.flags.reset();
+  peers_.mappings.reset();
 }
 
 absl::Status CudaRankGroup::Join(Communicator* communicator, Deadline deadline) {
@@ -89,6 +92,9 @@ absl::Status CudaRankGroup::Join(Communicator* communicator, Deadline deadline) 
   if (!ranks.ok()) return ranks.status();
   const absl::StatusOr<GpuTransport> transport = ChooseTransport(*ranks);
   if (!transport.ok()) return transport.status();
+  backend_.BeginEpoch(*transport != GpuTransport::kNccl ? RecordSteps::kWhereItCan
+                      : RecordAlike(*ranks)             ? RecordSteps::kLikeOtherRanks
+                                                        : RecordSteps::kNever);
   switch (*transport) {
     case GpuTransport::kHost:
       member_ = std::make_unique<HostMember>(backend_, *communicator,
@@ -116,6 +122,8 @@ absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicat
   if (slot_.ok()) (*slot_)->Describe(own);
   PutText(std::string(slot_.status().message()), own.slots_failure);
   PutText(std::string(NcclLibrary::Get().status().message()), own.nccl_failure);
+  own.num_multiprocessors = properties.multiProcessorCount;
+  own.records_steps = backend_.RecordsSteps();
   std::vector<GpuIntroduction> all(communicator.size());
   const absl::Status met = communicator.AllGather(
       {reinterpret_cast<const std::byte*>(&own), sizeof(own)},

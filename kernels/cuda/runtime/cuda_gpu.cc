@@ -29,6 +29,12 @@ constexpr auto kNap = std::chrono::microseconds(50);
 // For the stream to become empty once a watch has failed.
 constexpr auto kDrain = std::chrono::seconds(10);
 
+// Of a call whose one value is a size: what is no size it could ever have is no memory either.
+absl::Status StatusOfSize(cudaError_t error, const char* call) {
+  if (error != cudaErrorInvalidValue) return ToldStatusOf(error, call);
+  return absl::ResourceExhaustedError(ToldStatusOf(error, call).message());
+}
+
 class CudaEvent final : public GpuEvent {
  public:
   CudaEvent() { error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming); }
@@ -67,7 +73,7 @@ class CudaGpu final : public Gpu {
     Select();
     void* memory = nullptr;
     const absl::Status status =
-        ToldStatusOf(cudaMalloc(&memory, std::max<size_t>(size_bytes, 1)), "cudaMalloc");
+        StatusOfSize(cudaMalloc(&memory, std::max<size_t>(size_bytes, 1)), "cudaMalloc");
     if (status.ok()) return memory;
     return absl::Status(status.code(), absl::StrCat(status.message(), ": ", size_bytes,
                                                     " bytes of the device's memory, of which ",
@@ -81,8 +87,10 @@ class CudaGpu final : public Gpu {
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override {
     Select();
     void* memory = nullptr;
-    SLUICE_RETURN_IF_CUDA_ERROR(cudaMallocHost(&memory, size_bytes));
-    return memory;
+    const absl::Status status = StatusOfSize(cudaMallocHost(&memory, size_bytes), "cudaMallocHost");
+    if (status.ok()) return memory;
+    return absl::Status(status.code(), absl::StrCat(status.message(), ": ", size_bytes,
+                                                    " bytes of the host's memory, pinned"));
   }
   void FreePinned(void* memory) override {
     Select();

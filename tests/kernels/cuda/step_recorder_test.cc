@@ -112,6 +112,54 @@ TEST_F(StepRecorderTest, WhatFailedAtFirstRunsOnceMoreBeforeItIsRecorded) {
   EXPECT_EQ(calls_, 3);  // failed, ran, was recorded
 }
 
+// As where the driver has no such operation for recordings.
+TEST_F(StepRecorderTest, WhatAnOperationRefusesToRecordRunsAsItIsCalled) {
+  std::vector<absl::Status> told;
+  StepRecorder recorder(*gpu_, [&](absl::Status reason) { told.push_back(std::move(reason)); });
+  const absl::Status refusal = absl::InternalError("cuStreamWaitValue32 failed with 900");
+  int calls = 0;
+  for (int64_t rows : {1, 1, 1, 2, 2, 2}) {
+    const absl::Status status = recorder.Run({.step = {.rows = rows}}, [&] {
+      calls += recorder.is_recording() ? 0 : 1;
+      return recorder.is_recording() ? refusal : absl::OkStatus();
+    });
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(calls, 6);
+  EXPECT_EQ(told, std::vector{refusal}) << "once";
+  EXPECT_TRUE(recorder.has_refused());
+}
+
+TEST_F(StepRecorderTest, RefusedStepsFailWhereOtherRanksRecordThem) {
+  const auto gpu = MakeHostGpu({.can_record = false});
+  StepRecorder recorder(*gpu);
+  recorder.Begin(RecordSteps::kLikeOtherRanks);
+  int calls = 0;
+  const auto run = [&] {
+    return recorder.Run({.step = {.rows = 1}}, [&] {
+      calls += recorder.is_recording() ? 0 : 1;
+      return absl::OkStatus();
+    });
+  };
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(run().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(recorder.has_refused());
+  EXPECT_EQ(calls, 1);
+  recorder.Begin(RecordSteps::kNever);
+  for (int i = 2; i <= 4; ++i) {
+    ASSERT_TRUE(run().ok());
+    EXPECT_EQ(calls, i);
+  }
+}
+
+TEST_F(StepRecorderTest, AnEpochsEndIsNoRefusal) {
+  ASSERT_TRUE(Run(4).ok());
+  result_ = absl::AbortedError("epoch 3");
+  EXPECT_EQ(Run(4), result_);
+  EXPECT_EQ(calls_, 2);
+  EXPECT_FALSE(recorder_.has_refused());
+}
+
 TEST_F(StepRecorderTest, AFailureIsReturnedAndNothingRecorded) {
   ASSERT_TRUE(Run(4).ok());
   result_ = absl::AbortedError("epoch 3");

@@ -81,6 +81,17 @@ TEST(ChooseTransport, RefusesASharedGpuAcrossHosts) {
               AllOf(HasSubstr("ranks 0 and 1 share GPU-00"), HasSubstr("rank 2 is on another")));
 }
 
+TEST(RecordAlike, WhereAllCanAndHaveAsManyMultiprocessors) {
+  std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(1, "a", 2)};
+  ranks[0].num_multiprocessors = ranks[1].num_multiprocessors = 132;
+  EXPECT_TRUE(RecordAlike(ranks));
+  ranks[1].records_steps = false;
+  EXPECT_FALSE(RecordAlike(ranks));
+  ranks[1].records_steps = true;
+  ranks[1].num_multiprocessors = 114;
+  EXPECT_FALSE(RecordAlike(ranks));
+}
+
 TEST(InOneProcess, TellsAReusedPidApart) {
   GpuIntroduction a = Rank(0, "a", 7), b = a;
   EXPECT_TRUE(InOneProcess(a, b));

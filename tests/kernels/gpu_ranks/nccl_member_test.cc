@@ -86,6 +86,7 @@ TEST_F(NcclMemberTest, SaysWhatNcclSays) {
   EXPECT_THAT(std::string(member_.Join(&communicator_, Deadline::Never()).message()),
               HasSubstr("rank 0 has drawn no id: no network interface"));
   EXPECT_EQ(nccl_.num_aborted, 0);
+  EXPECT_TRUE(member_.Look().ok()) << "Join has told it";
 }
 
 // The stream waits for a peer that is gone: its death, the session's end and the step's deadline
@@ -146,8 +147,36 @@ TEST_F(NcclMemberTest, DoesNotHangWhereNcclDoes) {
   };
   EXPECT_EQ(member_.AllGather({sent, 1}, {received, 2}).code(), absl::StatusCode::kAborted);
   EXPECT_EQ(pauses, 3);
-  EXPECT_EQ(nccl_.num_recordings, 0);
+}
+
+// The step that the exchange is part of may be being recorded.
+TEST_F(NcclMemberTest, AFailedExchangeEndsTheGroupAtTheNextLook) {
+  JoinBoth();
+  nccl_.num_recordings = 1;
+  nccl_.progress_failure = absl::InternalError("ncclUnhandledCudaError");
+  std::byte sent[1], received[2];
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(member_.AllGather({sent, 1}, {received, 2}).code(), absl::StatusCode::kInternal);
+    EXPECT_EQ(nccl_.num_aborted, 0);
+    EXPECT_EQ(nccl_.num_recordings, 1);
+  }
+  EXPECT_FALSE(member_.is_member());
+  EXPECT_EQ(member_.Look().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(nccl_.num_aborted, 1);
+  EXPECT_EQ(nccl_.num_recordings, 0);
+  EXPECT_TRUE(member_.Look().ok()) << "told before";
+  EXPECT_EQ(nccl_.num_aborted, 1);
+}
+
+TEST_F(NcclMemberTest, AFailedExchangeThatNobodyLooksAtEndsTheGroupWithTheEpoch) {
+  JoinBoth();
+  nccl_.progress_failure = absl::InternalError("ncclUnhandledCudaError");
+  std::byte sent[1], received[2];
+  EXPECT_FALSE(member_.AllGather({sent, 1}, {received, 2}).ok());
+  nccl_.progress_failure = absl::OkStatus();
+  JoinBoth();
+  EXPECT_EQ(nccl_.num_aborted, 1);
+  EXPECT_TRUE(member_.Look().ok());
 }
 
 TEST_F(NcclMemberTest, LeavesWhenItIsGone) {
