@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # Makes a folder with which gpu-prove runs on another x86-64 Linux machine that has a GPU, Python 3.8 and none of our
-# packages: ./dev gpu-bundle [FOLDER]. Programs and tests of build/release travel stripped, with every library they need, the
-# C library and its loader for machines whose own is older, the embedded model, and the scripts.
-# bundle.sh [FOLDER [BUILD]]: of another build.
+# packages: ./dev gpu-bundle [--without-model] [FOLDER]. Programs and tests of build/release travel stripped, with every library
+# they need, the C library and its loader for machines whose own is older, the embedded model, and the scripts. Without the model it
+# is a quarter smaller, for a folder within a checkout that travels with it, as build/gpu-bundle is: it takes the checkout's.
+# bundle.sh [--without-model] [FOLDER [BUILD]]: of another build.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+with_model=true
+if [ "${1:-}" = --without-model ]; then
+  with_model=false
+  shift
+fi
 out=${1:-$root/build/gpu-bundle}
 build=${2:-$root/build/release}
 most_bytes=$((60 * 1000 * 1000))
@@ -15,7 +21,7 @@ programs=(sluice sluice-{tokenizer,embedding,shard,sampler,orchestrator} sluice-
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-mkdir -p "$stage/bin/elf" "$stage/tests/elf" "$stage/lib" "$stage/libc" "$stage/models"
+mkdir -p "$stage/bin/elf" "$stage/tests/elf" "$stage/lib" "$stage/libc"
 
 # Parts of the C library: used together, and only where the machine's own are older.
 parts_of_libc=(libc.so.6 libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libresolv.so.2 libutil.so.1)
@@ -69,14 +75,18 @@ libc_folder=$(dirname "$(libraries_of "$build/bin/sluice" | awk '$1 == "libc.so.
 for name in "${parts_of_libc[@]}"; do put_library "$name" "$libc_folder/$name"; done
 loader=$(readlink -f /lib64/ld-linux-x86-64.so.2)
 for folder in bin tests; do cp "$loader" "$stage/$folder/ld-linux-x86-64.so.2"; done
-cp -r "$root/models/storyteller" "$stage/models/"
 mkdir -p "$stage/tests/golden"
 cp "$root"/tests/golden/*.json "$stage/tests/golden/"
 # Whole models and what the oracle computes of them: a family each, some 25 MB. Only where the oracle is at hand.
 oracle=${SLUICE_TESTDATA:-$root/../shared}/oracle
 presets=(llama llama-bias llama-yarn llama-dynamic mistral-window qwen2 qwen3 phi3-longrope-partial gemma gpt2 gpt_neox
   sluice-sinusoidal-layernorm-gelu)
-contents=(bin tests lib libc models)
+contents=(bin tests lib libc)
+if $with_model; then
+  mkdir "$stage/models"
+  cp -r "$root/models/storyteller" "$stage/models/"
+  contents+=(models)
+fi
 if [ -d "$oracle" ] && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
   mkdir "$stage/oracle"
   /usr/bin/python3 -B "$root/tests/golden/oracle_models.py" "$oracle" "$stage/oracle" "${presets[@]/%/:F32}" "${presets[@]/%/:BF16}"
@@ -88,7 +98,7 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
-cp "$root"/tests/gpu/{run,context,ceilings,test_programs,serving,speeds,parts,prove}.py "$out/"
+cp "$root"/tests/gpu/{run,context,ceilings,products,test_programs,serving,speeds,parts,prove}.py "$out/"
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"

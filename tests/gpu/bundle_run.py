@@ -15,8 +15,19 @@ def unpack():
     if not os.path.exists(done):
         with tarfile.open(os.path.join(HERE, "payload.tar.xz")) as payload:
             payload.extractall(UNPACKED)
+        find_models()
         with open(done, "w"):
             pass
+
+
+def find_models():
+    """Those of the checkout that a folder made without is part of."""
+    models = os.path.join(UNPACKED, "models")
+    if not os.path.isdir(models):
+        above = os.path.join(HERE, "..", "..", "models")
+        if not os.path.isdir(os.path.join(above, "storyteller")):
+            sys.exit(f"run: this folder was made without the model, and belongs two folders deep in a checkout: no {above}/storyteller")
+        os.symlink(os.path.abspath(above), models)
 
 
 def version(text):

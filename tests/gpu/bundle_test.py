@@ -34,8 +34,13 @@ class BundleTest(unittest.TestCase):
             with open(os.path.join(tools, name), "w") as file:
                 file.write(f"#!/bin/sh\n{does}\n")
             os.chmod(os.path.join(tools, name), 0o755)
-        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLUICE_TESTDATA": "/nowhere"}
-        subprocess.run([os.path.join(HERE, "bundle.sh"), cls.out, build], env=environment, check=True,
+        cls.build = build
+        cls.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLUICE_TESTDATA": "/nowhere"}
+        cls.make(cls.out)
+
+    @classmethod
+    def make(cls, *arguments):
+        subprocess.run([os.path.join(HERE, "bundle.sh"), *arguments, cls.build], env=cls.environment, check=True,
                        stdout=subprocess.DEVNULL)
 
     def run_in_it(self, *arguments, **environment):
@@ -54,6 +59,20 @@ class BundleTest(unittest.TestCase):
         done = self.run_in_it("--list")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("kernel-speed", done.stdout)
+
+    def test_one_without_the_model_takes_that_of_the_checkout_around_it(self):
+        with tempfile.TemporaryDirectory() as checkout:
+            out = os.path.join(checkout, "build", "gpu-bundle")
+            self.make("--without-model", out)
+            run = [os.path.join(out, "run"), "--list"]
+            done = subprocess.run(run, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("this folder was made without the model", done.stderr)
+            model = os.path.join(checkout, "models", "storyteller")
+            os.makedirs(model)
+            done = subprocess.run(run, capture_output=True, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.samefile(os.path.join(out, "unpacked", "models", "storyteller"), model))
 
     def test_a_signal_reaches_the_script(self):
         script = os.path.join(self.out, "prove.py")

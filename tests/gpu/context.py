@@ -1,5 +1,6 @@
 """What the parts of gpu-prove share."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -17,16 +18,26 @@ class Context:
 
     def __init__(self, flags, limit):
         self.flags = flags
+        # The fastest way to multiply that is tried; auto: that the GPU has. Less where the part `products` finds one that is
+        # not to be used.
+        self.instructions = flags.gpu_instructions
         self.whole = limit
         self.begin(0)
         self.on_cpu = flags.device == "cpu"
         self.scratch = None
         self.maker = None
+        self.gpu = None
 
     def __enter__(self):
+        # While somebody has it open, the driver keeps the GPU ready for the next program.
+        index = self.flags.device.partition(":")[2] or "0"
+        with contextlib.suppress(OSError):
+            self.gpu = None if self.on_cpu else os.open(f"/dev/nvidia{index}", os.O_RDWR | os.O_CLOEXEC)
         return self
 
     def __exit__(self, *_):
+        if self.gpu is not None:
+            os.close(self.gpu)
         if self.maker is not None:
             kill(self.maker)
         if self.scratch is not None:
@@ -57,12 +68,12 @@ class Context:
 
     def device_flags(self):
         """Of programs that compute by themselves or start those that do."""
-        instructions = self.flags.gpu_instructions
-        return ["--device", self.flags.device, *(["--gpu_instructions", instructions] if instructions != "auto" else [])]
+        instructions = ["--gpu_instructions", self.instructions] if self.instructions != "auto" else []
+        return ["--device", self.flags.device, *instructions]
 
     def device_environment(self):
         """The same for tests and sluice-gpu-bench."""
-        return {"SLUICE_TEST_DEVICE": self.flags.device, "SLUICE_TEST_GPU_INSTRUCTIONS": self.flags.gpu_instructions}
+        return {"SLUICE_TEST_DEVICE": self.flags.device, "SLUICE_TEST_GPU_INSTRUCTIONS": self.instructions}
 
     def run(self, command, **options):
         return run(command, self.limit, **options)

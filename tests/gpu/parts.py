@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 import ceilings
+import products
 import serving
 import speeds
 import test_programs
@@ -26,6 +27,7 @@ class Part:
 
 PARTS = [
     Part("machine", 60, "what it is, and what it can do at best", ceilings.machine),
+    Part("products", 100, "each way to multiply, in a process of its own", products.products),
     Part("kernels", 150, "every operation against plain loops, and the promises about bits", test_programs.kernels),
     Part("models", 90, "whole small models against their goldens", test_programs.models),
     Part("ranks", 90, "TP 2 and 4 as processes on one device have the bits of TP 1", serving.ranks,

@@ -29,7 +29,8 @@ def parse_flags():
     parser.add_argument("--device", default="cuda:0", help="default cuda:0; cpu tries the script with small models")
     parser.add_argument("--gpu_instructions", default="auto", choices=["auto", "mma", "wgmma", "wgmma_pipeline", "wgmma_fp8"],
                         help="the fastest that the GPU is to multiply with, in tests, benchmarks and services; auto: the "
-                        "fastest that it has. What is left out is not tried: where it hangs or ends the process")
+                        "fastest that the part `products` has found good, in this run or in one before it that FILE tells of. "
+                        "What is left out is not tried: where it hangs or ends the process")
     parser.add_argument("--minutes", type=float, default=8.5, help="in all; parts that no time is left for are "
                         "skipped. Default 8.5: unpacking before and clearing up after it, all is over within ten")
     parser.add_argument("--only", default="", metavar="WORDS", help="parts of these names, by comma; a word that is no "
@@ -65,6 +66,10 @@ class Report:
         self.path = flags.out
         self.seen = {"format": FORMAT, "device": flags.device, "host": platform.node(), "kernel": platform.release(),
                      "date": time.strftime("%Y-%m-%d"), "parts": earlier(flags.out, flags.device)}
+
+    def instructions(self):
+        """That the last look at the ways to multiply has left."""
+        return self.seen["parts"].get("products", {}).get("figures", {}).get("instructions", "auto")
 
     def put(self, name, result):
         """What was seen by a run before this one stays where this one had no time or no means to look."""
@@ -106,7 +111,7 @@ def run_part(part, context, report):
     def result(state, why):
         told = {"state": state, "why": why, "figures": context.figures, "noted": context.noted,
                 "missing": context.missing if state == "cut short" else [],
-                "gpu_instructions": context.flags.gpu_instructions.replace("auto", "")}
+                "gpu_instructions": context.instructions.replace("auto", "")}
         return {**{name: value for name, value in told.items() if value},
                 "seconds": round(time.monotonic() - begin, 1)}
 
@@ -166,6 +171,8 @@ def main():
     report, limit, results = Report(flags), Limit(60 * flags.minutes), {}
     end_at_signals(limit)
     with Context(flags, limit) as context:
+        if flags.gpu_instructions == "auto":
+            context.instructions = report.instructions()
         if any(part.needs_large_model for part in chosen):
             context.begin_large_model()
         for number, part in enumerate(chosen, 1):
