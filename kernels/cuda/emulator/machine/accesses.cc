@@ -71,12 +71,11 @@ void GetAll(const Thread& thread, const Step& step, std::byte* bytes) {
   }
 }
 
-// step.size: relaxed.
 template <class T>
 void StoreGlobal(Thread& thread, const Step& step) {
   const uint64_t address = thread.Address(step, 0);
   const auto access =
-      step.size != 0 ? GlobalMemory::Access::kRelaxedWrite : GlobalMemory::Access::kWrite;
+      step.is_relaxed ? GlobalMemory::Access::kRelaxedWrite : GlobalMemory::Access::kWrite;
   const std::string wrong = NoteGlobal(thread, access, address, step.count * sizeof(T));
   if (!wrong.empty()) return thread.Fault(wrong);
   GetAll<T>(thread, step, reinterpret_cast<std::byte*>(address));
@@ -124,7 +123,7 @@ bool PrepareStore(const Instruction& instruction, Step& step) {
   const bool shared = instruction.Has("shared");
   if (!shared && !instruction.Has("global")) return false;
   step.count = instruction.operand_sizes[1];
-  step.size = instruction.Has("relaxed") ? 1 : 0;
+  step.is_relaxed = instruction.Has("relaxed");
   step.execute = ForNumber(instruction.parts.back(), [&](auto zero) -> Execute {
     using T = decltype(zero);
     return shared ? StoreShared<T> : StoreGlobal<T>;

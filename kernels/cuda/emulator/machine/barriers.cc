@@ -30,14 +30,14 @@ void WaitForBlock(Thread& thread, const Step& step) {
   WaitAt(thread, step, Waits::kForBlock);
 }
 
-// step.count: relaxed, which passes nothing on.
+// A relaxed arrival passes nothing on.
 void ArriveAtCluster(Thread& thread, const Step& step) {
   Cluster& cluster = *thread.block->cluster;
   if (thread.cluster_phase > cluster.phase) {
     return thread.Fault("a second arrival at the cluster's barrier without a wait");
   }
   thread.cluster_phase = cluster.phase + 1;
-  if (step.count == 0) {
+  if (!step.is_relaxed) {
     cluster.gathering.Join(thread.clock);
     thread.clock.Tick(thread.who);
   }
@@ -144,7 +144,7 @@ bool PrepareBarrier(const Instruction& instruction, Step& step) {
     step.execute = MapAddress;
   } else if ((name == "bar" || name == "barrier") && instruction.Has("cluster")) {
     step.execute = instruction.Has("arrive") ? ArriveAtCluster : WaitForCluster;
-    step.count = instruction.Has("relaxed") ? 1 : 0;
+    step.is_relaxed = instruction.Has("relaxed");
   } else if ((name == "bar" || name == "barrier") && instruction.parts[1] == "sync") {
     step.execute = WaitForBlock;
     step.count = static_cast<int>(instruction.registers.size());

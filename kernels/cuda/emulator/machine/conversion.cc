@@ -66,12 +66,11 @@ To RoundToInteger(From value, bool toward_zero) {
   }
 }
 
-// step.count: toward zero.
 template <class To, class From>
 void Convert(Thread& thread, const Step& step) {
   const From value = thread.Get<From>(step.r[1]);
   if constexpr (std::is_integral_v<To>) {
-    thread.Set<To>(step.r[0], RoundToInteger<To>(value, step.count != 0));
+    thread.Set<To>(step.r[0], RoundToInteger<To>(value, step.rounds_to_zero));
   } else {
     thread.Set<To>(step.r[0], static_cast<To>(value));
   }
@@ -104,7 +103,7 @@ Execute ConversionOf(const std::string& to, const std::string& from) {
 bool PrepareCvt(const Instruction& instruction, Step& step) {
   const std::string& from = instruction.parts.back();
   const std::string& to = instruction.parts[instruction.parts.size() - 2];
-  step.count = instruction.Has("rzi") ? 1 : 0;
+  step.rounds_to_zero = instruction.Has("rzi");
   if (to == "bf16x2") {
     step.execute = from == "f32" && instruction.Has("rn") ? PackBFloat16 : nullptr;
   } else if (instruction.Has("sat")) {

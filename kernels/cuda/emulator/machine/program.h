@@ -33,6 +33,8 @@ struct Step {
   Register guard = kSink;
   int target = -1;
   int num_results = 0;  // of the operands, the first are written
+  bool is_relaxed = false;
+  bool rounds_to_zero = false;
   // What the operation needs besides, by its own reading: bytes of an access, lanes, ...
   int size = 0;
   int count = 0;

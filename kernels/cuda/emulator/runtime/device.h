@@ -95,6 +95,9 @@ class Device {
   cudaError_t lasting_error_ = cudaSuccess;
 };
 
+// On stderr.
+void Say(const std::string& what);
+
 // Whether this thread records what a stream is asked; then it may not wait or allocate.
 bool IsCapturing();
 // That it did so, which ends the recording.
