@@ -26,8 +26,9 @@ void SetAll(Thread& thread, const Step& step, const std::byte* bytes) {
   }
 }
 
-std::string NoteGlobal(const Thread& thread, GlobalMemory::Access access, uint64_t address,
-                       size_t bytes) {
+std::string NoteGlobal(const Thread& thread, const Step& step, GlobalMemory::Access access,
+                       uint64_t address, size_t bytes) {
+  NoteTraffic(thread, step, Space::kGlobal, address, bytes);
   return thread.block->cluster->memory->Note(access, address, bytes, bytes,
                                              thread.global_accessor());
 }
@@ -36,7 +37,7 @@ template <class T>
 void LoadGlobal(Thread& thread, const Step& step) {
   const uint64_t address = thread.Address(step, step.count);
   const std::string wrong =
-      NoteGlobal(thread, GlobalMemory::Access::kRead, address, step.count * sizeof(T));
+      NoteGlobal(thread, step, GlobalMemory::Access::kRead, address, step.count * sizeof(T));
   if (!wrong.empty()) return thread.Fault(wrong);
   SetAll<T>(thread, step, reinterpret_cast<const std::byte*>(address));
 }
@@ -45,6 +46,7 @@ template <class T>
 void LoadShared(Thread& thread, const Step& step) {
   std::byte data[kMostBytes];
   const size_t bytes = step.count * sizeof(T);
+  NoteTraffic(thread, step, Space::kShared, thread.SharedAddress(step, step.count), bytes);
   const std::string wrong = thread.block->shared->Read(thread.SharedAddress(step, step.count),
                                                        bytes, bytes, thread.accessor(), data);
   if (!wrong.empty()) return thread.Fault(wrong);
@@ -76,7 +78,7 @@ void StoreGlobal(Thread& thread, const Step& step) {
   const uint64_t address = thread.Address(step, 0);
   const auto access =
       step.is_relaxed ? GlobalMemory::Access::kRelaxedWrite : GlobalMemory::Access::kWrite;
-  const std::string wrong = NoteGlobal(thread, access, address, step.count * sizeof(T));
+  const std::string wrong = NoteGlobal(thread, step, access, address, step.count * sizeof(T));
   if (!wrong.empty()) return thread.Fault(wrong);
   GetAll<T>(thread, step, reinterpret_cast<std::byte*>(address));
 }
@@ -86,6 +88,7 @@ void StoreShared(Thread& thread, const Step& step) {
   std::byte data[kMostBytes];
   GetAll<T>(thread, step, data);
   const size_t bytes = step.count * sizeof(T);
+  NoteTraffic(thread, step, Space::kShared, thread.SharedAddress(step, 0), bytes);
   thread.Fault(thread.block->shared->Write(thread.SharedAddress(step, 0), bytes, bytes,
                                            thread.accessor(), data));
 }
@@ -93,7 +96,7 @@ void StoreShared(Thread& thread, const Step& step) {
 void AddGlobal(Thread& thread, const Step& step) {
   const uint64_t address = thread.Address(step, 1);
   const std::string wrong =
-      NoteGlobal(thread, GlobalMemory::Access::kAtomic, address, sizeof(uint32_t));
+      NoteGlobal(thread, step, GlobalMemory::Access::kAtomic, address, sizeof(uint32_t));
   if (!wrong.empty()) return thread.Fault(wrong);
   auto* const value = reinterpret_cast<uint32_t*>(address);
   const uint32_t before = *value;

@@ -44,6 +44,7 @@ ClusterRun::ClusterRun(const LaunchRequest& request, GlobalMemory& memory, int64
     : watched_(request.program->multiplies_asynchronously), stacks_(stacks) {
   cluster_.memory = &memory;
   cluster_.parameters = &request.parameters;
+  cluster_.traffic = request.traffic;
   cluster_.num_threads = static_cast<size_t>(request.cluster) * request.threads;
   const VectorClock none(cluster_.num_threads + kEngines);
   cluster_.gathering = cluster_.last = none;

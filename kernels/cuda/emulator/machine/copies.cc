@@ -22,7 +22,9 @@ void CopySmall(Thread& thread, const Step& step) {
   if (copy.bytes > 16 || real > static_cast<size_t>(copy.bytes)) {
     return thread.Fault("a copy of more bytes than there may be");
   }
+  NoteTraffic(thread, step, Space::kShared, copy.to, copy.bytes);
   if (real != 0) {
+    NoteTraffic(thread, step, Space::kGlobal, from, real);
     const std::string wrong = thread.block->cluster->memory->Note(
         GlobalMemory::Access::kRead, from, real, copy.bytes, thread.global_accessor());
     if (!wrong.empty()) return thread.Fault(wrong);

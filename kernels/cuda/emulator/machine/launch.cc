@@ -39,6 +39,7 @@ absl::Status CarryOut(const LaunchRequest& request, const LaunchOrder& order, Gl
     ClusterRun cluster(request, memory, block, stacks);
     const std::string fault = cluster.Run();
     all_waited = all_waited && cluster.AllBlocksWaited();
+    if (request.traffic != nullptr) request.traffic->EndCluster();
     if (fault.empty()) continue;
     return absl::InternalError(absl::StrCat(request.program->function.name, ": ", fault));
   }

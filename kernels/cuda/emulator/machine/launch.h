@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "kernels/cuda/emulator/machine/global_memory.h"
 #include "kernels/cuda/emulator/machine/program.h"
+#include "kernels/cuda/emulator/machine/traffic.h"
 
 namespace sluice::cuda::emulator {
 
@@ -19,6 +20,7 @@ struct LaunchRequest {
   size_t shared_bytes = 0;
   bool may_overlap = false;  // begins while the kernel before it ends
   std::vector<std::byte> parameters;
+  Traffic* traffic = nullptr;  // counts what its accesses cost, if anybody does
 
   static constexpr int kMostThreads = 1024;
 };

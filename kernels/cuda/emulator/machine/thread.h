@@ -15,6 +15,7 @@
 #include "kernels/cuda/emulator/machine/global_memory.h"
 #include "kernels/cuda/emulator/machine/program.h"
 #include "kernels/cuda/emulator/machine/shared_memory.h"
+#include "kernels/cuda/emulator/machine/traffic.h"
 
 namespace sluice::cuda::emulator {
 
@@ -157,6 +158,7 @@ struct BulkCopy {
 struct Cluster {
   GlobalMemory* memory = nullptr;
   const std::vector<std::byte>* parameters = nullptr;
+  Traffic* traffic = nullptr;  // null: nobody counts
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<BulkCopy> copies;
   uint32_t phase = 0;
@@ -173,6 +175,12 @@ struct Cluster {
 
 inline GlobalMemory::Accessor Thread::global_accessor() const {
   return {static_cast<uint32_t>(block->index), has_waited_for_grids};
+}
+
+inline void NoteTraffic(const Thread& thread, const Step& step, Space space, uint64_t address,
+                        size_t bytes) {
+  Traffic* const traffic = thread.block->cluster->traffic;
+  if (traffic != nullptr) traffic->Note(thread, step, space, address, static_cast<uint32_t>(bytes));
 }
 
 // What says nothing here.

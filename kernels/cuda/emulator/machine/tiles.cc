@@ -27,6 +27,7 @@ void LoadMatrices(Warp& warp, const Step& step) {
   uint16_t matrices[4][kMatrixRows][8];
   for (int i = 0; i < kWarpThreads; ++i) {
     Thread& lane = *warp.lanes[i];
+    NoteTraffic(lane, step, Space::kShared, lane.SharedAddress(step, 4), 16);
     const std::string wrong =
         warp.block->shared->Read(lane.SharedAddress(step, 4), 16, 16, lane.accessor(),
                                  matrices[i / kMatrixRows][i % kMatrixRows]);

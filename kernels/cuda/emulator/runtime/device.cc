@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/emulator/ptx/parser.h"
 #include "kernels/cuda/emulator/runtime/fat_binary.h"
+#include "kernels/cuda/emulator/runtime/traffic_report.h"
 
 namespace sluice::cuda::emulator {
 namespace {
@@ -43,6 +45,10 @@ bool CanBeLaunched(const cudaLaunchConfig_t& config, const LaunchRequest& reques
 
 void Say(const std::string& what) { std::fprintf(stderr, "emulated GPU: %s\n", what.c_str()); }
 
+Device::Device() : counts_traffic_(std::getenv("SLUICE_EMULATED_TRAFFIC") != nullptr) {
+  if (counts_traffic_) std::atexit([] { Device::Get().PrintTraffic(); });
+}
+
 Device& Device::Get() {
   static auto& device = *new Device;
   return device;
@@ -55,7 +61,9 @@ void Device::AddKernels(const void* fat_binary) {
 
 void Device::AddKernel(const void* fat_binary, const void* host_function, const char* name) {
   const std::lock_guard lock(mutex_);
-  kernels_[host_function] = {.fat_binary = fat_binary, .name = name};
+  Kernel& kernel = kernels_[host_function];
+  kernel.fat_binary = fat_binary;
+  kernel.name = name;
 }
 
 cudaError_t Device::Prepare(Kernel& kernel) {
@@ -107,12 +115,23 @@ cudaError_t Device::Launch(const cudaLaunchConfig_t& config, const void* host_fu
                      " bytes of shared memory in clusters of ", request.cluster));
     return cudaErrorInvalidConfiguration;
   }
+  ++kernel->second.launches;
+  if (counts_traffic_) request.traffic = &kernel->second.traffic;
   // Of kernels with one parameter: how many bytes it has says their PTX.
   const size_t bytes = request.program->function.parameter_bytes;
   const auto* const begin = static_cast<const std::byte*>(arguments[0]);
   request.parameters.assign(begin, begin + bytes);
   AddToStream(config.stream, std::move(request));
   return cudaSuccess;
+}
+
+void Device::PrintTraffic() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [function, kernel] : kernels_) {
+    if (kernel.launches == 0) continue;
+    const std::string report = TrafficReport(kernel.name, kernel.launches, kernel.traffic);
+    std::fputs(report.c_str(), stderr);
+  }
 }
 
 cudaError_t Device::lasting_error() {

@@ -63,12 +63,18 @@ class Device {
 
   cudaError_t lasting_error();
 
+  // By kernel, what their accesses have cost so far; empty where nobody counts.
+  void PrintTraffic();
+
  private:
+  Device();
   struct Kernel {
     const void* fat_binary = nullptr;
     std::string name;
     size_t shared_bytes = kSharedBytes;
     const Program* program = nullptr;
+    int64_t launches = 0;
+    Traffic traffic;
   };
   struct Owned {
     size_t bytes = 0;
@@ -83,6 +89,7 @@ class Device {
   void AddToStream(cudaStream_t stream, Work work);
   cudaError_t RunLocked(cudaStream_t stream);
 
+  const bool counts_traffic_;
   std::mutex mutex_;
   std::map<const void*, Kernel> kernels_;  // by host function
   std::map<const void*, std::map<std::string, std::unique_ptr<Program>>> programs_;

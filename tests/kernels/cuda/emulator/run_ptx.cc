@@ -40,10 +40,13 @@ absl::Status CarryOutBody(const PtxLaunch& launch, uint32_t number, std::vector<
                           Overlaps& overlaps, GlobalMemory& memory) {
   absl::StatusOr<Module> module = ParsePtx(ModuleOf(launch));
   if (!module.ok()) return module.status();
-  const auto programs = ProgramsOf(*std::move(module));
+  auto programs = ProgramsOf(*std::move(module));
   if (!programs.ok()) return programs.status();
   LaunchRequest request;
-  request.program = programs->at("kernel").get();
+  // What was counted is told by its steps.
+  static auto& kept = *new std::vector<std::map<std::string, std::unique_ptr<Program>>>;
+  kept.push_back(*std::move(programs));
+  request.program = kept.back().at("kernel").get();
   request.blocks = launch.shape.blocks;
   request.threads = launch.shape.threads;
   request.cluster = launch.shape.cluster;
@@ -51,6 +54,7 @@ absl::Status CarryOutBody(const PtxLaunch& launch, uint32_t number, std::vector<
   const auto address = reinterpret_cast<uint64_t>(data.data());
   request.parameters.resize(sizeof(address));
   std::memcpy(request.parameters.data(), &address, sizeof(address));
+  request.traffic = launch.traffic;
   const LaunchOrder order = overlaps.Begin(number, launch.may_overlap);
   bool all_waited = false;
   absl::Status status = CarryOut(request, order, memory, all_waited);

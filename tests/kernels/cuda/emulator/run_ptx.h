@@ -23,6 +23,7 @@ struct PtxLaunch {
   Shape shape = {};
   bool may_overlap = false;
   std::string functions = "";  // that it calls
+  Traffic* traffic = nullptr;
 };
 
 // Carries out kernels whose bodies have registers %p, %rs, %r, %rd, %f and %fd, %rd1 with the address
