@@ -1,11 +1,12 @@
 // How weights of products lie in memory: an image of what lanes load into registers.
 //
-// A unit is 16 outputs times 64 inputs. Each lane finds its elements of the unit (fragment.h) in 16
-// bytes at a time, one lane after the other, so that units are copied and loaded in whole lines:
+// A unit is 16 outputs times 64 inputs, in two groups of 32. Each lane finds its elements of a group
+// (fragment.h) in one piece, of BF16 in two, one lane after the other: what a warp loads at once meets
+// every bank of shared memory as often as any other, and units are copied in whole lines.
 //
 //   BF16   4 fragments [16, 16], each 32 lanes of 8 elements: 2,048 bytes
-//   INT8   2 groups of 32 inputs, each 32 lanes of 16 elements, then the scales: 1,088 bytes
-//   INT4   32 lanes of 32 elements, then the scales: 576 bytes
+//   INT8   2 groups, each 32 lanes of 16 elements in 16 bytes, then the scales: 1,088 bytes
+//   INT4   2 groups, each 32 lanes of 16 elements in 8 bytes, then the scales: 576 bytes
 //   FP8    as INT8, but the scales times 2^120 (kernels/fp8_codes.h)
 //   scales 2 groups of 16 BF16 numbers, by output
 //
@@ -29,6 +30,9 @@ namespace sluice::cuda {
 inline constexpr int kTileOutputs = 16;
 inline constexpr int kUnitInputs = 64;
 inline constexpr int kFragmentInputs = 16;
+inline constexpr int kGroupInputs = int{kWeightGroup};  // that share a scale where there are any
+inline constexpr int kGroupFragments = kGroupInputs / kFragmentInputs;
+inline constexpr int kUnitGroups = kUnitInputs / kGroupInputs;
 
 enum class ImageFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kFp8Pairs };
 
@@ -105,6 +109,7 @@ struct UnitPlace {
 };
 constexpr UnitPlace PlaceInUnit(ImageFormat format, int row, int col) {
   const int fragment = col / kFragmentInputs;
+  const int group = fragment / kGroupFragments, in_group = fragment % kGroupFragments;
   const FragmentPlace place = PlaceInFragment(row, col % kFragmentInputs);
   if (IsPlain(format)) {
     return {(fragment * kWarpSize + place.lane) * 16 + place.index * 2};
@@ -113,12 +118,12 @@ constexpr UnitPlace PlaceInUnit(ImageFormat format, int row, int col) {
     // Bytes 0 and 2 of a word are one register's pair, bytes 1 and 3 another's: of the rows g and
     // g + 8.
     const int byte = place.index / 4 * 4 + place.index % 2 * 2 + place.index / 2 % 2;
-    return {(fragment / 2 * kWarpSize + place.lane) * 16 + fragment % 2 * 8 + byte};
+    return {(group * kWarpSize + place.lane) * 16 + in_group * 8 + byte};
   }
   // A word of 8 halves is a fragment: byte b has elements of one row, of the columns below and from
   // 8 on.
   const int byte = place.index % 2 * 2 + place.index / 2 % 2;
-  return {place.lane * 16 + fragment * 4 + byte, place.index >= 4};
+  return {(group * kWarpSize + place.lane) * 8 + in_group * 4 + byte, place.index >= 4};
 }
 
 // Which tile, and which row of it, holds row `n` of a matrix of `num_outputs` rows.

@@ -21,7 +21,6 @@ class BlockProduct {
   static constexpr int kStage = static_cast<int>(StageBytes(kTile, kFormat, kPath));
   // Where a stage has its activations.
   static constexpr int kActivations = static_cast<int>(StageWeightBytes(kTile, kFormat, kPath));
-  static constexpr int kFragments = kUnitInputs / kFragmentInputs;
   static_assert(kActivations % 128 == 0);
 
   SIMT_DEVICE explicit BlockProduct(const GemmTask& task)

@@ -18,8 +18,11 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
 
  private:
   using Base = BlockProduct<kFormat, kTile, GemmPath::kPortable>;
-  using Base::kActivations, Base::kFragments, Base::kShape, Base::kStage;
+  using Base::kActivations, Base::kShape, Base::kStage;
   using Base::lane_, Base::runs_, Base::shared_, Base::sums_, Base::units_;
+
+  using Activations =
+      uint32_t[kShape.columns_per_warp / 2][4];  // of a fragment, by pair of columns
 
   // Activations of fragment `fragment` for columns 2 * pair and 2 * pair + 1: registers 0 and 1,
   // and 2 and 3.
@@ -34,62 +37,59 @@ class PortableProduct : BlockProduct<kFormat, kTile, GemmPath::kPortable> {
   SIMT_DEVICE void MultiplyUnit(const char* stage) {
     if constexpr (ScalesGroupSums(kFormat)) {
       SIMT_ROLLED
-      for (int group = 0; group < 2; ++group) MultiplyGroup(stage, group);
+      for (int group = 0; group < kUnitGroups; ++group) MultiplyGroup(stage, group);
     } else {
       SIMT_UNROLL
-      for (int fragment = 0; fragment < kFragments; ++fragment) MultiplyFragment(stage, fragment);
+      for (int group = 0; group < kUnitGroups; ++group) MultiplyGroup(stage, group);
     }
   }
 
-  SIMT_DEVICE void MultiplyFragment(const char* stage, int fragment) {
-    uint32_t b[kShape.columns_per_warp / 2][4];
-    SIMT_UNROLL
-    for (int pair = 0; pair < kShape.columns_per_warp / 2; ++pair) {
-      LoadActivations(stage, fragment, pair, b[pair]);
-    }
-    SIMT_UNROLL
-    for (int m = 0; m < kShape.tiles_per_warp; ++m) {
-      uint32_t a[4];
-      LoadWeights<kFormat>(Base::UnitOf(stage, m), fragment, lane_, a);
-      SIMT_UNROLL
-      for (int n = 0; n < kShape.columns_per_warp; ++n) {
-        MultiplyTiles(a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1], sums_.Of(m)[n]);
-      }
-    }
-  }
-
-  // The sum over a group of 32 inputs by itself, times the outputs' scales.
   SIMT_DEVICE void MultiplyGroup(const char* stage, int group) {
-    uint32_t b[2][kShape.columns_per_warp / 2][4];
+    Activations b[kGroupFragments];
     SIMT_UNROLL
-    for (int half = 0; half < 2; ++half) {
+    for (int i = 0; i < kGroupFragments; ++i) {
       SIMT_UNROLL
       for (int pair = 0; pair < kShape.columns_per_warp / 2; ++pair) {
-        LoadActivations(stage, group * 2 + half, pair, b[half][pair]);
+        LoadActivations(stage, group * kGroupFragments + i, pair, b[i][pair]);
       }
     }
     SIMT_UNROLL
     for (int m = 0; m < kShape.tiles_per_warp; ++m) {
       const char* const unit = Base::UnitOf(stage, m);
-      uint32_t a[2][4];
-      LoadWeights<kFormat>(unit, group * 2, lane_, a[0]);
-      LoadWeights<kFormat>(unit, group * 2 + 1, lane_, a[1]);
-      const float low = GroupScale<kFormat>(unit, lane_ / 4, group),
-                  high = GroupScale<kFormat>(unit, lane_ / 4 + 8, group);
-      SIMT_UNROLL
-      for (int n = 0; n < kShape.columns_per_warp; ++n) {
-        float sum[4] = {0, 0, 0, 0};
+      uint32_t a[kGroupFragments][4];
+      LoadGroup<kFormat>(unit, group, lane_, a);
+      if constexpr (ScalesGroupSums(kFormat)) {
+        AddScaled(a, b, GroupScale<kFormat>(unit, lane_ / 4, group),
+                  GroupScale<kFormat>(unit, lane_ / 4 + 8, group), sums_.Of(m));
+      } else {
         SIMT_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          MultiplyTiles(a[half], b[half][n / 2][n % 2 * 2], b[half][n / 2][n % 2 * 2 + 1], sum);
-        }
-        SIMT_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          float& all = sums_.Of(m)[n][i];
-          all = FusedMultiplyAdd(sum[i], i < 2 ? low : high, all);
+        for (int i = 0; i < kGroupFragments; ++i) {
+          SIMT_UNROLL
+          for (int n = 0; n < kShape.columns_per_warp; ++n) Multiply(a[i], b[i], n, sums_.Of(m)[n]);
         }
       }
     }
+  }
+
+  // The sum over a group of inputs by itself, times the outputs' scales.
+  SIMT_DEVICE static void AddScaled(const uint32_t (&a)[kGroupFragments][4],
+                                    const Activations (&b)[kGroupFragments], float low, float high,
+                                    float (&sums)[kShape.columns_per_warp][4]) {
+    SIMT_UNROLL
+    for (int n = 0; n < kShape.columns_per_warp; ++n) {
+      float sum[4] = {0, 0, 0, 0};
+      SIMT_UNROLL
+      for (int i = 0; i < kGroupFragments; ++i) Multiply(a[i], b[i], n, sum);
+      SIMT_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        sums[n][i] = FusedMultiplyAdd(sum[i], i < 2 ? low : high, sums[n][i]);
+      }
+    }
+  }
+  SIMT_DEVICE static void Multiply(const uint32_t (&a)[4], const Activations& b, int column,
+                                   float (&sums)[4]) {
+    const uint32_t* const of_column = b[column / 2] + column % 2 * 2;
+    MultiplyTiles(a, of_column[0], of_column[1], sums);
   }
 
   SIMT_DEVICE void SumRuns() {

@@ -12,7 +12,7 @@ template <ImageFormat kFormat, GemmTile kTile, GemmPath kPath>
 class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
  protected:
   using Base = BlockProduct<kFormat, kTile, kPath>;
-  using Base::kActivations, Base::kFragments, Base::kShape, Base::kStage;
+  using Base::kActivations, Base::kShape, Base::kStage;
   using Base::lane_, Base::sums_;
   static_assert(kShape.tiles_per_warp == 1 && kShape.warps_by_tokens == 1);
   static_assert(kStage % kSwizzleBytes == 0 && kActivations % kSwizzleBytes == 0);
@@ -37,14 +37,11 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
       low_ = GroupScale<kFormat>(unit, lane_ / 4, kHalf);
       high_ = GroupScale<kFormat>(unit, lane_ / 4 + 8, kHalf);
     }
-    SIMT_UNROLL
-    for (int i = 0; i < kFragments / 2; ++i) {
-      LoadWeights<kFormat>(unit, kHalf * kFragments / 2 + i, lane_, weights[i]);
-    }
+    LoadGroup<kFormat>(unit, kHalf, lane_, weights);
     BeginMultiplies();
     SIMT_UNROLL
-    for (int i = 0; i < kFragments / 2; ++i) {
-      const int fragment = kHalf * kFragments / 2 + i;
+    for (int i = 0; i < kGroupFragments; ++i) {
+      const int fragment = kHalf * kGroupFragments + i;
       const uint64_t tokens =
           ColumnsFrom(DescriptorOf(SharedAddress(stage + kActivations)), fragment);
       if constexpr (kFormat == ImageFormat::kFp8Pairs) {
@@ -104,7 +101,7 @@ class WarpgroupProduct : protected BlockProduct<kFormat, kTile, kPath> {
     }
   }
 
-  uint32_t weights_[kScalesGroups ? 1 : 2][kFragments / 2][4];  // of a unit, by half
+  uint32_t weights_[kScalesGroups ? 1 : 2][kGroupFragments][4];  // of a unit, by half
   // Of the group that is multiplied.
   float group_[kScalesGroups ? kShape.columns_per_warp : 1][4];
   float low_ = 0, high_ = 0;

@@ -1,4 +1,4 @@
-// Weights of a tile image as fragments of A. After simt.h.
+// Weights of a tile image as fragments of A: each lane loads what it has of a group at once. After simt.h.
 #pragma once
 
 #include "kernels/cuda/kernels/fp8_codes.h"
@@ -29,35 +29,47 @@ SIMT_DEVICE uint32_t Fp8Factors(const char* unit, int row, int group) {
   return Twice(*reinterpret_cast<const uint16_t*>(unit + ScaleOffset(kFormat, row, group)));
 }
 
-// Fragment `fragment` of a lane's weights of a unit in shared memory.
+// A lane's weights of group `group` of a unit in shared memory, by fragment.
 template <ImageFormat kFormat>
-SIMT_DEVICE void LoadWeights(const char* unit, int fragment, int lane, uint32_t (&a)[4]) {
+SIMT_DEVICE void LoadGroup(const char* unit, int group, int lane,
+                           uint32_t (&a)[kGroupFragments][4]) {
   if constexpr (IsPlain(kFormat)) {
-    const Words words = *reinterpret_cast<const Words*>(unit + (fragment * kWarpSize + lane) * 16);
+    const auto* const words = reinterpret_cast<const Words*>(unit) + lane;
     SIMT_UNROLL
-    for (int i = 0; i < 4; ++i) a[i] = words.word[i];
+    for (int i = 0; i < kGroupFragments; ++i) {
+      const Words fragment = words[(group * kGroupFragments + i) * kWarpSize];
+      SIMT_UNROLL
+      for (int j = 0; j < 4; ++j) a[i][j] = fragment.word[j];
+    }
   } else if constexpr (kFormat == ImageFormat::kInt8) {
-    const auto* const words = reinterpret_cast<const uint32_t*>(
-        unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
-    a[0] = PairFromInt8(words[0]);
-    a[1] = PairFromInt8(words[0] >> 8);
-    a[2] = PairFromInt8(words[1]);
-    a[3] = PairFromInt8(words[1] >> 8);
+    const Words words = reinterpret_cast<const Words*>(unit)[group * kWarpSize + lane];
+    SIMT_UNROLL
+    for (int i = 0; i < kGroupFragments; ++i) {
+      a[i][0] = PairFromInt8(words.word[i * 2]);
+      a[i][1] = PairFromInt8(words.word[i * 2] >> 8);
+      a[i][2] = PairFromInt8(words.word[i * 2 + 1]);
+      a[i][3] = PairFromInt8(words.word[i * 2 + 1] >> 8);
+    }
   } else if constexpr (kFormat == ImageFormat::kFp8) {
-    const auto* const words = reinterpret_cast<const uint32_t*>(
-        unit + (fragment / 2 * kWarpSize + lane) * 16 + fragment % 2 * 8);
-    const uint32_t low = Fp8Factors(unit, lane / 4, fragment / 2);
-    const uint32_t high = Fp8Factors(unit, lane / 4 + 8, fragment / 2);
-    a[0] = PairFromFp8(words[0] << 8, low);
-    a[1] = PairFromFp8(words[0], high);
-    a[2] = PairFromFp8(words[1] << 8, low);
-    a[3] = PairFromFp8(words[1], high);
+    const Words words = reinterpret_cast<const Words*>(unit)[group * kWarpSize + lane];
+    const uint32_t low = Fp8Factors(unit, lane / 4, group);
+    const uint32_t high = Fp8Factors(unit, lane / 4 + 8, group);
+    SIMT_UNROLL
+    for (int i = 0; i < kGroupFragments; ++i) {
+      a[i][0] = PairFromFp8(words.word[i * 2] << 8, low);
+      a[i][1] = PairFromFp8(words.word[i * 2], high);
+      a[i][2] = PairFromFp8(words.word[i * 2 + 1] << 8, low);
+      a[i][3] = PairFromFp8(words.word[i * 2 + 1], high);
+    }
   } else {
-    const uint32_t word = reinterpret_cast<const uint32_t*>(unit + lane * 16)[fragment];
-    a[0] = PairFromInt4(word);
-    a[2] = PairFromInt4(word >> 4);
-    a[1] = PairFromInt4(word >> 8);
-    a[3] = PairFromInt4(word >> 12);
+    const WordPair words = reinterpret_cast<const WordPair*>(unit)[group * kWarpSize + lane];
+    SIMT_UNROLL
+    for (int i = 0; i < kGroupFragments; ++i) {
+      a[i][0] = PairFromInt4(words.word[i]);
+      a[i][2] = PairFromInt4(words.word[i] >> 4);
+      a[i][1] = PairFromInt4(words.word[i] >> 8);
+      a[i][3] = PairFromInt4(words.word[i] >> 12);
+    }
   }
 }
 

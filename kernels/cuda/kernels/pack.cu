@@ -59,7 +59,7 @@ SIMT_DEVICE void PackQuantizedRow(const PackTask& task, int64_t row, const std::
   for (int64_t group = Thread(); group < groups; group += kThreads) {
     const std::byte* const raw = from + group * kGroupBytes;
     const ImagePlace place = PlaceOf(task, row, group * kWeightGroup);
-    PutScale<kFormat>(raw, place.unit + ScaleOffset(kFormat, place.row, place.col / 32));
+    PutScale<kFormat>(raw, place.unit + ScaleOffset(kFormat, place.row, place.col / kGroupInputs));
     for (int i = 0; i < kWeightGroup; ++i) {
       const UnitPlace at = PlaceInUnit(kFormat, place.row, place.col + i);
       if constexpr (kFormat != ImageFormat::kInt4) {

@@ -336,14 +336,18 @@ bool LoadsItsNumbers(Layout layout) {
       std::memcpy(unit + ScaleOffset(kFormat, row, to_group), &bits, sizeof(bits));
     }
   }
-  for (int fragment = 0; fragment < kUnitInputs / kFragmentInputs; ++fragment) {
+  for (int group = 0; group < kUnitGroups; ++group) {
     for (int lane = 0; lane < kWarpSize; ++lane) {
-      uint32_t a[4];
-      LoadWeights<kFormat>(unit, fragment, lane, a);
-      for (int i = 0; i < 8; ++i) {
-        const auto [row, col] = ElementOfA(lane, i);
-        const float loaded = FloatFromBFloat16(static_cast<uint16_t>(a[i / 2] >> (i % 2 * 16)));
-        if (loaded != numbers[row][fragment * kFragmentInputs + col]) return false;
+      uint32_t a[kGroupFragments][4];
+      LoadGroup<kFormat>(unit, group, lane, a);
+      for (int i = 0; i < kGroupFragments * 8; ++i) {
+        const int fragment = i / 8;
+        const auto [row, col] = ElementOfA(lane, i % 8);
+        const uint32_t pair = a[fragment][i % 8 / 2];
+        const float loaded = FloatFromBFloat16(static_cast<uint16_t>(pair >> (i % 2 * 16)));
+        if (loaded != numbers[row][group * kGroupInputs + fragment * kFragmentInputs + col]) {
+          return false;
+        }
       }
     }
   }

@@ -384,9 +384,12 @@ SIMT_DEVICE void GiveRegistersBack() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// 16 bytes at a time.
+// 16 bytes at a time, and 8.
 struct alignas(16) Words {
   uint32_t word[4];
+};
+struct alignas(8) WordPair {
+  uint32_t word[2];
 };
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE

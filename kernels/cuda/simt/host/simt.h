@@ -286,5 +286,8 @@ void GiveRegistersBack() {}
 struct alignas(16) Words {
   uint32_t word[4];
 };
+struct alignas(8) WordPair {
+  uint32_t word[2];
+};
 
 }  // namespace sluice::cuda::SIMT_NAMESPACE
