@@ -8,7 +8,7 @@
 namespace sluice::cuda::emulator {
 namespace {
 
-constexpr uint64_t kWordBytes = 4;
+constexpr uint64_t kBankBytes = 4;
 constexpr uint64_t kBanks = 32;
 constexpr uint64_t kSectorBytes = 32;
 
@@ -18,7 +18,7 @@ int64_t UnitsFor(size_t words, uint64_t words_of_unit) {
 
 // Words that several lanes ask for are read, and written, once.
 void AddWords(uint64_t address, uint32_t bytes, std::set<uint64_t>& words) {
-  for (uint64_t word = address / kWordBytes; word * kWordBytes < address + bytes; ++word) {
+  for (uint64_t word = address / kBankBytes; word * kBankBytes < address + bytes; ++word) {
     words.insert(word);
   }
 }
@@ -33,9 +33,9 @@ AccessCost SharedCost(const std::set<uint64_t>& words) {
 
 AccessCost GlobalCost(const std::set<uint64_t>& words) {
   std::set<uint64_t> sectors;
-  for (const uint64_t word : words) sectors.insert(word * kWordBytes / kSectorBytes);
+  for (const uint64_t word : words) sectors.insert(word * kBankBytes / kSectorBytes);
   return {.turns = static_cast<int64_t>(sectors.size()),
-          .least = UnitsFor(words.size(), kSectorBytes / kWordBytes)};
+          .least = UnitsFor(words.size(), kSectorBytes / kBankBytes)};
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ AccessCost Traffic::CostOf(const WarpAccess& access, Space space) {
   const int lanes_at_a_time =
       space == Space::kGlobal
           ? kLanes
-          : std::min<int>(kLanes, kBanks * kWordBytes / std::max(access.bytes, 4u));
+          : std::min<int>(kLanes, kBanks * kBankBytes / std::max(access.bytes, 4u));
   AccessCost cost{.accesses = 1};
   for (int first = 0; first < kLanes; first += lanes_at_a_time) {
     std::set<uint64_t> words;
