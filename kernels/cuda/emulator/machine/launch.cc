@@ -43,6 +43,7 @@ absl::Status CarryOut(const LaunchRequest& request, const LaunchOrder& order, Gl
     if (fault.empty()) continue;
     return absl::InternalError(absl::StrCat(request.program->function.name, ": ", fault));
   }
+  if (request.traffic != nullptr) request.traffic->EndLaunch();
   return absl::OkStatus();
 }
 

@@ -36,6 +36,7 @@ class Traffic {
   void Note(const Thread& thread, const Step& step, Space space, uint64_t address, uint32_t bytes);
   // The threads so far have ended.
   void EndCluster();
+  void EndLaunch() { ++launches_; }
 
   struct Key {
     const Step* step = nullptr;
@@ -43,7 +44,9 @@ class Traffic {
 
     auto operator<=>(const Key&) const = default;
   };
+  // By step, which is known by its address: its program must live where it is looked at.
   const std::map<Key, AccessCost>& costs() const { return costs_; }
+  int64_t launches() const { return launches_; }
 
  private:
   static constexpr int kLanes = 32;
@@ -63,6 +66,7 @@ class Traffic {
 
   std::map<std::pair<Key, const void*>, Open> open_;  // by warp
   std::map<Key, AccessCost> costs_;
+  int64_t launches_ = 0;
 };
 
 }  // namespace sluice::cuda::emulator

@@ -115,7 +115,6 @@ cudaError_t Device::Launch(const cudaLaunchConfig_t& config, const void* host_fu
                      " bytes of shared memory in clusters of ", request.cluster));
     return cudaErrorInvalidConfiguration;
   }
-  ++kernel->second.launches;
   if (counts_traffic_) request.traffic = &kernel->second.traffic;
   // Of kernels with one parameter: how many bytes it has says their PTX.
   const size_t bytes = request.program->function.parameter_bytes;
@@ -128,8 +127,8 @@ cudaError_t Device::Launch(const cudaLaunchConfig_t& config, const void* host_fu
 void Device::PrintTraffic() {
   const std::lock_guard lock(mutex_);
   for (const auto& [function, kernel] : kernels_) {
-    if (kernel.launches == 0) continue;
-    const std::string report = TrafficReport(kernel.name, kernel.launches, kernel.traffic);
+    if (kernel.traffic.launches() == 0) continue;
+    const std::string report = TrafficReport(kernel.name, kernel.traffic);
     std::fputs(report.c_str(), stderr);
   }
 }

@@ -63,7 +63,7 @@ class Device {
 
   cudaError_t lasting_error();
 
-  // By kernel, what their accesses have cost so far; empty where nobody counts.
+  // On stderr, what the accesses of each kernel have cost so far.
   void PrintTraffic();
 
  private:
@@ -73,7 +73,6 @@ class Device {
     std::string name;
     size_t shared_bytes = kSharedBytes;
     const Program* program = nullptr;
-    int64_t launches = 0;
     Traffic traffic;
   };
   struct Owned {

@@ -26,7 +26,7 @@ const char* UnitOf(Space space) { return space == Space::kShared ? "turns" : "se
 
 }  // namespace
 
-std::string TrafficReport(const std::string& kernel, int64_t launches, const Traffic& traffic) {
+std::string TrafficReport(const std::string& kernel, const Traffic& traffic) {
   AccessCost shared, global;
   std::vector<std::pair<Traffic::Key, AccessCost>> costly;
   for (const auto& [key, cost] : traffic.costs()) {
@@ -40,7 +40,8 @@ std::string TrafficReport(const std::string& kernel, int64_t launches, const Tra
   std::string text = absl::StrFormat(
       "traffic: %s, %d launches: shared memory %d turns of %d needed, global memory %d sectors of "
       "%d\n",
-      Demangled(kernel), launches, shared.turns, shared.least, global.turns, global.least);
+      Demangled(kernel), traffic.launches(), shared.turns, shared.least, global.turns,
+      global.least);
   for (const auto& [key, cost] : costly) {
     absl::StrAppendFormat(&text, "traffic:   %d accesses, %d %s of %d: line %d: %s\n",
                           cost.accesses, cost.turns, UnitOf(key.space), cost.least,

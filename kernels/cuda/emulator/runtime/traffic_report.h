@@ -10,6 +10,6 @@ namespace sluice::cuda::emulator {
 
 // A line for the kernel, and one for each of the steps that cost more than they need, the most costly
 // first.
-std::string TrafficReport(const std::string& kernel, int64_t launches, const Traffic& traffic);
+std::string TrafficReport(const std::string& kernel, const Traffic& traffic);
 
 }  // namespace sluice::cuda::emulator

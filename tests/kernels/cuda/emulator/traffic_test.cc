@@ -101,6 +101,14 @@ TEST(Traffic, LanesThatStayAwayCostNothing) {
   ExpectCost(CostOf(some, Space::kShared), 1, 3, 1);
 }
 
+TEST(Traffic, LaunchesAreCountedAsTheyAreCarriedOut) {
+  Traffic traffic;
+  std::vector<uint32_t> data(1);
+  const testing::PtxLaunch launch{.body = "st.global.u32 [%rd1], %r1;\n", .traffic = &traffic};
+  ASSERT_TRUE(RunPtx({launch, launch}, data).ok());
+  EXPECT_EQ(traffic.launches(), 2);
+}
+
 TEST(Traffic, EveryTimeAWarpComesToAStepIsAnAccess) {
   const std::string loop = OwnElement(4) + R"(
   mov.u32 %r6, 0;
