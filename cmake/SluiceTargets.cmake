@@ -33,6 +33,12 @@ function(sluice_binary)
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
+# Hundreds of tests are linked: by the quicker of binutils' two linkers where there are both.
+if(SLUICE_BUILD_TESTS AND NOT SLUICE_SANITIZER AND NOT CMAKE_CROSSCOMPILING)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=gold SLUICE_HAVE_GOLD)
+endif()
+
 # sluice_test(NAME x_test SRCS x_test.cc DEPS ... [LABELS end_to_end] [TIMEOUT seconds] [ASYNC] [GPU_ON_HOST]): a GoogleTest
 # binary, each case one entry of ctest, so that skipped cases are counted there. With ASYNC each case runs once more, on
 # the asynchronous backend, with GPU_ON_HOST on that of GPUs (tests/kernels/testing/test_backend.h), but where a
@@ -49,6 +55,9 @@ function(sluice_test)
   set_property(GLOBAL APPEND PROPERTY SLUICE_TEST_PROGRAMS ${ARG_NAME})
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   sluice_test_from_precompiled(${ARG_NAME} ${ARG_DEPS})
+  if(SLUICE_HAVE_GOLD)
+    target_link_options(${ARG_NAME} PRIVATE -fuse-ld=gold)
+  endif()
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_LABELS)

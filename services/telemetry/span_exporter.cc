@@ -115,7 +115,7 @@ std::vector<Span> SpanExporter::NextBatch() {
   std::vector<Span> batch(std::make_move_iterator(queue_.begin()),
                           std::make_move_iterator(queue_.begin() + size));
   queue_.erase(queue_.begin(), queue_.begin() + size);
-  sending_ = true;
+  sending_ = !batch.empty();
   return batch;
 }
 

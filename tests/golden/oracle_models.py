@@ -1,16 +1,21 @@
 """Random tiny models and their exact logits, made while a test runs.
 
     oracle_models.py ORACLE OUT PRESET:DTYPE[:SHARDS] ...
+    oracle_models.py ORACLE --keep FOLDER PRESET:DTYPE[:SHARDS] ...
     oracle_models.py ORACLE --list             # presets, one per line
 
-ORACLE is the folder of the NumPy oracle. Writes OUT/PRESET-DTYPE/ with config.json, weights, ids.i32 (token ids),
+ORACLE is the folder of the NumPy oracle. Writes OUT/PRESET-DTYPE[-SHARDS]/ with config.json, weights, ids.i32 (token ids),
 logits.f64 (a row of vocabulary size for every id) and, where a sequence's length decides how its positions turn,
 prefixes.f64 (for every prefix of the ids the last row of its own logits), all raw and little-endian.
-"""
-import os
-import sys
 
-import numpy as np
+With --keep OUT is a folder in FOLDER, named after the scripts that make the models: it is printed, and models that are there
+already are not made again. Several processes may do so at once.
+"""
+import hashlib
+import os
+import random
+import sys
+import tempfile
 
 LENGTH = 130  # tokens: more than eight blocks of 16 positions, and not a multiple of any
 
@@ -23,27 +28,69 @@ def longest(config):
     return LENGTH
 
 
-def main():
-    oracle, out, *rest = sys.argv[1:]
-    sys.path.insert(0, oracle)
+def make(item, folder):
+    """Writes a model, and what the oracle has for it."""
+    import numpy as np  # here, because processes that find all they ask for need none of it
+
     import decoder
     import make_tiny_model
 
+    preset, dtype, shards = (item.split(":") + ["1"])[:3]
+    config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset))
+    length = min(LENGTH, longest(config))
+    ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
+    ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))
+    model = decoder.load(folder)
+    model.logits(ids).astype("<f8").tofile(os.path.join(folder, "logits.f64"))
+    if model.rope is not None and model.rope.depends_on_length:
+        rows = [model.logits(ids[:n + 1])[-1] for n in range(length)]
+        np.stack(rows).astype("<f8").tofile(os.path.join(folder, "prefixes.f64"))
+
+
+def make_missing(items, out):
+    """Makes the models that are not there, each as a whole or not at all."""
+    missing = [item for item in items if not os.path.exists(place(item, out))]
+    random.shuffle(missing)  # two processes that need the same begin with different ones
+    for item in missing:
+        if os.path.exists(place(item, out)):  # made by another process meanwhile
+            continue
+        with tempfile.TemporaryDirectory(dir=out) as temporary:
+            made = os.path.join(temporary, "model")
+            make(item, made)
+            try:
+                os.rename(made, place(item, out))
+            except OSError:
+                if not os.path.exists(place(item, out)):
+                    raise
+
+
+def place(item, out):
+    return os.path.join(out, item.replace(":", "-"))
+
+
+def key(oracle):
+    """Differs where the scripts do."""
+    digest = hashlib.sha256()
+    scripts = [os.path.join(oracle, name) for name in sorted(os.listdir(oracle)) if name.endswith(".py")]
+    for path in scripts + [os.path.abspath(__file__)]:
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def main():
+    oracle, out, *items = sys.argv[1:]
+    sys.path.insert(0, oracle)
     if out == "--list":
+        import make_tiny_model
         print("\n".join(make_tiny_model.PRESETS))
         return
-    for item in rest:
-        preset, dtype, shards = (item.split(":") + ["1"])[:3]
-        folder = os.path.join(out, f"{preset}-{dtype}")
-        config = make_tiny_model.write_model(folder, preset, dtype, int(shards), seed=len(preset))
-        length = min(LENGTH, longest(config))
-        ids = np.random.default_rng(len(item)).integers(0, config["vocab_size"], length)
-        ids.astype("<i4").tofile(os.path.join(folder, "ids.i32"))
-        model = decoder.load(folder)
-        model.logits(ids).astype("<f8").tofile(os.path.join(folder, "logits.f64"))
-        if model.rope is not None and model.rope.depends_on_length:
-            rows = [model.logits(ids[:n + 1])[-1] for n in range(length)]
-            np.stack(rows).astype("<f8").tofile(os.path.join(folder, "prefixes.f64"))
+    if out == "--keep":
+        folder, *items = items
+        out = os.path.join(folder, key(oracle))
+        print(out)
+    os.makedirs(out, exist_ok=True)
+    make_missing(items, out)
 
 
 if __name__ == "__main__":

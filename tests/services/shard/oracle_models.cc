@@ -1,7 +1,5 @@
 #include "tests/services/shard/oracle_models.h"
 
-#include <stdlib.h>  // mkdtemp
-
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +9,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -35,9 +35,14 @@ std::string OutputOf(const std::string& command) {
   return output;
 }
 
+// As a word of a shell command.
+std::string Quoted(const std::string& path) {
+  return absl::StrCat("'", absl::StrReplaceAll(path, {{"'", "'\\''"}}), "'");
+}
+
 std::string Script() {
-  return absl::StrJoin({std::string(kPython), ProjectPath("tests/golden/oracle_models.py"),
-                        TestData("oracle").value()},
+  return absl::StrJoin({std::string(kPython), Quoted(ProjectPath("tests/golden/oracle_models.py")),
+                        Quoted(TestData("oracle").value())},
                        " ");
 }
 
@@ -49,6 +54,10 @@ std::vector<Element> ReadRaw(const std::string& path) {
   std::copy_n(bytes.data(), values.size() * sizeof(Element),
               reinterpret_cast<char*>(values.data()));
   return values;
+}
+
+std::string FolderOf(const std::string& item, const std::string& folder) {
+  return absl::StrCat(folder, "/", absl::StrReplaceAll(item, {{":", "-"}}));
 }
 
 OracleModel Read(const std::string& folder) {
@@ -73,8 +82,8 @@ std::string ReasonWithoutOracle() {
   if (!TestData("oracle").has_value()) {
     return "no oracle below $SLUICE_TESTDATA (default ../shared beside the checkout)";
   }
-  if (std::system((std::string(kPython) + " -c 'import numpy' 2>/dev/null").c_str()) != 0) {
-    return std::string(kPython) + " has no numpy (Debian: python3-numpy)";
+  if (std::system(absl::StrCat(kPython, " -c 'import numpy' 2>/dev/null").c_str()) != 0) {
+    return absl::StrCat(kPython, " has no numpy (Debian: python3-numpy)");
   }
   return "";
 }
@@ -88,25 +97,17 @@ OracleModels::OracleModels(const std::vector<std::string>& items) {
   const std::optional<std::string> carried = CarriedOracleModels();
   if (carried.has_value()) {
     for (const std::string& item : items) {
-      const std::string folder = *carried + "/" + absl::StrReplaceAll(item, {{":", "-"}});
+      const std::string folder = FolderOf(item, *carried);
       if (std::filesystem::exists(folder)) models_[item] = Read(folder);
     }
     return;
   }
-  std::string pattern = (std::filesystem::temp_directory_path() / "sluice-oracle-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make " + pattern);
-  folder_ = pattern;
-  OutputOf(absl::StrJoin({Script(), folder_, absl::StrJoin(items, " ")}, " "));
-  for (const std::string& item : items) {
-    const std::vector<std::string> parts = absl::StrSplit(item, ':');
-    models_[item] = Read(folder_ + "/" + parts[0] + "-" + parts[1]);
-  }
-}
-
-OracleModels::~OracleModels() {
-  if (folder_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  const std::string output =
+      OutputOf(absl::StrJoin({Script(), std::string("--keep"), Quoted(SLUICE_MADE_ORACLE_MODELS),
+                              absl::StrJoin(items, " ")},
+                             " "));
+  const std::string folder(absl::StripTrailingAsciiWhitespace(output));
+  for (const std::string& item : items) models_[item] = Read(FolderOf(item, folder));
 }
 
 }  // namespace sluice::testing

@@ -30,21 +30,17 @@ std::string ReasonWithoutOracle();
 // Names of the oracle's presets.
 std::vector<std::string> OraclePresets();
 
-// Makes models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", in a folder
-// that is removed when the object goes. Throws std::runtime_error where that fails. Of carried ones
-// takes those that are there.
+// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", made where no test of
+// this build has made them yet. Throws std::runtime_error where that fails. Of carried ones takes
+// those that are there.
 class OracleModels {
  public:
   explicit OracleModels(const std::vector<std::string>& items);
-  ~OracleModels();
-  OracleModels(const OracleModels&) = delete;
-  OracleModels& operator=(const OracleModels&) = delete;
 
   // By item, as given.
   const std::map<std::string, OracleModel>& models() const { return models_; }
 
  private:
-  std::string folder_;
   std::map<std::string, OracleModel> models_;
 };
 

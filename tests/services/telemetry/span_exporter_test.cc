@@ -9,6 +9,7 @@
 
 #include "services/common/retry_info.h"
 #include "services/common/status.h"
+#include "services/common/steady_time.h"
 #include "tests/services/telemetry/fake_collector.h"
 
 namespace sluice {
@@ -84,8 +85,10 @@ TEST_F(SpanExporterTest, SendsNoMoreAtATimeThanABatch) {
 TEST_F(SpanExporterTest, SendsWhatIsLeftAtItsEnd) {
   options_.flush_timeout = kLong;
   Export({"a"});
+  const SteadyTime begin = SteadyTime::Now();
   exporter_.reset();
   EXPECT_THAT(collector_.names(), ElementsAre(ElementsAre("a")));
+  EXPECT_LT(SteadyTime::Now() - begin, kLong) << "and waits no longer";
 }
 
 TEST_F(SpanExporterTest, DropsAndCountsWhatDoesNotFitWhileTheCollectorIsSlow) {

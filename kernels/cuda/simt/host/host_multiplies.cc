@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/cuda/simt/host/host_grid.h"
+#include "kernels/cuda/simt/host/host_tiles.h"
 #include "kernels/dtype.h"
 #include "kernels/fp8.h"
 
@@ -27,20 +28,19 @@ std::vector<uint16_t> ReadDescribed(const HostBlock& block, uint64_t descriptor,
   return elements;
 }
 
-// The product of what two elements of 16 bits hold.
-double Product(uint16_t a, uint16_t b, HostMultiply::Numbers numbers) {
-  if (numbers == HostMultiply::Numbers::kBFloat16) {
-    return double{FloatFromBFloat16(a)} * FloatFromBFloat16(b);
-  }
-  const auto of_codes = [](unsigned code, unsigned other) {
-    return double{FloatFromFp8(static_cast<uint8_t>(code))} *
-           FloatFromFp8(static_cast<uint8_t>(other));
-  };
-  return of_codes(a & 0xffu, b & 0xffu) + of_codes(a >> 8, b >> 8);
+// The numbers that elements of 16 bits hold: one each, or two.
+constexpr int kMostNumbers = 2 * kInputs;
+int NumbersIn(HostMultiply::Numbers numbers) {
+  return numbers == HostMultiply::Numbers::kBFloat16 ? kInputs : kMostNumbers;
 }
 
-// One warp's 16 rows: products are exact in double; how the hardware adds them up is not
-// documented.
+// Number `n` of a row of elements.
+double NumberOf(const uint16_t* elements, int n, HostMultiply::Numbers numbers) {
+  if (numbers == HostMultiply::Numbers::kBFloat16) return FloatFromBFloat16(elements[n]);
+  return FloatFromFp8(static_cast<uint8_t>(elements[n / 2] >> (n % 2 * 8)));
+}
+
+// One warp's 16 rows.
 void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint16_t>& b,
                   float* const (&c)[kWarpSize], const HostMultiply& asked) {
   uint16_t rows[16][kInputs];
@@ -50,16 +50,24 @@ void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint1
       rows[row][col] = static_cast<uint16_t>(a[lane][i / 2] >> (i % 2 * 16));
     }
   }
+  const int count = NumbersIn(asked.numbers);
+  double wide_rows[16][kMostNumbers];
+  EightDoubles wide_b[kMostNumbers];
+  for (int row = 0; row < 16; ++row) {
+    for (int n = 0; n < count; ++n) wide_rows[row][n] = NumberOf(rows[row], n, asked.numbers);
+  }
   for (int column = 0; column < asked.columns; ++column) {
+    for (int col = 0; col < 8; ++col) {
+      const uint16_t* const token = &b[(column * 8 + col) * kInputs];
+      for (int n = 0; n < count; ++n) wide_b[n].Set(col, NumberOf(token, n, asked.numbers));
+    }
+    EightDoubles sums[16];
+    for (int row = 0; row < 16; ++row) sums[row] = SumOfProducts(wide_rows[row], wide_b, count);
     for (int lane = 0; lane < kWarpSize; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const auto [row, col] = ElementOfC(lane, i);
-        double sum = 0;
-        for (int k = 0; k < kInputs; ++k) {
-          sum += Product(rows[row][k], b[(column * 8 + col) * kInputs + k], asked.numbers);
-        }
         float& to = c[lane][column * 4 + i];
-        to = static_cast<float>(asked.adds ? to + sum : sum);
+        to = static_cast<float>(asked.adds ? to + sums[row][col] : sums[row][col]);
       }
     }
   }

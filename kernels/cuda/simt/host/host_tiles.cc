@@ -48,7 +48,8 @@ void LoadForAll(void* const (&lanes)[kWarpSize]) {
 }
 
 void MultiplyForAll(void* const (&lanes)[kWarpSize]) {
-  float a[16][16], b[16][8];
+  double a[16][16];
+  EightDoubles b[16];
   for (int lane = 0; lane < kWarpSize; ++lane) {
     const auto& arguments = *static_cast<MultiplyArguments*>(lanes[lane]);
     for (int i = 0; i < 8; ++i) {
@@ -57,16 +58,11 @@ void MultiplyForAll(void* const (&lanes)[kWarpSize]) {
     }
     for (int i = 0; i < 4; ++i) {
       const auto [row, col] = ElementOfB(lane, i);
-      b[row][col] = Half(arguments.b[i / 2], i % 2);
+      b[row].Set(col, Half(arguments.b[i / 2], i % 2));
     }
   }
-  // Products of BF16 numbers are exact in double; how the hardware adds them up is not documented.
-  double sums[16][8] = {};
-  for (int row = 0; row < 16; ++row) {
-    for (int k = 0; k < 16; ++k) {
-      for (int col = 0; col < 8; ++col) sums[row][col] += double{a[row][k]} * b[k][col];
-    }
-  }
+  EightDoubles sums[16];
+  for (int row = 0; row < 16; ++row) sums[row] = SumOfProducts(a[row], b, 16);
   for (int lane = 0; lane < kWarpSize; ++lane) {
     float* const c = static_cast<MultiplyArguments*>(lanes[lane])->c;
     for (int i = 0; i < 4; ++i) {
@@ -77,6 +73,18 @@ void MultiplyForAll(void* const (&lanes)[kWarpSize]) {
 }
 
 }  // namespace
+
+EightDoubles SumOfProducts(const double* a, const EightDoubles* b, int count) {
+  EightDoubles::Pair first{}, second{}, third{}, fourth{};
+  for (int k = 0; k < count; ++k) {
+    const EightDoubles::Pair twice = {a[k], a[k]};
+    first += twice * b[k].pairs[0];
+    second += twice * b[k].pairs[1];
+    third += twice * b[k].pairs[2];
+    fourth += twice * b[k].pairs[3];
+  }
+  return {{first, second, third, fourth}};
+}
 
 void HostLoadMatrices(const void* row, bool transposed, uint32_t (&out)[4]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
