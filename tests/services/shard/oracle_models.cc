@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
@@ -41,9 +40,8 @@ std::string Quoted(const std::string& path) {
 }
 
 std::string Script() {
-  return absl::StrJoin({std::string(kPython), Quoted(ProjectPath("tests/golden/oracle_models.py")),
-                        Quoted(TestData("oracle").value())},
-                       " ");
+  return absl::StrCat(kPython, " ", Quoted(ProjectPath("tests/golden/oracle_models.py")), " ",
+                      Quoted(TestData("oracle").value()));
 }
 
 template <typename Element>
@@ -93,21 +91,20 @@ std::vector<std::string> OraclePresets() {
   return absl::StrSplit(output, '\n', absl::SkipWhitespace());
 }
 
-OracleModels::OracleModels(const std::vector<std::string>& items) {
-  const std::optional<std::string> carried = CarriedOracleModels();
-  if (carried.has_value()) {
+std::map<std::string, OracleModel> OracleModels(const std::vector<std::string>& items) {
+  std::map<std::string, OracleModel> models;
+  if (const auto carried = CarriedOracleModels(); carried.has_value()) {
     for (const std::string& item : items) {
       const std::string folder = FolderOf(item, *carried);
-      if (std::filesystem::exists(folder)) models_[item] = Read(folder);
+      if (std::filesystem::exists(folder)) models[item] = Read(folder);
     }
-    return;
+    return models;
   }
-  const std::string output =
-      OutputOf(absl::StrJoin({Script(), std::string("--keep"), Quoted(SLUICE_MADE_ORACLE_MODELS),
-                              absl::StrJoin(items, " ")},
-                             " "));
+  const std::string output = OutputOf(absl::StrCat(
+      Script(), " --keep ", Quoted(SLUICE_MADE_ORACLE_MODELS), " ", absl::StrJoin(items, " ")));
   const std::string folder(absl::StripTrailingAsciiWhitespace(output));
-  for (const std::string& item : items) models_[item] = Read(FolderOf(item, folder));
+  for (const std::string& item : items) models[item] = Read(FolderOf(item, folder));
+  return models;
 }
 
 }  // namespace sluice::testing

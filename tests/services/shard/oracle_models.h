@@ -30,18 +30,9 @@ std::string ReasonWithoutOracle();
 // Names of the oracle's presets.
 std::vector<std::string> OraclePresets();
 
-// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", made where no test of
-// this build has made them yet. Throws std::runtime_error where that fails. Of carried ones takes
-// those that are there.
-class OracleModels {
- public:
-  explicit OracleModels(const std::vector<std::string>& items);
-
-  // By item, as given.
-  const std::map<std::string, OracleModel>& models() const { return models_; }
-
- private:
-  std::map<std::string, OracleModel> models_;
-};
+// Models "PRESET:DTYPE" or "PRESET:DTYPE:SHARDS", such as "llama-tied:BF16:3", by item as given; made
+// where no test of this build has made them yet. Throws std::runtime_error where that fails. Of
+// carried ones takes those that are there.
+std::map<std::string, OracleModel> OracleModels(const std::vector<std::string>& items);
 
 }  // namespace sluice::testing

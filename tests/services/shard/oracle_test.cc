@@ -161,9 +161,9 @@ class OracleTest : public ::testing::Test {
   // Compares the logits of a prefill with the oracle's for every model.
   static void ExpectErrorsWithin(const Errors& bound, const std::vector<std::string>& items,
                                  const PipelineOptions& options) {
-    const OracleModels oracle(items);
+    const auto oracle = OracleModels(items);
     Errors worst;
-    for (const auto& [item, model] : oracle.models()) {
+    for (const auto& [item, model] : oracle) {
       SCOPED_TRACE(item);
       EXPECT_NEAR(StandardDeviation(model.logits), 2, 0.5);
       const auto pipeline = Load(model, options);
@@ -216,8 +216,8 @@ TEST_F(OracleTest, LogitsOfBf16WeightsAgree) {
 
 // Token by token, as a sequence is generated: the oracle's logits of every prefix.
 TEST_F(OracleTest, EveryPrefixOfAGrowingSequenceAgrees) {
-  const OracleModels oracle(ItemsOf(Presets(), "F32"));
-  for (const auto& [item, model] : oracle.models()) {
+  const auto oracle = OracleModels(ItemsOf(Presets(), "F32"));
+  for (const auto& [item, model] : oracle) {
     const auto pipeline = Load(model, {});
     const auto logits = pipeline->Generate(model.ids);
     ASSERT_TRUE(logits.ok()) << item << ": " << logits.status();
@@ -229,8 +229,8 @@ TEST_F(OracleTest, EveryPrefixOfAGrowingSequenceAgrees) {
 
 // The comparison would notice a table that is not exchanged.
 TEST_F(OracleTest, LengthMattersWhereItShould) {
-  const OracleModels oracle({"llama-dynamic:F32", "llama-longrope:F32"});
-  for (const auto& [item, model] : oracle.models()) {
+  const auto oracle = OracleModels({"llama-dynamic:F32", "llama-longrope:F32"});
+  for (const auto& [item, model] : oracle) {
     double largest = 0;
     for (size_t i = 0; i < model.logits.size(); ++i) {
       largest = std::max(largest, std::abs(model.logits[i] - model.prefix_logits[i]));
@@ -266,10 +266,10 @@ std::string Text(const PipelineOptions& options) {
 
 // However a prompt is cut into steps, its logits have the same bits.
 TEST_F(OracleTest, ChunkingDoesNotChangeABit) {
-  const OracleModels oracle(ItemsOf(Presets(), "F32"));
+  const auto oracle = OracleModels(ItemsOf(Presets(), "F32"));
   constexpr unsigned kSeed = 20;
   std::mt19937 random(kSeed);
-  for (const auto& [item, model] : oracle.models()) {
+  for (const auto& [item, model] : oracle) {
     const auto pipeline = Load(model, {});
     const auto whole = LogitsOf(*pipeline, model.ids, {512});
     for (int trial = 0; trial < 3; ++trial) {
@@ -282,8 +282,8 @@ TEST_F(OracleTest, ChunkingDoesNotChangeABit) {
 }
 
 TEST_F(OracleTest, RanksStagesAndThreadsDoNotChangeABit) {
-  const OracleModels oracle(ItemsOf(Presets(), "BF16"));
-  for (const auto& [item, model] : oracle.models()) {
+  const auto oracle = OracleModels(ItemsOf(Presets(), "BF16"));
+  for (const auto& [item, model] : oracle) {
     const auto expected = LogitsOf(*Load(model, {}), model.ids, {50});
     for (const PipelineOptions& options :
          {PipelineOptions{.num_threads = 3}, PipelineOptions{.num_ranks = 2},
@@ -355,8 +355,8 @@ TEST_F(OracleTest, NeighboursInAStepDoNotChangeABit) {
                                     "sluice-sinusoidal-rmsnorm-gelu",
                                     "llama-longrope"};
   if (TestsGpuOnHost()) kinds.resize(2);
-  const OracleModels oracle(ItemsOf(kinds, "F32"));
-  for (const auto& [item, model] : oracle.models()) {
+  const auto oracle = OracleModels(ItemsOf(kinds, "F32"));
+  for (const auto& [item, model] : oracle) {
     SCOPED_TRACE(item);
     ExpectNeighboursDoNotMatter(model);
   }

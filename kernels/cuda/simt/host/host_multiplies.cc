@@ -1,4 +1,5 @@
 // Multiplies by four warps, on the host: each warp its 16 rows, when it waits for them.
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/cuda/shared_descriptor.h"
@@ -58,7 +59,7 @@ void MultiplyWarp(const uint32_t* const (&a)[kWarpSize], const std::vector<uint1
   }
   for (int column = 0; column < asked.columns; ++column) {
     for (int col = 0; col < 8; ++col) {
-      const uint16_t* const token = &b[(column * 8 + col) * kInputs];
+      const uint16_t* const token = b.data() + ptrdiff_t{column * 8 + col} * kInputs;
       for (int n = 0; n < count; ++n) wide_b[n].Set(col, NumberOf(token, n, asked.numbers));
     }
     EightDoubles sums[16];
