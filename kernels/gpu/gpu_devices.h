@@ -15,6 +15,10 @@ namespace sluice {
 // Whether this build has kernels for GPUs.
 bool BuiltForGpus();
 
+// Whether they are carried out on the host (kernels/cuda/emulator): what takes a GPU milliseconds
+// takes minutes.
+bool GpusAreEmulated();
+
 // Asks driver and runtime, which may take a second the first time. Never fails: what went wrong is
 // among the facts.
 DriverFacts QueryGpus();

@@ -5,6 +5,8 @@ namespace sluice {
 
 bool BuiltForGpus() { return false; }
 
+bool GpusAreEmulated() { return false; }
+
 DriverFacts QueryGpus() { return {}; }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeGpuBackend(int /*index*/,

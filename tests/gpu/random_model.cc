@@ -29,6 +29,7 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"llama3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256},
     {"small", 512, 4, 8, 8, 64, 1536, 4096},  // for trying a script
+    {"tiny", 256, 2, 8, 4, 32, 512, 512},     // for a GPU that is emulated
 };
 
 // A tensor's place in the file, and how its numbers are drawn.

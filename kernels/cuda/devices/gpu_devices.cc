@@ -41,6 +41,14 @@ GpuFacts FactsOf(int index) {
 
 bool BuiltForGpus() { return true; }
 
+bool GpusAreEmulated() {
+#ifdef SLUICE_EMULATED_GPU
+  return true;
+#else
+  return false;
+#endif
+}
+
 DriverFacts QueryGpus() {
   DriverFacts facts;
   // A missing driver has version 0, and no error.
