@@ -1,7 +1,7 @@
 """Pipelines of processes that share the emulated GPU (kernels/cuda/emulator): what gpu-prove shows of a GPU, with a model and
-prompts that such a GPU gets through in seconds. Here ranks read each other's memory and their streams wait for flags.
+prompts that such a GPU gets through in seconds. Here ranks read each other's memory and their streams wait for flags, or have a GPU each and meet over NCCL.
 
-Arguments: the folder of Sluice's programs."""
+Arguments: the folder of Sluice's programs, and that of the emulated NCCL."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -16,6 +17,7 @@ import serving  # noqa: E402
 from context import FP8, Context  # noqa: E402
 from run import Limit  # noqa: E402
 
+NCCL = sys.argv.pop()
 BIN = sys.argv.pop()
 REQUESTS = serving.Requests(lengths=(1, 7, 40), tokens=12, long_tokens=60, vocabulary=512)
 ARRANGEMENTS = (["--tp", "1"], ["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"])
@@ -29,8 +31,8 @@ class EmulatedServing(unittest.TestCase):
         cls.model = os.path.join(cls.folder.name, "model")
         subprocess.run([os.path.join(BIN, "sluice-random-model"), "tiny", cls.model], check=True)
 
-    def context(self, instructions="auto"):
-        flags = types.SimpleNamespace(bin=BIN, tests=BIN, device="cuda:0", model=self.model, scratch="",
+    def context(self, instructions="auto", device="cuda:0"):
+        flags = types.SimpleNamespace(bin=BIN, tests=BIN, device=device, model=self.model, scratch="",
                                       gpu_instructions=instructions)
         context = self.enterContext(Context(flags, Limit(900)))
         context.begin(900)
@@ -53,6 +55,19 @@ class EmulatedServing(unittest.TestCase):
     def test_stream_survives_the_death_of_each_process(self):
         context = self.context()
         serving.survive_deaths(context, ("shard-0-1", "shard-0-0", "sampler", "embedding"), REQUESTS)
+        self.assertEqual(context.missing, [])
+
+    def context_of_gpus(self):
+        """Where each rank has a GPU of its own."""
+        self.enterContext(mock.patch.dict(os.environ, SLUICE_EMULATED_GPUS="4", LD_LIBRARY_PATH=NCCL))
+        return self.context(device="cuda")
+
+    def test_ranks_over_nccl_have_the_bits_of_one_process(self):
+        serving.same_bits(self.context_of_gpus(), [], (["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]), REQUESTS)
+
+    def test_stream_survives_the_death_of_a_rank_of_nccl(self):
+        context = self.context_of_gpus()
+        serving.survive_deaths(context, ("shard-0-1", "shard-0-0"), REQUESTS)
         self.assertEqual(context.missing, [])
 
 

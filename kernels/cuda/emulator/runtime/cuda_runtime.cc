@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -27,6 +28,18 @@ using sluice::cuda::emulator::RecordWork;
 using sluice::cuda::emulator::WriteWork;
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int chosen_device = 0;
+
+// As many as are asked for, so that processes have one each; a process that uses several finds one
+// memory in all of them.
+int NumDevices() {
+  static const int count = [] {
+    const char* const asked = std::getenv("SLUICE_EMULATED_GPUS");
+    return asked == nullptr ? 1 : std::max(1, std::atoi(asked));
+  }();
+  return count;
+}
+bool IsDevice(int device) { return 0 <= device && device < NumDevices(); }
 
 // A call's failure is the thread's last error, too.
 cudaError_t Told(cudaError_t error) {
@@ -97,21 +110,24 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = NumDevices();
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : Told(cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Told(cudaErrorInvalidDevice);
+  chosen_device = device;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = chosen_device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return Told(cudaErrorInvalidDevice);
+  if (!IsDevice(device)) return Told(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "emulated GPU");
   std::memcpy(properties->uuid.bytes, "sluice-emulated!", sizeof(properties->uuid.bytes));
+  properties->uuid.bytes[sizeof(properties->uuid.bytes) - 1] += static_cast<char>(device);
   properties->major = 9;
   properties->multiProcessorCount = sluice::cuda::emulator::kMultiprocessors;
   properties->totalGlobalMem = sluice::cuda::emulator::kTotalBytes;
@@ -245,6 +261,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return Told(Device::Get().lasting_error());
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return Told(Device::Get().BeginCapture(stream));
 }
