@@ -24,6 +24,8 @@ constexpr absl::Duration kLongestPauseAtFirst = absl::Milliseconds(40);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 // Between attempts to open stages that belong to another orchestrator.
 constexpr absl::Duration kStandbyPause = absl::Milliseconds(400);
+// Reasons that are kept in mind: some name what is another each time.
+constexpr size_t kMostTold = 32;
 
 std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
   std::vector<ReplicaProcess> processes;
@@ -186,11 +188,16 @@ std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
   return "";
 }
 
+// Two that take turns, as ranks' do, are told once each.
+bool ConnectedReplica::IsNew(const absl::Status& reason) {
+  if (told_.size() >= kMostTold) told_.clear();
+  return told_.insert(std::string(reason.message())).second;
+}
+
 // Another orchestrator works with the stages.
 void ConnectedReplica::StandBy(const absl::Status& reason, SteadyTime now) {
-  if (last_failure_ != reason.message()) {
-    last_failure_ = std::string(reason.message());
-    Log(LogLevel::kInfo, "orchestrator", "stands-by", {{"reason", last_failure_}});
+  if (IsNew(reason)) {
+    Log(LogLevel::kInfo, "orchestrator", "stands-by", {{"reason", std::string(reason.message())}});
   }
   keeps_blocks_ = false;
   auto processes = std::make_shared<std::vector<ReplicaProcess>>(*processes_);
@@ -211,9 +218,9 @@ void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
   // work could not be told from ours.
   if (absl::IsAborted(reason)) keeps_blocks_ = false;
   const bool expected = absl::IsUnavailable(reason) && now - unready_since_ < kStartTime;
-  if (!expected && reason.message() != last_failure_) {
-    last_failure_ = std::string(reason.message());
-    Log(LogLevel::kWarning, "orchestrator", "replica-not-ready", {{"reason", last_failure_}});
+  if (!expected && IsNew(reason)) {
+    Log(LogLevel::kWarning, "orchestrator", "replica-not-ready",
+        {{"reason", std::string(reason.message())}});
   }
   wiring_.reset();
   const bool at_first = now - unready_since_ < kRestartTime;
@@ -307,7 +314,7 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
   wired_epoch_ = epoch_;
   pause_ = absl::ZeroDuration();
   unready_since_ = SteadyTime();
-  last_failure_.clear();
+  told_.clear();
   given_up_ = absl::OkStatus();
   geometry_ = opening_geometry_;
   weights_digest_ = processes_->front().weights_digest;

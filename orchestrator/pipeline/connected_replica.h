@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,8 @@ class ConnectedReplica final : public Replica {
   void Confirm(SteadyTime now);
   bool AwaitConfirmed(SteadyTime now);
   void BeWired(bool kept_blocks);
+  // Whether `reason` has not been told since the replica was last ready.
+  bool IsNew(const absl::Status& reason);
   void Pause(const absl::Status& reason, SteadyTime now);
   void StandBy(const absl::Status& reason, SteadyTime now);
   bool Watch(SteadyTime now);
@@ -100,7 +103,7 @@ class ConnectedReplica final : public Replica {
   Phase phase_ = Phase::kPausing;
   SteadyTime wake_;  // when the phase has lasted long enough; not in kWired
   absl::Duration pause_;
-  std::string last_failure_;        // logged once
+  std::set<std::string> told_;      // why it was not ready since it last was: each logged once
   SteadyTime unready_since_;        // its default while wired
   std::shared_ptr<Round> round_;    // in kAsking and kConfirming; answers to others are late
   std::unique_ptr<Wiring> wiring_;  // from kOpening on

@@ -276,6 +276,39 @@ TEST(ConnectedReplica, TriesAgainWhereAStageRefusesToOpen) {
   EXPECT_TRUE(wired.losses().empty());
 }
 
+TEST(ConnectedReplica, LogsReasonsThatTakeTurnsOnceEach) {
+  const auto count = [](const std::string& log, const std::string& text) {
+    int times = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++times;
+    return times;
+  };
+  ::testing::internal::CaptureStderr();
+  Wired wired;
+  const auto refuse_rounds = [&](int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      wired.stages.RefuseOpen("shard-0-0", absl::InternalError(round % 2 == 0 ? "one" : "two"));
+      const size_t seen = wired.stages.epochs("sampler").size();
+      // The second stream that is opened from now on is refused so.
+      ASSERT_TRUE(Await([&] { return wired.stages.epochs("sampler").size() >= seen + 2; }));
+    }
+    wired.stages.RefuseOpen("shard-0-0", absl::OkStatus());
+  };
+  wired.stages.BringUpAll();
+  wired.stages.RefuseOpen("shard-0-0", absl::InternalError("one"));
+  wired.Start();
+  refuse_rounds(4);
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  // It was ready in between: that it is not any more is news.
+  wired.stages.RefuseOpen("shard-0-0", absl::InternalError("one"));
+  wired.stages.End("sampler", absl::UnavailableError("restarting"));
+  refuse_rounds(1);
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  wired.Stop();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(count(log, ": one\""), 2) << log;
+  EXPECT_EQ(count(log, ": two\""), 1) << log;
+}
+
 TEST(ConnectedReplica, SaysWhereItComesBackWithFewerBlocks) {
   Wired wired;
   wired.stages.BringUpAll();

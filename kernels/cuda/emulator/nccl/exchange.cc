@@ -86,8 +86,8 @@ bool Exchange::Enqueue(cudaStream_t stream, const void* sent, size_t bytes, size
            Set(stream, memory.is_unread[rank_][other], 1);
   });
   done = done && copy(memory.slots[rank_], sent, bytes);
-  done = done &&
-         with_others([&](int other) { return Set(stream, memory.is_full[other][rank_], 1); });
+  done =
+      done && with_others([&](int other) { return Set(stream, memory.is_full[other][rank_], 1); });
   done = done && with_others([&](int other) {
            return Await(stream, memory.is_full[rank_][other], 1) &&
                   Set(stream, memory.is_full[rank_][other], 0);

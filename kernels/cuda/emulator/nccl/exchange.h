@@ -12,7 +12,8 @@
 namespace sluice::cuda::emulator {
 
 inline constexpr int kMostRanks = 8;
-inline constexpr size_t kSlotBytes = size_t{64} << 20;  // of a rank; none of it is there until it is used
+inline constexpr size_t kSlotBytes = size_t{64}
+                                     << 20;  // of a rank; none of it is there until it is used
 inline constexpr uint64_t kKeptCalls = 256;
 
 // All bytes are 0 at first.

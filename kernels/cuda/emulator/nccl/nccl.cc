@@ -75,10 +75,9 @@ bool IsOneAfterAnother(const std::vector<Pointer>& parts, size_t bytes) {
 ncclResult_t EndGroup(const Pending& group) {
   if (group.comm == nullptr) return ncclSuccess;
   const auto size = static_cast<size_t>(group.comm->exchange->size());
-  const bool is_whole = group.is_even && group.sent.size() == size &&
-                        group.received.size() == size &&
-                        IsOneAfterAnother(group.sent, group.bytes) &&
-                        IsOneAfterAnother(group.received, group.bytes);
+  const bool is_whole =
+      group.is_even && group.sent.size() == size && group.received.size() == size &&
+      IsOneAfterAnother(group.sent, group.bytes) && IsOneAfterAnother(group.received, group.bytes);
   if (!is_whole) return group.comm->failure = ncclInvalidUsage;
   return Exchanged(*group.comm, Kind::kAllToAll, group.sent[0], size * group.bytes,
                    group.comm->exchange->rank() * group.bytes, group.bytes, group.received[0],
