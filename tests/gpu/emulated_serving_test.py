@@ -45,6 +45,7 @@ class EmulatedServing(unittest.TestCase):
         self.assertEqual({name: rings["unused"] for name, rings in context.figures["rings"].items()},
                          {" ".join(flags): [] for flags in ARRANGEMENTS})
         self.assertGreater(context.figures["rings"]["--tp 2 --pp 2"]["opened"], context.figures["rings"]["--tp 2"]["opened"])
+        self.assertEqual(context.noted, [])
 
     def test_ranks_have_them_by_portable_instructions(self):
         serving.same_bits(self.context("mma"), [], (["--tp", "2"],), REQUESTS)
@@ -63,7 +64,9 @@ class EmulatedServing(unittest.TestCase):
         return self.context(device="cuda")
 
     def test_ranks_over_nccl_have_the_bits_of_one_process(self):
-        serving.same_bits(self.context_of_gpus(), [], (["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]), REQUESTS)
+        context = self.context_of_gpus()
+        serving.same_bits(context, [], (["--tp", "2"], ["--tp", "4"], ["--tp", "2", "--pp", "2"]), REQUESTS)
+        self.assertEqual(context.noted, [])  # all steps were recorded, alike
 
     def test_stream_survives_the_death_of_a_rank_of_nccl(self):
         context = self.context_of_gpus()
