@@ -46,7 +46,8 @@ struct Candidate {
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(std::unique_ptr<Gpu> gpu,
                                                                  CudaBackendOptions options) {
   auto watches = std::make_unique<StreamWatches>();
-  auto staging = StagingRing::Create(*gpu, *watches);
+  gpu->SetWatch(watches.get());
+  auto staging = StagingRing::Create(*gpu);
   if (!staging.ok()) return staging.status();
   const absl::StatusOr<void*> results = gpu->AllocatePinned(StagingRing::kPartBytes);
   if (!results.ok()) return results.status();
@@ -131,7 +132,7 @@ absl::Status CudaBackend::Synchronize(Deadline deadline) {
   SLUICE_CHECK(!recorder_.is_recording());
   gpu_->Record(*end_);
   absl::Status status = std::exchange(failure_, absl::OkStatus());
-  status.Update(gpu_->Wait(*end_, watches_.get(), deadline));
+  status.Update(gpu_->Wait(*end_, deadline));
   return status;
 }
 

@@ -53,7 +53,7 @@ class Recording {
   virtual ~Recording() = default;
 };
 
-// Looked at while the host waits for the stream: of work that others take part in.
+// Looked at whenever the host waits for the stream: of work that others take part in.
 class StreamWatch {
  public:
   virtual ~StreamWatch() = default;
@@ -76,7 +76,7 @@ class Gpu {
   // At least 256-byte aligned; what it holds is undefined. RESOURCE_EXHAUSTED names the bytes asked
   // for and those that are free.
   virtual absl::StatusOr<void*> Allocate(size_t size_bytes) = 0;
-  // Waits for the work enqueued before, which may use it.
+  // Waits for the work enqueued before, which may use it; a failure is returned by the next Wait().
   virtual void Free(void* memory) = 0;
   // Memory of the host that copies need not go through a second time.
   virtual absl::StatusOr<void*> AllocatePinned(size_t size_bytes) = 0;
@@ -114,9 +114,12 @@ class Gpu {
   virtual std::unique_ptr<GpuEvent> NewEvent() = 0;
   // The event is done when all work enqueued before this call is.
   virtual void Record(GpuEvent& event) = 0;
-  // DEADLINE_EXCEEDED where it is not done in time, else the first failure of the stream since the
-  // last call. Looks at `watch` meanwhile, where there is one.
-  virtual absl::Status Wait(GpuEvent& event, StreamWatch* watch, Deadline deadline) = 0;
+  // DEADLINE_EXCEEDED where it is not done in time, else the first failure of the stream, or the
+  // watch's, since the last call.
+  virtual absl::Status Wait(GpuEvent& event, Deadline deadline) = 0;
+
+  // Looked at in every wait from now on, also those of Free(). Borrowed; null: none.
+  virtual void SetWatch(StreamWatch* watch) = 0;
 
   // ---- Recordings ----
 

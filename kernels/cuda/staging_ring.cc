@@ -13,15 +13,13 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StagingRing>> StagingRing::Create(Gpu& gpu, StreamWatch& watch) {
+absl::StatusOr<std::unique_ptr<StagingRing>> StagingRing::Create(Gpu& gpu) {
   const absl::StatusOr<void*> memory = gpu.AllocatePinned(kParts * kPartBytes);
   if (!memory.ok()) return memory.status();
-  return std::unique_ptr<StagingRing>(
-      new StagingRing(gpu, watch, static_cast<std::byte*>(*memory)));
+  return std::unique_ptr<StagingRing>(new StagingRing(gpu, static_cast<std::byte*>(*memory)));
 }
 
-StagingRing::StagingRing(Gpu& gpu, StreamWatch& watch, std::byte* memory)
-    : gpu_(gpu), watch_(watch), memory_(memory) {
+StagingRing::StagingRing(Gpu& gpu, std::byte* memory) : gpu_(gpu), memory_(memory) {
   for (auto& event : events_) event = gpu.NewEvent();
 }
 
@@ -36,7 +34,7 @@ absl::StatusOr<absl::Span<std::byte>> StagingRing::Take(size_t size) {
     used_ = 0;
   }
   if (in_use_[part_]) {
-    absl::Status done = gpu_.Wait(*events_[part_], &watch_, Deadline::After(Backend::kLongestWait));
+    absl::Status done = gpu_.Wait(*events_[part_], Deadline::After(Backend::kLongestWait));
     if (!done.ok()) return done;
     in_use_[part_] = false;
   }

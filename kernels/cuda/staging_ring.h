@@ -18,25 +18,24 @@ class StagingRing {
   static constexpr size_t kPartBytes = size_t{4} << 20;
   static constexpr int kParts = 4;
 
-  // Borrows both; waits look at `watch`.
-  static absl::StatusOr<std::unique_ptr<StagingRing>> Create(Gpu& gpu, StreamWatch& watch);
+  // Borrows the Gpu.
+  static absl::StatusOr<std::unique_ptr<StagingRing>> Create(Gpu& gpu);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
 
   // Room for `size` bytes, at most kPartBytes, 256-byte aligned. Copies out of it must be enqueued
-  // before the next call. Waits for the copies of a part that is used again: their failure, the
-  // watch's, or DEADLINE_EXCEEDED.
+  // before the next call. Waits for the copies of a part that is used again: what
+  // Gpu::Wait() returns.
   absl::StatusOr<absl::Span<std::byte>> Take(size_t size);
 
   // Enqueues a copy of `bytes`, of any number, to memory of the device.
   absl::Status CopyIn(absl::Span<const std::byte> bytes, void* device);
 
  private:
-  StagingRing(Gpu& gpu, StreamWatch& watch, std::byte* memory);
+  StagingRing(Gpu& gpu, std::byte* memory);
 
   Gpu& gpu_;
-  StreamWatch& watch_;
   std::byte* const memory_;
   int part_ = 0;
   size_t used_ = 0;  // of that part

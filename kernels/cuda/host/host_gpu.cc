@@ -132,7 +132,7 @@ class HostGpu final : public Gpu {
 
   void Free(void* memory) override {
     SLUICE_CHECK(!queue_.is_recording());
-    queue_.Run();
+    if (!queue_.is_empty()) Drain();
     const auto known = sizes_.find(memory);
     if (known == sizes_.end()) return std::free(memory);  // a null one
     const size_t size = known->second;
@@ -187,11 +187,12 @@ class HostGpu final : public Gpu {
 
   std::unique_ptr<GpuEvent> NewEvent() override { return std::make_unique<HostEvent>(); }
   void Record(GpuEvent&) override {}
-  absl::Status Wait(GpuEvent&, StreamWatch* watch, Deadline) override {
+  absl::Status Wait(GpuEvent&, Deadline) override {
     SLUICE_CHECK(!queue_.is_recording());
-    queue_.Run();
-    return watch == nullptr ? absl::OkStatus() : watch->Look();
+    Drain();
+    return std::exchange(failure_, absl::OkStatus());
   }
+  void SetWatch(StreamWatch* watch) override { watch_ = watch; }
 
   absl::StatusOr<std::unique_ptr<Recording>> RecordWork(
       const std::function<absl::Status()>& enqueue) override {
@@ -208,6 +209,11 @@ class HostGpu final : public Gpu {
   }
 
  private:
+  void Drain() {
+    queue_.Run();
+    if (watch_ != nullptr) failure_.Update(watch_->Look());
+  }
+
   static absl::Status OutOfMemory(size_t size_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(size_bytes, " bytes"));
   }
@@ -230,6 +236,8 @@ class HostGpu final : public Gpu {
   const size_t memory_bytes_;
   const bool can_record_;
   HostQueue queue_;
+  StreamWatch* watch_ = nullptr;
+  absl::Status failure_;
   std::map<void*, size_t> sizes_;  // of allocations
   size_t used_ = 0;                // their sum
 };

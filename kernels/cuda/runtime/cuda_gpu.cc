@@ -80,8 +80,7 @@ class CudaGpu final : public Gpu {
                                                     this->memory().free, " are free"));
   }
   void Free(void* memory) override {
-    Select();
-    Note(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    Drain();
     Note(cudaFree(memory), "cudaFree");
   }
   absl::StatusOr<void*> AllocatePinned(size_t size_bytes) override {
@@ -93,8 +92,7 @@ class CudaGpu final : public Gpu {
                                                     " bytes of the host's memory, pinned"));
   }
   void FreePinned(void* memory) override {
-    Select();
-    Note(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    Drain();
     Note(cudaFreeHost(memory), "cudaFreeHost");
   }
   MemoryUse memory() const override {
@@ -140,7 +138,8 @@ class CudaGpu final : public Gpu {
     Select();
     Note(cudaEventRecord(static_cast<CudaEvent&>(event).event, stream_), "cudaEventRecord");
   }
-  absl::Status Wait(GpuEvent& event, StreamWatch* watch, Deadline deadline) override;
+  absl::Status Wait(GpuEvent& event, Deadline deadline) override;
+  void SetWatch(StreamWatch* watch) override { watch_ = watch; }
 
   absl::StatusOr<std::unique_ptr<Recording>> RecordWork(
       const std::function<absl::Status()>& enqueue) override;
@@ -153,6 +152,9 @@ class CudaGpu final : public Gpu {
   // The runtime's calls are about the device that the calling thread has chosen.
   void Select() const { cudaSetDevice(index_); }
   void Note(cudaError_t error, const char* call) { failure_.Update(StatusOf(error, call)); }
+  // Waits for all that was enqueued. To free memory waits for it, too, but looks at no watch: it
+  // would wait for ever where others take part and are dead.
+  void Drain();
   // The first failure so far, launches of kernels included.
   absl::Status TakeFailure() {
     Note(cudaGetLastError(), "kernel launch");
@@ -172,10 +174,23 @@ class CudaGpu final : public Gpu {
   const GpuProperties properties_;
   const cudaStream_t stream_;
   const std::function<void(absl::Status)> on_lost_;
+  StreamWatch* watch_ = nullptr;
   absl::Status failure_;
 };
 
-absl::Status CudaGpu::Wait(GpuEvent& event, StreamWatch* watch, Deadline deadline) {
+void CudaGpu::Drain() {
+  Select();
+  if (cudaStreamQuery(stream_) == cudaSuccess) return;
+  cudaGetLastError();  // that it is busy is no failure, and what is one is found by the wait
+  CudaEvent end;
+  Note(end.error, "cudaEventCreate");
+  if (end.error != cudaSuccess) return;
+  Record(end);
+  absl::Status status = Wait(end, Deadline::Never());
+  failure_.Update(std::move(status));
+}
+
+absl::Status CudaGpu::Wait(GpuEvent& event, Deadline deadline) {
   Select();
   Note(cudaGetLastError(), "kernel launch");
   using Clock = std::chrono::steady_clock;
@@ -196,9 +211,9 @@ absl::Status CudaGpu::Wait(GpuEvent& event, StreamWatch* watch, Deadline deadlin
       return seen.ok() ? absl::DeadlineExceededError("the GPU has not done its work in time")
                        : seen;
     }
-    if (watch != nullptr && now >= next_look) {
+    if (watch_ != nullptr && now >= next_look) {
       next_look = now + kLookEvery;
-      const absl::Status looked = watch->Look();
+      const absl::Status looked = watch_->Look();
       // What has failed is looked at until the stream is empty: it may have to be released again.
       if (seen.ok() && !looked.ok()) {
         seen = looked;

@@ -4,12 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/ranks/flag_stream.h"
 #include "kernels/self_check.h"
 #include "tests/kernels/testing/test_backend.h"
 
@@ -90,6 +94,45 @@ TEST(OpenCudaGpu, OneThatIsNotThereIsAnErrorWithItsReason) {
   ASSERT_FALSE(gpu.ok());
   EXPECT_EQ(gpu.status().code(), absl::StatusCode::kFailedPrecondition) << gpu.status();
   EXPECT_FALSE(gpu.status().message().empty());
+}
+
+// Of a stream that waits for a peer: lets it go on, and says once that the peer has died.
+class ReleasingWatch final : public StreamWatch {
+ public:
+  explicit ReleasingWatch(std::atomic<uint32_t>& flag) : flag_(flag) {}
+  absl::Status Look() override {
+    flag_ = 1;
+    return std::exchange(failure_, absl::OkStatus());
+  }
+
+ private:
+  std::atomic<uint32_t>& flag_;
+  absl::Status failure_ = absl::UnavailableError("rank 1 has died");
+};
+
+TEST(CudaGpuWatchTest, MemoryIsFreedThoughAPeerHasDiedThatTheStreamWaitsFor) {
+  auto opened = OpenCudaGpu(0, GpuProducts::kPortable);
+  if (!opened.ok()) GTEST_SKIP() << "no GPU to test on: " << opened.status();
+  Gpu& gpu = **opened;
+  const absl::StatusOr<FlagCalls>& calls = FlagCalls::Get();
+  ASSERT_TRUE(calls.ok()) << calls.status();
+  const absl::StatusOr<void*> pinned = gpu.AllocatePinned(sizeof(std::atomic<uint32_t>));
+  const absl::StatusOr<void*> freed = gpu.Allocate(1 << 10);
+  ASSERT_TRUE(pinned.ok() && freed.ok());
+  auto& flag = *new (*pinned) std::atomic<uint32_t>(0);
+  ReleasingWatch watch(flag);
+  gpu.SetWatch(&watch);
+  ASSERT_EQ(calls->wait(static_cast<CUstream>(gpu.stream()), reinterpret_cast<CUdeviceptr>(&flag),
+                        1, CU_STREAM_WAIT_VALUE_EQ),
+            CUDA_SUCCESS);
+  gpu.Free(*freed);
+  const std::unique_ptr<GpuEvent> end = gpu.NewEvent();
+  gpu.Record(*end);
+  EXPECT_EQ(gpu.Wait(*end, Deadline::Never()), absl::UnavailableError("rank 1 has died"));
+  gpu.Record(*end);
+  EXPECT_TRUE(gpu.Wait(*end, Deadline::Never()).ok());
+  gpu.FreePinned(*pinned);
+  gpu.SetWatch(nullptr);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class CudaMemorySharingTest : public ::testing::TestWithParam<bool> {
   static absl::Status Finish(Gpu& gpu) {
     const std::unique_ptr<GpuEvent> event = gpu.NewEvent();
     gpu.Record(*event);
-    return gpu.Wait(*event, nullptr, Deadline::After(absl::Minutes(1)));
+    return gpu.Wait(*event, Deadline::After(absl::Minutes(1)));
   }
 };
 
@@ -89,7 +89,7 @@ TEST(CudaMemorySharing, IsAsLargeAsItsOwnerSaysWhereTheDriverDoesNot) {
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ((*opened)->size_bytes(), 4096u);
   const std::unique_ptr<GpuEvent> event = gpu->NewEvent();
-  ASSERT_TRUE(gpu->Wait(*event, nullptr, Deadline::After(absl::Minutes(1))).ok());
+  ASSERT_TRUE(gpu->Wait(*event, Deadline::After(absl::Minutes(1))).ok());
 }
 
 // What is in use stays, whoever lets go of it.
@@ -104,7 +104,7 @@ TEST(CudaMemorySharing, InOneProcessOutlivesItsOwner) {
     ASSERT_TRUE(shared.ok());
     opened = *reader.OpenShared(shared->handle);
     const std::unique_ptr<GpuEvent> event = other->NewEvent();
-    ASSERT_TRUE(other->Wait(*event, nullptr, Deadline::Never()).ok());
+    ASSERT_TRUE(other->Wait(*event, Deadline::Never()).ok());
   }
   std::memset(opened->data(), 1, opened->size_bytes());
 }

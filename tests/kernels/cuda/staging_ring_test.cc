@@ -20,15 +20,17 @@ class StubWatch final : public StreamWatch {
 
 class StagingRingTest : public ::testing::Test {
  protected:
+  StagingRingTest() { gpu_->SetWatch(&watch_); }
+
   absl::Status Finish() {
     const std::unique_ptr<GpuEvent> event = gpu_->NewEvent();
     gpu_->Record(*event);
-    return gpu_->Wait(*event, nullptr, Deadline::Never());
+    return gpu_->Wait(*event, Deadline::Never());
   }
 
   const std::unique_ptr<Gpu> gpu_ = MakeHostGpu();
   StubWatch watch_;
-  const std::unique_ptr<StagingRing> ring_ = *StagingRing::Create(*gpu_, watch_);
+  const std::unique_ptr<StagingRing> ring_ = *StagingRing::Create(*gpu_);
 };
 
 TEST_F(StagingRingTest, UsesAPartAgainOnceItsCopiesAreDone) {
@@ -51,6 +53,16 @@ TEST_F(StagingRingTest, AWaitForAPartLooksAtTheWatch) {
   EXPECT_EQ(ring_->Take(1).status(), watch_.health) << "the part is not to be had yet";
   watch_.health = absl::OkStatus();
   EXPECT_TRUE(ring_->Take(1).ok());
+}
+
+// To free memory waits for work that may use it, and that for a peer.
+TEST_F(StagingRingTest, MemoryThatIsFreedLooksAtTheWatchAndTheNextWaitTells) {
+  auto memory = *DeviceMemory::AllocateZeroed(64, *gpu_);
+  watch_.health = absl::UnavailableError("rank 1 has died");
+  memory.reset();
+  watch_.health = absl::OkStatus();
+  EXPECT_EQ(Finish(), absl::UnavailableError("rank 1 has died"));
+  EXPECT_TRUE(Finish().ok());
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class StepRecorderTest : public ::testing::Test {
   // What the step copies.
   int Copied(int value) {
     *static_cast<int*>(source_) = value;
-    EXPECT_TRUE(gpu_->Wait(*event_, nullptr, Deadline::Never()).ok());
+    EXPECT_TRUE(gpu_->Wait(*event_, Deadline::Never()).ok());
     return *static_cast<int*>(target_);
   }
 

@@ -75,7 +75,7 @@ class TokenImageTest : public ::testing::TestWithParam<DType> {
     gpu_->kernels().token_image(gpu_->stream(), {.x = x, .image = image, .runs = one.runs});
     const auto event = gpu_->NewEvent();
     gpu_->Record(*event);
-    EXPECT_TRUE(gpu_->Wait(*event, nullptr, Deadline::Never()).ok());
+    EXPECT_TRUE(gpu_->Wait(*event, Deadline::Never()).ok());
     std::vector<uint16_t> elements(bytes / 2);
     std::memcpy(elements.data(), image, bytes);
     gpu_->Free(image);
