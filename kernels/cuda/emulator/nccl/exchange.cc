@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <utility>
 
 namespace sluice::cuda::emulator {
 namespace {
@@ -22,8 +22,8 @@ CUdeviceptr AddressOf(std::atomic<uint32_t>& word) { return reinterpret_cast<CUd
 
 }  // namespace
 
-Exchange* Exchange::Join(const char* name, int rank, int size) {
-  const int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+std::unique_ptr<Exchange> Exchange::Join(const std::string& name, int rank, int size) {
+  const int file = shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return nullptr;
   void* memory = MAP_FAILED;
   if (ftruncate(file, sizeof(GroupMemory)) == 0) {
@@ -31,18 +31,18 @@ Exchange* Exchange::Join(const char* name, int rank, int size) {
   }
   close(file);
   if (memory == MAP_FAILED) return nullptr;
-  return new Exchange(static_cast<GroupMemory*>(memory), name, rank, size);
+  return std::unique_ptr<Exchange>(
+      new Exchange(static_cast<GroupMemory*>(memory), name, rank, size));
 }
 
-Exchange::Exchange(GroupMemory* memory, const char* name, int rank, int size)
-    : memory_(memory), rank_(rank), size_(size) {
-  std::strncpy(name_, name, sizeof(name_) - 1);
+Exchange::Exchange(GroupMemory* memory, std::string name, int rank, int size)
+    : memory_(memory), name_(std::move(name)), rank_(rank), size_(size) {
   cudaHostRegister(memory_, sizeof(GroupMemory), cudaHostRegisterMapped);
   memory_->has_joined[rank_] = 1;
 }
 
 Exchange::~Exchange() {
-  if (!has_met_) shm_unlink(name_);
+  if (!has_met_) shm_unlink(name_.c_str());
   cudaHostUnregister(memory_);
   munmap(memory_, sizeof(GroupMemory));
 }
@@ -53,7 +53,7 @@ bool Exchange::HaveAllJoined() {
     if (memory_->has_joined[rank] == 0) return false;
   }
   has_met_ = true;
-  if (rank_ == 0) shm_unlink(name_);
+  if (rank_ == 0) shm_unlink(name_.c_str());
   return true;
 }
 

@@ -1,5 +1,7 @@
 // What ranks of a group share, and how they exchange through it: host memory with a slot for each
-// rank and words that streams wait for.
+// rank and words that streams wait for. The order of waits and copies is that of
+// kernels/gpu_ranks/peer_exchange, of which nothing is used: the library has only CUDA's functions
+// in common with the program that opens it.
 #pragma once
 
 #include <cuda.h>
@@ -8,6 +10,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 
 namespace sluice::cuda::emulator {
 
@@ -32,9 +36,11 @@ struct GroupMemory {
 
 class Exchange {
  public:
-  // The group called `name`, of which rank 0 makes an end once all have joined.
-  static Exchange* Join(const char* name, int rank, int size);
+  // The group called `name`, which is unlinked once all have joined. Null: no memory to share.
+  static std::unique_ptr<Exchange> Join(const std::string& name, int rank, int size);
   ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -51,12 +57,12 @@ class Exchange {
   void Compare(uint64_t call);
 
  private:
-  Exchange(GroupMemory* memory, const char* name, int rank, int size);
-  bool Await(cudaStream_t stream, std::atomic<uint32_t>& word, uint32_t value);
-  bool Set(cudaStream_t stream, std::atomic<uint32_t>& word, uint32_t value);
+  Exchange(GroupMemory* memory, std::string name, int rank, int size);
+  static bool Await(cudaStream_t stream, std::atomic<uint32_t>& word, uint32_t value);
+  static bool Set(cudaStream_t stream, std::atomic<uint32_t>& word, uint32_t value);
 
   GroupMemory* const memory_;
-  char name_[64] = {};
+  const std::string name_;
   const int rank_, size_;
   bool has_met_ = false;
 };

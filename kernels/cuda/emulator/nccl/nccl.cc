@@ -7,8 +7,11 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,10 +23,11 @@ using sluice::cuda::emulator::kMostRanks;
 using sluice::cuda::emulator::kSlotBytes;
 
 struct ncclComm {
-  Exchange* exchange = nullptr;
+  std::unique_ptr<Exchange> exchange;
   // How often it is still to be said that the last call is under way.
   int times_under_way = 0;
   ncclResult_t failure = ncclSuccess;
+  std::string reason;             // of the failure
   cudaStream_t stream = nullptr;  // of the last exchange
 };
 
@@ -43,21 +47,36 @@ struct Pending {
 thread_local int open_groups = 0;
 thread_local Pending pending;
 
+ncclResult_t Fail(ncclComm& comm, ncclResult_t failure, std::string reason) {
+  comm.reason = std::move(reason);
+  return comm.failure = failure;
+}
+
 // Whether the last call is over.
 bool IsSettled(const ncclComm& comm) {
   return comm.times_under_way == 0 && comm.exchange->HaveAllJoined();
 }
 
-ncclResult_t Exchanged(ncclComm& comm, Kind kind, const void* sent, size_t bytes, size_t offset,
-                       size_t part, void* received, cudaStream_t stream) {
-  if (!IsSettled(comm)) return comm.failure = ncclInvalidUsage;
-  if (bytes > kSlotBytes) return comm.failure = ncclInvalidArgument;
+// `part` bytes come from each rank.
+ncclResult_t Exchanged(ncclComm& comm, Kind kind, const void* sent, size_t part, void* received,
+                       cudaStream_t stream) {
+  if (!IsSettled(comm)) {
+    return Fail(comm, ncclInvalidUsage, "a call before the one before was over");
+  }
+  const bool to_each_its_own = kind == Kind::kAllToAll;
+  const size_t bytes = to_each_its_own ? part * comm.exchange->size() : part;
+  const size_t offset = to_each_its_own ? part * comm.exchange->rank() : 0;
+  if (bytes > kSlotBytes) {
+    return Fail(
+        comm, ncclInvalidArgument,
+        std::to_string(bytes) + " bytes; this stand-in takes " + std::to_string(kSlotBytes));
+  }
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(stream, &capture);
   const bool is_recorded = capture != cudaStreamCaptureStatusNone;
   comm.exchange->Compare(bytes << 3 | static_cast<uint64_t>(kind) << 1 | uint64_t{is_recorded});
   if (!comm.exchange->Enqueue(stream, sent, bytes, offset, part, received)) {
-    return comm.failure = ncclUnhandledCudaError;
+    return Fail(comm, ncclUnhandledCudaError, "an exchange could not be enqueued");
   }
   comm.stream = stream;
   comm.times_under_way = 1;
@@ -78,16 +97,27 @@ ncclResult_t EndGroup(const Pending& group) {
   const bool is_whole =
       group.is_even && group.sent.size() == size && group.received.size() == size &&
       IsOneAfterAnother(group.sent, group.bytes) && IsOneAfterAnother(group.received, group.bytes);
-  if (!is_whole) return group.comm->failure = ncclInvalidUsage;
-  return Exchanged(*group.comm, Kind::kAllToAll, group.sent[0], size * group.bytes,
-                   group.comm->exchange->rank() * group.bytes, group.bytes, group.received[0],
+  if (!is_whole) {
+    return Fail(
+        *group.comm, ncclInvalidUsage,
+        "a group of other calls than a send to and a receive from every rank in turn, of as "
+        "many bytes, one after another: this stand-in has no other");
+  }
+  return Exchanged(*group.comm, Kind::kAllToAll, group.sent[0], group.bytes, group.received[0],
                    group.stream);
 }
 
+ncclResult_t FailOfType(ncclComm& comm) {
+  return Fail(comm, ncclInvalidArgument, "numbers of another type than ncclInt8");
+}
+
 template <class Pointer>
-ncclResult_t Add(std::vector<Pointer>& parts, Pointer part, size_t bytes, int peer, ncclComm_t comm,
-                 cudaStream_t stream) {
-  if (open_groups == 0) return comm->failure = ncclInvalidUsage;
+ncclResult_t Add(std::vector<Pointer>& parts, Pointer part, size_t bytes, ncclDataType_t type,
+                 int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (type != ncclInt8) return FailOfType(*comm);
+  if (open_groups == 0) {
+    return Fail(*comm, ncclInvalidUsage, "a send or receive that is in no group");
+  }
   const bool is_first = pending.comm == nullptr;
   pending.is_even = pending.is_even && static_cast<size_t>(peer) == parts.size() &&
                     (is_first || (pending.bytes == bytes && pending.comm == comm));
@@ -119,14 +149,17 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
                                     ncclConfig_t* config) {
   if (rank < 0 || rank >= size || size > kMostRanks) return ncclInvalidArgument;
   if (config == nullptr || config->blocking != 0) return ncclInvalidUsage;
-  Exchange* const exchange = Exchange::Join(id.internal, rank, size);
+  auto exchange = Exchange::Join(id.internal, rank, size);
   if (exchange == nullptr) return ncclSystemError;
-  *comm = new ncclComm{.exchange = exchange};
+  *comm = new ncclComm{.exchange = std::move(exchange)};
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  if (comm->exchange->Differ() && comm->failure == ncclSuccess) comm->failure = ncclInvalidUsage;
+  if (comm->exchange->Differ() && comm->failure == ncclSuccess) {
+    Fail(*comm, ncclInvalidUsage,
+         "ranks made other calls, of other sizes, or only some recorded it");
+  }
   if (comm->failure != ncclSuccess) {
     *state = comm->failure;
   } else {
@@ -150,15 +183,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     cudaGetLastError();
     cudaEventDestroy(end);
   }
-  delete comm->exchange;
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclAllGather(const void* sent, void* received, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  if (type != ncclInt8) return comm->failure = ncclInvalidArgument;
-  return Exchanged(*comm, Kind::kAllGather, sent, count, 0, count, received, stream);
+  if (type != ncclInt8) return FailOfType(*comm);
+  return Exchanged(*comm, Kind::kAllGather, sent, count, received, stream);
 }
 
 ncclResult_t ncclGroupStart() {
@@ -168,14 +200,12 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclSend(const void* sent, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  if (type != ncclInt8) return comm->failure = ncclInvalidArgument;
-  return Add(pending.sent, static_cast<const std::byte*>(sent), count, peer, comm, stream);
+  return Add(pending.sent, static_cast<const std::byte*>(sent), count, type, peer, comm, stream);
 }
 
 ncclResult_t ncclRecv(void* received, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  if (type != ncclInt8) return comm->failure = ncclInvalidArgument;
-  return Add(pending.received, static_cast<std::byte*>(received), count, peer, comm, stream);
+  return Add(pending.received, static_cast<std::byte*>(received), count, type, peer, comm, stream);
 }
 
 ncclResult_t ncclGroupEnd() {
@@ -199,6 +229,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   }
 }
 
-const char* ncclGetLastError(ncclComm_t) { return ""; }
+const char* ncclGetLastError(ncclComm_t comm) {
+  return comm == nullptr ? "" : comm->reason.c_str();
+}
 
 }  // extern "C"

@@ -131,6 +131,7 @@ TEST(EmulatedNcclTest, CallBeforeTheRanksHaveMetIsInvalid) {
     EXPECT_EQ(alone.State(), ncclInProgress);
     EXPECT_EQ(alone.AllGather(), ncclInvalidUsage);
     EXPECT_EQ(alone.State(), ncclInvalidUsage);
+    EXPECT_STREQ(ncclGetLastError(alone.comm), "a call before the one before was over");
     EXPECT_EQ(ncclCommAbort(alone.comm), ncclSuccess);
   });
 }
