@@ -120,6 +120,18 @@ esac
         name, kept = self.parts.put_kept[0]
         self.assertEqual((name, kept["state"], kept["figures"]["arrangements"]), ("ranks", "cut short", ["--tp 1"]))
 
+    def test_a_step_that_was_lost_is_a_failure_though_the_bits_are_right(self):
+        self.parts.program("sluice", """case $1 in
+  run | generate) echo '{"token_ids": [7], "logprobs": [-0.5]}' ;;
+  up) case "$*" in *"--tp 2") echo '2026 W orchestrator replica-lost epoch=1 status="INTERNAL: rank 1" requests=1' >&2 ;; esac
+      echo '2026 W shard steps-unrecorded reason="no room"' >&2; echo "ready nowhere"; exec sleep 60 ;;
+esac
+""")
+        result = self.parts.run("ranks")
+        self.assertEqual(result["state"], "failed")
+        self.assertEqual(result["why"], '--tp 2: a step failed and was computed again: "INTERNAL: rank 1" requests=1')
+        self.assertIn('--tp 1: steps are not recorded: "no room"', result["noted"])
+
     def test_a_signal_ends_it_with_what_was_seen(self):
         self.put_test("kernels_device_test", LOG[:LOG.index("[ RUN      ] Gpu.Reads")],
                       f"echo $$ >{self.log}; exec sleep 60")
