@@ -62,10 +62,47 @@ grpc::Status CallAtOnce(const std::shared_ptr<grpc::Channel>& channel) {
   return stub->GetModel(&context, v1::GetModelRequest(), &response);
 }
 
+bool SaysThatNothingListens(const grpc::Status& status) {
+  const std::string cause = ConnectionCause(status.error_message());
+  return cause == kNobodyListens || cause == kNoSocket;
+}
+
+// An address of a family that this host does not use, such as localhost's ::1 without IPv6.
+bool IsOfUnusedFamily(const grpc::Status& status) {
+  const std::string cause = ConnectionCause(status.error_message());
+  return cause == "Cannot assign requested address" || cause == "Network is unreachable" ||
+         cause == "Address family not supported by protocol";
+}
+
 bool IsRefused(const std::shared_ptr<grpc::Channel>& channel) {
   if (channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
-  const std::string cause = ConnectionCause(CallAtOnce(channel).error_message());
-  return cause == kNobodyListens || cause == kNoSocket;
+  const grpc::Status status = CallAtOnce(channel);
+  return SaysThatNothingListens(status) || IsOfUnusedFamily(status);
+}
+
+bool IsSilent(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+}
+
+// Whatever it answered: that the call shows no token is no matter of whether it can be reached.
+bool Answered(const grpc::Status& status) {
+  return status.error_code() != grpc::StatusCode::UNAVAILABLE && !IsSilent(status);
+}
+
+// Of what calls to these addresses end with, what tells most: an answer, then a connection that was
+// made and failed, such as in the handshake, then silence, then a refusal.
+grpc::Status MostTelling(const std::vector<std::shared_ptr<grpc::Channel>>& addresses) {
+  const auto rank = [](const grpc::Status& status) {
+    if (Answered(status)) return 3;
+    if (IsSilent(status)) return 1;
+    return SaysThatNothingListens(status) || IsOfUnusedFamily(status) ? 0 : 2;
+  };
+  grpc::Status most(grpc::StatusCode::UNAVAILABLE, kNobodyListens);
+  for (const auto& channel : addresses) {
+    const grpc::Status status = CallAtOnce(channel);
+    if (rank(status) > rank(most)) most = status;
+  }
+  return most;
 }
 
 // A cause that has one remedy most of the time, with that.
@@ -128,9 +165,10 @@ void Client::SayWhatCallsWaitFor(std::function<void(const std::string&)> say) {
   impl_->notice = std::make_unique<WaitNotice>(cause, std::move(say), kPatience);
 }
 
-absl::Status Client::WaitUntilReachable(absl::Duration timeout,
+absl::Status Client::WaitUntilReachable(absl::Duration timeout, const DialEach& dial_each,
                                         const std::function<void(const std::string&)>& say) {
   const SteadyTime deadline = SteadyTime::Now() + timeout;
+  std::vector<std::shared_ptr<grpc::Channel>> addresses;
   bool told = false;
   do {
     for (const auto& channel : impl_->channels) {
@@ -138,19 +176,19 @@ absl::Status Client::WaitUntilReachable(absl::Duration timeout,
         return absl::OkStatus();
       }
     }
-    if (!told && std::all_of(impl_->channels.begin(), impl_->channels.end(), IsRefused)) {
+    if (addresses.empty()) addresses = dial_each();
+    if (!told && std::all_of(addresses.begin(), addresses.end(), IsRefused)) {
       told = true;
       say(absl::StrCat("nothing listens at ", name_, "; start one with `sluice up` (waiting ",
                        absl::FormatDuration(timeout), " for it)"));
     }
   } while (SteadyTime::Now() < deadline && !interrupt_.requested());
-  const grpc::Status status = CallAtOnce(impl_->channels.front());
-  if (status.ok()) return absl::OkStatus();
-  const bool silent = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-  return absl::UnavailableError(
-      absl::StrCat("cannot reach ", name_, ": ",
-                   silent ? absl::StrCat("no answer within ", absl::FormatDuration(timeout))
-                          : Advised(ConnectionCause(status.error_message()))));
+  const grpc::Status status = MostTelling(addresses);
+  if (Answered(status)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "cannot reach ", name_, ": ",
+      IsSilent(status) ? absl::StrCat("no answer within ", absl::FormatDuration(timeout))
+                       : Advised(ConnectionCause(status.error_message()))));
 }
 
 absl::Status Client::Generate(const v1::GenerateRequest& request, absl::Duration timeout,

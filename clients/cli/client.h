@@ -34,9 +34,14 @@ class Client {
   // the pipeline is not ready; from another thread.
   void SayWhatCallsWaitFor(std::function<void(const std::string&)> say);
 
-  // Waits until the server can be called; where every address refuses connections, `say` is told so
-  // at once. UNAVAILABLE "cannot reach <name>: <reason>" after `timeout`.
-  absl::Status WaitUntilReachable(absl::Duration timeout,
+  // One channel for each address that the server's names stand for.
+  using DialEach = std::function<std::vector<std::shared_ptr<grpc::Channel>>()>;
+
+  // Waits until the server can be called; where every address refuses connections, `say` is called
+  // at once. UNAVAILABLE "cannot reach <name>: <reason>" after `timeout`: of several addresses'
+  // reasons the most telling one, which a refused connection is not. `dial_each` is called at most
+  // once, where no connection was made at first.
+  absl::Status WaitUntilReachable(absl::Duration timeout, const DialEach& dial_each,
                                   const std::function<void(const std::string&)>& say);
 
   // Hands every event to `on_event` as it comes; one that is lost goes on. Without `timeout` for as

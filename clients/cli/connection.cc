@@ -93,7 +93,15 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
   const auto say = [&environment](const std::string& news) {
     environment.err << "sluice: " << news << std::endl;
   };
-  const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout, say);
+  const auto dial_each = [&endpoint] {
+    std::vector<std::shared_ptr<grpc::Channel>> all;
+    for (const std::string& address : endpoint.addresses()) {
+      const auto each = DialPublicEach(address, endpoint.security());
+      if (each.ok()) all.insert(all.end(), each->begin(), each->end());
+    }
+    return all;
+  };
+  const absl::Status reached = client->WaitUntilReachable(endpoint.connect_timeout, dial_each, say);
   if (!reached.ok()) return reached;
   client->SayWhatCallsWaitFor(say);
   return client;

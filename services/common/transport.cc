@@ -1,7 +1,9 @@
 #include "services/common/transport.h"
 
+#include <arpa/inet.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <netdb.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -43,7 +45,62 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
   return arguments;
 }
 
+// As gRPC writes it, such as "ipv6:[::1]:80"; empty where it is of neither family.
+std::string AddressText(const sockaddr& address, absl::string_view port) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.sa_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+    return absl::StrCat("ipv4:", text, ":", port);
+  }
+  if (address.sa_family != AF_INET6) return "";
+  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof text);
+  return absl::StrCat("ipv6:[", text, "]:", port);
+}
+
+// What the name in "[dns:[///]]HOST:PORT" stands for; empty where it can't be resolved.
+std::vector<std::string> Resolve(absl::string_view address) {
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) return {};
+  const std::string host(address.substr(0, colon));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  std::vector<std::string> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const std::string text = AddressText(*one->ai_addr, address.substr(colon + 1));
+    if (!text.empty()) addresses.push_back(text);
+  }
+  freeaddrinfo(found);
+  return addresses;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> DialPublicEach(
+    absl::string_view address, const ClientSecurity& security) {
+  absl::string_view name = address;
+  if (absl::ConsumePrefix(&name, "dns:")) absl::ConsumePrefix(&name, "///");
+  const std::vector<std::string> resolved =
+      IsOwnersAddress(name) ? std::vector<std::string>() : Resolve(name);
+  if (resolved.empty()) {
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, security);
+    if (!channel.ok()) return channel.status();
+    return std::vector<std::shared_ptr<grpc::Channel>>{*std::move(channel)};
+  }
+  PrepareGrpc();
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
+      ClientChannelCredentials(name, security);
+  if (!credentials.ok()) return credentials.status();
+  grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
+  // The certificate is to name the host, not its address.
+  arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, std::string(name));
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (const std::string& one : resolved) {
+    channels.push_back(grpc::CreateCustomChannel(one, *credentials, arguments));
+  }
+  return channels;
+}
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view address,
                                                           const ClientSecurity& security) {

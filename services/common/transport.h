@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,11 @@ namespace sluice {
 // address; errors of ClientChannelCredentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> DialPublic(absl::string_view address,
                                                           const ClientSecurity& security = {});
+
+// The same, but one channel for each address that the name in `address` resolves to, so that the
+// reason why each can't be reached is seen by itself: a channel to all of them reports the last one's.
+absl::StatusOr<std::vector<std::shared_ptr<grpc::Channel>>> DialPublicEach(
+    absl::string_view address, const ClientSecurity& security = {});
 
 // Makes channels between the processes of a pipeline. Thread-safe. In-process servers must outlive
 // the channels made to them.

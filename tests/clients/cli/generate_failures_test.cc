@@ -56,6 +56,21 @@ TEST(GenerateFailuresTest, SaysAtOnceThatASocketIsMissing) {
   EXPECT_THAT(fake.err.str(), HasSubstr("nothing listens at " + missing + "; start one with"));
 }
 
+// A name may stand for several addresses, of which one refuses and another fails in the handshake.
+TEST(GenerateFailuresTest, ReportsAFailedHandshakeRatherThanARefusedConnectionBesideIt) {
+  FakePipeline pipeline(Saying(Story()));
+  const std::string port = pipeline.endpoint().substr(pipeline.endpoint().rfind(':'));
+  for (const std::string& endpoint :
+       {"localhost" + port, pipeline.endpoint() + ",127.0.0.1:9", "127.0.0.1:9,127.0.0.1" + port}) {
+    FakeEnvironment fake;
+    EXPECT_EQ(
+        fake.Run({"generate", "--endpoint", endpoint, "--tls", "--connect_timeout", "1", "Once"}),
+        1);
+    EXPECT_EQ(fake.err.str(),
+              "sluice: cannot reach " + endpoint + ": it does not speak TLS [UNAVAILABLE]\n");
+  }
+}
+
 TEST(GenerateFailuresTest, SaysHowAnAddressIsWritten) {
   for (const char* address : {"8700", ":8700", "::1:8805", "http://127.0.0.1:8700"}) {
     FakeEnvironment fake;
