@@ -8,10 +8,12 @@
 #include <grpcpp/server_builder.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -38,24 +40,35 @@ class CallbackThreads {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// A connection that is tried again and again fails for the same reason each time, which is said
-// once in a while.
+// A connection that is tried again and again fails for the same reasons each time: each is logged
+// once a minute. Numbers (ports, times) do not make a reason another.
 class Repeats {
  public:
-  // Whether `message` was said within the last minute, and nothing else since.
+  // Whether a line like `message` was logged within the last minute.
   bool Has(absl::string_view message) {
+    constexpr size_t kMostReasons = 64;
     const absl::Time now = absl::Now();
+    const std::string reason = ReasonOf(message);
     const absl::MutexLock lock(&mutex_);
-    if (message == last_ && now - said_ < absl::Minutes(1)) return true;
-    last_ = std::string(message);
-    said_ = now;
+    const auto logged = logged_.find(reason);
+    if (logged != logged_.end() && now - logged->second < absl::Minutes(1)) return true;
+    if (logged == logged_.end() && logged_.size() >= kMostReasons) logged_.clear();
+    logged_.insert_or_assign(reason, now);
     return false;
   }
 
  private:
+  static std::string ReasonOf(absl::string_view message) {
+    std::string reason;
+    for (const char letter : message) {
+      const bool is_digit = absl::ascii_isdigit(letter);
+      if (!is_digit || reason.empty() || reason.back() != '0') reason += is_digit ? '0' : letter;
+    }
+    return reason;
+  }
+
   absl::Mutex mutex_;
-  std::string last_ ABSL_GUARDED_BY(mutex_);
-  absl::Time said_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, absl::Time> logged_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What is no news, or is said by others.

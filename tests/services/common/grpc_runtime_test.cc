@@ -38,7 +38,14 @@ TEST(GrpcRuntimeTest, LogsWhatGrpcSaysInLinesOfOursAndNoneTwice) {
   EXPECT_THAT(SaidOf("handshake failed"), HasSubstr(" W grpc message text=\"handshake failed\"\n"));
   EXPECT_THAT(SaidOf("handshake failed"), IsEmpty());
   EXPECT_THAT(SaidOf("another"), HasSubstr("text=another\n"));
-  EXPECT_THAT(SaidOf("handshake failed"), HasSubstr("handshake failed"));
+}
+
+TEST(GrpcRuntimeTest, LogsReasonsThatTakeTurnsOnceEach) {
+  PrepareGrpc();
+  EXPECT_THAT(SaidOf("ipv4:10.0.0.1:4711: refused at 1700000000.25"), HasSubstr("4711"));
+  EXPECT_THAT(SaidOf("ipv6:[::1]:80: refused"), HasSubstr("ipv6"));
+  EXPECT_THAT(SaidOf("ipv4:10.0.0.7:9: refused at 1700000002.75"), IsEmpty());
+  EXPECT_THAT(SaidOf("ipv6:[::1]:80: refused"), IsEmpty());
 }
 
 TEST(GrpcRuntimeTest, LeavesOutWhatOthersSayInASentence) {
