@@ -225,7 +225,15 @@ void AddModelFlags(FlagSet& flags, ModelFlags* into, const char* default_level) 
 }
 
 absl::StatusOr<std::string> ModelFolder(const ModelFlags& flags, const std::string& executable) {
-  if (flags.model.has_value()) return *flags.model;
+  if (flags.model.has_value()) {
+    // Whatever reads it first, the same is said.
+    std::error_code ignored;
+    if (fs::exists(*flags.model, ignored)) return *flags.model;
+    return absl::NotFoundError(
+        absl::StrCat(*flags.model,
+                     ": no such folder; accepted: a folder with config.json and "
+                     "model.safetensors"));
+  }
   const fs::path bin = fs::path(executable).parent_path();
   const fs::path in_checkout = (bin / "../../../models/storyteller").lexically_normal();
   const fs::path beside = (bin / "../share/sluice/models/storyteller").lexically_normal();

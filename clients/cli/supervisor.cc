@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/common/child_process.h"
@@ -27,6 +28,11 @@ struct Ward {
   absl::Duration pause;
   int ends = 0;
 };
+
+// A status that says so in its first words.
+bool IsAboutConfiguration(const std::string& reason) {
+  return absl::StartsWith(reason, "INVALID_ARGUMENT: ") || absl::StartsWith(reason, "NOT_FOUND: ");
+}
 
 // What a process has left in its termination log, which is emptied for the next one.
 std::string TakeReason(const std::string& termination_log) {
@@ -126,6 +132,10 @@ class Supervisor {
       return absl::OkStatus();
     }
     ++ward.ends;
+    // The same flags and files fail the same way again.
+    if (!ready_ && IsAboutConfiguration(reason)) {
+      return absl::InvalidArgumentError(absl::StrCat(ward.spec->name, ": ", reason));
+    }
     if (!ready_ && ward.ends >= options_.most_early_ends) {
       return absl::AbortedError(absl::StrCat(
           ward.spec->name, " ended ", ward.ends, " times before the pipeline was ready, last with ",

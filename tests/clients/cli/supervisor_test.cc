@@ -123,6 +123,15 @@ TEST_F(SupervisorTest, GivesUpWithTheReasonOfTheLastEnd) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("last with exit status 3: no room"));
 }
 
+TEST_F(SupervisorTest, GivesUpAtOnceWhereTheConfigurationIsAtFault) {
+  ProcessSpec fails =
+      Script("fails", "echo 'INVALID_ARGUMENT: tokens: line 1: no' >$0.end; exit 1");
+  fails.termination_log = fails.argv[0] + ".end";
+  EXPECT_EQ(Supervise(Options({fails})),
+            absl::InvalidArgumentError("fails: INVALID_ARGUMENT: tokens: line 1: no"));
+  EXPECT_EQ(pids_["fails"].size(), 1u);
+}
+
 TEST_F(SupervisorTest, StartsAgainWhatEndsAndSaysHowItEnded) {
   ready_.Set();
   StopAtStart("fails", 3);
