@@ -1,4 +1,6 @@
 // `sluice bench`: puts load on a pipeline and prints what it takes.
+#include <random>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -30,7 +32,11 @@ void AddLoadFlags(FlagSet& flags, LoadOptions* into, bool* drafts, bool* json) {
   flags.Add("concurrency", "C", "Requests in progress at a time, at most 4096. Default 8.",
             &into->concurrency);
   flags.Add("requests", "R", "Requests in all. Default 32.", &into->requests);
-  flags.Add("seed", "S", "Seed of the random prompts and of the sampling. Default 0.", &into->seed);
+  flags.Add(
+      "seed", "S",
+      "Seed of the random prompts and of the sampling. Default: another each time, so that no "
+      "prompt is found in the prefix cache; it is printed.",
+      &into->seed);
   flags.AddSwitch("allow_drafts",
                   "Lets the server draft as it likes. Without, each token takes a step of its own.",
                   drafts);
@@ -200,7 +206,11 @@ int MeasurePhases(Client& client, PhasesOptions options, std::optional<double> s
 }  // namespace
 
 int BenchCommand(absl::Span<const std::string> arguments, Environment& environment) {
-  LoadOptions load{.prompt_tokens = 128, .max_tokens = 64, .concurrency = 8, .requests = 32};
+  LoadOptions load{.prompt_tokens = 128,
+                   .max_tokens = 64,
+                   .concurrency = 8,
+                   .requests = 32,
+                   .seed = std::random_device()()};
   PhasesOptions phases{.rounds = 5};
   EndpointFlags endpoint_flags;
   ModelFlags model_flags;

@@ -164,6 +164,7 @@ BenchFigures FiguresOf(const LoadTrace& trace) {
   std::vector<Interval> waiting;
   std::vector<Interval> writing;
   int64_t generated = 0;
+  int64_t cached = 0;
   for (const RequestTrace& request : trace.requests) {
     const double first = request.arrivals.front().seconds;
     first_token.push_back(first - request.start);
@@ -172,6 +173,7 @@ BenchFigures FiguresOf(const LoadTrace& trace) {
     waiting.emplace_back(request.start, first);
     writing.emplace_back(first, request.arrivals.back().seconds);
     for (const Arrival& arrival : request.arrivals) generated += arrival.tokens;
+    cached += request.usage.num_cached_prompt_tokens();
   }
   const auto requests = static_cast<int>(trace.requests.size());
   const int64_t prompts = int64_t{trace.options.prompt_tokens} * requests;
@@ -183,6 +185,7 @@ BenchFigures FiguresOf(const LoadTrace& trace) {
               Rate(static_cast<int64_t>(gaps.size()), LengthOfUnion(std::move(writing))),
           .wall_seconds = trace.wall_seconds,
           .prompt_tokens = prompts,
+          .cached_prompt_tokens = cached,
           .generated_tokens = generated,
           .num_requests = requests};
 }
@@ -201,6 +204,9 @@ std::string BenchTable(const BenchFigures& figures, const LoadOptions& options,
       absl::StrFormat("%-22s %10.1f tokens/s\n%-22s %10.1f tokens/s\n", "prefill",
                       figures.prefill_tokens_per_second, "decode",
                       figures.decode_tokens_per_second),
+      absl::StrFormat("%-22s %10d of %d prompt tokens%s\n", "prefix cache hits",
+                      figures.cached_prompt_tokens, figures.prompt_tokens,
+                      figures.cached_prompt_tokens > 0 ? ", which count as prefilled above" : ""),
       GapLine(figures.gaps),
       absl::StrFormat("%-22s %10.2f s for %d prompt and %d generated tokens\n", "wall time",
                       figures.wall_seconds, figures.prompt_tokens, figures.generated_tokens));
@@ -223,6 +229,7 @@ std::string BenchJson(const BenchFigures& figures, const LoadOptions& options,
   json["wall_seconds"] = figures.wall_seconds;
   AddGaps(figures.gaps, json);
   json["prompt_tokens"] = figures.prompt_tokens;
+  json["cached_prompt_tokens"] = figures.cached_prompt_tokens;
   json["generated_tokens"] = figures.generated_tokens;
   return DumpLine(json) + "\n";
 }

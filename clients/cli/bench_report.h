@@ -33,6 +33,7 @@ struct BenchFigures {
   double decode_tokens_per_second = 0;
   double wall_seconds = 0;
   int64_t prompt_tokens = 0;
+  int64_t cached_prompt_tokens = 0;  // of them, found in the prefix cache instead of computed
   int64_t generated_tokens = 0;
   int num_requests = 0;
   std::optional<GapShares> gaps;  // as GapSharesBetween

@@ -179,6 +179,37 @@ TEST(BenchTest, KeepsAsManyRequestsInProgressAsAsked) {
   }
 }
 
+// A second run that found the prompts of the first would measure the prefix cache.
+TEST(BenchTest, SendsOtherPromptsInEachRunUnlessASeedIsGivenAndShowsHits) {
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [](const v1::GenerateRequest& request, const WriteEvent& write) {
+    for (int i = 0; i < request.max_tokens(); ++i) write(TextEvent(0, "x", {1}));
+    v1::GenerateResponse finished = FinishedEvent(1, request.max_tokens());
+    finished.mutable_finished()->mutable_usage()->set_num_cached_prompt_tokens(7);
+    write(finished);
+    return absl::OkStatus();
+  };
+  FakePipeline pipeline(answers);
+  const auto new_prompts_of = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = BenchArguments(pipeline);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const size_t before = pipeline.requests().size();  // all different so far
+    FakeEnvironment fake;
+    EXPECT_EQ(fake.Run(arguments), 0);
+    EXPECT_THAT(fake.out.str(), HasSubstr("prefix cache hits              70 of 160 prompt tokens, "
+                                          "which count as prefilled above"));
+    std::set<std::string> prompts;
+    for (const v1::GenerateRequest& request : pipeline.requests()) {
+      prompts.insert(request.token_ids().SerializeAsString());
+    }
+    return prompts.size() - before;
+  };
+  EXPECT_EQ(new_prompts_of({}), 10u);
+  EXPECT_EQ(new_prompts_of({}), 10u);
+  EXPECT_EQ(new_prompts_of({"--seed", "5"}), 10u);
+  EXPECT_EQ(new_prompts_of({"--seed", "5"}), 0u) << "the same ones again";
+}
+
 TEST(BenchTest, SendsTheSamplingThatFlagsSay) {
   Writer writer(/*gather=*/1);
   FakePipeline pipeline(writer.Answers());
