@@ -309,7 +309,9 @@ void DraftModel::On(const ReplicaReady& ready) {
        {"kv_blocks", ready.geometry.num_blocks},
        {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
-  if (!ready.changed.empty()) {
+  const bool resized = scheduler_.has_value() &&
+                       scheduler_->kv_cache().num_total_blocks() != ready.geometry.num_blocks;
+  if (!ready.changed.empty() || resized) {
     for (auto& [sequence, followed] : followed_) Drop(followed);
     scheduler_.reset();
   }

@@ -11,6 +11,8 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kNotice = absl::Milliseconds(200);
+// A replica that is another's says so several times a second. Where it no longer does, it is missing.
+constexpr absl::Duration kTakenForSure = absl::Seconds(3);
 // More tenants than these are not listed.
 constexpr size_t kMostTenants = 64;
 
@@ -94,6 +96,7 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   if (draft_model_ != nullptr) draft_model_->Advance(now);
   replica_->Advance(now);
   for (ReplicaEvent& event : replica_->TakeEvents()) OnEvent(event, now);
+  TellHolding(now);
   // The stages first: they compute the next step while clients are told of the last.
   SendSteps(now);
   TellRequests();
@@ -237,9 +240,9 @@ void EngineCore::OnEvent(ReplicaEvent& event, SteadyTime now) {
   } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
     On(*ready);
   } else if (const auto* taken = std::get_if<ReplicaTaken>(&event)) {
-    On(*taken);
+    On(*taken, now);
   } else {
-    On(std::get<ReplicaLost>(event));
+    On(std::get<ReplicaLost>(event), now);
   }
 }
 
@@ -252,6 +255,7 @@ void EngineCore::On(const ReplicaReady& ready) {
        {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
   epoch_ = ready.epoch;
   standby_ = absl::OkStatus();
+  taken_since_ = last_taken_ = lost_since_ = std::nullopt;
   if (!ready.changed.empty()) BeginAnew(ready.changed);
   if (!scheduler_.has_value()) {
     SchedulerOptions scheduler = options_.scheduler;
@@ -266,12 +270,40 @@ void EngineCore::On(const ReplicaReady& ready) {
   // one's keys and values follow from what all stages before it compute.
   if (ready.kept_blocks) {
     scheduler_->AbandonSteps();
-  } else {
+  } else if (geometry.num_blocks == scheduler_->kv_cache().num_total_blocks()) {
     scheduler_->Reset();
+  } else {
+    ResizePool(geometry);
   }
   num_kept_ += ready.kept_blocks ? 1 : 0;
   requests_.OnReplica(RequestEvent::Kind::kReplicaBack);
   SetServing(true);
+}
+
+// Tokens do not depend on the size of the pool: what fits the new one is computed again there. A
+// request without max_tokens ends where the pool does.
+void EngineCore::ResizePool(const KvGeometry& geometry) {
+  const int32_t before = scheduler_->kv_cache().num_total_blocks();
+  const std::vector<SequenceId> too_large = scheduler_->ResetWithBlocks(geometry.num_blocks);
+  int num_failed = 0;
+  for (const SequenceId sequence : too_large) {
+    ActiveRequest* const owner = requests_.OwnerOf(sequence);
+    if (owner == nullptr) continue;  // of a request that has failed
+    const EngineRequest& request = owner->request();
+    const bool may_end_sooner = !request.max_new_tokens.has_value() && !request.beams.has_value();
+    if (may_end_sooner && scheduler_->Shorten(sequence)) continue;
+    ++num_failed;
+    requests_.Fail(owner->id(),
+                   absl::AbortedError(absl::StrCat(
+                       "the shards came back with ", geometry.num_blocks, " blocks of ",
+                       geometry.block_size, " positions, instead of ", before,
+                       ", which can't hold the answer: ask again with fewer max_tokens")));
+  }
+  Log(LogLevel::kWarning, "orchestrator", "pool-resized",
+      {{"kv_blocks", geometry.num_blocks},
+       {"before", before},
+       {"requests", requests_.size()},
+       {"failed", num_failed}});
 }
 
 // What was begun can't go on, or not with the same bits; what comes from now on is served.
@@ -296,14 +328,40 @@ void EngineCore::GiveUp(const absl::Status& status) {
   replica_->GiveUp(status);
 }
 
-// Clients go on there: what they need for that they have.
-void EngineCore::On(const ReplicaTaken& taken) {
+// Clients go on there: what they need for that they have. What has come to a successor before it
+// had the replica waits for it.
+void EngineCore::On(const ReplicaTaken& taken, SteadyTime now) {
+  // Again after a while: an update that was stopped may go on.
+  const bool is_news = !last_taken_.has_value() || now - *last_taken_ >= kTakenForSure ||
+                       now - *taken_since_ >= 2 * options_.hold_time;
+  if (is_news) {
+    taken_since_ = now;
+    standby_ = absl::OkStatus();
+  }
+  last_taken_ = now;
+  if (Holds(now)) return;
   standby_ =
       absl::UnavailableError(absl::StrCat("this orchestrator stands by: ", taken.status.message()));
   requests_.FailAll(standby_);
 }
 
-void EngineCore::On(const ReplicaLost& lost) {
+bool EngineCore::Holds(SteadyTime now) const {
+  if (serving_ || options_.hold_time <= absl::ZeroDuration() || !standby_.ok()) return false;
+  if (lost_since_.has_value()) {
+    return !taken_since_.has_value() && now - *lost_since_ < options_.hold_time;
+  }
+  return !scheduler_.has_value() && last_taken_.has_value() && now - *last_taken_ < kTakenForSure &&
+         now - *taken_since_ < options_.hold_time;
+}
+
+void EngineCore::TellHolding(SteadyTime now) {
+  const bool holding = Holds(now);
+  if (std::exchange(holding_, holding) == holding) return;
+  if (options_.on_holding_changed != nullptr) options_.on_holding_changed(holding);
+}
+
+void EngineCore::On(const ReplicaLost& lost, SteadyTime now) {
+  lost_since_ = now;
   TellRequests();  // what moved before the loss counts as moved
   Log(LogLevel::kWarning, "orchestrator", "replica-lost",
       {{"epoch", epoch_}, {"status", lost.status.ToString()}, {"requests", requests_.size()}});

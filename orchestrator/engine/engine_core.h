@@ -54,6 +54,12 @@ struct EngineOptions {
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
+  // How long requests wait while the replica is lost, or, at an orchestrator that has never had one,
+  // belongs to the orchestrator that it succeeds. Zero: that one's requests end at once, so that
+  // clients go on at the other; those of a lost replica wait all the same.
+  absl::Duration hold_time = absl::ZeroDuration();
+  // Called when it begins or ceases to hold requests so, on the loop.
+  std::function<void(bool holding)> on_holding_changed;
 };
 
 struct EngineStatus {
@@ -102,9 +108,13 @@ class EngineCore {
   void OnEvent(ReplicaEvent& event, SteadyTime now);
   void On(const ReplicaReady& ready);
   void On(StepExecuted& executed, SteadyTime now);
-  void On(const ReplicaLost& lost);
-  void On(const ReplicaTaken& taken);
+  void On(const ReplicaLost& lost, SteadyTime now);
+  void On(const ReplicaTaken& taken, SteadyTime now);
+  // Whether requests that come now wait for a replica that is expected.
+  bool Holds(SteadyTime now) const;
+  void TellHolding(SteadyTime now);
   void BeginAnew(const std::string& changed);
+  void ResizePool(const KvGeometry& geometry);
   void GiveUp(const absl::Status& status);
   std::unique_ptr<DraftModel> MakeDraftModel(Replica* replica);
   void SendSteps(SteadyTime now);
@@ -136,6 +146,10 @@ class EngineCore {
   bool serving_ = false;
   bool given_up_ = false;  // until the replica's loss has come
   absl::Status standby_;   // what requests are told while another orchestrator has the stages
+  bool holding_ = false;   // as last told
+  // Since when and until when, as far as is known, another has had them; and since when the replica
+  // has been lost. Nothing where that is not so.
+  std::optional<SteadyTime> taken_since_, last_taken_, lost_since_;
   uint64_t epoch_ = 0;
   uint64_t num_recoveries_ = 0;
   uint64_t num_kept_ = 0;

@@ -271,6 +271,15 @@ void KvCache::ForgetContents() {
   ForgetToldTables();
 }
 
+void KvCache::Resize(int32_t num_blocks) {
+  ForgetContents();
+  options_.num_blocks = num_blocks;
+  SLUICE_CHECK(Validate(options_).ok());
+  pool_ = BlockPool(num_blocks);
+  index_ = PrefixIndex(num_blocks, options_.block_size);
+  given_back_.assign(num_blocks, 0);
+}
+
 // ---- What there is ----
 
 absl::Span<const BlockId> KvCache::BlockTable(SequenceId sequence) const {

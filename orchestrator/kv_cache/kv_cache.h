@@ -120,6 +120,9 @@ class KvCache {
   // The contents of all blocks are lost: nothing is known by its tokens any more.
   // REQUIRES: no sequence holds blocks.
   void ForgetContents();
+  // The same, and there are so many blocks from now on. Counts of what has happened go on.
+  // REQUIRES: no sequence holds blocks; num_blocks >= 1.
+  void Resize(int32_t num_blocks);
 
   // The blocks of `sequence` in position order, empty when it holds none. Valid until the next
   // change to that sequence or the next new sequence.

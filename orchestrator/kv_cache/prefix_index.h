@@ -52,6 +52,7 @@ class PrefixIndex {
 
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
+  PrefixIndex& operator=(PrefixIndex&&) = default;
 
   // The root of a domain, for as long as it is held: the matching ReleaseRoot, and the end of every
   // node under it, let it go.
@@ -131,7 +132,7 @@ class PrefixIndex {
   absl::Status CheckNodes() const;
   absl::Status CheckIdleOnes() const;
 
-  const int32_t block_size_;
+  int32_t block_size_;           // never changes but by assignment of another index
   std::vector<Node> nodes_;      // by block
   std::vector<TokenId> tokens_;  // [num_blocks, block_size]
   // The first node of each chain; a power of two of them, four a block, so that most are empty.

@@ -13,6 +13,8 @@ namespace sluice {
 namespace {
 
 constexpr absl::Duration kAskTimeout = absl::Seconds(2);
+// Between looks at processes that are left to a predecessor.
+constexpr absl::Duration kYieldPause = absl::Milliseconds(100);
 // How long all stages together may take to answer Open.
 constexpr absl::Duration kOpenTimeout = absl::Seconds(20);
 // Processes that are starting can't be reached yet: news only when it goes on for longer.
@@ -100,12 +102,21 @@ bool ConnectedReplica::AwaitAnswers(SteadyTime now) {
   processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
   epoch_ = std::max(epoch_, round_->newest_epoch);
   round_.reset();
-  if (status.ok()) {
-    Open(geometry, now);
-  } else {
+  if (!status.ok()) {
+    complete_since_ = SteadyTime();
     Pause(status, now);
+  } else if (Yields(now)) {
+    phase_ = Phase::kPausing;
+    wake_ = now + kYieldPause;
+  } else {
+    Open(geometry, now);
   }
   return true;
+}
+
+bool ConnectedReplica::Yields(SteadyTime now) {
+  if (complete_since_ == SteadyTime()) complete_since_ = now;
+  return wired_epoch_ == 0 && now - complete_since_ < options_.yield_time;
 }
 
 void ConnectedReplica::Ask(SteadyTime now) {
@@ -171,10 +182,9 @@ absl::Status ConnectedReplica::Conclude(Round& round, KvGeometry& geometry) cons
 std::string ConnectedReplica::ChangeTo(const KvGeometry& geometry,
                                        const std::vector<ReplicaProcess>& processes) const {
   if (geometry_.num_blocks == 0) return "";
-  if (geometry.block_size != geometry_.block_size || geometry.num_blocks < geometry_.num_blocks) {
-    return absl::StrCat("the shards came back with ", geometry.num_blocks, " blocks of ",
-                        geometry.block_size, " positions, instead of ", geometry_.num_blocks,
-                        " of ", geometry_.block_size);
+  if (geometry.block_size != geometry_.block_size) {
+    return absl::StrCat("the shards came back with blocks of ", geometry.block_size,
+                        " positions, instead of ", geometry_.block_size);
   }
   for (size_t i = 0; i < processes.size(); ++i) {
     if (processes[i].weights_digest != weights_digest_) {
@@ -237,10 +247,10 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   phase_ = Phase::kOpening;
   wake_ = now + kOpenTimeout;
   ++epoch_;
-  // Streams that go on keep to the blocks that they were planned for.
-  const bool go_on = geometry_.num_blocks > 0 && opening_change_.empty();
-  opening_geometry_ = go_on ? geometry_ : geometry;
-  if (!opening_change_.empty()) keeps_blocks_ = false;
+  // Blocks that the shards kept are used as they were planned.
+  const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks;
+  keeps_blocks_ = keeps_blocks_ && opening_change_.empty() && holds_plan;
+  opening_geometry_ = keeps_blocks_ ? geometry_ : geometry;
   wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
                                      WiringOptions{.epoch = epoch_,
                                                    .num_kv_blocks = opening_geometry_.num_blocks,

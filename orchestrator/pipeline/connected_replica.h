@@ -42,6 +42,9 @@ struct ReplicaOptions {
   std::string model_fingerprint;
   RankTransport rank_transport = RankTransport::kSharedMemory;
   int max_step_tokens = 1;  // of the steps that will be sent; shards that take fewer are not wired
+  // How long an orchestrator that has never been wired leaves processes that it could open to the
+  // one that it succeeds, which wires them anew after they were replaced.
+  absl::Duration yield_time = absl::ZeroDuration();
 };
 
 class ConnectedReplica final : public Replica {
@@ -84,6 +87,8 @@ class ConnectedReplica final : public Replica {
   std::string ChangeTo(const KvGeometry& geometry,
                        const std::vector<ReplicaProcess>& processes) const;
   bool HasItsBlocks(const v1::GetShardInfoResponse& info, size_t index) const;
+  // Whether it leaves processes that all answer to a predecessor for now.
+  bool Yields(SteadyTime now);
   void Open(const KvGeometry& geometry, SteadyTime now);
   bool AwaitOpened(SteadyTime now);
   void Confirm(SteadyTime now);
@@ -105,6 +110,7 @@ class ConnectedReplica final : public Replica {
   absl::Duration pause_;
   std::set<std::string> told_;      // why it was not ready since it last was: each logged once
   SteadyTime unready_since_;        // its default while wired
+  SteadyTime complete_since_;       // that all processes fit; its default where they do not
   std::shared_ptr<Round> round_;    // in kAsking and kConfirming; answers to others are late
   std::unique_ptr<Wiring> wiring_;  // from kOpening on
   absl::Status given_up_;           // in kWired

@@ -50,8 +50,9 @@ struct ReplicaReady {
   // The blocks hold what every step that was executed has left there: no shard was lost. Otherwise
   // they are empty.
   bool kept_blocks = false;
-  // Why sequences that were begun before can't go on with the same bits, or not at all: the stages
-  // came back with other arithmetic or fewer blocks. Empty where they can.
+  // Why sequences that were begun before can't go on with the same bits: the stages came back with
+  // other weights or arithmetic, or with blocks of another size. Empty where they can, though maybe
+  // not all of them with as many blocks as `geometry` has now.
   std::string changed;
 };
 

@@ -129,6 +129,31 @@ void Scheduler::Reset() {
   kv_cache_.ForgetContents();
 }
 
+std::vector<SequenceId> Scheduler::ResetWithBlocks(int32_t num_blocks) {
+  Reset();
+  kv_cache_.Resize(num_blocks);
+  const int64_t capacity = int64_t{num_blocks} * kv_cache_.block_size();
+  std::vector<SequenceId> too_large;
+  for (const auto& [id, sequence] : sequences_) {
+    // The last token is chosen and never computed.
+    const int32_t most_new = std::max(sequence.spec.max_new_tokens - 1, 0);
+    if (int64_t{sequence.num_prompt()} + most_new > capacity) too_large.push_back(id);
+  }
+  std::sort(too_large.begin(), too_large.end());  // the same calls give the same answers
+  return too_large;
+}
+
+bool Scheduler::Shorten(SequenceId id) {
+  SequenceState* const sequence = Find(id);
+  if (sequence == nullptr || sequence->spec.max_new_tokens == 0) return false;
+  const int64_t most_new =
+      int64_t{kv_cache_.num_total_blocks()} * kv_cache_.block_size() - sequence->num_prompt() + 1;
+  if (sequence->usage.generated_tokens >= most_new) return false;
+  sequence->spec.max_new_tokens =
+      static_cast<int32_t>(std::min<int64_t>(sequence->spec.max_new_tokens, most_new));
+  return true;
+}
+
 void Scheduler::AbandonSteps() {
   kv_cache_.ForgetToldTables();
   was_idle_ = true;

@@ -152,6 +152,12 @@ class Scheduler {
   // The replica was lost and its KV cache with it: forgets the steps in flight and lets every
   // running sequence wait again in its old place. Does not count as preemption.
   void Reset();
+  // The same, and the replica has so many blocks from now on, at least 1. Returns the sequences that
+  // could not finish with as few: Shorten or Finish each of them.
+  std::vector<SequenceId> ResetWithBlocks(int32_t num_blocks);
+  // Lets a waiting or paused sequence end where the pool does. False, with nothing changed, for one
+  // that has as many tokens already or that is not alive.
+  bool Shorten(SequenceId sequence);
 
   // The steps in flight were lost and the replica's KV cache was not: forgets the steps. Sequences
   // keep their blocks; what a lost step was to compute is computed again into the same slots. Those

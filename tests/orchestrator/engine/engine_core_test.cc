@@ -41,6 +41,15 @@ class ObedientReplica final : public Replica {
     events_.emplace_back(ReplicaLost{absl::UnavailableError("lost")});
   }
   void ComeBack() { events_.emplace_back(ReplicaReady{.epoch = 2, .geometry = geometry_}); }
+  void ComeBackWith(int num_blocks) {
+    geometry_.num_blocks = num_blocks;
+    ComeBack();
+  }
+  // Before it was ever ready.
+  void BeAnothers() {
+    events_.clear();
+    events_.emplace_back(ReplicaTaken{absl::AlreadyExistsError("orchestrator old has it")});
+  }
 
   void Advance(SteadyTime) override {}
   SteadyTime NextWake() const override { return SteadyTime::InfiniteFuture(); }
@@ -209,6 +218,117 @@ TEST_F(EngineCoreTest, NotesThatTheReplicaWasLostAndIsBack) {
   EXPECT_EQ(ended.events[0].time, lost);
   EXPECT_EQ(ended.events[1].kind, RequestEvent::Kind::kReplicaBack);
   EXPECT_GT(ended.events[1].time, lost);
+}
+
+// ---- Another pool ----
+
+TEST_F(EngineCoreTest, GoesOnInASmallerPoolWithWhatThatHolds) {
+  const auto begun = Submit(Request("begun", 6, 8));
+  EngineRequest endless_request = Request("endless", 6, 1);
+  endless_request.max_new_tokens.reset();
+  const auto endless = Submit(endless_request);
+  const auto too_large = Submit(Request("too large", 6, 200));
+  for (int i = 0; i < 4; ++i) Step();
+  EXPECT_GT(begun->tokens().size(), 0u);
+  replica_.Lose();
+  Step();
+  replica_.ComeBackWith(8);  // of 4 positions: 32
+  Step();
+  const auto waiting = Submit(Request("waiting", 6, 3));
+  while (waiting->num_ends() == 0 || begun->num_ends() == 0 || endless->num_ends() == 0) Step();
+  EXPECT_EQ(begun->tokens(), std::vector<TokenId>(8, 7));
+  EXPECT_EQ(waiting->tokens(), std::vector<TokenId>(3, 7));
+  // One that was to have the whole pool ends with it: the last token is chosen and never computed.
+  EXPECT_TRUE(endless->end().has_value());
+  EXPECT_EQ(endless->tokens(), std::vector<TokenId>(32 - 6 + 1, 7));
+  EXPECT_EQ(too_large->Wait().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(too_large->Wait().message()),
+              HasSubstr("8 blocks of 4 positions, instead of 64"));
+  EXPECT_EQ(core().status().scheduler.kv_cache.total_blocks, 8);
+  EXPECT_TRUE(core().scheduler()->CheckIntegrity().ok());
+}
+
+TEST_F(EngineCoreTest, UsesALargerPool) {
+  const auto begun = Submit(Request("begun", 6, 8));
+  Step();
+  replica_.Lose();
+  Step();
+  replica_.ComeBackWith(100);
+  while (begun->num_ends() == 0) Step();
+  EXPECT_EQ(begun->tokens(), std::vector<TokenId>(8, 7));
+  EXPECT_EQ(Submit(Request("large", 6, 350))->num_ends(), 0);
+}
+
+// ---- A predecessor ----
+
+class SuccessorTest : public EngineCoreTest {
+ protected:
+  SuccessorTest() {
+    options_.hold_time = absl::Seconds(60);
+    options_.on_holding_changed = [this](bool holding) { holding_ = holding; };
+    replica_.BeAnothers();
+  }
+  void StandByFor(absl::Duration time) {
+    for (absl::Duration passed; passed < time; passed += absl::Seconds(1)) {
+      replica_.BeAnothers();
+      Step(absl::Seconds(1));
+    }
+  }
+
+  bool holding_ = false;
+};
+
+TEST_F(SuccessorTest, HoldsRequestsUntilItHasTheReplica) {
+  const auto held = Submit(Request("held", 6, 3));
+  EXPECT_TRUE(holding_);
+  StandByFor(absl::Seconds(30));
+  EXPECT_EQ(held->num_ends(), 0);
+  replica_.ComeBack();
+  while (held->num_ends() == 0) Step();
+  EXPECT_EQ(held->tokens(), std::vector<TokenId>(3, 7));
+  EXPECT_FALSE(holding_) << "it serves";
+}
+
+TEST_F(SuccessorTest, RefusesRequestsAfterAWhileAndHoldsThemAgainLater) {
+  const auto held = Submit(Request("held", 6, 3));
+  StandByFor(absl::Seconds(61));
+  EXPECT_EQ(held->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(holding_);
+  EXPECT_EQ(Submit(Request("late", 6, 3))->num_ends(), 1);
+  StandByFor(absl::Seconds(60));
+  EXPECT_TRUE(holding_);
+  EXPECT_EQ(Submit(Request("later", 6, 3))->num_ends(), 0);
+}
+
+TEST_F(SuccessorTest, DoesNotCountAsHoldingWhileStagesAreMissing) {
+  StandByFor(absl::Seconds(2));
+  EXPECT_TRUE(holding_);
+  for (int i = 0; i < 4; ++i) Step(absl::Seconds(1));  // the replica says nothing
+  EXPECT_FALSE(holding_);
+  // The time that requests may be held begins when they are all there again.
+  for (int i = 0; i < 100; ++i) Step(absl::Seconds(1));
+  StandByFor(absl::Seconds(30));
+  EXPECT_TRUE(holding_);
+}
+
+TEST_F(SuccessorTest, HoldsRequestsWhileItsOwnReplicaIsReplacedButNotOnceAnotherHasIt) {
+  replica_.ComeBack();
+  Step();
+  const auto begun = Submit(Request("begun", 6, 30));
+  replica_.Lose();
+  Step();
+  EXPECT_TRUE(holding_);
+  Step(absl::Seconds(61));
+  EXPECT_FALSE(holding_);
+  EXPECT_EQ(begun->num_ends(), 0) << "those that have begun wait all the same";
+  replica_.BeAnothers();
+  Step();
+  EXPECT_EQ(begun->Wait().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(EngineCoreTest, RefusesRequestsWhileItStandsByUnlessItIsToHoldThem) {
+  replica_.BeAnothers();
+  EXPECT_EQ(Submit(Request("asked", 6, 3))->Wait().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(EngineCoreTest, RecordsTheEndOfRequestsThatWaitForTheModel) {

@@ -98,10 +98,10 @@ class FakeReplica {
     tables_.clear();
   }
 
-  // Everything in memory and under way is lost.
-  void Lose() {
+  // Everything in memory and under way is lost; it has so many blocks from now on.
+  void Lose(int32_t num_blocks) {
     Drop();
-    std::fill(memory_.begin(), memory_.end(), kEmpty);
+    memory_.assign(static_cast<size_t>(num_blocks) * block_size_, kEmpty);
   }
 
  private:

@@ -289,9 +289,20 @@ void RandomSchedule::Abandon() {
   in_flight_.clear();
 }
 
+// The replica may come back with another number of blocks, too few for some.
 void RandomSchedule::Lose() {
-  scheduler_.Reset();
-  replica_.Lose();
+  if (Chance(50)) {
+    scheduler_.Reset();
+  } else {
+    kv_cache_.num_blocks = Pick(3, 24);
+    for (const SequenceId id : scheduler_.ResetWithBlocks(kv_cache_.num_blocks)) {
+      const auto finished = scheduler_.Finish(id, FinishReason::kCancelled);
+      ASSERT_TRUE(finished.ok()) << finished.status();
+      Forget(*finished);
+      ++coverage_.too_large;
+    }
+  }
+  replica_.Lose(kv_cache_.num_blocks);
   for (const InFlight& step : in_flight_) {
     const std::vector<TokenId> late(step.num_rows, 0);
     ASSERT_EQ(scheduler_.Commit(step.id, late).status().code(), absl::StatusCode::kNotFound);

@@ -36,6 +36,7 @@ struct Coverage {
   int64_t abandoned = 0;
   int64_t pauses = 0;
   int64_t resets = 0;
+  int64_t too_large = 0;  // for the blocks that a replica came back with
   int64_t ended_in_flight = 0;
   int64_t resumed = 0;
   int64_t scored_rows = 0;
@@ -132,7 +133,7 @@ class RandomSchedule {
   std::shared_ptr<const TenantPolicies> policies_;
   RandomDrafts drafts_{static_cast<uint32_t>(Pick(0, 1 << 30)),
                        [this](SequenceId id) { return clients_.at(id).endless; }};
-  const KvCacheOptions kv_cache_;
+  KvCacheOptions kv_cache_;  // as the replica has it now
   const SchedulerOptions options_;
   Scheduler scheduler_;
   FakeReplica replica_;

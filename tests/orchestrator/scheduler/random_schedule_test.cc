@@ -34,6 +34,7 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("abandoned", coverage.abandoned, 2'000);
   went("pauses", coverage.pauses, 5'000);
   went("resets", coverage.resets, 1'000);
+  went("too_large", coverage.too_large, 100);
   went("ended_in_flight", coverage.ended_in_flight, 1'000);
   went("forks", coverage.forks, 10'000);
   went("cached_positions", coverage.cached_positions, 50'000);
