@@ -50,6 +50,11 @@ ABSL_FLAG(std::string, draft_embedding, "", "address of the draft model's embedd
 ABSL_FLAG(std::string, draft_shard, "", "address of its shard, which holds all its layers");
 ABSL_FLAG(std::string, draft_sampler, "", "address of its sampler");
 ABSL_FLAG(
+    absl::Duration, hold_time, absl::ZeroDuration(),
+    "how long requests wait while processes of the replica are replaced, or still belong to the "
+    "orchestrator that this one succeeds: as long the health service \"accepts\" says SERVING, for "
+    "updates in which each waits for the other; 0s: while it stands by, requests end at once");
+ABSL_FLAG(
     std::string, tenants, "",
     "JSON file of what tenants are granted: weights, priorities, limits; read again on SIGHUP");
 
@@ -152,6 +157,12 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsFromFlags(
   if (!draft_model.ok()) return draft_model.status();
   options.draft_model = *std::move(draft_model);
   options.hang_timeout = process.hang_timeout;
+  options.hold_time = absl::GetFlag(FLAGS_hold_time);
+  if (options.hold_time < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat("--hold_time is ",
+                                                   absl::FormatDuration(options.hold_time),
+                                                   "; accepted: 0s or longer, such as 120s"));
+  }
   options.tenants = absl::GetFlag(FLAGS_tenants);
   return options;
 }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -112,6 +113,12 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
                         .max_step_tokens = options.max_step_tokens};
 }
 
+// An orchestrator that has lost its processes looks for them at least twice a second. One that holds
+// requests may be its successor.
+absl::Duration YieldTime(const OrchestratorServerOptions& options) {
+  return options.hold_time > absl::ZeroDuration() ? absl::Seconds(1.5) : absl::ZeroDuration();
+}
+
 PublicListener ListenerOf(const OrchestratorServerOptions& options) {
   PublicListener listener = options.listener;
   listener.tokens = !options.tokens.empty();
@@ -144,12 +151,19 @@ absl::StatusOr<std::unique_ptr<Authenticator>> MakeAuthenticator(
 struct OrchestratorServer::Health {
   absl::Mutex mutex;
   bool engine_serves ABSL_GUARDED_BY(mutex) = false;
+  bool engine_holds ABSL_GUARDED_BY(mutex) = false;
+  bool holds_for_tokenizer = false;  // constant once it is shared
   bool tokenizer_answers ABSL_GUARDED_BY(mutex) = false;
   Server* server ABSL_GUARDED_BY(mutex) = nullptr;
 
   void SetEngine(bool serves) {
     absl::MutexLock lock(&mutex);
     engine_serves = serves;
+    Tell();
+  }
+  void SetEngineHolds(bool holds) {
+    absl::MutexLock lock(&mutex);
+    engine_holds = holds;
     Tell();
   }
   void SetTokenizer(bool answers) {
@@ -165,7 +179,10 @@ struct OrchestratorServer::Health {
 
  private:
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (server != nullptr) server->SetServing(engine_serves && tokenizer_answers);
+    if (server == nullptr) return;
+    server->SetServing(engine_serves && tokenizer_answers);
+    // Requests wait for the tokenizer, too.
+    server->SetHolding(engine_holds || (engine_serves && holds_for_tokenizer));
   }
 };
 
@@ -211,8 +228,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->vllm_metric_names_ = options.vllm_metric_names;
   result->health_ = std::make_shared<Health>();
+  result->health_->holds_for_tokenizer = options.hold_time > absl::ZeroDuration();
   result->tenants_ = tenants;
-  result->tokenizer_ = std::make_unique<TokenizerClient>(*tokenizer, options.hang_timeout);
+  result->tokenizer_ =
+      std::make_unique<TokenizerClient>(*tokenizer, options.hang_timeout, options.hold_time);
   result->tokenizer_watch_ = std::make_unique<TokenizerWatch>(
       *tokenizer,
       TokenizerWatch::Options{
@@ -221,7 +240,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
           .check = [digest = *tokenizer_digest](
                        const auto& info) { return CheckTokenizer(info, digest); },
           .on_info = [vocabulary = config->vocab_size](
-                         const auto& info) { WarnOfOtherVocabulary(info, vocabulary); }});
+                         const auto& info) { WarnOfOtherVocabulary(info, vocabulary); },
+          .patience = std::max(TokenizerWatch::Options().patience, options.hold_time)});
   result->progress_ = WatchProgress("orchestrator", options.hang_timeout);
   result->constraints_ = ConstraintPreparer::Make(
       {.vocabulary_size = static_cast<int32_t>(config->vocab_size),
@@ -229,6 +249,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       result->tokenizer_.get(), *sampler);
   engine.scheduler = scheduler;
   engine.hang_timeout = options.hang_timeout;
+  engine.hold_time = options.hold_time;
+  engine.on_holding_changed = [health = result->health_](bool holds) {
+    health->SetEngineHolds(holds);
+  };
   engine.speculation = {.mode = options.draft, .policy = options.draft_policy};
   result->tracer_ = options.tracer;
   result->request_tracer_ = std::make_unique<RequestTracer>(options.tracer, identity->name);
@@ -244,7 +268,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                                               .topology = options.topology,
                                               .model_fingerprint = identity->fingerprint,
                                               .rank_transport = options.rank_transport,
-                                              .max_step_tokens = options.max_step_tokens},
+                                              .max_step_tokens = options.max_step_tokens,
+                                              .yield_time = YieldTime(options)},
                                dialer, *tokenizer, result->progress_.get(), *draft_model);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(

@@ -59,6 +59,9 @@ struct OrchestratorServerOptions {
   std::optional<DraftModelPlace> draft_model;
   // Of steps (EngineOptions), and of the orchestrator's own work (ProgressWatch).
   absl::Duration hang_timeout = absl::Seconds(2);
+  // How long requests wait while processes are replaced, or belong to the orchestrator that this one
+  // succeeds (EngineOptions::hold_time). Zero: its successors refuse them.
+  absl::Duration hold_time = absl::ZeroDuration();
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
   // Borrowed; tells a collector of every request. Null: nobody is told.
   Tracer* tracer = nullptr;

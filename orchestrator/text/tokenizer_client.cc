@@ -20,8 +20,10 @@ constexpr absl::Duration kNearlyThere = absl::Milliseconds(5);
 }  // namespace
 
 TokenizerClient::TokenizerClient(std::shared_ptr<grpc::Channel> channel,
-                                 absl::Duration hang_timeout)
-    : shared_(new Shared{.stub = v1::TokenizerService::NewStub(std::move(channel)),
+                                 absl::Duration hang_timeout, absl::Duration connect_time)
+    : shared_(new Shared{.channel = channel,
+                         .stub = v1::TokenizerService::NewStub(channel),
+                         .connect_time = connect_time,
                          .mutex = {},
                          .times = StepTimes(hang_timeout)}) {}
 
@@ -39,6 +41,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
         request(std::move(asked)),
         deadline(until),
         callback(std::move(then)),
+        connect_by(SteadyTime::Now() + shared->connect_time),
         size(1 + static_cast<int>(request.ByteSizeLong() >> 10)) {}
 
   void Try() {
@@ -72,8 +75,11 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
   }
 
   void End(const grpc::Status& status) {
-    const bool hangs = status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-                       SteadyTime::Now() + kNearlyThere < deadline;
+    const SteadyTime now = SteadyTime::Now();
+    const bool hangs =
+        status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && now + kNearlyThere < deadline;
+    const bool is_lost = hangs || status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (is_lost && now < connect_by && !IsConnected()) return Try();
     {
       absl::MutexLock lock(&shared->mutex);
       if (status.ok()) shared->times.Completed(size, SteadyTime::Now() - begun);
@@ -85,11 +91,16 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     callback(std::move(response));
   }
 
+  bool IsConnected() const {
+    return shared->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
+
   const std::shared_ptr<Shared> shared;
   const Method method;
   const Request request;
   const SteadyTime deadline;
   const Callback<Response> callback;
+  const SteadyTime connect_by;
   const int size;
   absl::Mutex mutex;
   std::shared_ptr<grpc::ClientContext> context ABSL_GUARDED_BY(mutex);  // of the last attempt

@@ -25,9 +25,11 @@ class TokenizerClient {
   template <class Response>
   using Callback = std::function<void(absl::StatusOr<Response>)>;
 
-  // No call hangs in less than `hang_timeout`.
+  // No call hangs in less than `hang_timeout`. One for which there is no connection waits for that up
+  // to `connect_time`, and is no hang meanwhile.
   explicit TokenizerClient(std::shared_ptr<grpc::Channel> channel,
-                           absl::Duration hang_timeout = absl::Seconds(2));
+                           absl::Duration hang_timeout = absl::Seconds(2),
+                           absl::Duration connect_time = absl::ZeroDuration());
 
   // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where `deadline` passes, UNAVAILABLE where the
   // tokenizer hangs or can't be reached, CANCELLED once `cancellation` (may be null) is.
@@ -44,7 +46,9 @@ class TokenizerClient {
  private:
   // What calls under way hold on to, so that they may outlive the client.
   struct Shared {
+    std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::TokenizerService::Stub> stub;
+    absl::Duration connect_time;
     absl::Mutex mutex;
     StepTimes times ABSL_GUARDED_BY(mutex);  // by the request's KiB
   };

@@ -126,6 +126,12 @@ void Server::SetServing(bool serving) {
   TellHealth();
 }
 
+void Server::SetHolding(bool holding) {
+  absl::MutexLock lock(&health_mutex_);
+  holding_ = holding;
+  TellHealth();
+}
+
 void Server::SetHanging(bool hanging) {
   absl::MutexLock lock(&health_mutex_);
   hanging_ = hanging;
@@ -149,7 +155,9 @@ void Server::TellHealth() {
     health->Set("", ServesNow());
     for (const std::string& name : names_) health->Set(name, ServesNow());
   }
-  if (probe_health_ != nullptr) probe_health_->Set("live", !hanging_);
+  if (probe_health_ == nullptr) return;
+  probe_health_->Set("live", !hanging_);
+  probe_health_->Set("accepts", ServesNow() || (holding_ && !hanging_ && !stopping_));
 }
 
 void Server::Shutdown(absl::Duration grace) {

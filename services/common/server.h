@@ -64,13 +64,17 @@ class Server {
 
   // Answers grpc.health.v1, and nothing else of worth, on further addresses: in plaintext, as the
   // probes of supervisors come. There "live" names a service that is SERVING for as long as the
-  // process's own work moves: to be started again is no help against what others lack. UNAVAILABLE
-  // where one can't be bound. REQUIRES: called once.
+  // process's own work moves: to be started again is no help against what others lack; and "accepts"
+  // one that is SERVING while calls are served, or are held until they will be (SetHolding).
+  // UNAVAILABLE where one can't be bound. REQUIRES: called once.
   absl::Status ServeHealthOn(const std::vector<std::string>& addresses);
 
   // What grpc.health.v1 answers, for the process as a whole ("") and for each of its names. A new
   // server answers NOT_SERVING.
   void SetServing(bool serving);
+
+  // Whether calls that can't be served now wait, and need not go elsewhere. At first they do not.
+  void SetHolding(bool holding);
 
   // What it answers at the moment.
   bool serving() const;
@@ -100,6 +104,7 @@ class Server {
   std::unique_ptr<HealthService> probe_health_ ABSL_GUARDED_BY(health_mutex_);  // of health_server_
   std::unique_ptr<grpc::Server> health_server_ ABSL_GUARDED_BY(health_mutex_);  // may be null
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool holding_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool hanging_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(health_mutex_) = false;
 };

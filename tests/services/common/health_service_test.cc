@@ -109,5 +109,37 @@ TEST(ServerHealth, AServerNeverSaysThatItServesBeforeItIsTold) {
   }
 }
 
+// What probes are told of a process that serves, that holds calls, that stops.
+TEST(ServerHealth, AServerAcceptsCallsWhileItServesOrHoldsThem) {
+  const std::string address = "unix:" + ::testing::TempDir() + "accepts_test.sock";
+  const auto server = Server::Start({.address = "inproc:accepts", .services = {}});
+  ASSERT_TRUE(server.ok()) << server.status();
+  ASSERT_TRUE((*server)->ServeHealthOn({address}).ok());
+  const auto stub =
+      Health::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto is_serving = [&](const std::string& name) {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    grpc::health::v1::HealthCheckRequest request;
+    request.set_service(name);
+    HealthCheckResponse response;
+    EXPECT_TRUE(stub->Check(&context, request, &response).ok());
+    return response.status() == HealthCheckResponse::SERVING;
+  };
+  EXPECT_TRUE(is_serving("live"));
+  EXPECT_FALSE(is_serving("accepts"));
+  (*server)->SetHolding(true);
+  EXPECT_TRUE(is_serving("accepts"));
+  EXPECT_FALSE(is_serving(""));
+  (*server)->SetServing(true);
+  (*server)->SetHolding(false);
+  EXPECT_TRUE(is_serving("accepts"));
+  EXPECT_TRUE(is_serving(""));
+  (*server)->SetHolding(true);
+  (*server)->StopServing();
+  EXPECT_FALSE(is_serving("accepts"));
+  EXPECT_TRUE(is_serving("live"));
+}
+
 }  // namespace
 }  // namespace sluice
