@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/debugging/symbolize.h"
@@ -22,6 +23,7 @@
 #include "services/common/refusal.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/common/stop_signal.h"
 #include "services/common/wire_metrics.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
@@ -47,6 +49,9 @@ ABSL_FLAG(std::vector<std::string>, health_listen, {},
           "further addresses, by comma, that answer grpc.health.v1 in plaintext and nothing else: "
           "for probes that have no certificate");
 
+ABSL_FLAG(absl::Duration, startup_timeout, absl::ZeroDuration(),
+          "a process that has not begun to listen by then, such as one whose disk does not answer, "
+          "ends itself and says so; 0s: never");
 ABSL_FLAG(
     absl::Duration, hang_timeout, absl::Seconds(2),
     "work that takes longer, and ten times as long as its like has taken, hangs: health says "
@@ -112,6 +117,48 @@ void EndWhenRefused(const std::string& program) {
                      .on_used = [watch] { watch->OnUsed(); }});
 }
 
+// Answers probes while the process loads, which may take minutes: alive, and not serving. What it
+// does not answer is no loading process but a frozen one.
+class LoadingHealth {
+ public:
+  // UNAVAILABLE where an address can't be bound; null where there is none.
+  static absl::StatusOr<std::unique_ptr<LoadingHealth>> Start(
+      const std::vector<std::string>& addresses) {
+    if (addresses.empty()) return std::unique_ptr<LoadingHealth>();
+    absl::StatusOr<std::unique_ptr<Server>> server = Server::Start({.address = "inproc:loading"});
+    if (!server.ok()) return server.status();
+    const absl::Status listens = (*server)->ServeHealthOn(addresses);
+    if (!listens.ok()) return listens;
+    return std::unique_ptr<LoadingHealth>(new LoadingHealth(*std::move(server)));
+  }
+
+ private:
+  explicit LoadingHealth(std::unique_ptr<Server> server) : server_(std::move(server)) {}
+
+  const std::unique_ptr<Server> server_;
+};
+
+// Ends the process unless it is destroyed within `timeout`; zero: never.
+class StartupTimeout {
+ public:
+  StartupTimeout(const std::string& program, absl::Duration timeout) {
+    if (timeout <= absl::ZeroDuration()) return;
+    thread_ = std::thread([this, program, timeout] {
+      if (started_.WaitFor(timeout)) return;
+      EndWithStacks(program, absl::StrCat("the start has taken longer than --startup_timeout, ",
+                                          absl::FormatDuration(timeout)));
+    });
+  }
+  ~StartupTimeout() {
+    started_.Set();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  StopSignal started_;
+  std::thread thread_;
+};
+
 // A second signal ends the wait.
 void WaitFor(const sigset_t& signals, absl::Duration delay) {
   const timespec timeout = absl::ToTimespec(delay);
@@ -171,8 +218,14 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   }
   const std::string program = std::filesystem::path(argv[0]).filename().string();
   EndWhenRefused(program);
-  absl::StatusOr<std::unique_ptr<RunningService>> service = start(options);
+  auto loading = LoadingHealth::Start(absl::GetFlag(FLAGS_health_listen));
+  if (!loading.ok()) return FailAtStart(argv[0], 1, loading.status().ToString());
+  absl::StatusOr<std::unique_ptr<RunningService>> service = [&] {
+    const StartupTimeout timeout(program, absl::GetFlag(FLAGS_startup_timeout));
+    return start(options);
+  }();
   if (!service.ok()) return FailAtStart(argv[0], 1, service.status().ToString());
+  loading->reset();  // the service answers there from now on
   const absl::Status health =
       (*service)->server().ServeHealthOn(absl::GetFlag(FLAGS_health_listen));
   if (!health.ok()) return FailAtStart(argv[0], 1, health.ToString());

@@ -149,6 +149,24 @@ class TerminationTest(unittest.TestCase):
                 self.assertRegex(self.told(stage), f"{flag}( is|:) .*{value}.*; accepted: ")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
+    def test_a_process_that_loads_is_alive_and_one_that_loads_for_too_long_ends(self):
+        """As one whose volume does not answer: nobody writes into the file that it reads."""
+        tokens = os.path.join(self.folder, "tokens")
+        os.mkfifo(tokens)
+        health = f"unix:{self.folder}/health"
+        process = self.start("sluice-orchestrator", "--model", STORYTELLER, "--listen", f"unix:{self.folder}/orchestrator", "--tokens", tokens,
+                             *(part for name in ("tokenizer", "embedding", "shards", "sampler") for part in (f"--{name}", f"unix:{self.folder}/{name}")),
+                             "--health_listen", health, "--startup_timeout", "3s")
+        self.addCleanup(process.kill)
+
+        def answer(service):
+            done = subprocess.run([SLUICE, "health", "--endpoint", health, "--service", service], capture_output=True, text=True, timeout=60)
+            return done.stdout.strip()
+        while answer("live") != "SERVING" and process.poll() is None:
+            time.sleep(0.05)
+        self.assertEqual((answer("live"), answer("")), ("SERVING", "NOT_SERVING"))
+        self.assertIn("--startup_timeout, 3s", self.told(process, status=70))
+
     def test_a_full_disk(self):
         """`up` has no such flag: Kubernetes shows the end of its log, which is this sentence."""
         full = os.path.join(self.folder, "full")
