@@ -9,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "services/common/steady_time.h"
 #include "services/gateway/api/api_call.h"
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
@@ -55,6 +58,7 @@ class GatewayServer {
   explicit GatewayServer(GatewayOptions options);
 
   void AddRoutes();
+  void ServeHealth(std::shared_ptr<http::Exchange> exchange);
   std::string MetricsText();
   http::ConnectionContext MakeConnectionContext();
 
@@ -64,6 +68,8 @@ class GatewayServer {
   OutputStyles output_styles_;
   const ApiContext context_;
   http::Router router_;
+  absl::Mutex mutex_;
+  SteadyTime last_served_ ABSL_GUARDED_BY(mutex_);  // that an orchestrator said so
   std::unique_ptr<http::Server> server_;
 };
 

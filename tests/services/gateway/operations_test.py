@@ -116,6 +116,7 @@ class HealthTest(unittest.TestCase):
             with Gateway("--orchestrator", nobody) as gateway:
                 answer = call(gateway.address, "GET", "/health")
                 self.assertEqual((answer.status, answer.json["status"]), (503, "unavailable"))
+                self.assertEqual(call(gateway.address, "GET", "/health?grace=60").status, 503)
                 self.assertEqual(call(gateway.address, "GET", "/v2/health/ready").status, 503)
                 self.assertEqual(call(gateway.address, "GET", "/v2/health/live").status, 200)
 
