@@ -23,6 +23,7 @@ const std::vector<Asset>& Assets() {
       {"/page/write.js", kScript, View(kWriteJs)},
       {"/page/sampling.js", kScript, View(kSamplingJs)},
       {"/page/events.js", kScript, View(kEventsJs)},
+      {"/page/key.js", kScript, View(kKeyJs)},
       {"/page/pipeline.js", kScript, View(kPipelineJs)},
       {"/page/charts.js", kScript, View(kChartsJs)},
       {"/page/cache.js", kScript, View(kCacheJs)},

@@ -5,8 +5,11 @@ Usage: page_test.py BIN_DIR [--screenshots FOLDER] [unittest arguments]
 With --screenshots it writes the pictures that README shows.
 """
 
+import hashlib
+import json
 import os
 import sys
+import tempfile
 import unittest
 
 import browser
@@ -183,6 +186,53 @@ class PageTest(PageCase):
         self.picture("cache")
         self.page.click("nav a[href='#write']")
         self.wait_until_written()
+
+
+class KeyTest(unittest.TestCase):
+    """A server that asks for tokens, as every default installation of the chart does."""
+
+    TOKEN = "correct horse"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        tokens = os.path.join(folder.name, "tokens")
+        with open(tokens, "w") as file:
+            file.write(f"{hashlib.sha256(self.TOKEN.encode()).hexdigest()} reader\n")
+        self.served = Served(BIN, "--tokens", tokens)
+        self.addCleanup(self.served.stop)
+        self.page = browser.Browser()
+        self.addCleanup(self.page.close)
+        self.page.open(f"http://{self.served.address}/")
+
+    def use(self, key):
+        self.page.fill("#key", key)
+        self.page.click("#key-form button")
+
+    def says(self, words):
+        self.page.wait(f"document.getElementById('served').textContent.includes({json.dumps(words)})")
+
+    def test_asks_for_a_key_and_writes_with_it(self):
+        self.says("an API key is needed")
+        self.assertFalse(self.page.script("return document.getElementById('key-form').hidden"))
+        self.page.click("#start")
+        self.page.wait("document.querySelector('.output .facts').textContent.includes('an API key is needed')")
+        self.use("wrong")
+        self.says("this API key is not accepted")
+        self.use(self.TOKEN)
+        self.page.wait("document.querySelector('.served.serving')")
+        self.assertTrue(self.page.script("return document.getElementById('key-form').hidden"))
+        self.page.fill("#max_tokens", "5")
+        self.page.click("#ignore_eos")
+        self.page.click("#start")
+        self.page.wait("document.querySelector('.output .facts').textContent.includes('5 tokens')")
+        # It is the tab's, and survives a reload; forgotten, it is asked for again.
+        self.page.open(f"http://{self.served.address}/")
+        self.page.wait("document.querySelector('.served.serving')")
+        self.assertEqual(self.page.script("return localStorage.length"), 0)
+        self.page.click("#forget-key")
+        self.says("an API key is needed")
+        self.assertEqual(self.page.script("return sessionStorage.length"), 0)
 
 
 class PhoneTest(PageCase):

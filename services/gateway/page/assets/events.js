@@ -1,4 +1,5 @@
 // Requests of OpenAI's API as this page makes them.
+import {keyHeaders, refusalOf} from "/page/key.js";
 
 // Parses server-sent events out of pieces of text; calls back with the data of each.
 export function eventParser(onData) {
@@ -18,13 +19,13 @@ export function eventParser(onData) {
 export async function stream(path, body, signal, onChunk) {
   const response = await fetch(path, {
     method: "POST",
-    headers: {"content-type": "application/json"},
+    headers: {"content-type": "application/json", ...keyHeaders()},
     body: JSON.stringify({...body, stream: true, stream_options: {include_usage: true}}),
     signal,
   });
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
-    throw new Error(answer?.error?.message ?? `HTTP ${response.status}`);
+    throw new Error(refusalOf(response.status) ?? answer?.error?.message ?? `HTTP ${response.status}`);
   }
   const parse = eventParser((data) => {
     if (data === "[DONE]") return;

@@ -3,6 +3,7 @@ import {startWriting, setModel} from "/page/write.js";
 import {showPipeline} from "/page/pipeline.js";
 import {listenToCache, showCache} from "/page/cache.js";
 import {record, drawCharts} from "/page/charts.js";
+import {keyHeaders, listenToKey, refusalOf, showKeyState} from "/page/key.js";
 
 const kInterval = 250;
 const views = [...document.querySelectorAll("main > section")];
@@ -16,24 +17,34 @@ function showView() {
   }
 }
 
-function showServed(status) {
+// `httpStatus` is that of the answer; 0 where none came.
+function showServed(status, httpStatus) {
   const served = document.getElementById("served");
   served.classList.toggle("serving", Boolean(status?.serving));
   const text = !status ? "no answer from the gateway"
-    : status.error ? "the orchestrator cannot be reached"
+    : status.error ? refusalOf(httpStatus) ?? "the orchestrator cannot be reached"
     : `${status.model_name} · ${status.num_stages} × ${status.num_ranks} shards${status.serving ? "" : " · mending"}`;
   if (served.textContent !== text) served.textContent = text;
 }
 
+let timer;
+let generation = 0;  // of polls: one that was begun with another key shows nothing
+
 async function poll() {
-  let status = null;
+  clearTimeout(timer);
+  const mine = ++generation;
+  let status = null, httpStatus = 0;
   try {
-    const response = await fetch(`/page/status${location.hash === "#cache" ? "?sequences" : ""}`, {cache: "no-store"});
+    const path = `/page/status${location.hash === "#cache" ? "?sequences" : ""}`;
+    const response = await fetch(path, {cache: "no-store", headers: keyHeaders()});
+    httpStatus = response.status;
     status = await response.json();
   } catch {
     // Shown below; asked again.
   }
-  showServed(status);
+  if (mine !== generation) return;
+  showServed(status, httpStatus);
+  showKeyState(httpStatus);
   if (status && !status.error) {
     const rates = record(status);
     setModel(status);
@@ -43,11 +54,14 @@ async function poll() {
   } else {
     showPipeline(null);
   }
-  setTimeout(poll, document.hidden ? 4 * kInterval : kInterval);
+  // A refused key is refused the next time too: asked less often, which keeps servers' logs short.
+  const refused = refusalOf(httpStatus) !== undefined;
+  timer = setTimeout(poll, refused ? 20 * kInterval : document.hidden ? 4 * kInterval : kInterval);
 }
 
 addEventListener("hashchange", showView);
 showView();
 startWriting();
 listenToCache();
+listenToKey(poll);
 poll();
