@@ -48,6 +48,8 @@ configure_file(${package}/systemd/${unit}.in ${PROJECT_BINARY_DIR}/systemd/${uni
   install(FILES ${PROJECT_BINARY_DIR}/systemd/${unit} DESTINATION lib/systemd/system)
 endforeach()
 
+install(FILES ${package}/systemd/gpu.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice/systemd)
+
 # Manual pages say what --help says, so they are made from it, by the programs just built.
 set(man_pages ${PROJECT_BINARY_DIR}/man)
 install(CODE "execute_process(

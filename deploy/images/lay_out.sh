@@ -8,6 +8,6 @@ here=$(dirname "$0")
 # What programs in C++ are built with stays outside.
 DESTDIR=$out cmake --install "$build" --prefix /usr --strip --component Unspecified >/dev/null
 # No shell completes in here, nobody reads manuals, nothing starts units.
-rm -rf "$out/usr/share/man" "$out/usr/share/bash-completion" "$out/usr/share/zsh" "$out/usr/share/fish" "$out/usr/lib/systemd"
+rm -rf "$out/usr/share/man" "$out/usr/share/sluice/systemd" "$out/usr/share/bash-completion" "$out/usr/share/zsh" "$out/usr/share/fish" "$out/usr/lib/systemd"
 "$here/collect_libraries.sh" "$out"
 "$here/write_spdx.sh" "$out" >"$out/usr/share/sluice/sbom.spdx.json"

@@ -55,6 +55,22 @@ class InstallTest(unittest.TestCase):
         with open(self.path("lib/systemd/system/sluice.service")) as unit:
             self.assertIn(f"ExecStart={self.path('bin/sluice')} up", unit.read())
 
+    def test_a_drop_in_opens_the_devices_of_gpus_to_the_unit(self):
+        with open(self.path("share/sluice/systemd/gpu.conf")) as file:
+            drop_in = [line for line in file.read().splitlines() if line and not line.startswith("#")]
+        self.assertIn("PrivateDevices=no", drop_in)
+        self.assertIn("DevicePolicy=closed", drop_in)
+        self.assertIn("DeviceAllow=char-nvidia-uvm rw", drop_in)
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is missing (systemd): the drop-in is not verified")
+        units = os.path.join(self.folder.name, "units")
+        shutil.copytree(self.path("lib/systemd/system"), units)
+        os.makedirs(os.path.join(units, "sluice.service.d"))
+        shutil.copy(self.path("share/sluice/systemd/gpu.conf"), os.path.join(units, "sluice.service.d"))
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", os.path.join(units, "sluice.service")],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual([line for line in done.stderr.splitlines() if "gpu.conf" in line or "sluice.service" in line], [])
+
     def test_the_program_finds_its_model_wherever_it_is_put(self):
         text = ["run", "Once upon a time", "--max_tokens", "8", "--temperature", "0"]
         expected = self.sluice(*text)
