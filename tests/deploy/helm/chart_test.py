@@ -7,6 +7,7 @@ Usage: chart_test.py BIN_DIR TOOLS_DIR [unittest arguments]. Exit status 77, and
 import base64
 import copy
 import functools
+import hashlib
 import os
 import re
 import subprocess
@@ -55,7 +56,11 @@ MATRIX = {
     "no tokens": ["auth.enabled=false", "auth.insecurePublic=true"],
     "autoscaling": ["autoscaling.enabled=true"],
     "GPUs": ["gpu.perRank=1", "layout=services", "model.tensorParallel=2"],
-    "ingress": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.tlsSecret=tls"],
+    "GPUs of one pod": ["gpu.perRank=1", "model.tensorParallel=2"],
+    "flags of one process": ["layout=services", "extraArgsOf.sampler={--threads=3}"],
+    "two gateways": ["gateway.replicas=2"],
+    "ingress": ["ingress.enabled=true", "ingress.host=sluice.example", "ingress.tlsSecret=tls",
+                r"ingress.annotations.nginx\.ingress\.kubernetes\.io/backend-protocol=GRPC"],
     "routes": ["gatewayApi.enabled=true", "gatewayApi.gateway=edge", "gatewayApi.hostnames={sluice.example}",
                "gatewayApi.httpHostnames={api.example}"],
     "metrics": ["metrics.vllmNames=true", "metrics.podMonitor.enabled=true", "model.tensorParallel=2"],
@@ -84,6 +89,12 @@ REFUSED = [
     (["model.tensorParallel=3"], "model.tensorParallel"),
     (["model.weights=fp6"], "model.weights"),
     (["resources.all.limits.cpu=1", "resources.all.limits.memory=null"], "memory is required"),
+    (["resources.all.limits.memory=abc"], "resources.all.limits.memory"),
+    (["resources.gateway.requests.cpu=1 core"], "resources.gateway.requests.cpu"),
+    (["extraArgsOf.shard={--threads=2}"], "extraArgsOf is set with layout single; accepted: extraArgs"),
+    (["extraArgsOf.gateway={--x}", "layout=services"], "Additional property gateway is not allowed"),
+    (["upgrade.pipelines=1", "layout=services"], "upgrade.pipelines is set; accepted: 0, or in an upgrade of layout services"),
+    ([r"podLabels.app\.kubernetes\.io/component=web"], "podLabels has \"app.kubernetes.io/component\", which the chart sets"),
     (["colour=red"], "Additional property colour is not allowed"),
     (["model.hostPath=relative"], "model.hostPath"),
     (["auth.tokens[0].sha256=abc", "auth.tokens[0].tenant=x"], "auth.tokens.0.sha256"),
@@ -113,6 +124,19 @@ REFUSED = [
 ]
 
 
+# Names of one kind beside each other are an error, as they are to the API server.
+class UniqueKeyLoader(LOADER):
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        repeated = {key for key in keys if keys.count(key) > 1}
+        if repeated:
+            raise AssertionError(f"a mapping has {sorted(repeated)} twice, at line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
+UniqueKeyLoader.add_constructor("tag:yaml.org,2002:map", UniqueKeyLoader.construct_mapping)
+
+
 def helm(*arguments):
     return subprocess.run([HELM, *arguments], capture_output=True, text=True, timeout=60)
 
@@ -126,7 +150,7 @@ def rendered(values, cluster):
     done = helm("template", "demo", CHART, "--namespace", "lab", *flags_of(values), *cluster)
     if done.returncode != 0:
         raise AssertionError(f"helm template with {list(values)}:\n{done.stderr}")
-    return [manifest for manifest in yaml.load_all(done.stdout, LOADER) if manifest]
+    return [manifest for manifest in yaml.load_all(done.stdout, UniqueKeyLoader) if manifest]
 
 
 def render(values=(), cluster=MODERN + CERT_MANAGER):
@@ -136,6 +160,12 @@ def render(values=(), cluster=MODERN + CERT_MANAGER):
 def known_flags(program):
     done = subprocess.run([os.path.join(BIN, program[0]), *program[1:]], capture_output=True, text=True, timeout=60)
     return set(re.findall(r"^ +(--[a-z_]+)", done.stdout, re.MULTILINE))
+
+
+def arguments_of(values):
+    """By the name of the container, what it is started with."""
+    return {container["name"]: container["args"] for workload in rules.workloads(render(values))
+            for container in rules.pod_of(workload)["spec"]["containers"]}
 
 
 class ChartTest(unittest.TestCase):
@@ -172,6 +202,115 @@ class ChartTest(unittest.TestCase):
         found = "; ".join(types.problems(deployment))
         for part in ("comand is no field", "args is no list", "containerPort is '8700'", "spec.selector is missing"):
             self.assertIn(part, found)
+
+    def test_every_manifest_is_valid_to_kubernetes_1_36(self):
+        check = os.path.join(os.environ.get("CLUSTER_HOME", os.path.join(os.environ.get("TMPDIR", "/tmp"), "k8s")), "bin", "check136")
+        if not os.access(check, os.X_OK):
+            self.skipTest(f"no {check}; ../shared/cluster/modern/build.sh makes it")
+        for title, values in MATRIX.items():
+            manifests = [m for m in render(values, ["--kube-version", "1.36.0", *CERT_MANAGER]) if "." not in m["apiVersion"].split("/")[0]
+                         or m["apiVersion"].split("/")[0].endswith(".k8s.io")]
+            manifests = [m for m in manifests if not m["apiVersion"].startswith(("gateway.", "inference.", "leaderworkerset."))]
+            done = subprocess.run([check, "-"], input=yaml.safe_dump_all(manifests), capture_output=True, text=True, timeout=60)
+            with self.subTest(values=title):
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_gpus_are_computed_on_where_they_are_reserved(self):
+        cuda = "--device=cuda"
+        single = arguments_of(["gpu.perRank=1", "model.tensorParallel=2", "gateway.enabled=false"])["sluice"]
+        self.assertIn(cuda, single)
+        self.assertEqual([a for a in single if a.startswith("--kv_cache_mib")], [])  # what the GPUs have left
+        self.assertNotIn(cuda, arguments_of([])["sluice"])
+        values = ["gpu.perRank=1", "layout=services", "model.tensorParallel=2", "model.persistentVolumeClaim=weights",
+                  "model.path=8b", "model.draft.path=1b", "gateway.enabled=false"]
+        services = arguments_of(values)
+        self.assertEqual({name for name, args in services.items() if cuda in args},
+                         {"embedding", "rank-0", "rank-1", "sampler", "draft-embedding", "draft-shard", "draft-sampler"})
+        self.assertIn("--kv_cache_mib=0", services["rank-0"])
+        self.assertIn("--kv_cache_mib=512", arguments_of(values + ["model.kvCacheMib=1024"])["rank-0"])
+        self.assertIn("--kv_cache_mib=256", arguments_of(["layout=services", "model.tensorParallel=2"])["rank-0"])
+        # Who has the flag has a GPU, and who has none computes on the CPU.
+        for given in (values, values + ["gpu.embedding=0"], values[1:]):
+            for workload in rules.workloads(render(given)):
+                for container in rules.pod_of(workload)["spec"]["containers"]:
+                    self.assertEqual(cuda in container["args"], "nvidia.com/gpu" in container["resources"]["limits"], container["name"])
+        self.assertNotIn(cuda, arguments_of(values + ["gpu.embedding=0"])["embedding"])
+
+    def test_limits_and_flags_reach_the_processes_that_they_are_for(self):
+        limits = ["limits.stepTokens=96", "limits.stepSequences=7", "limits.queuedSequences=33"]
+        expected = {"--max_step_tokens=96", "--max_step_sequences=7", "--max_queued_sequences=33"}
+        self.assertLessEqual(expected, set(arguments_of(limits)["sluice"]))
+        services = arguments_of(["layout=services", "extraArgs={--draft=none}", "extraArgsOf.shard={--threads=3}",
+                                 "extraArgsOf.tokenizer={--log_level=error}", *limits])
+        self.assertLessEqual(expected | {"--draft=none"}, set(services["orchestrator"]))
+        self.assertEqual({name for name, args in services.items() if "--threads=3" in args}, {"rank-0"})
+        self.assertEqual({name for name, args in services.items() if "--log_level=error" in args}, {"tokenizer"})
+
+    def test_an_orchestrator_goes_once_its_successor_stands_by(self):
+        orchestrator = next(m for m in rules.workloads(render(["layout=services"])) if m["metadata"]["name"].endswith("orchestrator"))
+        spec = orchestrator["spec"]
+        self.assertEqual(spec["strategy"], {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+        container = rules.pod_of(orchestrator)["spec"]["containers"][0]
+        # Ready is who holds calls, too; and for longer than parts take to go that are being replaced.
+        self.assertEqual(container["readinessProbe"]["grpc"]["service"], "accepts")
+        self.assertGreater(spec["minReadySeconds"], 10)
+        self.assertNotIn("paused", spec)
+        hold = next(int(a.removeprefix("--hold_time=").removesuffix("s")) for a in container["args"] if a.startswith("--hold_time="))
+        grace = rules.pod_of(orchestrator)["spec"]["terminationGracePeriodSeconds"]
+        self.assertGreater(hold, spec["minReadySeconds"] + grace)
+
+    def test_an_upgrade_may_leave_later_pipelines_as_they_are(self):
+        for placement in ("containers", "pods"):
+            values = ["layout=services", "replicas=3", "model.tensorParallel=2", f"ranks.placement={placement}", "gateway.enabled=false"]
+            kept = set()
+            for workload in rules.workloads(render(values + ["upgrade.pipelines=1"], MODERN + CERT_MANAGER + ["--is-upgrade"])):
+                partition = workload["spec"].get("updateStrategy", {}).get("rollingUpdate", {}).get("partition")
+                if workload["spec"].get("paused") or partition == workload["spec"]["replicas"]:
+                    kept.add(workload["metadata"]["name"])
+            self.assertEqual(kept, {f"demo-sluice-{pipeline}-{part}" for pipeline in (1, 2)
+                                    for part in ("orchestrator", "tokenizer", "embedding", "sampler", "stage-0")})
+
+    def test_frozen_processes_are_killed_at_once_where_the_cluster_can(self):
+        for cluster, seconds in ((["--kube-version", "1.25.0"], 1), (["--kube-version", "1.24.0"], None)):
+            for workload in rules.workloads(render(["layout=services"], [*cluster, *CERT_MANAGER])):
+                for container in rules.pod_of(workload)["spec"]["containers"]:
+                    self.assertEqual(container["livenessProbe"].get("terminationGracePeriodSeconds"), seconds)
+
+    def test_names_are_resolved_at_the_clusters_dns_alone(self):
+        def egress(values):
+            return next(m["spec"]["egress"] for m in render(values) if m["metadata"]["name"] == "demo-sluice-dns")
+        self.assertEqual([sorted(peer) for peer in egress([])[0]["to"]], [["namespaceSelector", "podSelector"], ["ipBlock"]])
+        self.assertNotIn("to", egress(["networkPolicy.dns=null"])[0])
+
+    def test_of_several_gateways_one_at_a_time_may_be_moved(self):
+        def budgets(values):
+            return {m["metadata"]["name"]: m["spec"] for m in render(values) if m["kind"] == "PodDisruptionBudget"}
+        self.assertEqual(set(budgets([])), {"demo-sluice"})  # one alone may be: its node could not be drained otherwise
+        self.assertEqual(budgets(["gateway.replicas=2"])["demo-sluice-gateway"]["maxUnavailable"], 1)
+
+    def test_no_token_that_was_drawn_stays_with_tokens_of_ones_own(self):
+        def secret(values):
+            return next(m for m in render(values) if m["metadata"]["name"] == "demo-sluice-tokens")
+        drawn = secret([])
+        self.assertEqual(set(drawn["data"]), {"token", "tokens"})
+        token = base64.b64decode(drawn["data"]["token"])
+        self.assertEqual(base64.b64decode(drawn["data"]["tokens"]).decode(), f"{hashlib.sha256(token).hexdigest()} default\n")
+        own = secret(["auth.tokens[0].sha256=" + "a" * 64, "auth.tokens[0].tenant=search"])
+        # Of `data` Helm takes away what is no longer there; of stringData it can't.
+        self.assertEqual(set(own["data"]), {"tokens"})
+        self.assertNotIn("stringData", own)
+        self.assertEqual(base64.b64decode(own["data"]["tokens"]).decode(), "a" * 64 + " search\n")
+
+    def test_two_stages_of_two_ranks_fit_a_node_of_two_cores(self):
+        def millicores(quantity):
+            return int(quantity[:-1]) if str(quantity).endswith("m") else 1000 * int(quantity)
+        pods = [w["spec"].get("replicas", 1) * sum(millicores(c["resources"]["requests"]["cpu"]) for c in rules.pod_of(w)["spec"]["containers"])
+                for w in rules.workloads(render(["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2"]))]
+        self.assertLessEqual(sum(pods), 1500)  # the node's own pods take some
+
+    def test_annotations_of_an_ingress_win(self):
+        ingress = next(m for m in render(MATRIX["ingress"]) if m["kind"] == "Ingress")
+        self.assertEqual(ingress["metadata"]["annotations"], {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"})
 
     def test_names_and_kinds_are_unique(self):
         for title, values in MATRIX.items():

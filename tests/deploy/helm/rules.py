@@ -32,6 +32,11 @@ def pod_labels(manifests):
     return [pod_of(w)["metadata"]["labels"] for w in workloads(manifests)]
 
 
+def longest_silence(probe):
+    """Seconds from the last answer of a process to the failure of its probe."""
+    return probe["failureThreshold"] * max(probe["periodSeconds"], probe["timeoutSeconds"]) + probe["periodSeconds"]
+
+
 def containers_are_bounded_and_probed(manifests):
     for workload in workloads(manifests):
         for container in pod_of(workload)["spec"]["containers"]:
@@ -40,9 +45,13 @@ def containers_are_bounded_and_probed(manifests):
                 yield f"{where} has no limit of memory"
             if not {"cpu", "memory"} <= container["resources"].get("requests", {}).keys():
                 yield f"{where} does not request cpu and memory"
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            for probe in ("readinessProbe", "livenessProbe"):
                 if probe not in container:
                     yield f"{where} has no {probe}"
+                elif longest_silence(container[probe]) > 10:
+                    yield f"{where}: {probe} takes {longest_silence(container[probe])} s to find a process that is frozen"
+            if "startupProbe" in container:
+                yield f"{where} has a startupProbe, for which a restarted kubelet would wait before it looks for frozen processes"
             if container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
                 yield f"{where} tells nobody why it ended"
             if container["image"].endswith(":latest") or ":" not in container["image"]:
@@ -124,7 +133,9 @@ def selectors_find_pods(manifests):
             selectors = [spec["podSelector"]["matchLabels"]]
             for rule in spec.get("ingress", []) + spec.get("egress", []):
                 peers = rule.get("from", []) + rule.get("to", [])
-                selectors += [peer["podSelector"]["matchLabels"] for peer in peers if "podSelector" in peer]
+                # Those of other namespaces are the cluster's.
+                selectors += [peer["podSelector"]["matchLabels"] for peer in peers
+                              if "podSelector" in peer and "namespaceSelector" not in peer]
         for selector in selectors:
             if pods and not any(matches(selector, labels) for labels in pods):
                 yield f"{name_of(manifest)} selects no pod: {selector}"

@@ -113,27 +113,36 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* Startup, readiness and liveness on the port `health`. Ready is who can serve; alive is who answers. Call with (list $ port). */}}
+{{/*
+Readiness and liveness on the port `health`: who does not answer gets no calls after at most 6 s, and is killed after at most
+8. There is no startup probe: a process is alive while it loads, and says so; --startup_timeout bounds that. A kubelet that
+was restarted would wait for a startup probe of a process that no longer answers. Call with (list $ port ready), `ready` being
+the service of grpc.health.v1 that a ready pod is.
+*/}}
 {{- define "sluice.probes" -}}
 {{- $ := index . 0 }}
 {{- $port := index . 1 }}
 {{- $grpc := eq $.Values.probes.type "grpc" }}
 {{- if eq $.Values.probes.type "auto" }}{{ $grpc = semverCompare ">=1.24.0-0" $.Capabilities.KubeVersion.Version }}{{ end }}
-startupProbe:
-  {{- include "sluice.probe" (list $grpc $port "live") | nindent 2 }}
-  periodSeconds: 2
-  timeoutSeconds: 5
-  failureThreshold: {{ div (add $.Values.probes.startupSeconds 1) 2 }}
 readinessProbe:
-  {{- include "sluice.probe" (list $grpc $port "") | nindent 2 }}
+  {{- include "sluice.probe" (list $grpc $port (index . 2)) | nindent 2 }}
   periodSeconds: 2
-  timeoutSeconds: 5
+  timeoutSeconds: 2
   failureThreshold: 2
 livenessProbe:
   {{- include "sluice.probe" (list $grpc $port "live") | nindent 2 }}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+  {{- include "sluice.liveness" $ | nindent 2 }}
+{{- end }}
+
+{{/* When a container that does not answer is killed. It can't end its streams, so that nothing is waited for. */}}
+{{- define "sluice.liveness" -}}
+initialDelaySeconds: 10
+periodSeconds: 2
+timeoutSeconds: 2
+failureThreshold: 3
+{{- if semverCompare ">=1.25.0-0" .Capabilities.KubeVersion.Version }}
+terminationGracePeriodSeconds: 1
+{{- end }}
 {{- end }}
 
 {{- define "sluice.probe" -}}
@@ -141,7 +150,7 @@ livenessProbe:
 grpc: {port: {{ index . 1 }}, service: {{ index . 2 | quote }}}
 {{- else -}}
 exec:
-  command: [/usr/bin/sluice, health, --endpoint, "127.0.0.1:{{ index . 1 }}", --timeout, "4"{{ if index . 2 }}, --service, {{ index . 2 }}{{ end }}]
+  command: [/usr/bin/sluice, health, --endpoint, "127.0.0.1:{{ index . 1 }}", --timeout, "2"{{ if index . 2 }}, --service, {{ index . 2 }}{{ end }}]
 {{- end }}
 {{- end }}
 
@@ -221,6 +230,28 @@ env:
 {{/* How many processes the pod of the layout `single` has: each has a port for its metrics. */}}
 {{- define "sluice.numProcesses" -}}
 {{ add 4 (mul .Values.model.tensorParallel .Values.model.pipelineParallel) (ternary 3 0 (ne (include "sluice.draftFolder" .) "")) }}
+{{- end }}
+
+{{/* MiB for keys and values of a whole pipeline; 0: what GPUs have left. */}}
+{{- define "sluice.kvCacheMib" -}}
+{{- if or .Values.model.kvCacheMib (gt (int .Values.gpu.perRank) 0) }}{{ .Values.model.kvCacheMib }}{{ else }}512{{ end }}
+{{- end }}
+
+{{/* Resources of a container with GPUs among them. (list $ resources count) */}}
+{{- define "sluice.resources" -}}
+{{- $ := index . 0 }}
+{{- $resources := deepCopy (index . 1) }}
+{{- if gt (int (index . 2)) 0 }}
+{{- $_ := set $resources.limits $.Values.gpu.resource (toString (index . 2)) }}
+{{- end }}
+{{- toYaml $resources }}
+{{- end }}
+
+{{/* GPUs of a process of the layout services, by its role. (list $ role) */}}
+{{- define "sluice.numGpus" -}}
+{{- with (index . 0).Values.gpu }}
+{{- if eq (int .perRank) 0 }}0{{ else }}{{ index (dict "shard" .perRank "embedding" .embedding "sampler" .sampler) (index $ 1) | default 0 }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "sluice.terminationSeconds" -}}

@@ -27,22 +27,16 @@
   {{- end }}
   ports:
   - {name: http, containerPort: 8080, protocol: TCP}
-  startupProbe:
-    httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
-    periodSeconds: 1
-    failureThreshold: 30
-  # Ready is who has a pipeline behind it. While pipelines are replaced all gateways may take the one that ends for
-  # theirs, and a Service without any pod turns everybody away: they stay for half a minute.
+  # Ready is who has a pipeline behind it, or had one a minute ago. While pipelines are replaced all gateways may take the one
+  # that ends for theirs, and a Service without any pod turns everybody away. One that does not answer is told apart.
   readinessProbe:
-    httpGet: {path: /health, port: http, scheme: HTTPS}
+    httpGet: {path: "/health?grace=60", port: http, scheme: HTTPS}
     periodSeconds: 2
-    timeoutSeconds: 8
-    failureThreshold: 15
+    timeoutSeconds: 2
+    failureThreshold: 2
   livenessProbe:
     httpGet: {path: /v2/health/live, port: http, scheme: HTTPS}
-    periodSeconds: 10
-    timeoutSeconds: 5
-    failureThreshold: 3
+    {{- include "sluice.liveness" . | nindent 4 }}
   resources: {{ toYaml .Values.resources.gateway | nindent 4 }}
   volumeMounts:
   - {name: tmp, mountPath: /tmp}

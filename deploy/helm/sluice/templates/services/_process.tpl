@@ -14,6 +14,11 @@ app.kubernetes.io/component: {{ index . 2 }}
 sluice/pipeline: {{ index . 1 | quote }}
 {{- end }}
 
+{{/* Whether an upgrade leaves a pipeline as it is. (list $ pipeline) */}}
+{{- define "sluice.isKept" -}}
+{{- with (index . 0).Values.upgrade.pipelines }}{{ if ge (int (index $ 1)) (int .) }}yes{{ end }}{{ end }}
+{{- end }}
+
 {{/* Address of a part's Service. */}}
 {{- define "sluice.address" -}}
 {{ include "sluice.part" . }}.{{ (index . 0).Release.Namespace }}.svc:8710
@@ -67,6 +72,7 @@ tokenizer embedding sampler{{ if include "sluice.draftFolder" . }} draft-embeddi
 {{- end }}
 - --listen=0.0.0.0:{{ index . 2 }}
 - --health_listen=0.0.0.0:{{ index . 3 }}
+- --startup_timeout={{ $.Values.probes.startupSeconds }}s
 - --termination_log=/dev/termination-log
 - --tls_cert=/etc/sluice/tls/tls.crt
 - --tls_key=/etc/sluice/tls/tls.key

@@ -23,7 +23,7 @@ spec:
   {{- else }}
   {{- include "sluice.nearPipeline" $part | nindent 2 }}
   {{- end }}
-  terminationGracePeriodSeconds: 10
+  terminationGracePeriodSeconds: 2
   containers:
   {{- range $container := until (ternary 1 $ranks $pods) }}
   {{- $port := add 8710 $container }}
@@ -56,10 +56,16 @@ spec:
     {{- end }}
     - --weights={{ $.Values.model.weights }}
     - --kv_dtype={{ $.Values.model.kvDtype }}
-    - --kv_cache_mib={{ div (add $.Values.model.kvCacheMib (sub (mul $ranks $stages) 1)) (mul $ranks $stages) }}
+    {{- if gt (int $.Values.gpu.perRank) 0 }}
+    - --device=cuda
+    {{- end }}
+    - --kv_cache_mib={{ div (add (include "sluice.kvCacheMib" $) (sub (mul $ranks $stages) 1)) (mul $ranks $stages) }}
     - --max_step_tokens={{ $.Values.limits.stepTokens }}
     {{- if $.Values.metrics.enabled }}
     - --metrics_port={{ add 8720 $container }}
+    {{- end }}
+    {{- range $.Values.extraArgsOf.shard }}
+    - {{ . | quote }}
     {{- end }}
     ports:
     {{- if $.Values.metrics.enabled }}
@@ -67,12 +73,8 @@ spec:
     {{- end }}
     - {name: private{{ if $container }}-{{ $container }}{{ end }}, containerPort: {{ $port }}, protocol: TCP}
     - {name: health{{ if $container }}-{{ $container }}{{ end }}, containerPort: {{ $health }}, protocol: TCP}
-    {{- include "sluice.probes" (list $ $health) | nindent 4 }}
-    {{- $resources := deepCopy $.Values.resources.shard }}
-    {{- if gt (int $.Values.gpu.perRank) 0 }}
-    {{- $_ := set $resources.limits $.Values.gpu.resource (toString $.Values.gpu.perRank) }}
-    {{- end }}
-    resources: {{ toYaml $resources | nindent 6 }}
+    {{- include "sluice.probes" (list $ $health "") | nindent 4 }}
+    resources: {{ include "sluice.resources" (list $ $.Values.resources.shard $.Values.gpu.perRank) | nindent 6 }}
     volumeMounts:
     {{- include "sluice.processMounts" $ | nindent 4 }}
     {{- if not $pods }}
