@@ -276,15 +276,30 @@ TEST(Engine, EndsWhatCannotGoOnWithAChangedReplicaAndServesWhatComesThen) {
   });
   const auto open = served.Submit(Request({1, 2}, 12));
   ASSERT_TRUE(served.Await([&](const auto&) { return num_steps == 3; }));
-  served.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(5); });
+  served.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_arithmetic("cpu/portable"); });
   served.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   const absl::Status status = open->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("with 5 blocks of 4 positions"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("came back with cpu/portable"));
   EXPECT_LT(open->tokens().size(), 12u);
   const auto next = served.Submit(Request({1, 2}, 12));
   ASSERT_TRUE(next->Wait().ok()) << next->Wait();
   EXPECT_EQ(next->tokens(), FakeTokens({1, 2}, 1, 0, 12));
+}
+
+TEST(Engine, GoesOnWithFewerBlocks) {
+  Served served;
+  served.stages.BringUpAll();
+  std::atomic<int> num_steps = 0;
+  served.stages.SetJudge([&](const FakeStep&) {
+    return ++num_steps == 3 ? FakeStages::Verdict::kIgnore : FakeStages::Verdict::kAnswer;
+  });
+  const auto open = served.Submit(Request({1, 2}, 12));
+  ASSERT_TRUE(served.Await([&](const auto&) { return num_steps == 3; }));
+  served.stages.ChangeInfo("shard-0-0", [](auto& info) { info.set_num_kv_blocks(5); });
+  served.stages.End("shard-0-0", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(open->Wait().ok()) << open->Wait();
+  EXPECT_EQ(open->tokens(), FakeTokens({1, 2}, 1, 0, 12));
   EXPECT_EQ(served.engine.status().scheduler.kv_cache.total_blocks, 5);
 }
 
