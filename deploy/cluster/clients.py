@@ -82,9 +82,9 @@ class HttpClient:
         with open(self.authority, "w") as file:
             file.write(secret(f"{name}-tls-public", "ca.crt"))
 
-    def text(self, seed=3):
+    def text(self, seed=3, patience=120):
         body = {"prompt": PROMPT, "seed": seed, "max_tokens": TOKENS, "ignore_eos": True}
-        done = inside("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "120", "--cacert", self.authority,
+        done = inside("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", str(patience), "--cacert", self.authority,
                       "--resolve", self.resolve, "-H", f"Authorization: Bearer {self.token}",
                       "-H", "Content-Type: application/json", "-d", json.dumps(body), self.url, check=False)
         if done.returncode == 0:

@@ -17,7 +17,7 @@ class Services(Scenario):
     values = ["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128"]
     num_pods = 7
     first_text = "first text over mutual TLS between eight processes in six pods"
-    steps = ["upgrade", "pool", "rollout", "kill", "frozen", "misfits", "pipelines"]
+    steps = ["upgrade", "pool", "rollout", "kill", "frozen", "frozen_gateway", "misfits", "pipelines"]
 
     def upgrade(self):
         """Every pod is replaced, with one pipeline."""
@@ -50,13 +50,27 @@ class Services(Scenario):
 
     def frozen(self):
         """A process that is stopped for good is killed by kubelet and comes back, behind a kubelet that was just started, too."""
-        for role, program in (("stage-1", "sluice-shard"), ("tokenizer", "sluice-tokenizer"), ("orchestrator", "sluice-orchestrator"),
-                              ("gateway", "sluice-gateway")):
-            client = HttpClient(self.name) if role == "gateway" else self.client
-            self.under_load(f"SIGSTOP to {program} in its pod", lambda role=role, program=program: self.freeze(role, program),
-                            client=client)
+        for role, program in (("stage-1", "sluice-shard"), ("tokenizer", "sluice-tokenizer"), ("orchestrator", "sluice-orchestrator")):
+            self.under_load(f"SIGSTOP to {program} in its pod", lambda role=role, program=program: self.freeze(role, program))
         self.under_load("SIGSTOP to sluice-sampler in its pod, kubelet restarted at the same moment",
                         lambda: self.freeze("sampler", "sluice-sampler", restarting="kubelet"), client=HttpClient(self.name))
+
+    def frozen_gateway(self):
+        """Of two. New calls fail until the Service has none but the other; those that it had taken are lost with it."""
+        self.helm("upgrade", self.release, values=[*self.values, "gateway.replicas=2"])
+        until(lambda: all_ready(self.release, self.num_pods + 1), 120)
+        http = HttpClient(self.name)
+        strike(staying(self.component("gateway"))[0], "sluice-gateway", signal.SIGSTOP)
+        began, last_failure, right = time.monotonic(), 0, 0
+        while right < 8 and time.monotonic() < began + 100:
+            if http.text(patience=3).stdout == self.expected:
+                right += 1
+            else:
+                right, last_failure = 0, time.monotonic() - began
+        self.told(right == 8 and last_failure <= 10, "SIGSTOP to one of two gateways: new calls go to the other",
+                  f"the last call that failed ended {last_failure:.0f} s after it")
+        self.helm("upgrade", self.release, values=self.values)
+        until(lambda: all_ready(self.release, self.num_pods), 120)
 
     def freeze(self, role, program, restarting=None):
         """Says how long it took until another process was in its place and ready."""
