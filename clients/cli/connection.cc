@@ -11,6 +11,7 @@
 #include "services/common/address.h"
 #include "services/common/cpu_list.h"
 #include "services/common/log.h"
+#include "services/common/metadata.h"
 #include "services/common/transport.h"
 #include "services/model/digest/vocabulary_check.h"
 
@@ -61,15 +62,21 @@ ClientSecurity EndpointFlags::security() const {
 
 namespace {
 
+absl::StatusOr<std::string> CheckedToken(const std::string& token, absl::string_view origin) {
+  if (IsMetadataValue(token)) return token;
+  return absl::InvalidArgumentError(
+      absl::StrCat(origin, ": the token has a character that is not printable ASCII"));
+}
+
 absl::StatusOr<std::string> TokenOf(const EndpointFlags& endpoint, const Environment& environment) {
-  if (endpoint.token_file.empty()) return environment.token;
+  if (endpoint.token_file.empty()) return CheckedToken(environment.token, "SLUICE_TOKEN");
   std::ifstream file(endpoint.token_file);
   std::string token;
   if (!std::getline(file, token) || token.empty()) {
     return absl::NotFoundError(
         absl::StrCat("--token_file: cannot read a token from ", endpoint.token_file));
   }
-  return token;
+  return CheckedToken(token, "--token_file");
 }
 
 }  // namespace

@@ -40,6 +40,11 @@ std::chrono::steady_clock::time_point After(absl::Duration duration) {
   return now + absl::ToChronoNanoseconds(duration);
 }
 
+// What gRPC takes for metadata; it aborts the process for anything else.
+bool IsMetadataValue(const std::string& value) {
+  return std::all_of(value.begin(), value.end(), [](char c) { return c >= 0x20 && c <= 0x7e; });
+}
+
 }  // namespace
 
 // google.rpc.Status has details (repeated Any) as field 3, RetryInfo its retry_delay as field 1.
@@ -74,7 +79,11 @@ grpc::ClientContext* Call::Attempt() {
   endpoint_ = endpoints_->current;
   context_ = std::make_unique<grpc::ClientContext>();
   const std::string& token = endpoints_->options.token;
-  if (!token.empty()) context_->AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  if (IsMetadataValue(token)) {
+    if (!token.empty()) context_->AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  } else {
+    context_->TryCancel();  // see TryAgain()
+  }
   if (deadline_ != Clock::time_point::max()) {
     // gRPC's deadlines are the wall clock's; at once, it is translated back.
     context_->set_deadline(
@@ -107,6 +116,11 @@ void Call::Progress() {
 
 bool Call::TryAgain(const grpc::Status& status) {
   status_ = status;
+  if (!IsMetadataValue(endpoints_->options.token)) {
+    status_ = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                           "the token has a character that is not printable ASCII");
+    return false;
+  }
   return Lost(status) || Refused(status);
 }
 

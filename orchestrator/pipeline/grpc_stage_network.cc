@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "services/common/connection_cause.h"
 #include "services/common/lane_offer.h"
+#include "services/common/metadata.h"
 #include "services/common/refusal.h"
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
@@ -145,7 +146,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Run(Dialer& dialer, const Post& post,
   return std::make_unique<Stream>(
       post, address,
       [&](auto* context, auto* stream) {
-        context->AddMetadata(kOrchestratorKey, orchestrator);
+        // Named in messages alone.
+        AddMetadata(*context, kOrchestratorKey, orchestrator).IgnoreError();
         stub->async()->Run(context, stream);
       },
       std::move(handler));

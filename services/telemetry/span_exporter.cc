@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
+#include "services/common/metadata.h"
 #include "services/common/retry_info.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
@@ -134,18 +135,22 @@ void SpanExporter::Send(const std::vector<Span>& batch) {
   }
 }
 
-void SpanExporter::Prepare(grpc::ClientContext& context) const {
+absl::Status SpanExporter::Prepare(grpc::ClientContext& context) const {
   context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
   for (const auto& [name, value] : options_.headers) {
-    context.AddMetadata(absl::AsciiStrToLower(name), value);
+    if (const absl::Status status = AddMetadata(context, absl::AsciiStrToLower(name), value);
+        !status.ok()) {
+      return status;
+    }
   }
-  if (options_.token_file.empty()) return;
-  context.AddMetadata("authorization", absl::StrCat("Bearer ", TokenIn(options_.token_file)));
+  if (options_.token_file.empty()) return absl::OkStatus();
+  return AddMetadata(context, "authorization",
+                     absl::StrCat("Bearer ", TokenIn(options_.token_file)));
 }
 
 absl::Status SpanExporter::Call(const Request& request, Response& response) {
   grpc::ClientContext context;
-  Prepare(context);
+  if (absl::Status status = Prepare(context); !status.ok()) return status;
   {
     const std::lock_guard lock(mutex_);
     if (giving_up_) return absl::CancelledError("the process ends");

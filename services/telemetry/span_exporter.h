@@ -77,7 +77,7 @@ class SpanExporter {
   std::vector<Span> NextBatch();
   void Send(const std::vector<Span>& batch);
   absl::Status Call(const Request& request, Response& response);
-  void Prepare(grpc::ClientContext& context) const;
+  absl::Status Prepare(grpc::ClientContext& context) const;
   // False: it is time to end.
   bool Pause(absl::Duration pause);
   void Count(size_t num_spans, const absl::Status& status, const Response& response);

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 TEST(GenerateFailuresTest, PrintsTheServersRefusal) {
   FakePipeline pipeline(Failing(absl::InvalidArgumentError("top_p is 2; accepted: (0, 1]")));
@@ -101,6 +102,15 @@ TEST(GenerateFailuresTest, PrintsNothingForARefusedRequestOfSeveralSequences) {
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "--n", "17", "Once"}), 1);
   EXPECT_THAT(fake.out.str(), IsEmpty());
+}
+
+TEST(GenerateFailuresTest, RefusesATokenThatNoMetadataCanHold) {
+  FakePipeline pipeline(Saying(Story()));
+  FakeEnvironment fake;
+  fake.environment.token = "tok\xc3\xa9n";
+  EXPECT_EQ(fake.Run({"generate", "--endpoint", pipeline.endpoint(), "Once"}), 1);
+  EXPECT_THAT(fake.err.str(), HasSubstr("SLUICE_TOKEN: the token has a character"));
+  EXPECT_THAT(fake.err.str(), Not(HasSubstr("tok")));
 }
 
 TEST(GenerateFailuresTest, AsksForCertificatesBeyondLoopback) {

@@ -28,6 +28,20 @@ using ::testing::HasSubstr;
 
 constexpr int kNumTokens = 12;
 
+TEST(ClientTest, RefusesATokenThatNoMetadataCanHold) {
+  FakePipeline pipeline(DefaultAnswers());
+  for (const char* token : {"tok\xc3\xa9n", "a\tb", "\xff"}) {
+    const auto client = Client::Connect(pipeline.endpoint(), {.token = token});
+    ASSERT_TRUE(client.ok());
+    const absl::Status unary = (*client)->GetModel().status();
+    EXPECT_EQ(unary.code(), absl::StatusCode::kInvalidArgument) << unary;
+    EXPECT_THAT(std::string(unary.message()), ::testing::Not(HasSubstr(token)));
+    Generation stream = (*client)->Generate(v1::GenerateRequest());
+    EXPECT_FALSE(stream.Next().has_value());
+    EXPECT_EQ(stream.status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 // What token follows those of a sequence, of a model that is sure of itself.
 int NextToken(uint64_t seed, int sequence, int position) {
   return static_cast<int>(seed % 7) * 1000 + sequence * 100 + position;
