@@ -60,6 +60,11 @@ class Planner {
     process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
     process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
     if (spec_.demo) process.argv.push_back("--demo");
+    if (spec_.memory_limit != std::numeric_limits<uint64_t>::max()) {
+      // The model's processes need most of what all of them share.
+      const uint64_t mib = std::clamp<uint64_t>(spec_.memory_limit >> 23, 64, 1 << 20);
+      process.argv.insert(process.argv.end(), {"--memory_mib", absl::StrCat(mib)});
+    }
     AddLogFlags(process);
     return process;
   }
@@ -228,11 +233,12 @@ void AddTerminationLogs(const std::string& folder, std::vector<ProcessSpec>& pro
 }
 
 // The orchestrator, which is the last, on `port`; the others on those after it.
-void AddMetricsPorts(int port, std::vector<ProcessSpec>& processes) {
+void AddMetricsPorts(int port, const std::string& host, std::vector<ProcessSpec>& processes) {
   for (size_t i = 0; i < processes.size(); ++i) {
     const int offset = static_cast<int>((i + 1) % processes.size());
-    processes[i].argv.insert(processes[i].argv.end(),
-                             {"--metrics_port", absl::StrCat(port + offset)});
+    processes[i].argv.insert(
+        processes[i].argv.end(),
+        {"--metrics_port", absl::StrCat(port + offset), "--metrics_host", host});
   }
 }
 
@@ -287,7 +293,7 @@ std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConf
   processes.push_back(planner.Internal("sampler", "sampler", head));
   AddDraftModel(spec, config, processes);
   processes.push_back(planner.Orchestrator(OrchestratorArguments(spec, planner, shards)));
-  if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, processes);
+  if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, spec.metrics_host, processes);
   if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());
   AddTerminationLogs(spec.socket_folder, processes);
   return processes;

@@ -1,6 +1,8 @@
 // Which processes make a pipeline on one host, and with which arguments. Pure functions.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,10 +32,12 @@ struct PipelineSpec {
   std::vector<std::string> listener;   // its flags about who may come
   std::vector<std::string> telemetry;  // its and the gateway's flags about a collector
   int metrics_port = 0;                // its metrics; the others' are on the ports after; 0: none
+  std::string metrics_host;            // the address that they are on
   std::string http_listen;             // the gateway's; empty: none is started
   std::vector<std::string> gateway;    // its flags about who may come; some: it reaches the
                                        // orchestrator on a socket, without TLS
-  bool demo = false;                   // the gateway's page may kill processes
+  uint64_t memory_limit = std::numeric_limits<uint64_t>::max();  // of all processes together
+  bool demo = false;  // the gateway's page may kill processes
   LogFormat log_format = LogFormat::kText;
   int num_gpus = 0;  // of this host, for --device cuda
   ModelFlags flags;

@@ -125,9 +125,11 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .listener = ListenerArguments(flags, plan->health),
                      .telemetry = TelemetryArguments(flags),
                      .metrics_port = flags.metrics_port,
+                     .metrics_host = flags.metrics_host,
                      .http_listen = plan->http_address,
                      .gateway = flags.http_port.has_value() ? GatewayArguments(flags)
                                                             : std::vector<std::string>(),
+                     .memory_limit = environment.memory_limit,
                      .demo = flags.demo,
                      .log_format = flags.log_format,
                      .num_gpus = flags.model.on_gpu() ? NumGpus() : 0,

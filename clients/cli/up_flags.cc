@@ -84,8 +84,12 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             &into->health_listen);
   flags.Add("metrics_port", "PORT",
             "Prometheus finds the orchestrator's metrics here and the other processes' on the "
-            "ports after it, on every address of this host. Default 0: nowhere.",
+            "ports after it. Default 0: nowhere.",
             &into->metrics_port);
+  flags.Add("metrics_host", "HOST",
+            "The address of this host that those ports are on; 0.0.0.0: every one. Default "
+            "127.0.0.1.",
+            &into->metrics_host);
   flags.AddSwitch("vllm_metric_names",
                   "There, the figures that routers and dashboards made for vLLM read, under its "
                   "names too.",
@@ -113,6 +117,11 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
             "free port; HTTPS where there is a certificate. Prints \"http HOST:PORT\" after "
             "\"ready\".",
             &into->http_port);
+  flags.Add(
+      "http_hosts", "NAMES",
+      "Names, by comma, that clients may call the gateway by besides addresses and localhost, "
+      "such as that of a proxy before it; *: any. Default: none while --host is loopback.",
+      &into->http_hosts);
   flags.AddParsed("log_format", "FORMAT",
                   "How all processes write their log: text, or json, an object on each line. "
                   "Default text.",
@@ -192,11 +201,16 @@ std::vector<std::string> TelemetryArguments(const UpFlags& flags) {
 
 std::vector<std::string> GatewayArguments(const UpFlags& flags) {
   const TlsFiles& tls = flags.listener.tls;
+  std::vector<std::string> arguments;
   if (!tls.certificate.empty()) {
-    return {"--tls_cert", tls.certificate, "--tls_key", tls.key};
+    arguments = {"--tls_cert", tls.certificate, "--tls_key", tls.key};
+  } else if (flags.listener.insecure) {
+    arguments = {"--plaintext"};
   }
-  if (flags.listener.insecure) return {"--plaintext"};
-  return {};
+  if (!flags.http_hosts.empty()) {
+    arguments.insert(arguments.end(), {"--allowed_hosts", flags.http_hosts});
+  }
+  return arguments;
 }
 
 }  // namespace sluice

@@ -27,6 +27,8 @@ struct UpFlags {
   std::string tenants;
   std::string health_listen;
   int32_t metrics_port = 0;
+  std::string metrics_host = "127.0.0.1";
+  std::string http_hosts;
   bool vllm_metric_names = false;
   std::string otlp_endpoint;
   std::string otlp_tls_ca;

@@ -11,6 +11,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/common/address.h"
@@ -58,8 +59,9 @@ ABSL_FLAG(
     "NOT_SERVING, and the process ends itself where that does not come back. The orchestrator "
     "holds steps against it too, and wires the replica anew");
 ABSL_FLAG(int, metrics_port, 0,
-          "port for Prometheus: GET /metrics, in plaintext and on every address of this host; 0: "
-          "none");
+          "port for Prometheus: GET /metrics, in plaintext, on --metrics_host; 0: none");
+ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
+          "address of this host that --metrics_port is on: 0.0.0.0 for all of IPv4, :: for all");
 ABSL_FLAG(absl::Duration, drain_delay, absl::ZeroDuration(),
           "how long to go on serving after SIGTERM while saying NOT_SERVING, for those who send "
           "clients here to hear of it");
@@ -103,7 +105,11 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> ServeMetrics(const std::string& p
   sources.push_back(
       std::make_shared<ProcessMetrics>(std::string(absl::StripPrefix(program, "sluice-")),
                                        [&service] { return service.server().serving(); }));
-  return MetricsServer::Start(absl::StrCat("0.0.0.0:", port), std::move(sources));
+  const std::string host = absl::GetFlag(FLAGS_metrics_host);
+  const bool is_ipv6 = absl::StrContains(host, ':');
+  return MetricsServer::Start(
+      is_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port),
+      std::move(sources));
 }
 
 void EndWhenRefused(const std::string& program) {

@@ -81,6 +81,8 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                      "drain_delay",
                      "drain_timeout",
                      "metrics_port",
+                     "metrics_host",
+                     "http_hosts",
                      "vllm_metric_names",
                      "http_port",
                      "demo",

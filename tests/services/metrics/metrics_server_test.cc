@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "services/metrics/process_metrics.h"
@@ -52,6 +53,56 @@ TEST(MetricsServer, ServesWhatAProcessSaysOfItself) {
   EXPECT_THAT(Get((*server)->port(), "/metrics"),
               HasSubstr("sluice_serving{service=\"shard\"} 1\n"));
   EXPECT_THAT(Get((*server)->port(), "/elsewhere"), HasSubstr(" 404 "));
+}
+
+int Connect(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+TEST(MetricsServer, WaitsForNoClient) {
+  const auto server = MetricsServer::Start(
+      "127.0.0.1:0", {std::make_shared<ProcessMetrics>("shard", [] { return true; })});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<int> stalled;
+  for (int i = 0; i < 200; ++i) {
+    stalled.push_back(Connect((*server)->port()));
+    constexpr absl::string_view kWhole = "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n";
+    const absl::string_view part = kWhole.substr(0, i % 3 == 0 ? 0 : i % 3 == 1 ? 9 : 100);
+    EXPECT_GE(send(stalled.back(), part.data(), part.size(), MSG_NOSIGNAL), -1);
+    if (i % 50 != 3) continue;
+    EXPECT_THAT(Get((*server)->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_THAT(Get((*server)->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
+  for (const int fd : stalled) close(fd);
+}
+
+TEST(MetricsServer, RefusesOtherMethodsAndLongRequests) {
+  const auto server = MetricsServer::Start("127.0.0.1:0", {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto answer = [&](const std::string& request) {
+    const int fd = Connect((*server)->port());
+    for (size_t sent = 0; sent < request.size();) {
+      const ssize_t count = send(fd, request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+      if (count < 0) break;
+      sent += static_cast<size_t>(count);
+    }
+    std::string text;
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
+      text.append(buffer, static_cast<size_t>(n));
+    }
+    close(fd);
+    return text;
+  };
+  EXPECT_THAT(answer("POST /metrics HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(answer("HEAD /metrics?x HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(answer(std::string(1 << 20, 'x')), "");
 }
 
 TEST(MetricsServer, NamesAnAddressInUse) {

@@ -63,6 +63,7 @@ spec:
     - --max_step_tokens={{ $.Values.limits.stepTokens }}
     {{- if $.Values.metrics.enabled }}
     - --metrics_port={{ add 8720 $container }}
+    - --metrics_host=0.0.0.0
     {{- end }}
     {{- range $.Values.extraArgsOf.shard }}
     - {{ . | quote }}
