@@ -4,14 +4,19 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/gateway/anthropic/anthropic_api.h"
+#include "services/gateway/anthropic/error.h"
+#include "services/gateway/api/authorization.h"
+#include "services/gateway/json/json_text.h"
 #include "services/gateway/kserve/kserve_api.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/openai_api.h"
 #include "services/gateway/openai/text_paths.h"
+#include "services/security/local_address.h"
 #include "services/telemetry/span_metrics.h"
 
 namespace sluice::gateway {
@@ -39,6 +44,18 @@ std::string SpansText(const Tracer* tracer) {
   return prometheus::TextSerializer().Serialize(metrics.Collect());
 }
 
+// As the path's API spells errors.
+http::Response ErrorResponse(absl::string_view path, const absl::Status& status) {
+  if (absl::StartsWith(path, "/v1/messages")) return anthropic::ErrorResponse(status);
+  return openai::ErrorResponse(status);
+}
+
+http::OriginPolicy OriginsOf(const GatewayOptions& options) {
+  return {.checks_host = !options.allowed_hosts.empty() || IsLocalAddress(options.listen),
+          .hosts = options.allowed_hosts,
+          .allowed_origin = options.cors_origin};
+}
+
 void RespondHealth(ApiCall& call, const absl::Status& status) {
   if (status.ok()) return call.Respond(200, {{"status", "ok"}});
   call.Respond(503, {{"status", "unavailable"}, {"reason", std::string(status.message())}});
@@ -63,7 +80,8 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(GatewayOptio
                            .num_threads = chosen.num_threads,
                            .tls_certificate = chosen.tls_certificate,
                            .tls_key = chosen.tls_key,
-                           .connections = gateway->MakeConnectionContext()});
+                           .connections = gateway->MakeConnectionContext(),
+                           .max_waiting_bytes = gateway->budgets_.waiting_bytes});
   if (!server.ok()) return server.status();
   gateway->server_ = *std::move(server);
   return gateway;
@@ -74,10 +92,14 @@ GatewayServer::GatewayServer(GatewayOptions options)
       backend_(options_.orchestrators, options_.backend),
       vocabulary_(&backend_),
       output_styles_(&backend_, options_.tool_format),
-      context_{backend_, vocabulary_, output_styles_, options_.tracer},
+      budgets_(BudgetsOf(options_.memory_bytes)),
+      origins_(OriginsOf(options_)),
+      bodies_(budgets_.body_bytes),
+      context_{backend_, vocabulary_, output_styles_, body_reader_, options_.tracer},
       router_([](int status, absl::string_view message) {
         return openai::ErrorResponse(status, message);
       }) {
+  SetMaxJsonValueBytes(budgets_.value_bytes);
   AddRoutes();
 }
 
@@ -85,6 +107,7 @@ GatewayServer::~GatewayServer() {
   if (server_ == nullptr) return;
   server_->Shutdown(options_.drain_timeout);
   backend_.Shutdown();
+  body_reader_.Shutdown();
   server_.reset();  // its loops use the backend to their end
 }
 
@@ -126,11 +149,56 @@ std::string GatewayServer::MetricsText() {
   return absl::StrCat(
       "# HELP sluice_gateway_connections Open connections.\n"
       "# TYPE sluice_gateway_connections gauge\nsluice_gateway_connections ",
-      server_->num_connections(), "\n", backend_.meter().Text(), SpansText(options_.tracer));
+      server_->num_connections(),
+      "\n# HELP sluice_gateway_evicted_connections_total Connections closed to make room for "
+      "others.\n"
+      "# TYPE sluice_gateway_evicted_connections_total counter\n"
+      "sluice_gateway_evicted_connections_total ",
+      server_->num_evicted(),
+      "\n# HELP sluice_gateway_body_bytes Memory that requests' bodies account for.\n"
+      "# TYPE sluice_gateway_body_bytes gauge\nsluice_gateway_body_bytes ",
+      bodies_.used(),
+      "\n# HELP sluice_gateway_refused_calls_total Calls of callers who are not known.\n"
+      "# TYPE sluice_gateway_refused_calls_total counter\nsluice_gateway_refused_calls_total ",
+      refused_calls_.total(), "\n", backend_.meter().Text(), SpansText(options_.tracer));
+}
+
+// What a head alone says.
+std::optional<http::Response> GatewayServer::RefusalOf(const http::Request& request) const {
+  if (const std::optional<std::string> refusal = origins_.Refusal(request)) {
+    return ErrorResponse(request.path, absl::PermissionDeniedError(*refusal));
+  }
+  const absl::Status authorization = AuthorizationOf(request).status();
+  if (authorization.ok()) return std::nullopt;
+  return ErrorResponse(request.path, authorization);
+}
+
+// Of a body that is not small: its caller must be known before it is read.
+void GatewayServer::Admit(const std::shared_ptr<const http::Request>& head, http::Loop& loop,
+                          std::function<void(std::optional<http::Response>)> done) {
+  const Caller caller = {.loop = &loop,
+                         .authorization = AuthorizationOf(*head).value_or(std::string()),
+                         .trace = std::nullopt};
+  backend_.GetModel(
+      caller, [head, done = std::move(done)](const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (model.ok()) return done(std::nullopt);
+        done(ErrorResponse(head->path, model.status()));
+      });
+}
+
+// One line a second for each peer.
+void GatewayServer::CountRefused(const http::Request& request, http::Loop& loop) {
+  if (!refused_calls_.Add(request.peer)) return;
+  loop.After(absl::Seconds(1), [this] { refused_calls_.Flush(); });
+}
+
+bool GatewayServer::IsReachable(absl::Duration patience) {
+  return server_->AcceptsStrangers(patience) && server_->IsResponsive(patience);
 }
 
 http::ConnectionContext GatewayServer::MakeConnectionContext() {
-  return {.limits = options_.limits,
+  return {.limits = FitLimits(options_.limits, options_.memory_bytes, options_.max_descriptors,
+                              !options_.tls_certificate.empty()),
           .handler =
               [this](std::shared_ptr<http::Exchange> exchange) {
                 const bool asks_leave = exchange->request().method == "OPTIONS";
@@ -144,7 +212,17 @@ http::ConnectionContext GatewayServer::MakeConnectionContext() {
           .common_headers =
               [this](const http::Request& request) {
                 return CorsHeaders(options_.cors_origin, request);
-              }};
+              },
+          .refusal = [this](const http::Request& request) { return RefusalOf(request); },
+          .admit =
+              [this](const std::shared_ptr<const http::Request>& head, http::Loop& loop,
+                     std::function<void(std::optional<http::Response>)> done) {
+                Admit(head, loop, std::move(done));
+              },
+          .tenant = TenantOf,
+          .bodies = &bodies_,
+          .on_unauthorized = [this](const http::Request& request,
+                                    http::Loop& loop) { CountRefused(request, loop); }};
 }
 
 }  // namespace sluice::gateway

@@ -4,6 +4,8 @@
 
 #include <grpcpp/channel.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,12 +16,17 @@
 #include "absl/synchronization/mutex.h"
 #include "services/common/steady_time.h"
 #include "services/gateway/api/api_call.h"
+#include "services/gateway/api/body_reader.h"
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/backend/vocabulary.h"
+#include "services/gateway/budgets.h"
+#include "services/gateway/http/memory_budget.h"
+#include "services/gateway/http/origin_policy.h"
 #include "services/gateway/http/router.h"
 #include "services/gateway/http/server.h"
 #include "services/gateway/page/page.h"
+#include "services/gateway/refused_calls.h"
 #include "services/gateway/tool_calls/format.h"
 #include "services/telemetry/tracer.h"
 
@@ -31,13 +38,19 @@ struct GatewayOptions {
   int num_threads = 1;
   std::string tls_certificate;  // PEM files; HTTPS where set
   std::string tls_key;
-  // The web origin whose pages may call the APIs, such as "https://example.org", or "*" for any;
-  // none where empty.
+  // The web origin whose pages may call the APIs besides the server's own, such as
+  // "https://example.org", or "*" for any; none where empty.
   std::string cors_origin;
+  // Names that clients may call it by besides addresses and localhost, as http::OriginPolicy has them;
+  // without any, every name where it listens beyond loopback.
+  std::vector<std::string> allowed_hosts;
   // How calls of tools are found in what a model writes; as its chat template tells where unset.
   std::optional<ToolFormat> tool_format;
   PageOptions page;
+  // As far as the next two allow.
   http::Limits limits;
+  uint64_t memory_bytes = uint64_t{1} << 30;  // that this process may take
+  uint64_t max_descriptors = 1024;
   // For answers under way when the server ends.
   absl::Duration drain_timeout = absl::Seconds(1);
   BackendOptions backend;
@@ -53,6 +66,8 @@ class GatewayServer {
   ~GatewayServer();
 
   const std::string& address() const { return server_->address(); }
+  // Whether a stranger can connect, and the loops run. Blocks, for `patience` at most.
+  bool IsReachable(absl::Duration patience);
 
  private:
   explicit GatewayServer(GatewayOptions options);
@@ -61,11 +76,20 @@ class GatewayServer {
   void ServeHealth(std::shared_ptr<http::Exchange> exchange);
   std::string MetricsText();
   http::ConnectionContext MakeConnectionContext();
+  std::optional<http::Response> RefusalOf(const http::Request& request) const;
+  void Admit(const std::shared_ptr<const http::Request>& head, http::Loop& loop,
+             std::function<void(std::optional<http::Response>)> done);
+  void CountRefused(const http::Request& request, http::Loop& loop);
 
   const GatewayOptions options_;
   Backend backend_;
   Vocabulary vocabulary_;
   OutputStyles output_styles_;
+  BodyReader body_reader_;
+  const Budgets budgets_;
+  const http::OriginPolicy origins_;
+  http::MemoryBudget bodies_;
+  RefusedCalls refused_calls_;
   const ApiContext context_;
   http::Router router_;
   absl::Mutex mutex_;

@@ -1,23 +1,32 @@
 // sluice-gateway: HTTP in front of the gRPC API of one or several orchestrators.
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "kernels/usable_memory.h"
 #include "services/common/address.h"
 #include "services/common/flag_usage.h"
 #include "services/common/log.h"
 #include "services/common/log_flags.h"
 #include "services/common/server.h"
 #include "services/common/status.h"
+#include "services/common/steady_time.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
 #include "services/gateway/tool_calls/format.h"
@@ -47,6 +56,17 @@ ABSL_FLAG(bool, plaintext, false,
 ABSL_FLAG(std::string, cors_origin, "",
           "web origin whose pages may call, such as https://example.org, or * for any; none where "
           "empty");
+ABSL_FLAG(
+    std::vector<std::string>, allowed_hosts, {},
+    "names, by comma, that clients may call this server by besides IP addresses and localhost, "
+    "or * for any; a request whose header Host has another is refused. Without the flag: none "
+    "where --listen is a loopback address, else any");
+ABSL_FLAG(
+    int, memory_mib, 0,
+    "MiB that this process may take, from which it derives how many bytes of requests and how "
+    "many connections it holds; 0: what its control group may, at most a quarter of the host's");
+ABSL_FLAG(bool, share_certificate, false,
+          "serves all callers as the holder of --orchestrator_tls_cert, whoever they are");
 ABSL_FLAG(
     std::string, tool_parser, "auto",
     "how the model writes calls of tools: hermes, llama3_json, pythonic, mistral, phi, gemma or "
@@ -98,6 +118,7 @@ absl::Status CheckFlags() {
   if (absl::Status addresses = CheckAddresses(); !addresses.ok()) return addresses;
   absl::Status status = CheckRange("threads", absl::GetFlag(FLAGS_threads), 1, 64);
   status.Update(CheckRange("max_connections", absl::GetFlag(FLAGS_max_connections), 1, 1'000'000));
+  status.Update(CheckRange("memory_mib", absl::GetFlag(FLAGS_memory_mib), 0, 1 << 24));
   status.Update(CheckRange("max_body_mib", absl::GetFlag(FLAGS_max_body_mib), 1, 56));
   const std::string parser = absl::GetFlag(FLAGS_tool_parser);
   if (parser != "auto" && !gateway::ToolFormatByName(parser).has_value()) {
@@ -120,6 +141,14 @@ absl::Status CheckFlags() {
   if (https != !absl::GetFlag(FLAGS_tls_key).empty()) {
     status.Update(absl::InvalidArgumentError("--tls_cert and --tls_key: set both or neither"));
   }
+  if (!absl::GetFlag(FLAGS_orchestrator_tls_cert).empty() &&
+      !absl::GetFlag(FLAGS_share_certificate)) {
+    status.Update(absl::InvalidArgumentError(
+        "--orchestrator_tls_cert has orchestrators serve everybody who reaches --listen as the "
+        "certificate's holder: say --share_certificate as well where that is meant, or have "
+        "callers "
+        "come with tokens"));
+  }
   if (!https && !absl::GetFlag(FLAGS_plaintext) && !IsLocalAddress(listen)) {
     status.Update(absl::InvalidArgumentError(
         absl::StrCat("--listen ", listen,
@@ -127,6 +156,24 @@ absl::Status CheckFlags() {
                      "--tls_key, or --plaintext behind a proxy that ends TLS")));
   }
   return status;
+}
+
+uint64_t MemoryToTake() {
+  const int chosen = absl::GetFlag(FLAGS_memory_mib);
+  if (chosen > 0) return uint64_t{static_cast<uint32_t>(chosen)} << 20;
+  const auto host =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  // A host without a limit has other processes too.
+  return std::min(MemoryLimit(""), host / 4);
+}
+
+// A connection is a file descriptor, and a shell's usual limit is 1024. Returns how many there may be.
+uint64_t AllowManyDescriptors() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
 }
 
 absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
@@ -151,6 +198,11 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   options.tls_certificate = absl::GetFlag(FLAGS_tls_cert);
   options.tls_key = absl::GetFlag(FLAGS_tls_key);
   options.cors_origin = absl::GetFlag(FLAGS_cors_origin);
+  for (const std::string& host : absl::GetFlag(FLAGS_allowed_hosts)) {
+    options.allowed_hosts.push_back(absl::AsciiStrToLower(host));
+  }
+  options.memory_bytes = MemoryToTake();
+  options.max_descriptors = AllowManyDescriptors();
   options.tool_format = gateway::ToolFormatByName(absl::GetFlag(FLAGS_tool_parser));
   options.page.demo = absl::GetFlag(FLAGS_demo);
   options.limits.max_connections = absl::GetFlag(FLAGS_max_connections);
@@ -179,19 +231,51 @@ absl::StatusOr<std::unique_ptr<Server>> ServeHealth() {
   return health;
 }
 
-// A connection is a file descriptor, and a shell's usual limit is 1024.
-void AllowManyConnections() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
+// Has the health of the process say whether a stranger can connect to the gateway. Ends with it.
+class ReachabilityProbe {
+ public:
+  // Borrows both.
+  ReachabilityProbe(gateway::GatewayServer* gateway, Server* health)
+      : gateway_(*gateway), health_(*health), thread_([this] { Run(); }) {}
+  ~ReachabilityProbe() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    int num_failures = 0;
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_until(lock, (SteadyTime::Now() + absl::Seconds(2)).ToChrono(),
+                                [this] { return stopping_; })) {
+      lock.unlock();
+      num_failures = gateway_.IsReachable(absl::Seconds(2)) ? 0 : num_failures + 1;
+      const bool serving = num_failures < 2;  // once is the load of a moment
+      if (serving != health_.serving()) {
+        Log(serving ? LogLevel::kInfo : LogLevel::kError, "sluice-gateway",
+            serving ? "reachable" : "unreachable");
+        health_.SetServing(serving);
+      }
+      lock.lock();
+    }
+  }
+
+  gateway::GatewayServer& gateway_;
+  Server& health_;
+  std::mutex mutex_;  // guards the next
+  bool stopping_ = false;
+  std::condition_variable changed_;
+  std::thread thread_;  // last: it uses what is above
+};
 
 int Run(const char* program) {
   if (const absl::Status status = CheckFlags(); !status.ok()) {
     return FailAtStart(program, 2, status.message());
   }
-  AllowManyConnections();
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -205,6 +289,8 @@ int Run(const char* program) {
   if (!server.ok()) return FailAtStart(program, 1, server.status().ToString());
   const absl::StatusOr<std::unique_ptr<Server>> health = ServeHealth();
   if (!health.ok()) return FailAtStart(program, 1, health.status().ToString());
+  std::optional<ReachabilityProbe> probe;
+  if (*health != nullptr) probe.emplace(server->get(), health->get());
   Log(LogLevel::kInfo, "sluice-gateway", "listening", {{"address", (*server)->address()}});
   int signal = 0;
   sigwait(&signals, &signal);
@@ -214,6 +300,7 @@ int Run(const char* program) {
   std::signal(SIGTERM, SIG_DFL);
   std::signal(SIGINT, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  probe.reset();
   server->reset();
   return 0;
 }

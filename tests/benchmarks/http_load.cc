@@ -44,7 +44,7 @@ double Milliseconds(Clock::duration time) {
 
 std::string RequestOf(const std::string& body) {
   return absl::StrCat(
-      "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n",
+      "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n",
       "content-length: ", body.size(), "\r\n\r\n", body);
 }
 

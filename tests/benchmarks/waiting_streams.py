@@ -12,7 +12,7 @@ PROMPT_TOKENS, MAX_TOKENS = 16, 400
 def _request(seed):
     ids = random.Random(seed).choices(range(300, 2000), k=PROMPT_TOKENS)
     data = json.dumps({"prompt": ids, "max_tokens": MAX_TOKENS, "temperature": 0, "ignore_eos": True, "stream": True}).encode()
-    return b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+    return b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
         len(data), data)
 
 

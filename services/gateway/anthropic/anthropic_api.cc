@@ -22,18 +22,25 @@ void CountTokens(const ApiContext& context, const std::shared_ptr<ApiCall>& call
 
 void ServeCount(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   const auto call = std::make_shared<ApiCall>(context, std::move(exchange));
-  const absl::StatusOr<nlohmann::json> body = call->Body();
-  if (!body.ok()) return AnswerError(*call, body.status());
-  absl::StatusOr<MessageRequest> request = ReadCountRequest(*body, call->request().body);
-  if (!request.ok()) return AnswerError(*call, request.status());
-  context.backend.GetModel(call->caller(), [&context, call, request = *std::move(request)](
-                                               const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) return AnswerError(*call, model.status());
-    if (!request.model.empty() && request.model != model->name()) {
-      return AnswerError(*call, ModelNotFound(request.model));
-    }
-    CountTokens(context, call, request.generate.chat());
-  });
+  context.backend.GetModel(
+      call->caller(), [&context, call](const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (!model.ok()) return AnswerError(*call, model.status());
+        const auto request = std::make_shared<MessageRequest>();
+        call->ReadBody(
+            context.body_reader,
+            [call, request](const nlohmann::json& body) {
+              absl::StatusOr<MessageRequest> read = ReadCountRequest(body, call->request().body);
+              if (read.ok()) *request = *std::move(read);
+              return read.status();
+            },
+            [&context, call, request, name = model->name()](const absl::Status& status) {
+              if (!status.ok()) return AnswerError(*call, status);
+              if (!request->model.empty() && request->model != name) {
+                return AnswerError(*call, ModelNotFound(request->model));
+              }
+              CountTokens(context, call, request->generate.chat());
+            });
+      });
 }
 
 }  // namespace

@@ -41,17 +41,18 @@ json ErrorBody(const absl::Status& status, const std::string& request_id) {
 
 }  // namespace
 
-void AnswerError(ApiCall& call, const absl::Status& status) {
-  const json body = ErrorBody(status, call.id());
-  if (call.has_sent_events()) {
-    call.SendEvent("error", ToJson(body));
-    return call.EndEvents();
-  }
+http::Response ErrorResponse(const absl::Status& status, const std::string& request_id) {
   http::Response response = {.status = HttpStatus(status),
                              .headers = {{"content-type", "application/json"}},
-                             .body = ToJson(body)};
+                             .body = ToJson(ErrorBody(status, request_id))};
   AddRetryAfter(response, status);
-  call.Respond(std::move(response));
+  return response;
+}
+
+void AnswerError(ApiCall& call, const absl::Status& status) {
+  if (!call.has_sent_events()) return call.Respond(ErrorResponse(status, call.id()));
+  call.SendEvent("error", ToJson(ErrorBody(status, call.id())));
+  call.EndEvents();
 }
 
 absl::Status ModelNotFound(const std::string& model) {

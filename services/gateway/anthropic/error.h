@@ -6,9 +6,12 @@
 
 #include "absl/status/status.h"
 #include "services/gateway/api/api_call.h"
+#include "services/gateway/http/message.h"
 
 namespace sluice::gateway::anthropic {
 
+// The response, with Retry-After where the server said when to come again.
+http::Response ErrorResponse(const absl::Status& status, const std::string& request_id = "");
 // Answers a call with it: as its response, or in mid-stream as the last event.
 void AnswerError(ApiCall& call, const absl::Status& status);
 

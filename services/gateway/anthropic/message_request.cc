@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr size_t kMaxTools = 1024;
 constexpr char kUnsupported[] = "this server does not support it";
 
 absl::Status BadType(const std::string& path, const char* expected) {
@@ -140,6 +141,16 @@ std::vector<OfferedTool> ReadOffer(ObjectReader& reader, absl::string_view body)
   std::vector<OfferedTool> offered;
   const json* tools = reader.Array("tools");
   if (tools == nullptr) return offered;
+  if (tools->size() > kMaxTools) {
+    reader.Fail("tools", "array_above_max_length",
+                absl::StrCat("tools: ", tools->size(), " items; accepted: up to ", kMaxTools, "."));
+    return offered;
+  }
+  if (HasLargeObject(RawMember(body, {"tools"}).value_or(""))) {
+    reader.Fail("tools", "invalid_value",
+                "tools: an object has more than 512 members; accepted: up to 512.");
+    return offered;
+  }
   const ordered_json written = OrderedMember(body, {"tools"});
   for (size_t i = 0; i < tools->size(); ++i) {
     ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));
@@ -149,8 +160,11 @@ std::vector<OfferedTool> ReadOffer(ObjectReader& reader, absl::string_view body)
                         .description = tool.String("description").value_or("")};
     read.strict = tool.Bool("strict").value_or(false);
     if (const json* schema = tool.Object("input_schema")) {
-      const bool known = written.is_array() && written[i].contains("input_schema");
-      read.parameters = known ? written[i]["input_schema"].dump() : schema->dump();
+      const ordered_json* in_order = written.is_array() && i < written.size()
+                                         ? FindMember(written[i], "input_schema")
+                                         : nullptr;
+      const bool is_known = in_order != nullptr && in_order->is_object();
+      read.parameters = is_known ? in_order->dump() : schema->dump();
     }
     if (type != "custom" || read.name.empty()) {
       tool.Fail("type", "unsupported_value", "A tool must be of type 'custom' and have a name.");

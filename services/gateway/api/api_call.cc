@@ -5,12 +5,15 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "services/gateway/api/authorization.h"
 #include "services/gateway/backend/random_id.h"
 #include "services/gateway/json/json_text.h"
 
 namespace sluice::gateway {
 namespace {
 
+// In place of an authorization that is refused before a call is made of it.
+constexpr char kInvalid[] = "invalid";
 constexpr size_t kMaxRequestIdBytes = 128;  // as GenerateRequest.request_id
 
 std::string IdOf(const http::Request& request) {
@@ -21,22 +24,25 @@ std::string IdOf(const http::Request& request) {
   return fit ? std::string(sent) : RandomId("req_");
 }
 
-// Anthropic's clients send their token under a name of its own.
-std::string AuthorizationOf(const http::Request& request) {
-  if (const auto value = request.Header("authorization")) return std::string(*value);
-  if (const auto key = request.Header("x-api-key")) return absl::StrCat("Bearer ", *key);
-  return "";
-}
-
 }  // namespace
 
 ApiCall::ApiCall(Tracer* tracer, std::shared_ptr<http::Exchange> exchange)
     : exchange_(std::move(exchange)),
       id_(IdOf(exchange_->request())),
       span_(tracer, exchange_->request()),
-      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()), span_.context()} {}
+      caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()).value_or(kInvalid),
+              span_.context()} {}
 
 absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
+
+void ApiCall::ReadBody(BodyReader& reader, BodyReader::Read read,
+                       std::function<void(const absl::Status&)> done) const {
+  reader.Start(exchange_->loop(), TenantOf(request()), request().body, std::move(read),
+               [exchange = exchange_, done = std::move(done)](const absl::Status& status) {
+                 exchange->ReleaseBody();
+                 done(status);
+               });
+}
 
 void ApiCall::Respond(int status, const nlohmann::json& body) {
   Respond(

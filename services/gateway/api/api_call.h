@@ -2,6 +2,7 @@
 // or in server-sent events. Belongs to the exchange's loop.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "services/gateway/api/body_reader.h"
 #include "services/gateway/api/http_span.h"
 #include "services/gateway/api/output_styles.h"
 #include "services/gateway/backend/backend.h"
@@ -23,6 +25,7 @@ struct ApiContext {
   Backend& backend;
   Vocabulary& vocabulary;
   OutputStyles& output_styles;
+  BodyReader& body_reader;
   Tracer* tracer = nullptr;  // null: nobody is told of calls
 };
 
@@ -40,8 +43,12 @@ class ApiCall {
   const std::string& id() const { return id_; }
   const Caller& caller() const { return caller_; }
 
-  // The request's body; INVALID_ARGUMENT where it is no JSON.
+  // The request's body, where it is small by its path's nature; INVALID_ARGUMENT where it is no JSON.
   absl::StatusOr<nlohmann::json> Body() const;
+  // Has `read` take the body, on some thread, and calls `done` with its status, on the loop. The
+  // body's text is gone then: `read` copies what is to stay.
+  void ReadBody(BodyReader& reader, BodyReader::Read read,
+                std::function<void(const absl::Status&)> done) const;
 
   void Respond(int status, const nlohmann::json& body);
   void Respond(http::Response response);

@@ -10,22 +10,28 @@ GenerationCall::GenerationCall(const ApiContext& context, std::shared_ptr<http::
     : context_(context), call_(context, std::move(exchange)) {}
 
 void GenerationCall::Start() {
-  const absl::StatusOr<nlohmann::json> body = call_.Body();
-  if (!body.ok()) return Fail(body.status());
-  absl::StatusOr<Needs> needs = Read(*body);
-  if (!needs.ok()) return Fail(needs.status());
-  needs_ = *std::move(needs);
-  FindModel();
-}
-
-void GenerationCall::FindModel() {
+  // First of all, because it says whether the caller is known: nothing is done for a stranger.
   backend().GetModel(call_.caller(), Then<v1::GetModelResponse>([this](v1::GetModelResponse model) {
                        model_ = std::move(model);
-                       if (!needs_.model.empty() && needs_.model != model_.name()) {
-                         return Fail(UnknownModel(needs_.model));
-                       }
-                       FetchTokenTexts();
+                       ReadBody();
                      }));
+}
+
+void GenerationCall::ReadBody() {
+  call_.ReadBody(
+      context_.body_reader,
+      [this, self = shared_from_this()](const nlohmann::json& body) {
+        absl::StatusOr<Needs> needs = Read(body);
+        if (needs.ok()) needs_ = *std::move(needs);
+        return needs.status();
+      },
+      [this, self = shared_from_this()](const absl::Status& status) {
+        if (!status.ok()) return Fail(status);
+        if (!needs_.model.empty() && needs_.model != model_.name()) {
+          return Fail(UnknownModel(needs_.model));
+        }
+        FetchTokenTexts();
+      });
 }
 
 void GenerationCall::FetchTokenTexts() {

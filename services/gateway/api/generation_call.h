@@ -1,4 +1,4 @@
-// A call that generates, of whichever API: its body is read, its model looked up, what it needs
+// A call that generates, of whichever API: its model is looked up, its body read, what it needs
 // besides is fetched, and what is generated goes to the API's class, which answers. Belongs to the
 // exchange's loop; kept alive by what it waits for.
 #pragma once
@@ -40,7 +40,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
 
   GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange);
 
-  // The steps, in their order. Fail() may come instead of any, and is the last.
+  // The steps, in their order. Fail() may come instead of any, and is the last. Read() may be called
+  // on another thread than the loop's, which waits: it uses nothing but the call's own state.
   virtual absl::StatusOr<Needs> Read(const nlohmann::json& body) = 0;
   virtual absl::Status UnknownModel(const std::string& name) const = 0;
   // Everything that was needed is there. Ends in Generate(), at once or later.
@@ -71,7 +72,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   OutputSplitter NewSplitter() const;
 
  private:
-  void FindModel();
+  void ReadBody();
   void FetchTokenTexts();
   void FindOutputStyle();
   void ConstrainCalls();

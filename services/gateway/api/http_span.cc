@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -18,9 +19,11 @@ HttpSpan::HttpSpan(Tracer* tracer, const http::Request& request)
   context_ = span.context;
   if (!span.context.sampled()) return;
   span.kind = SpanKind::kServer;
-  span.name = absl::StrCat(request.method, " ", request.path);
+  // Texts of spans are UTF-8, which a path need not be.
+  const std::string path = absl::CHexEscape(request.path);
+  span.name = absl::StrCat(request.method, " ", path);
   span.Add("http.request.method", request.method);
-  span.Add("http.route", request.path);
+  span.Add("http.route", path);
   span_ = std::move(span);
 }
 

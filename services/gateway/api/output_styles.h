@@ -1,7 +1,11 @@
 // How the model that is served writes down calls of tools and thoughts, which its chat template
-// gives away. Asked for once for each set of the template's variables. Thread-safe.
+// gives away. Asked for once for each set of the template's variables, as far as so many are kept.
+// Thread-safe.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -32,16 +36,19 @@ class OutputStyles {
            std::function<void(OutputStyle)> done);
 
  private:
-  using Key = std::pair<std::string, std::string>;  // model, variables
+  // The SHA-256 of both: clients choose the variables, and how long they are.
+  using Key = std::array<uint8_t, 32>;
+  static Key KeyOf(const std::string& model, const std::string& variables_json);
 
-  void ProbeThought(const Caller& caller, const Key& key, OutputStyle style,
-                    std::function<void(OutputStyle)> done);
+  void ProbeThought(const Caller& caller, const Key& key, const std::string& variables_json,
+                    OutputStyle style, std::function<void(OutputStyle)> done);
   void Keep(const Key& key, OutputStyle style);
 
   Backend& backend_;
   const std::optional<ToolFormat> tool_format_;
   absl::Mutex mutex_;
   std::map<Key, OutputStyle> styles_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Key> kept_ ABSL_GUARDED_BY(mutex_);  // of styles_, the oldest first
 };
 
 }  // namespace sluice::gateway

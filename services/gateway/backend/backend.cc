@@ -7,12 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/common/health_message.h"
+#include "services/common/metadata.h"
 #include "services/common/status.h"
 #include "services/gateway/backend/session.h"
 #include "services/gateway/backend/single_call.h"
 
 namespace sluice::gateway {
 namespace {
+
+constexpr char kAuthorizationKey[] = "authorization";
+constexpr char kNoAuthorization[] = "invalid";  // of no scheme: refused wherever tokens count
 
 // What a unary call may take once it is made; scoring a long text is the slowest.
 constexpr absl::Duration kUnaryTimeout = absl::Seconds(120);
@@ -21,6 +25,9 @@ constexpr absl::Duration kHealthTimeout = absl::Seconds(5);
 constexpr absl::Duration kModelAge = absl::Seconds(5);
 constexpr absl::Duration kOldestModel = absl::Seconds(30);
 constexpr size_t kMostModels = 256;
+// Who guesses tokens costs the orchestrator a call for each, and no more.
+constexpr absl::Duration kRefusalAge = absl::Seconds(1);
+constexpr size_t kMostRefusals = 256;
 // A larger request has a stream of its own: in a session those behind it would wait.
 constexpr size_t kLargestInSession = size_t{256} << 10;
 // After which an orchestrator of an older version is asked for sessions again.
@@ -96,10 +103,18 @@ std::shared_ptr<Call> Backend::StartCall(const Caller& caller, const v1::Generat
 }
 
 void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
-  if (!caller.authorization.empty()) context.AddMetadata("authorization", caller.authorization);
+  if (!caller.authorization.empty()) {
+    // Left out, it would be the call of a stranger, whom an orchestrator may serve.
+    if (!AddMetadata(context, kAuthorizationKey, caller.authorization).ok()) {
+      context.AddMetadata(kAuthorizationKey, kNoAuthorization);
+    }
+  }
   if (caller.trace.has_value()) {
-    context.AddMetadata(kTraceParentKey, caller.trace->ToTraceParent());
-    if (!caller.trace->state.empty()) context.AddMetadata(kTraceStateKey, caller.trace->state);
+    // Without its trace a call is as good.
+    AddMetadata(context, kTraceParentKey, caller.trace->ToTraceParent()).IgnoreError();
+    if (!caller.trace->state.empty()) {
+      AddMetadata(context, kTraceStateKey, caller.trace->state).IgnoreError();
+    }
   }
 }
 
@@ -223,9 +238,14 @@ void Backend::GetStatus(const Caller& caller, v1::GetStatusRequest request,
 
 void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
   std::optional<v1::GetModelResponse> known;
+  absl::Status refusal;
   bool asks = true;
   {
     absl::MutexLock lock(&mutex_);
+    const auto refused = refusals_.find(caller.authorization);
+    if (refused != refusals_.end() && SteadyTime::Now() < refused->second.until) {
+      refusal = refused->second.status;
+    }
     const auto found = models_.find(caller.authorization);
     const absl::Duration age =
         found == models_.end() ? kOldestModel : SteadyTime::Now() - found->second.since;
@@ -234,6 +254,7 @@ void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done
       asks = age >= kModelAge && !std::exchange(found->second.is_asked_for, true);
     }
   }
+  if (!refusal.ok()) return done(refusal);
   if (!known.has_value()) return AskForModel(caller, std::move(done));
   if (asks) AskForModel(caller, [](const absl::StatusOr<v1::GetModelResponse>&) {});
   done(*std::move(known));
@@ -254,8 +275,12 @@ void Backend::KeepModel(const std::string& authorization,
   absl::MutexLock lock(&mutex_);
   if (!model.ok()) {
     models_.erase(authorization);
+    if (!absl::IsUnauthenticated(model.status())) return;
+    if (refusals_.size() >= kMostRefusals) refusals_.clear();
+    refusals_[authorization] = {model.status(), SteadyTime::Now() + kRefusalAge};
     return;
   }
+  refusals_.erase(authorization);
   if (models_.size() >= kMostModels) models_.clear();
   models_[authorization] = {.model = *model, .since = SteadyTime::Now()};
 }

@@ -80,7 +80,11 @@ class Backend {
   // May be some seconds old, as a caller with the same authorization was told: a model is asked about
   // with every request, and rarely changes. What is older is asked for again, once for all, while
   // they go on with what is known; after half a minute they wait.
+  // A refusal is a second old at most.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
+  // The same as the orchestrator says it now, for what is answered with nothing else of its: it knows
+  // of a token that was revoked.
+  void AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done);
 
   const BackendOptions& options() const { return options_; }
   Meter& meter() { return meter_; }
@@ -112,7 +116,10 @@ class Backend {
     SteadyTime since;
     bool is_asked_for = false;  // again
   };
-  void AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done);
+  struct Refusal {
+    absl::Status status;
+    SteadyTime until;
+  };
   void KeepModel(const std::string& authorization,
                  const absl::StatusOr<v1::GetModelResponse>& model);
 
@@ -140,6 +147,8 @@ class Backend {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, KnownModel> models_ ABSL_GUARDED_BY(mutex_);  // by authorization
+  // Callers who were refused, by authorization, and until when they need not be asked about.
+  std::map<std::string, Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Asks for the tokens of the prompt that a conversation becomes.

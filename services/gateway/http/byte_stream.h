@@ -24,6 +24,9 @@ class ByteStream {
   virtual size_t TryWrite(absl::string_view bytes) = 0;
   // Writes all. One write at a time; `bytes` stay valid until it calls back.
   virtual void Write(absl::string_view bytes, std::function<void(bool ok)> done) = 0;
+  // Calls back where the other side has gone altogether, which a stream that it has ended does not
+  // say: it may still read. REQUIRES: Read() has called back with 0, and bytes were written since.
+  virtual void WatchGone(std::function<void()> gone) = 0;
   // The other side sees the end of the stream, and may still be read.
   virtual void EndWrites() = 0;
   // Calls back after `delay` unless the timer was set again or stopped by then. A delay that is

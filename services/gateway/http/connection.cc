@@ -11,6 +11,10 @@ namespace {
 // What a client may send ahead of responses it waits for before it is no longer read.
 constexpr size_t kMostSentAhead = 64 << 10;
 constexpr size_t kWritePiece = 64 << 10;
+// A body is there as it came, as the message that is made of it, and as that goes out: so many
+// times its size are accounted for, and so many once it was read.
+constexpr uint64_t kCopies = 3;
+constexpr uint64_t kCopiesWithoutBody = 2;
 // How long what a refused client still sends is read.
 constexpr absl::Duration kLinger = absl::Seconds(5);
 
@@ -34,10 +38,12 @@ std::string Head(const Response& response, absl::string_view framing, bool keep_
 // answers 500 for a handler that drops it without one.
 class Connection::ActiveExchange final : public Exchange {
  public:
-  ActiveExchange(std::shared_ptr<Connection> connection, Request request)
+  ActiveExchange(std::shared_ptr<Connection> connection, Request request,
+                 std::optional<MemoryBudget::Charge> charge)
       : connection_(std::move(connection)),
         loop_(connection_->loop_),
-        request_(std::move(request)) {}
+        request_(std::move(request)),
+        charge_(std::move(charge)) {}
 
   ~ActiveExchange() override {
     if (connection_ == nullptr) return;
@@ -51,9 +57,19 @@ class Connection::ActiveExchange final : public Exchange {
   const Request& request() const override { return request_; }
   Loop& loop() override { return loop_; }
 
+  void ReleaseBody() override {
+    std::string().swap(request_.body);
+    if (charge_.has_value()) charge_->Resize(charge_->bytes() / kCopies * kCopiesWithoutBody);
+  }
+
+  bool has_begun() const { return begun_; }
+
   void Respond(Response response) override {
     if (connection_ == nullptr || begun_) return;
     begun_ = true;
+    if (response.status == 401 && connection_->context_.on_unauthorized) {
+      connection_->context_.on_unauthorized(request_, loop_);
+    }
     AddCommonHeaders(response);
     const bool no_body = response.status == 204 || response.status == 304;
     const std::string length =
@@ -116,7 +132,8 @@ class Connection::ActiveExchange final : public Exchange {
 
   std::shared_ptr<Connection> connection_;  // until the response is complete or the client left
   Loop& loop_;
-  const Request request_;
+  Request request_;
+  std::optional<MemoryBudget::Charge> charge_;  // of a body that is not small
   bool begun_ = false;
   std::function<void()> on_drained_;
   std::function<void()> on_closed_;
@@ -124,9 +141,11 @@ class Connection::ActiveExchange final : public Exchange {
 
 std::shared_ptr<Connection> Connection::Start(const ConnectionContext& context, Loop& loop,
                                               std::unique_ptr<ByteStream> stream,
+                                              std::unique_ptr<ConnectionTable::Entry> entry,
                                               std::function<void()> on_closed) {
   auto connection = std::shared_ptr<Connection>(
-      new Connection(context, loop, std::move(stream), std::move(on_closed)));
+      new Connection(context, loop, std::move(stream), std::move(entry), std::move(on_closed)));
+  if (connection->entry_ != nullptr) connection->entry_->SetWaiting(true);
   connection->WatchTime(Watch::kHeader);
   connection->stream_->Handshake([connection](bool ok) {
     if (!ok) return connection->Close();
@@ -136,15 +155,19 @@ std::shared_ptr<Connection> Connection::Start(const ConnectionContext& context, 
 }
 
 Connection::Connection(const ConnectionContext& context, Loop& loop,
-                       std::unique_ptr<ByteStream> stream, std::function<void()> on_closed)
+                       std::unique_ptr<ByteStream> stream,
+                       std::unique_ptr<ConnectionTable::Entry> entry,
+                       std::function<void()> on_closed)
     : context_(context),
       loop_(loop),
       stream_(std::move(stream)),
       on_closed_(std::move(on_closed)),
+      entry_(std::move(entry)),
       parser_(context.limits) {}
 
 void Connection::Read() {
-  if (closed_ || is_reading_ || parser_.num_waiting_bytes() > kMostSentAhead) return;
+  if (closed_ || is_reading_ || has_ended_ || is_admitting_) return;
+  if (parser_.num_waiting_bytes() > kMostSentAhead) return;
   is_reading_ = true;
   stream_->Read(absl::MakeSpan(incoming_), [self = shared_from_this()](size_t num_bytes) {
     self->is_reading_ = false;
@@ -158,47 +181,153 @@ void Connection::OnRead(size_t num_bytes) {
   if (!lingers_) {
     parser_.Feed({incoming_.data(), num_bytes});
     Advance();
+    if (!HoldsBody()) return;
   }
   Read();
 }
 
-// The client sends no more. What is answered already is still written.
+// The client sends no more. It may still read (RFC 9112, 9.6), or have gone: a response that has not
+// begun may take long, and what is sent ahead of it tells. Everybody reads over a 100.
 void Connection::OnEnd() {
-  closes_when_written_ = true;
-  lingers_ = false;
-  is_serving_ = false;
-  if (const auto exchange = exchange_.lock()) exchange->OnClosed();
-  exchange_.reset();
-  CloseWhenDone();
+  has_ended_ = true;
+  if (lingers_) return Close();
+  if (!is_serving_) return Advance();
+  FindOutWhetherGone();
+  stream_->WatchGone([weak = weak_from_this()] {
+    if (const std::shared_ptr<Connection> self = weak.lock()) self->Close();
+  });
+}
+
+void Connection::FindOutWhetherGone() {
+  const auto exchange = exchange_.lock();
+  if (exchange == nullptr || exchange->has_begun() || !exchange->request().chunked) return;
+  Send("HTTP/1.1 100 Continue\r\n\r\n");
 }
 
 // Acts on what the parser has, unless a response is under way: then it waits for its turn.
 void Connection::Advance() {
-  if (closed_ || is_serving_ || closes_when_written_) return;
-  if (parser_.TakeExpectation()) Send("HTTP/1.1 100 Continue\r\n\r\n");
-  if (parser_.state() == RequestParser::State::kComplete) return Serve(parser_.TakeRequest());
+  if (closed_ || is_serving_ || is_admitting_ || closes_when_written_) return;
   if (parser_.state() == RequestParser::State::kFailed) {
     return Refuse(parser_.failure().status, parser_.failure().message);
   }
+  const bool is_complete = parser_.state() == RequestParser::State::kComplete;
+  if (is_complete || parser_.state() == RequestParser::State::kBody) {
+    if (RefusesHead()) return;
+    if (!is_admitted_ && parser_.num_body_bytes() > context_.limits.small_body_bytes) {
+      return Admit();
+    }
+    if (parser_.TakeExpectation()) Send("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  if (is_complete) return Serve(parser_.TakeRequest());
+  if (has_ended_) {
+    closes_when_written_ = true;
+    return CloseWhenDone();
+  }
   WatchReading();
+}
+
+// Once for each request. True where it was refused.
+bool Connection::RefusesHead() {
+  if (std::exchange(is_head_checked_, true) || !context_.refusal) return false;
+  const std::optional<Response> refusal = context_.refusal(parser_.head());
+  if (!refusal.has_value()) return false;
+  CountUnauthorized(refusal->status, parser_.head());
+  Refuse(*refusal);
+  return true;
+}
+
+void Connection::CountUnauthorized(int status, Request head) {
+  if (status != 401 || !context_.on_unauthorized) return;
+  if (entry_ != nullptr) head.peer = entry_->peer();
+  context_.on_unauthorized(head, loop_);
+}
+
+// Nothing more is read until it is known whether the body may come.
+void Connection::Admit() {
+  is_admitting_ = true;
+  StopWatching();
+  auto head = std::make_shared<Request>(parser_.head());
+  if (entry_ != nullptr) head->peer = entry_->peer();
+  if (!context_.admit) return OnAdmitted(*head, std::nullopt);
+  context_.admit(head, loop_, [self = shared_from_this(), head](std::optional<Response> refusal) {
+    self->OnAdmitted(*head, std::move(refusal));
+  });
+}
+
+void Connection::OnAdmitted(const Request& head, std::optional<Response> refusal) {
+  is_admitting_ = false;
+  if (closed_) return;
+  if (refusal.has_value()) {
+    CountUnauthorized(refusal->status, head);
+    Refuse(*refusal);
+    return Read();
+  }
+  is_admitted_ = true;
+  if (entry_ != nullptr) {
+    entry_->SetWaiting(false);
+    entry_->SetBytes(0);
+  }
+  if (context_.bodies != nullptr) {
+    std::string tenant = context_.tenant ? context_.tenant(head) : "";
+    if (tenant.empty()) tenant = head.peer;
+    charge_ = context_.bodies->Take(tenant, kCopies * parser_.num_body_bytes());
+  }
+  if (!HoldsBody()) return;
+  Advance();
+  Read();
+}
+
+// Accounts for what of a request is held. False, and the connection ends, where there is no room.
+bool Connection::HoldsBody() {
+  if (closed_ || is_serving_ || is_admitting_ || lingers_) return !closed_;
+  if (!is_admitted_) {
+    if (entry_ == nullptr || entry_->SetBytes(parser_.num_held_bytes())) return true;
+    Close();
+    return false;
+  }
+  if (context_.bodies == nullptr) return true;
+  const uint64_t needed = kCopies * parser_.num_body_bytes();
+  if (charge_.has_value() && (needed <= charge_->bytes() || charge_->Resize(needed))) return true;
+  charge_.reset();
+  Response response = context_.error_response(
+      503, "the bodies of other requests leave no room for this one; try again later");
+  response.headers.emplace_back("retry-after", "1");
+  Refuse(response);
+  Read();
+  return false;
 }
 
 void Connection::Serve(Request request) {
   is_serving_ = true;
   StopWatching();
   if (!request.keep_alive) closes_when_written_ = true;
-  auto exchange = std::make_shared<ActiveExchange>(shared_from_this(), std::move(request));
+  if (entry_ != nullptr) {
+    request.peer = entry_->peer();
+    entry_->SetWaiting(false);
+    entry_->SetBytes(0);
+  }
+  is_head_checked_ = is_admitted_ = false;
+  auto exchange = std::make_shared<ActiveExchange>(shared_from_this(), std::move(request),
+                                                   std::exchange(charge_, std::nullopt));
   exchange_ = exchange;
+  if (has_ended_) FindOutWhetherGone();
   context_.handler(std::move(exchange));
 }
 
 // Answers what is no request that can be served, and closes. Not at once: a client that is still
 // sending would be reset, and never read why.
 void Connection::Refuse(int status, absl::string_view message) {
+  Refuse(context_.error_response(status, message));
+}
+
+void Connection::Refuse(const Response& response) {
   if (closed_ || closes_when_written_) return;
   closes_when_written_ = true;
-  lingers_ = true;
-  const Response response = context_.error_response(status, message);
+  lingers_ = !has_ended_;
+  if (entry_ != nullptr) {
+    entry_->SetWaiting(true);
+    entry_->SetBytes(0);
+  }
   Send(Head(response, absl::StrCat("content-length: ", response.body.size(), "\r\n"), false));
   Send(response.body);
 }
@@ -206,6 +335,7 @@ void Connection::Refuse(int status, absl::string_view message) {
 // Bounds the time of the part of a request that is being read.
 void Connection::WatchReading() {
   if (is_writing_) return;  // see OnWritten
+  if (entry_ != nullptr && !is_admitted_) entry_->SetWaiting(true);
   switch (parser_.state()) {
     case RequestParser::State::kNothing:
       return WatchTime(Watch::kIdle);
@@ -322,6 +452,8 @@ void Connection::Close() {
   stream_->SetTimer(absl::InfiniteDuration(), nullptr);
   stream_->Close();
   outgoing_.clear();
+  charge_.reset();
+  entry_.reset();
   if (const auto exchange = exchange_.lock()) exchange->OnClosed();
   if (on_closed_) std::exchange(on_closed_, nullptr)();
 }

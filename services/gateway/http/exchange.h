@@ -19,6 +19,8 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual const Request& request() const = 0;
+  // The request's body is not needed any more; it is empty from then on.
+  virtual void ReleaseBody() = 0;
   virtual Loop& loop() = 0;
 
   virtual void Respond(Response response) = 0;

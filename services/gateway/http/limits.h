@@ -11,7 +11,10 @@ namespace sluice::http {
 struct Limits {
   uint32_t max_header_bytes = 32 << 10;  // request line and headers; beyond: 431
   uint64_t max_body_bytes = 16 << 20;    // beyond: 413
-  int max_connections = 4096;            // beyond: 503, and the connection is closed
+  // A larger body is read once its request is admitted and has a share of the memory for bodies.
+  uint64_t small_body_bytes = 16 << 10;
+  // Beyond: one that waits for a request is closed, or the new one is answered 503.
+  int max_connections = 4096;
   // From the first byte of a request (or the connection's start) to the end of its headers.
   absl::Duration header_timeout = absl::Seconds(10);
   // From there to the end of its body. Beyond either: 408.

@@ -14,9 +14,11 @@ namespace sluice::http {
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct Request {
-  std::string method;  // upper-case
-  std::string path;    // without the query; not decoded
-  std::string query;   // without its question mark
+  std::string method;     // upper-case
+  std::string path;       // without the query; percent-decoded
+  std::string query;      // without its question mark; not decoded
+  std::string authority;  // the host that is called, and its port if any; empty in HTTP/1.0 without
+  std::string peer;       // the client's address, as PeerOf() has it
   Headers headers;
   std::string body;
   bool keep_alive = true;  // the connection may serve another request
@@ -24,6 +26,8 @@ struct Request {
 
   // The first header of this (lower-case) name.
   std::optional<absl::string_view> Header(absl::string_view name) const;
+  // How many headers have this name.
+  size_t Count(absl::string_view name) const;
   // All headers of this name, which are one list: joined by commas; empty where there are none.
   std::string Joined(absl::string_view name) const;
 };
@@ -33,6 +37,13 @@ struct Response {
   Headers headers;  // without content-length, transfer-encoding, connection and date
   std::string body;
 };
+
+// The host of HOST or HOST:PORT, lower-case; an IPv6 address in its brackets.
+std::string HostOf(absl::string_view authority);
+
+// The text with each %XX as the byte that it stands for. Nothing where one is not complete, or
+// stands for a control character.
+std::optional<std::string> PercentDecoded(absl::string_view text);
 
 // "Not Found" for 404.
 absl::string_view ReasonPhrase(int status);

@@ -1,4 +1,6 @@
-// Requests from bytes, as they come in pieces of any size. The only file that knows Boost.Beast,
+// Requests from bytes, as they come in pieces of any size, by RFC 9112. What a message's framing
+// leaves open is refused: transfer codings but chunked (501), contents that are coded (415), a
+// missing or second Host (400). Trailers are read and dropped. The only file that knows Boost.Beast,
 // whose headers take a compiler seconds. Not thread-safe.
 #pragma once
 
@@ -32,6 +34,13 @@ class RequestParser {
   void Feed(absl::string_view bytes);
 
   State state() const { return state_; }
+  // The request without its body. REQUIRES: state() is kBody or kComplete.
+  const Request& head() const { return head_; }
+  // Of the body: how many bytes are there, and at least are to come, as far as is said; chunks do not
+  // say it ahead.
+  uint64_t num_body_bytes() const;
+  // Held for the request at work and those behind it.
+  uint64_t num_held_bytes() const;
   const Failure& failure() const { return failure_; }
   // Bytes of later requests that wait behind a complete one.
   size_t num_waiting_bytes() const { return waiting_.size(); }
@@ -46,11 +55,14 @@ class RequestParser {
   struct Parser;
 
   void Parse();
+  void SkipEmptyLines();
+  void TakeHead();
   void Fail(int status, absl::string_view message);
 
   const Limits limits_;
   std::unique_ptr<Parser> parser_;
   std::string waiting_;  // not yet consumed
+  Request head_;
   State state_ = State::kNothing;
   bool expects_continue_ = false;
   Failure failure_;

@@ -1,11 +1,16 @@
 #include "services/gateway/http/server.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -96,6 +101,12 @@ class AsioStream final : public ByteStream {
                       [done = std::move(done)](Error error, size_t) { done(!error); });
   }
 
+  void WatchGone(std::function<void()> gone) override {
+    SocketOf(stream_).async_wait(tcp::socket::wait_error, [gone = std::move(gone)](Error error) {
+      if (error != asio::error::operation_aborted) gone();
+    });
+  }
+
   void EndWrites() override {
     Error ignored;
     SocketOf(stream_).shutdown(tcp::socket::shutdown_send, ignored);
@@ -151,13 +162,17 @@ absl::StatusOr<tcp::endpoint> EndpointOf(const std::string& address) {
 }  // namespace
 
 struct Server::Impl {
-  explicit Impl(ServerOptions o) : options(std::move(o)) {
+  explicit Impl(ServerOptions o)
+      : options(std::move(o)),
+        table({.max_connections = options.connections.limits.max_connections,
+               .max_waiting_bytes = options.max_waiting_bytes}) {
     for (int i = 0; i < std::max(1, options.num_threads); ++i) {
       loops.push_back(std::make_unique<AsioLoop>());
     }
   }
   ~Impl() {
     for (const auto& loop : loops) loop->Stop();
+    if (reserve >= 0) close(reserve);
     // Connections refer to their loops.
     for (const auto& loop : loops) {
       const auto connections = std::exchange(loop->connections(), {});
@@ -167,34 +182,40 @@ struct Server::Impl {
 
   absl::Status Listen();
   void Accept();
+  void OnNoDescriptor();
   void Serve(AsioLoop& loop, tcp::socket socket);
   std::unique_ptr<ByteStream> StreamOver(tcp::socket socket);
 
   const ServerOptions options;
   std::string address;
+  tcp::endpoint endpoint;
   std::unique_ptr<TlsCertificate> tls;  // where HTTPS is spoken
   std::vector<std::unique_ptr<AsioLoop>> loops;
   std::unique_ptr<tcp::acceptor> acceptor;  // touched on the first loop once that runs
   size_t next_loop = 0;                     // as the acceptor
+  ConnectionTable table;
+  int reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);  // given up to refuse a connection
+  std::atomic<int64_t> num_accepted{0};
   std::atomic<int> num_connections{0};
   std::atomic<bool> stopping{false};
 };
 
 absl::Status Server::Impl::Listen() {
-  const absl::StatusOr<tcp::endpoint> endpoint = EndpointOf(options.address);
-  if (!endpoint.ok()) return endpoint.status();
+  const absl::StatusOr<tcp::endpoint> wanted = EndpointOf(options.address);
+  if (!wanted.ok()) return wanted.status();
   acceptor = std::make_unique<tcp::acceptor>(loops.front()->context());
   Error error;
-  acceptor->open(endpoint->protocol(), error);
+  acceptor->open(wanted->protocol(), error);
   if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor->bind(*endpoint, error);
+  if (!error) acceptor->bind(*wanted, error);
   if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
   if (error) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", options.address, ": ", error.message()));
   }
-  address = absl::StrCat(options.address.substr(0, options.address.rfind(':')), ":",
-                         acceptor->local_endpoint().port());
+  endpoint = acceptor->local_endpoint();
+  address =
+      absl::StrCat(options.address.substr(0, options.address.rfind(':')), ":", endpoint.port());
   return absl::OkStatus();
 }
 
@@ -202,15 +223,32 @@ void Server::Impl::Accept() {
   AsioLoop& loop = *loops[next_loop++ % loops.size()];
   acceptor->async_accept(loop.context(), [this, &loop](Error error, tcp::socket socket) {
     if (stopping) return;
-    if (error) {
-      // Out of file descriptors, most likely: those that are open have to end first.
-      return loops.front()->After(absl::Milliseconds(100), [this] { Accept(); });
+    if (error == asio::error::no_descriptors || error.value() == ENFILE) {
+      return OnNoDescriptor();
     }
+    if (error) {
+      // A connection that its client has given up already, or no memory for one.
+      return loops.front()->After(absl::Milliseconds(10), [this] { Accept(); });
+    }
+    ++num_accepted;
     loop.Post([this, &loop, socket = std::make_shared<tcp::socket>(std::move(socket))] {
       Serve(loop, std::move(*socket));
     });
     Accept();
   });
+}
+
+// Closes a connection that waits for a request, and the one that is to be accepted, with the
+// descriptor that is kept for it: left in the queue it would be reported again at once, and its
+// client would wait.
+void Server::Impl::OnNoDescriptor() {
+  table.EvictOne();
+  if (reserve >= 0) close(std::exchange(reserve, -1));
+  const int refused = accept4(acceptor->native_handle(), nullptr, nullptr, SOCK_CLOEXEC);
+  if (refused >= 0) close(refused);
+  reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (refused >= 0) return Accept();
+  loops.front()->After(absl::Milliseconds(10), [this] { Accept(); });
 }
 
 std::unique_ptr<ByteStream> Server::Impl::StreamOver(tcp::socket socket) {
@@ -223,14 +261,25 @@ std::unique_ptr<ByteStream> Server::Impl::StreamOver(tcp::socket socket) {
 
 void Server::Impl::Serve(AsioLoop& loop, tcp::socket socket) {
   if (stopping) return;
-  const bool full = ++num_connections > options.connections.limits.max_connections;
+  ++num_connections;
+  Error ignored;
+  std::string peer = PeerOf(socket.remote_endpoint(ignored).address().to_string());
   std::unique_ptr<ByteStream> stream = StreamOver(std::move(socket));
   auto holder = std::make_shared<std::shared_ptr<Connection>>();
-  *holder = Connection::Start(options.connections, loop, std::move(stream), [this, &loop, holder] {
-    --num_connections;
-    loop.connections().erase(*holder);
-    holder->reset();
+  // Any thread may ask it to end.
+  auto entry = table.Add(std::move(peer), [&loop, weak = std::weak_ptr(holder)] {
+    loop.Post([weak] {
+      const auto evicted = weak.lock();
+      if (evicted != nullptr && *evicted != nullptr) std::shared_ptr(*evicted)->Close();
+    });
   });
+  const bool full = entry == nullptr;
+  *holder = Connection::Start(options.connections, loop, std::move(stream), std::move(entry),
+                              [this, &loop, holder] {
+                                --num_connections;
+                                loop.connections().erase(*holder);
+                                holder->reset();
+                              });
   if ((*holder)->closed()) return holder->reset();
   loop.connections().insert(*holder);
   if (full) (*holder)->Refuse(503, "too many connections; try again later");
@@ -256,6 +305,39 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
 
 const std::string& Server::address() const { return impl_->address; }
 int Server::num_connections() const { return impl_->num_connections; }
+int64_t Server::num_accepted() const { return impl_->num_accepted; }
+int64_t Server::num_evicted() const { return impl_->table.num_evicted(); }
+
+bool Server::AcceptsStrangers(absl::Duration patience) {
+  const int64_t before = impl_->num_accepted;
+  asio::io_context context;
+  tcp::socket socket(context);
+  tcp::endpoint endpoint = impl_->endpoint;
+  if (endpoint.address().is_unspecified()) {
+    endpoint.address(endpoint.address().is_v6()
+                         ? asio::ip::address(asio::ip::address_v6::loopback())
+                         : asio::ip::address_v4::loopback());
+  }
+  Error error;
+  socket.open(endpoint.protocol(), error);
+  // A connection that is not made at once waits in a full queue.
+  if (!error) socket.non_blocking(true, error);
+  if (!error) socket.connect(endpoint, error);
+  if (error && error != asio::error::in_progress) return false;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(patience);
+  while (impl_->num_accepted == before && Clock::now() < end) absl::SleepFor(absl::Milliseconds(2));
+  return impl_->num_accepted != before;
+}
+
+bool Server::IsResponsive(absl::Duration patience) {
+  const auto num_left = std::make_shared<std::atomic<size_t>>(impl_->loops.size());
+  for (const auto& loop : impl_->loops) loop->Post([num_left] { --*num_left; });
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + absl::ToChronoNanoseconds(patience);
+  while (*num_left > 0 && Clock::now() < end) absl::SleepFor(absl::Milliseconds(5));
+  return *num_left == 0;
+}
 Loop& Server::loop() { return *impl_->loops.front(); }
 
 void Server::Shutdown(absl::Duration grace) {

@@ -2,6 +2,7 @@
 // file that knows Boost.Asio. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -19,6 +20,9 @@ struct ServerOptions {
   std::string tls_certificate;
   std::string tls_key;
   ConnectionContext connections;
+  // What connections whose requests are not admitted yet may hold together; beyond it some of them
+  // give way.
+  uint64_t max_waiting_bytes = uint64_t{64} << 20;
 };
 
 class Server {
@@ -32,6 +36,14 @@ class Server {
   // The address asked for with the port that was bound.
   const std::string& address() const;
   int num_connections() const;
+  // Connections accepted so far.
+  int64_t num_accepted() const;
+  // Connections that were closed to make room for others.
+  int64_t num_evicted() const;
+  // Connects as a client does: whether the connection is accepted within `patience`. Blocks.
+  bool AcceptsStrangers(absl::Duration patience);
+  // Whether each of the loops runs a task within `patience`. Blocks.
+  bool IsResponsive(absl::Duration patience);
   // Any of the loops, for work that belongs to no connection. Lives as long as the server.
   Loop& loop();
 

@@ -1,5 +1,8 @@
 #include "services/gateway/json/json_text.h"
 
+#include <array>
+#include <atomic>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -10,24 +13,38 @@ namespace {
 
 using nlohmann::json;
 
-// Nesting is counted before anything is built: whatever walks a value may recurse.
-absl::Status CheckDepth(absl::string_view text) {
+std::atomic<uint64_t> max_value_bytes{std::numeric_limits<uint64_t>::max()};
+
+// What values take in memory, with what the allocator adds and vectors keep for their growth.
+constexpr uint64_t kElementBytes = 32;
+constexpr uint64_t kMemberBytes = 128;
+constexpr uint64_t kContainerBytes = 64;
+
+// Nesting and values are counted before anything is built: whatever walks a value may recurse.
+absl::Status CheckSize(absl::string_view text) {
+  std::array<bool, kMaxJsonDepth> is_object{};  // by level
   int depth = 0;
-  bool in_string = false;
+  uint64_t bytes = 0;
+  const uint64_t most = max_value_bytes;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i) i += text[i] == '\\' ? 1 : 0;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) {
+      if (depth == kMaxJsonDepth) {
         return absl::InvalidArgumentError(
             absl::StrCat("the JSON nests deeper than ", kMaxJsonDepth, " levels at byte ", i));
       }
-    } else if (c == ']' || c == '}') {
+      is_object[depth++] = c == '{';
+      bytes += kContainerBytes + (c == '{' ? kMemberBytes : kElementBytes);
+    } else if ((c == ']' || c == '}') && depth > 0) {
       --depth;
+    } else if (c == ',') {
+      bytes += depth > 0 && is_object[depth - 1] ? kMemberBytes : kElementBytes;
+    }
+    if (bytes > most) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the JSON has more values than this server's memory allows, at byte ", i));
     }
   }
   return absl::OkStatus();
@@ -49,8 +66,10 @@ absl::Status ParseError(absl::string_view text) {
 
 }  // namespace
 
+void SetMaxJsonValueBytes(uint64_t bytes) { max_value_bytes = bytes; }
+
 absl::StatusOr<json> ParseJson(absl::string_view text) {
-  if (absl::Status status = CheckDepth(text); !status.ok()) return status;
+  if (absl::Status status = CheckSize(text); !status.ok()) return status;
   json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) return ParseError(text);
   return value;

@@ -49,17 +49,19 @@ void ServeModel(const ApiContext& context, std::shared_ptr<http::Exchange> excha
   const bool asks_ready = absl::EndsWith(name, "/ready");
   name = std::string(absl::StripSuffix(absl::StripSuffix(name, "/ready"), "/versions/1"));
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
-  context.backend.GetModel(call->caller(), [&context, call, name, asks_ready](
-                                               const absl::StatusOr<v1::GetModelResponse>& model) {
-    if (!model.ok()) {
-      return RespondError(*call, HttpStatus(model.status()), std::string(model.status().message()));
-    }
-    if (name != model->name()) {
-      return RespondError(*call, 404, absl::StrCat("no model named ", name));
-    }
-    if (asks_ready) return ServeReady(context, call->exchange());
-    call->Respond(200, ModelJson(*model));
-  });
+  context.backend.AskForModel(
+      call->caller(),
+      [&context, call, name, asks_ready](const absl::StatusOr<v1::GetModelResponse>& model) {
+        if (!model.ok()) {
+          return RespondError(*call, HttpStatus(model.status()),
+                              std::string(model.status().message()));
+        }
+        if (name != model->name()) {
+          return RespondError(*call, 404, absl::StrCat("no model named ", name));
+        }
+        if (asks_ready) return ServeReady(context, call->exchange());
+        call->Respond(200, ModelJson(*model));
+      });
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ json ModelObject(const v1::GetModelResponse& model) {
 void ServeModels(const ApiContext& context, std::shared_ptr<http::Exchange> exchange,
                  std::string wanted) {
   const auto call = std::make_shared<ApiCall>(std::move(exchange));
-  context.backend.GetModel(call->caller(), [call, wanted = std::move(wanted)](
-                                               const absl::StatusOr<v1::GetModelResponse>& model) {
+  context.backend.AskForModel(call->caller(), [call, wanted = std::move(wanted)](
+                                                  const absl::StatusOr<v1::GetModelResponse>&
+                                                      model) {
     if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
     if (wanted.empty()) {
       return call->Respond(200, {{"object", "list"}, {"data", json::array({ModelObject(*model)})}});

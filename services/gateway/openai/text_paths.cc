@@ -1,5 +1,6 @@
 #include "services/gateway/openai/text_paths.h"
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -20,20 +21,32 @@ using Call = std::shared_ptr<ApiCall>;
 
 constexpr int32_t kMaxPriority = std::numeric_limits<int32_t>::max();
 
-// Hands the body and the model on; answers where either is not to be had.
-template <class Next>
-void ReadBody(const ApiContext& context, std::shared_ptr<http::Exchange> exchange, Next next) {
+// What a path does, on the loop, once its body is read.
+using Action = std::function<void()>;
+
+// Hands the body and the model to `read`, which may run on another thread than the loop's, and runs
+// the action that it returns; answers where there is none.
+template <class Read>
+void ReadBody(const ApiContext& context, std::shared_ptr<http::Exchange> exchange, Read read) {
   const auto call = std::make_shared<ApiCall>(context, std::move(exchange));
-  absl::StatusOr<json> body = call->Body();
-  if (!body.ok()) return call->Respond(ErrorResponse(body.status()));
-  context.backend.GetModel(call->caller(), [call, body = *std::move(body), next = std::move(next)](
+  context.backend.GetModel(call->caller(), [&context, call, read = std::move(read)](
                                                const absl::StatusOr<v1::GetModelResponse>& model) {
     if (!model.ok()) return call->Respond(ErrorResponse(model.status()));
-    ObjectReader reader(body);
-    const std::string wanted = reader.String("model").value_or("");
-    if (!wanted.empty() && wanted != model->name()) reader.Fail(ModelNotFound(wanted));
-    const absl::Status status = next(call, reader, *model);
-    if (!status.ok()) call->Respond(ErrorResponse(status));
+    const auto action = std::make_shared<Action>();
+    call->ReadBody(
+        context.body_reader,
+        [call, action, read, model = *model](const json& body) {
+          ObjectReader reader(body);
+          const std::string wanted = reader.String("model").value_or("");
+          if (!wanted.empty() && wanted != model.name()) reader.Fail(ModelNotFound(wanted));
+          absl::StatusOr<Action> read_action = read(call, reader, model);
+          if (read_action.ok()) *action = *std::move(read_action);
+          return read_action.status();
+        },
+        [call, action](const absl::Status& status) {
+          if (!status.ok()) return call->Respond(ErrorResponse(status));
+          std::exchange(*action, nullptr)();
+        });
   });
 }
 
@@ -69,48 +82,59 @@ void TokenizeChat(const ApiContext& context, const Call& call, const v1::Chat& c
       });
 }
 
+absl::StatusOr<Action> ReadTokenize(const ApiContext& context, const Call& call,
+                                    ObjectReader& reader, const v1::GetModelResponse& model) {
+  const std::optional<std::string> prompt = reader.String("prompt");
+  const bool is_chat = reader.Array("messages") != nullptr;
+  v1::Chat chat;
+  if (is_chat) ReadChat(reader, call->request().body, chat);
+  if (is_chat && prompt.has_value()) {
+    reader.Fail("messages", "invalid_value",
+                "'messages' and 'prompt' contradict each other: give one of them.");
+  }
+  v1::TokenizeRequest request;
+  if (const auto value = reader.Bool("add_special_tokens")) request.set_add_special_tokens(*value);
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  const int32_t context_size = model.max_positions();
+  if (is_chat) {
+    return Action([&context, call, chat = std::move(chat), context_size] {
+      TokenizeChat(context, call, chat, context_size);
+    });
+  }
+  if (!prompt.has_value()) return Missing("prompt");
+  request.set_text(*prompt);
+  return Action([&context, call, request = std::move(request), context_size] {
+    TokenizeText(context, call, request, context_size);
+  });
+}
+
 void ServeTokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(context, std::move(exchange),
            [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
-             const std::optional<std::string> prompt = reader.String("prompt");
-             const bool is_chat = reader.Array("messages") != nullptr;
-             v1::Chat chat;
-             if (is_chat) ReadChat(reader, call->request().body, chat);
-             if (is_chat && prompt.has_value()) {
-               reader.Fail("messages", "invalid_value",
-                           "'messages' and 'prompt' contradict each other: give one of them.");
-             }
-             v1::TokenizeRequest request;
-             if (const auto value = reader.Bool("add_special_tokens")) {
-               request.set_add_special_tokens(*value);
-             }
-             if (absl::Status status = reader.Finish(); !status.ok()) return status;
-             if (is_chat) {
-               TokenizeChat(context, call, chat, model.max_positions());
-               return absl::OkStatus();
-             }
-             if (!prompt.has_value()) return Missing("prompt");
-             request.set_text(*prompt);
-             TokenizeText(context, call, std::move(request), model.max_positions());
-             return absl::OkStatus();
+             return ReadTokenize(context, call, reader, model);
            });
+}
+
+absl::StatusOr<Action> ReadDetokenize(const ApiContext& context, const Call& call,
+                                      ObjectReader& reader) {
+  const auto tokens = reader.Integers("tokens");
+  if (absl::Status status = reader.Finish(); !status.ok()) return status;
+  if (!tokens.has_value()) return Missing("tokens");
+  v1::DetokenizeRequest request;
+  request.mutable_token_ids()->Assign(tokens->begin(), tokens->end());
+  return Action([&context, call, request = std::move(request)] {
+    context.backend.Detokenize(call->caller(), request,
+                               [call](const absl::StatusOr<v1::DetokenizeResponse>& text) {
+                                 if (!text.ok()) return call->Respond(ErrorResponse(text.status()));
+                                 call->Respond(200, {{"prompt", text->text()}});
+                               });
+  });
 }
 
 void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(context, std::move(exchange),
            [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse&) {
-             const auto tokens = reader.Integers("tokens");
-             if (absl::Status status = reader.Finish(); !status.ok()) return status;
-             if (!tokens.has_value()) return Missing("tokens");
-             v1::DetokenizeRequest request;
-             request.mutable_token_ids()->Assign(tokens->begin(), tokens->end());
-             context.backend.Detokenize(call->caller(), std::move(request),
-                                        [call](const absl::StatusOr<v1::DetokenizeResponse>& text) {
-                                          if (!text.ok())
-                                            return call->Respond(ErrorResponse(text.status()));
-                                          call->Respond(200, {{"prompt", text->text()}});
-                                        });
-             return absl::OkStatus();
+             return ReadDetokenize(context, call, reader);
            });
 }
 
@@ -176,25 +200,31 @@ absl::Status ReadScoreInput(ObjectReader& reader, v1::ScoreRequest& request) {
   return absl::OkStatus();
 }
 
+void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& request,
+           const std::string& model) {
+  context.backend.Score(
+      call->caller(), request, [&context, call, model](absl::StatusOr<v1::ScoreResponse> score) {
+        if (!score.ok()) return call->Respond(ErrorResponse(score.status()));
+        context.vocabulary.Get(call->caller(), model,
+                               [call, model, score = *std::move(score)](
+                                   const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
+                                 // A model without a tokenizer has scores, and no texts.
+                                 static const auto* const kNone = new TokenTexts;
+                                 call->Respond(
+                                     200, ScoresJson(score, texts.ok() ? **texts : *kNone, model));
+                               });
+      });
+}
+
 void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
   ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader, const v1::GetModelResponse& model) {
+           [&context](const Call& call, ObjectReader& reader,
+                      const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
              v1::ScoreRequest request;
              if (absl::Status status = ReadScoreInput(reader, request); !status.ok()) return status;
-             context.backend.Score(
-                 call->caller(), std::move(request),
-                 [&context, call, name = model.name()](absl::StatusOr<v1::ScoreResponse> score) {
-                   if (!score.ok()) return call->Respond(ErrorResponse(score.status()));
-                   context.vocabulary.Get(
-                       call->caller(), name,
-                       [call, name, score = *std::move(score)](
-                           const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
-                         // A model without a tokenizer has scores, and no texts.
-                         static const auto* const kNone = new TokenTexts;
-                         call->Respond(200, ScoresJson(score, texts.ok() ? **texts : *kNone, name));
-                       });
-                 });
-             return absl::OkStatus();
+             return Action([&context, call, request = std::move(request), name = model.name()] {
+               Score(context, call, request, name);
+             });
            });
 }
 

@@ -14,6 +14,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr size_t kMaxTools = 1024;
+
 // `written` is the same object with its members in their order.
 OfferedTool ReadFunction(ObjectReader& function, const ordered_json& written) {
   OfferedTool tool;
@@ -21,8 +23,9 @@ OfferedTool ReadFunction(ObjectReader& function, const ordered_json& written) {
   tool.description = function.String("description").value_or("");
   tool.strict = function.Bool("strict").value_or(false);
   if (const json* schema = function.Object("parameters")) {
-    tool.parameters =
-        written.contains("parameters") ? written["parameters"].dump() : schema->dump();
+    const ordered_json* parameters = FindMember(written, "parameters");
+    const bool is_known = parameters != nullptr && parameters->is_object();
+    tool.parameters = is_known ? parameters->dump() : schema->dump();
   }
   if (tool.name.empty()) {
     function.Fail("name", "missing_required_parameter",
@@ -46,9 +49,9 @@ OfferedTool ReadTool(ObjectReader& tool, const ordered_json& written, ToolLayout
     return {};
   }
   ObjectReader fields(*function, tool.PathOf("function"));
-  const ordered_json none = ordered_json::object();
-  OfferedTool read =
-      ReadFunction(fields, written.contains("function") ? written["function"] : none);
+  const ordered_json* written_function = FindMember(written, "function");
+  OfferedTool read = ReadFunction(
+      fields, written_function != nullptr ? *written_function : ordered_json::object());
   tool.Fail(fields.Finish());
   return read;
 }
@@ -58,6 +61,17 @@ std::vector<OfferedTool> ReadOffer(ObjectReader& reader, absl::string_view text,
   std::vector<OfferedTool> offered;
   const json* tools = reader.Array("tools");
   if (tools == nullptr) return offered;
+  if (tools->size() > kMaxTools) {
+    reader.Fail(
+        "tools", "array_above_max_length",
+        absl::StrCat("'tools' has ", tools->size(), " items; accepted: up to ", kMaxTools, "."));
+    return offered;
+  }
+  if (HasLargeObject(RawMember(text, {"tools"}).value_or(""))) {
+    reader.Fail("tools", "invalid_value",
+                "'tools' has an object of more than 512 members; accepted: up to 512.");
+    return offered;
+  }
   const ordered_json written = OrderedMember(text, {"tools"});
   for (size_t i = 0; i < tools->size(); ++i) {
     ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));

@@ -162,12 +162,15 @@ void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOp
     ServeStatus(context, options, std::move(exchange));
   });
   if (!options.demo) return;
-  router.Add("POST", "/page/kill", [](std::shared_ptr<http::Exchange> exchange) {
-    ApiCall call(std::move(exchange));
-    if (const absl::Status status = Kill(call); !status.ok()) {
-      return call.Respond(openai::ErrorResponse(status));
-    }
-    call.Respond(200, {{"killed", true}});
+  router.Add("POST", "/page/kill", [&context](std::shared_ptr<http::Exchange> exchange) {
+    const auto call = std::make_shared<ApiCall>(std::move(exchange));
+    // Only for callers whom the orchestrator serves.
+    context.backend.AskForModel(
+        call->caller(), [call](const absl::StatusOr<v1::GetModelResponse>& model) {
+          const absl::Status status = model.ok() ? Kill(*call) : model.status();
+          if (!status.ok()) return call->Respond(openai::ErrorResponse(status));
+          call->Respond(200, {{"killed", true}});
+        });
   });
 }
 

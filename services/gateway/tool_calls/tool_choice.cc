@@ -46,8 +46,10 @@ std::string SchemaOf(const OfferedTool& tool) {
   return tool.parameters.empty() ? kNoParameters : tool.parameters;
 }
 
+// An empty object where the text is none.
 ordered_json Parsed(const std::string& schema) {
-  return ordered_json::parse(schema, nullptr, /*allow_exceptions=*/false);
+  ordered_json parsed = ordered_json::parse(schema, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_object() ? parsed : ordered_json::object();
 }
 
 // An array of calls. A schema's references are to itself, so each gets a name of its own.

@@ -70,7 +70,7 @@ def shown_certificate(address):
 
 def generation(max_tokens):
     body = json.dumps({"prompt": "Once upon a time", "ignore_eos": True, "stream": True, "max_tokens": max_tokens}).encode()
-    head = ("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = ("POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             f"authorization: Bearer {TOKEN}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n")
     return head.encode() + body
 

@@ -1,0 +1,34 @@
+// The public gRPC API as a gateway sees it: every method answers at once with something plausible,
+// and the token "refused" is refused. Reached over an in-process channel. Thread-safe.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <atomic>
+#include <memory>
+
+#include "services/common/server.h"
+
+namespace sluice::testing {
+
+class FakeOrchestrator {
+ public:
+  FakeOrchestrator();
+  ~FakeOrchestrator();
+
+  std::shared_ptr<grpc::Channel> Channel();
+
+  // Calls of any method that were made with a token that is refused.
+  int num_refused() const { return num_refused_; }
+
+ private:
+  class Calls;
+  class Sessions;
+
+  std::atomic<int> num_refused_{0};
+  std::unique_ptr<Calls> calls_;
+  std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace sluice::testing
