@@ -1,4 +1,6 @@
 // The processes as a picture that lives: what is lost turns red, and returns.
+import {keyHeaders} from "/page/key.js";
+
 
 const figures = [
   ["Tokens per second", (s, r) => r.tokens.toFixed(0)],
@@ -55,7 +57,7 @@ async function kill(process) {
   const notice = document.getElementById("notice");
   const response = await fetch("/page/kill", {
     method: "POST",
-    headers: {"content-type": "application/json"},
+    headers: {"content-type": "application/json", ...keyHeaders()},
     body: JSON.stringify({address: process.address}),
   }).catch(() => null);
   const answer = await response?.json().catch(() => null);
