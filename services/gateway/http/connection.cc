@@ -190,7 +190,7 @@ void Connection::OnRead(size_t num_bytes) {
 // begun may take long, and what is sent ahead of it tells. Everybody reads over a 100.
 void Connection::OnEnd() {
   has_ended_ = true;
-  if (lingers_) return Close();
+  if (std::exchange(lingers_, false)) return CloseWhenDone();
   if (!is_serving_) return Advance();
   FindOutWhetherGone();
   stream_->WatchGone([weak = weak_from_this()] {

@@ -1,7 +1,6 @@
 // The processes as a picture that lives: what is lost turns red, and returns.
 import {keyHeaders} from "/page/key.js";
 
-
 const figures = [
   ["Tokens per second", (s, r) => r.tokens.toFixed(0)],
   ["Steps per second", (s, r) => r.steps.toFixed(0)],

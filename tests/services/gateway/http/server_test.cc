@@ -88,6 +88,20 @@ TEST(ServerTest, NoticesClientsThatHaveGone) {
   server->Shutdown(absl::Seconds(1));
 }
 
+TEST(ServerTest, TellsClientsThatHaveHalfClosedWhyTheyAreRefused) {
+  ConnectionContext context = Context(Echo);
+  const std::string why(300'000, 'w');
+  context.refusal = [&](const Request&) {
+    return std::optional<Response>({.status = 403, .headers = {}, .body = why});
+  };
+  const auto server = Start(std::move(context));
+  HttpClient client(server->address());
+  client.Send(Post(10, "abc"));
+  client.HalfClose();
+  EXPECT_THAT(client.ReadAll(), HasSubstr(why));
+  server->Shutdown(absl::Seconds(1));
+}
+
 TEST(ServerTest, ClosesUnfinishedRequestsOfClientsThatEnd) {
   const auto server = Start(Context(Echo));
   HttpClient client(server->address());
