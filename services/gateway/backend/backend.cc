@@ -28,6 +28,9 @@ constexpr size_t kMostModels = 256;
 // Who guesses tokens costs the orchestrator a call for each, and no more.
 constexpr absl::Duration kRefusalAge = absl::Seconds(1);
 constexpr size_t kMostRefusals = 256;
+// Callers about whom an orchestrator is asked at a time: while none can be reached, each asks again
+// and again.
+constexpr size_t kMostAsking = 256;
 // A larger request has a stream of its own: in a session those behind it would wait.
 constexpr size_t kLargestInSession = size_t{256} << 10;
 // After which an orchestrator of an older version is asked for sessions again.
@@ -185,17 +188,32 @@ struct Backend::HealthCall {
 };
 
 void Backend::CheckHealth(http::Loop* loop, std::function<void(absl::Status)> done) {
+  {
+    absl::MutexLock lock(&mutex_);
+    checking_.push_back({loop, std::move(done)});
+    if (checking_.size() > 1) return;  // the check under way answers this one too
+  }
   const auto call = std::make_shared<HealthCall>();
   call->stub = std::make_unique<grpc::GenericStub>(PickEndpoint().channel);
   call->context.set_deadline(absl::ToChronoTime(absl::Now() + kHealthTimeout));
   call->request = *HealthCheckRequest("");
-  if (!CallBegins(&call->context)) return done(absl::UnavailableError("shutting down"));
+  if (!CallBegins(&call->context)) return EndCheck(absl::UnavailableError("shutting down"));
   call->stub->UnaryCall(&call->context, kHealthCheckMethod, grpc::StubOptions(), &call->request,
-                        &call->response,
-                        [this, call, loop, done = std::move(done)](const grpc::Status& status) {
-                          loop->Post([done, result = call->Result(status)] { done(result); });
+                        &call->response, [this, call](const grpc::Status& status) {
+                          EndCheck(call->Result(status));
                           CallEnds(&call->context);
                         });
+}
+
+void Backend::EndCheck(const absl::Status& health) {
+  std::vector<Checking> checking;
+  {
+    absl::MutexLock lock(&mutex_);
+    checking.swap(checking_);
+  }
+  for (const Checking& each : checking) {
+    each.loop->Post([done = each.done, health] { done(health); });
+  }
 }
 
 using Async = class v1::GenerationService::Stub::async;
@@ -261,28 +279,51 @@ void Backend::GetModel(const Caller& caller, Callback<v1::GetModelResponse> done
 }
 
 void Backend::AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done) {
+  const std::string& authorization = caller.authorization;
+  bool is_full = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto [asking, is_first] = asking_.try_emplace(authorization);
+    is_full = asking_.size() > kMostAsking;
+    if (is_full) {
+      asking_.erase(asking);
+    } else {
+      asking->second.push_back({caller.loop, done});
+      if (!is_first) return;
+    }
+  }
+  if (is_full) return done(absl::UnavailableError("too many callers wait for an orchestrator"));
   Start<v1::GetModelRequest, v1::GetModelResponse>(
       caller, {}, &Async::GetModel,
-      [this, authorization = caller.authorization,
-       done = std::move(done)](absl::StatusOr<v1::GetModelResponse> model) {
-        KeepModel(authorization, model);
-        done(std::move(model));
+      [this, authorization, loop = caller.loop](absl::StatusOr<v1::GetModelResponse> model) {
+        for (const Asking& asking : KeepModel(authorization, model)) {
+          if (asking.loop == loop) {
+            asking.done(model);
+          } else {
+            asking.loop->Post([done = asking.done, model] { done(model); });
+          }
+        }
       });
 }
 
-void Backend::KeepModel(const std::string& authorization,
-                        const absl::StatusOr<v1::GetModelResponse>& model) {
+std::vector<Backend::Asking> Backend::KeepModel(const std::string& authorization,
+                                                const absl::StatusOr<v1::GetModelResponse>& model) {
   absl::MutexLock lock(&mutex_);
-  if (!model.ok()) {
-    models_.erase(authorization);
-    if (!absl::IsUnauthenticated(model.status())) return;
+  auto node = asking_.extract(authorization);
+  std::vector<Asking> asking;
+  if (!node.empty()) asking = std::move(node.mapped());
+  if (model.ok()) {
+    refusals_.erase(authorization);
+    if (models_.size() >= kMostModels) models_.clear();
+    models_[authorization] = {.model = *model, .since = SteadyTime::Now()};
+    return asking;
+  }
+  models_.erase(authorization);
+  if (absl::IsUnauthenticated(model.status())) {
     if (refusals_.size() >= kMostRefusals) refusals_.clear();
     refusals_[authorization] = {model.status(), SteadyTime::Now() + kRefusalAge};
-    return;
   }
-  refusals_.erase(authorization);
-  if (models_.size() >= kMostModels) models_.clear();
-  models_[authorization] = {.model = *model, .since = SteadyTime::Now()};
+  return asking;
 }
 
 v1::ApplyChatTemplateRequest TemplateRequest(const v1::Chat& chat) {

@@ -83,7 +83,8 @@ class Backend {
   // A refusal is a second old at most.
   void GetModel(const Caller& caller, Callback<v1::GetModelResponse> done);
   // The same as the orchestrator says it now, for what is answered with nothing else of its: it knows
-  // of a token that was revoked.
+  // of a token that was revoked. Asked once for all who wait for the same; UNAVAILABLE where too many
+  // callers wait.
   void AskForModel(const Caller& caller, Callback<v1::GetModelResponse> done);
 
   const BackendOptions& options() const { return options_; }
@@ -120,8 +121,21 @@ class Backend {
     absl::Status status;
     SteadyTime until;
   };
-  void KeepModel(const std::string& authorization,
-                 const absl::StatusOr<v1::GetModelResponse>& model);
+  // Whoever waits for what an orchestrator says of a caller.
+  struct Asking {
+    http::Loop* loop;
+    Callback<v1::GetModelResponse> done;
+  };
+  // Returns those who have waited for it.
+  std::vector<Asking> KeepModel(const std::string& authorization,
+                                const absl::StatusOr<v1::GetModelResponse>& model);
+
+  // Whoever waits for the check of health that is under way.
+  struct Checking {
+    http::Loop* loop;
+    std::function<void(absl::Status)> done;
+  };
+  void EndCheck(const absl::Status& health);
 
   struct HealthCall;
   Endpoint& PickEndpoint();
@@ -147,6 +161,8 @@ class Backend {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, KnownModel> models_ ABSL_GUARDED_BY(mutex_);  // by authorization
+  std::vector<Checking> checking_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<Asking>> asking_ ABSL_GUARDED_BY(mutex_);  // by authorization
   // Callers who were refused, by authorization, and until when they need not be asked about.
   std::map<std::string, Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
 };

@@ -9,7 +9,7 @@ namespace sluice::http {
 namespace {
 
 // What a client may send ahead of responses it waits for before it is no longer read.
-constexpr size_t kMostSentAhead = 64 << 10;
+constexpr size_t kMostSentAhead = 16 << 10;
 constexpr size_t kWritePiece = 64 << 10;
 // A body is there as it came, as the message that is made of it, and as that goes out: so many
 // times its size are accounted for, and so many once it was read.
