@@ -57,7 +57,8 @@ class FakeOrchestrator::Calls final : public v1::GenerationService::Service {
   using Context = grpc::ServerContext;
   using Status = grpc::Status;
 
-  explicit Calls(std::atomic<int>* num_refused) : num_refused_(*num_refused) {}
+  Calls(std::atomic<int>* num_refused, std::atomic<int>* num_models)
+      : num_refused_(*num_refused), num_models_(*num_models) {}
 
   Status Check(absl::string_view authorization) {
     if (!absl::EndsWith(authorization, "refused")) return Status::OK;
@@ -118,6 +119,7 @@ class FakeOrchestrator::Calls final : public v1::GenerationService::Service {
 
   Status GetModel(Context* context, const v1::GetModelRequest*,
                   v1::GetModelResponse* response) override {
+    ++num_models_;
     response->set_name("model");
     response->set_architecture("llama");
     response->set_vocabulary_size(kVocabularySize);
@@ -141,6 +143,7 @@ class FakeOrchestrator::Calls final : public v1::GenerationService::Service {
   }
 
   std::atomic<int>& num_refused_;
+  std::atomic<int>& num_models_;
 };
 
 // Answers each call of a session before it reads the next message.
@@ -188,7 +191,7 @@ class FakeOrchestrator::Sessions final : public v1::GenerationSessionService::Se
 };
 
 FakeOrchestrator::FakeOrchestrator()
-    : calls_(std::make_unique<Calls>(&num_refused_)),
+    : calls_(std::make_unique<Calls>(&num_refused_, &num_models_)),
       sessions_(std::make_unique<Sessions>(*calls_)) {
   auto server = Server::Start(
       {.address = "inproc:orchestrator", .services = {calls_.get(), sessions_.get()}});

@@ -20,12 +20,15 @@ class FakeOrchestrator {
 
   // Calls of any method that were made with a token that is refused.
   int num_refused() const { return num_refused_; }
+  // Calls of GetModel.
+  int num_models() const { return num_models_; }
 
  private:
   class Calls;
   class Sessions;
 
   std::atomic<int> num_refused_{0};
+  std::atomic<int> num_models_{0};
   std::unique_ptr<Calls> calls_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<Server> server_;

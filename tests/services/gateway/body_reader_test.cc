@@ -2,44 +2,20 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "tests/testing/test_loop.h"
 
 namespace sluice::gateway {
 namespace {
 
-// Runs its tasks on the test's thread.
-class TestLoop final : public http::Loop {
- public:
-  void Post(std::function<void()> task) override {
-    absl::MutexLock lock(&mutex_);
-    tasks_.push_back(std::move(task));
-  }
-  void After(absl::Duration, std::function<void()> task) override { Post(std::move(task)); }
-
-  void RunOne() {
-    std::function<void()> task;
-    {
-      absl::MutexLock lock(&mutex_);
-      const auto some = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !tasks_.empty(); };
-      mutex_.Await(absl::Condition(&some));
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
-    task();
-  }
-
- private:
-  absl::Mutex mutex_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
-};
+using testing::TestLoop;
 
 std::string Large() { return absl::StrCat("[\"", std::string(100'000, 'x'), "\"]"); }
 
