@@ -45,7 +45,11 @@ void Parse(absl::string_view bytes, size_t piece) {
 
 // Sends the bytes, and reads until the gateway has answered what is to be answered.
 std::string Exchange(const std::string& address, absl::string_view bytes) {
-  HttpClient client(address);
+  // Ports of connections that have ended are taken for a minute: another address has others.
+  static unsigned number = 0;
+  ++number;
+  HttpClient client(address, absl::StrCat("127.", 1 + (number >> 16) % 250, ".",
+                                          (number >> 8) % 256, ".", 1 + number % 254));
   client.Send(bytes);
   client.HalfClose();
   return client.ReadAll();

@@ -33,11 +33,13 @@ HttpClient::HttpClient(const std::string& address, const std::string& from) {
   SLUICE_CHECK(absl::SimpleAtoi(address.substr(colon + 1), &port));
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   SLUICE_CHECK(fd_ >= 0);
+  const int on = 1;
+  // Ports are free by pairs of addresses.
+  setsockopt(fd_, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
   const sockaddr_in own = AddressOf(from, 0);
   SLUICE_CHECK(bind(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)) == 0);
   const sockaddr_in server = AddressOf(address.substr(0, colon), port);
   SLUICE_CHECK(connect(fd_, reinterpret_cast<const sockaddr*>(&server), sizeof(server)) == 0);
-  const int on = 1;
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
