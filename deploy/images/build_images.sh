@@ -5,6 +5,9 @@
 # sources: in a minute, but without the flags that harden a release; `sluice-cuda` too where BUILD was built with CUDA. Needs
 # root, or a user who may map users (/etc/subuid): Debian's buildah, runc, skopeo and mmdebstrap; no registry and no daemon.
 #
+# Beside each archive lie its SPDX list, its provenance, and the file `digests` over all of them, signed with the key that
+# SLUICE_SIGNING_KEY names (sign_images.sh, verify_images.sh).
+#
 # The same commit, on the same Debian packages, gives the same digest, wherever and whenever.
 set -euo pipefail
 case ${1:-} in
@@ -20,6 +23,7 @@ say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
 
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
+how=$([ -n "$programs" ] && echo programs || echo sources)
 revision=$(git rev-parse HEAD)$([ -z "$(git status --porcelain)" ] || echo -dirty)
 version=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "${SLUICE_STORAGE_DRIVER:-overlay}" "$@"; }
@@ -85,6 +89,9 @@ make_image() {
   store push --quiet "$name:$version" "docker-archive:$work/$name.part.tar:docker.io/library/$name:$version"
   mv "$work/$name.part.tar" "$work/$name.tar"
   digest=$(skopeo inspect --format '{{.Digest}}' "oci:$work/oci:$name:$version")
+  tar -xOf "$work/final/root.tar" ./usr/share/sluice/sbom.spdx.json >"$work/$name.spdx.json"
+  deploy/images/write_provenance.sh "$name" "$version" "$digest" "$revision" "$how" \
+    "$work/$name.spdx.json" >"$work/$name.provenance.json"
   echo "$name:$version $digest $(($(stat -c %s "$work/$name.tar") / 1000000)) MB"
   echo "  root.tar $(sha256sum "$work/final/root.tar" | cut -d' ' -f1)"
   echo "  oci:$work/oci:$name:$version"
@@ -92,9 +99,10 @@ make_image() {
 }
 
 if [ -n "$programs" ]; then collect_root; else build_root; fi
-rm -rf "$work/oci"
+rm -rf "$work/oci" "$work"/*.provenance.json "$work"/*.spdx.json "$work"/digests*
 make_image sluice root
 if [ -e "$work/result/root-cuda.tar" ]; then
   # What the container toolkit of a node with GPUs goes by.
   make_image sluice-cuda root-cuda --env NVIDIA_VISIBLE_DEVICES=all --env NVIDIA_DRIVER_CAPABILITIES=compute,utility
 fi
+deploy/images/sign_images.sh "$work"
