@@ -33,7 +33,7 @@ uint64_t TimesPowerOfTen(uint64_t value, int64_t power, uint64_t modulus) {
 }  // namespace
 
 std::string NumberRules::Key() const {
-  std::string key = Message(integer, not_integer, point_zero);
+  std::string key = Message(integer, not_integer, plain_integers);
   for (const Bound& bound : bounds)
     key += Message(" ", bound.bound.negative, bound.bound.digits, "^", bound.bound.point,
                    bound.less, bound.equal, bound.greater);
@@ -43,7 +43,7 @@ std::string NumberRules::Key() const {
 }
 
 NumberMachine::NumberMachine(const NumberRules& rules) : rules_(rules) {
-  int64_t integer = rules_.integer && rules_.point_zero ? kMostBeforePoint + 1 : 0;
+  int64_t integer = rules_.integer && !rules_.plain_integers ? kMostBeforePoint + 1 : 0;
   int64_t fraction = 0;
   for (const auto& bound : rules_.bounds) {
     integer = std::max(integer, IntegerDigits(bound.bound) + 1);
@@ -150,6 +150,7 @@ bool NumberMachine::Digit(State& state, int digit) const {
   switch (state.phase) {
     case kStart:
     case kSign:
+      if (state.negative && digit == 0 && rules_.integer && rules_.plain_integers) return false;
       state.phase = digit == 0 ? kZero : kInteger;
       state.one_digit = digit != 0;
       state.is_one = digit == 1 && (rules_.integer || rules_.not_integer);
@@ -195,7 +196,7 @@ bool NumberMachine::Digit(State& state, int digit) const {
 
 bool NumberMachine::Point(State& state) const {
   if (state.phase != kZero && state.phase != kInteger) return false;
-  if (rules_.integer && (!rules_.point_zero || state.num_integer > kMostBeforePoint)) return false;
+  if (rules_.integer && (rules_.plain_integers || state.num_integer > kMostBeforePoint)) return false;
   EndInteger(state);
   state.phase = kPoint;
   return true;
@@ -208,7 +209,7 @@ bool NumberMachine::Exponent(State& state) const {
     return true;
   }
   if (!state.one_digit || (looks_at_fraction() && !state.whole_spelling)) return false;
-  if (rules_.integer && !rules_.point_zero) return false;
+  if (rules_.integer && rules_.plain_integers) return false;
   state.compare.assign(state.compare.size(), 0);
   state.num_integer = state.num_fraction = 0;
   state.phase = kE;

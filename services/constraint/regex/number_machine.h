@@ -35,7 +35,9 @@ struct NumberRules {
   std::vector<Multiple> multiples;
   bool integer = false;      // whole values only
   bool not_integer = false;  // no whole values
-  bool point_zero = true;    // a whole value may be spelled with .0
+  // A whole value is spelled as an integer: without fraction, exponent and minus before 0. Where it
+  // is not asked for, 5.0, 5e0 and -0 are spellings too.
+  bool plain_integers = false;
 
   // The same for the same rules in the same order, and no others.
   std::string Key() const;

@@ -57,6 +57,13 @@ const KeywordInfo* FindKeyword(std::string_view name) {
   return it != std::end(kKeywords) && it->name == name ? it : nullptr;
 }
 
+bool IsAbsent(const JsonValue::Member& keyword) {
+  if (keyword.value.type != JsonValue::Type::kNull) return false;
+  constexpr std::string_view kAbsentWhereNull[] = {"properties", "required", "anyOf", "enum"};
+  return std::find(std::begin(kAbsentWhereNull), std::end(kAbsentWhereNull), keyword.name) !=
+         std::end(kAbsentWhereNull);
+}
+
 bool IsCombining(std::string_view name) {
   const KeywordInfo* info = FindKeyword(name);
   return info != nullptr && !info->type.has_value() && name != "type" && name != "enum" &&
@@ -111,7 +118,8 @@ uint32_t TypesOf(const JsonValue& schema) {
   const auto of_value = [](const JsonValue& item) -> std::optional<JsonType> {
     return TypeOf(item);
   };
-  keep(schema.Find("enum"), of_value);
+  const JsonValue* list = schema.Find("enum");
+  if (list != nullptr && list->is_array()) keep(list, of_value);
   if (const JsonValue* value = schema.Find("const")) types &= TypeBits(TypeOf(*value));
   return types;
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/constraint/schema/keywords.h"
 #include "services/constraint/schema/normalizer.h"
 
 namespace sluice {
@@ -217,6 +218,7 @@ SchemaNormalizer::Outcome SchemaNormalizer::ObjectKeyword(const JsonValue& schem
     if (other.name != "properties" && other.name != "patternProperties" &&
         other.name != "additionalProperties")
       continue;
+    if (IsAbsent(other)) continue;
     if (&other == &keyword) return Members(schema, work);
     break;
   }

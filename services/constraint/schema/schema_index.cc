@@ -1,11 +1,13 @@
 #include "services/constraint/schema/schema_index.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_replace.h"
 #include "services/constraint/json/message.h"
+#include "services/constraint/schema/keywords.h"
 
 namespace sluice {
 namespace {
@@ -122,6 +124,31 @@ std::string WithoutDots(std::string_view path) {
   return out;
 }
 
+// The keywords that a schema's other parts are sorted out by, so that a mistake in them would go
+// unnoticed: an unknown type has no values.
+absl::Status CheckValue(const JsonValue::Member& member, const std::string& path) {
+  const auto& [keyword, value] = member;
+  std::string_view accepted;
+  if (keyword == "type") {
+    const auto is_known = [](const JsonValue& name) {
+      return name.is_string() && TypeNamed(name.text).has_value();
+    };
+    const bool is_list = value.is_array() && !value.items.empty() &&
+                         std::all_of(value.items.begin(), value.items.end(), is_known);
+    if (!is_list && !is_known(value)) accepted = kTypeNames;
+  } else if (keyword == "enum" && !value.is_array()) {
+    accepted = "a list of values";
+  } else if (keyword == "required" && !value.is_bool()) {  // of draft 3: a flag of the member
+    const bool is_list =
+        value.is_array() && std::all_of(value.items.begin(), value.items.end(),
+                                        [](const JsonValue& name) { return name.is_string(); });
+    if (!is_list) accepted = "a list of names";
+  }
+  if (accepted.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      Message(path, " is ", JsonText(value).substr(0, 60), "; accepted: ", accepted));
+}
+
 std::optional<SchemaDialect> DialectOf(std::string_view uri) {
   for (const std::string_view prefix : {"http://", "https://"}) TakePrefix(uri, prefix);
   if (!uri.empty() && uri.back() == '#') uri.remove_suffix(1);
@@ -183,6 +210,13 @@ absl::StatusOr<SchemaIndex> SchemaIndex::Create(const JsonValue& document) {
                   " is a dialect that is not known here; accepted: those of json-schema.org"));
     }
   }
+  if (const JsonValue* integers = document.Find("x-integers"); integers != nullptr) {
+    if (!integers->is_string() || (integers->text != "plain" && integers->text != "any"))
+      return absl::InvalidArgumentError(Message("#/x-integers is ",
+                                                JsonText(*integers).substr(0, 60),
+                                                "; accepted: \"plain\", \"any\""));
+    index.plain_integers_ = integers->text == "plain";
+  }
   index.by_uri_[""] = &document;
   if (absl::Status status = index.Walk(document, "", "#"); !status.ok()) return status;
   return index;
@@ -217,9 +251,13 @@ absl::Status SchemaIndex::Walk(const JsonValue& schema, const std::string& base,
 
 absl::Status SchemaIndex::WalkInner(const JsonValue& schema, const std::string& base,
                                     const std::string& path) {
-  for (const auto& [keyword, value] : schema.members) {
+  const bool is_reference = ref_stands_alone() && schema.Find("$ref") != nullptr;
+  for (const JsonValue::Member& member : schema.members) {
+    const auto& [keyword, value] = member;
+    if (IsAbsent(member)) continue;
     const std::string at = Message(path, "/", EscapePointer(keyword));
     absl::Status status;
+    if (!is_reference) status.Update(CheckValue(member, at));
     for (const std::string_view name : kSchemaKeywords)
       if (keyword == name && !value.is_array()) status.Update(Walk(value, base, at));
     for (const std::string_view name : kListKeywords) {

@@ -20,7 +20,7 @@ enum class SchemaDialect { kDraft4, kDraft6, kDraft7, k2019, k2020 };
 class SchemaIndex {
  public:
   // `document` is borrowed. INVALID_ARGUMENT naming the place where a keyword's value is not what
-  // it must be; UNIMPLEMENTED where $schema names a dialect that is not one of json-schema.org.
+  // it must be, wherever in the document that is; UNIMPLEMENTED where $schema names a dialect that is not one of json-schema.org.
   static absl::StatusOr<SchemaIndex> Create(const JsonValue& document);
 
   SchemaDialect dialect() const { return dialect_; }
@@ -30,6 +30,9 @@ class SchemaIndex {
   // 2020-12, by which it annotates, it is asserted beside `"type": "string"` alone: who writes both
   // wants texts of that form.
   bool asserts_format() const { return asserts_format_; }
+  // Whether whole values are spelled as integers where the schema asks for integers: what readers
+  // with integer types take. By the document's "x-integers"; "any" leaves 5.0, 5e0 and -0 in.
+  bool plain_integers() const { return plain_integers_; }
 
   // The schema that `schema`'s member "$ref" or "$dynamicRef" means. NOT_FOUND where there is none
   // in the document, UNIMPLEMENTED where a dynamic one depends on how it is reached.
@@ -52,6 +55,7 @@ class SchemaIndex {
   const JsonValue* document_ = nullptr;
   SchemaDialect dialect_ = SchemaDialect::k2020;
   bool asserts_format_ = true;
+  bool plain_integers_ = true;
   absl::flat_hash_map<const JsonValue*, Place> places_;
   absl::flat_hash_map<std::string, const JsonValue*> by_uri_;  // with #anchor where it has one
   absl::flat_hash_map<std::string, int> dynamic_anchors_;      // how many schemas have each

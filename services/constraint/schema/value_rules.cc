@@ -105,6 +105,9 @@ void ValueRules::EmitNumber(const Shape& shape, NodeId from, NodeId to) {
   for (const JsonValue* value : *shape.values) {
     NumberRules rules = shape.number;
     rules.bounds.push_back({.bound = Decimal::Parse(value->text), .equal = true});
+    // A value that the schema spells as an integer is one to whoever reads it.
+    if (index_.plain_integers() && value->text.find_first_of(".eE") == std::string::npos)
+      rules.integer = rules.plain_integers = true;
     builder_.AddText(from, space.Number(rules), Spelling::kPlain, to);
   }
 }

@@ -79,8 +79,10 @@ TEST(NumberMachine, KnowsWholeNumbers) {
   for (const char* text : {"9e307", "1e+308", "9e+07"}) EXPECT_TRUE(Accepts(integer, text)) << text;
   for (const char* text : {"2e308", "1e309", "1e+999"})
     EXPECT_FALSE(Accepts(integer, text)) << text;
-  NumberMachine plain({.integer = true, .point_zero = false});
-  EXPECT_FALSE(Accepts(plain, "5.0"));
+  NumberMachine plain({.integer = true, .plain_integers = true});
+  for (const char* text : {"0", "-7", "10"}) EXPECT_TRUE(Accepts(plain, text)) << text;
+  for (const char* text : {"5.0", "5e0", "5E+2", "-0", "-0.0", "-"})
+    EXPECT_FALSE(Accepts(plain, text)) << text;
   NumberMachine broken({.not_integer = true});
   EXPECT_TRUE(Accepts(broken, "0.5"));
   EXPECT_FALSE(Accepts(broken, "5.0"));

@@ -99,6 +99,30 @@ TEST(JsonSchema, FollowsReferences) {
   EXPECT_EQ(Refusal(R"({"$ref":"#"})").code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(JsonSchema, IntegersAreSpelledAsIntegers) {
+  Expect(R"({"type":"integer"})", {"0", "17", "-3"}, {"17.0", "-0", "-0.0", "1e3", "0.0"});
+  Expect(R"({"type":["integer","null"],"minimum":-5,"maximum":5})", {"-5", "0", "null"},
+         {"-0", "5.0", "6"});
+  Expect(R"({"enum":[5,1.5,"a"]})", {"5", "1.5", "\"a\""}, {"5.0", "5e0"});
+  Expect(R"({"const":{"n":[0,2]}})", {R"({"n":[0,2]})"}, {R"({"n":[-0,2]})", R"({"n":[0,2.0]})"});
+  Expect(R"({"allOf":[{"type":"number"},{"type":"integer"}]})", {"7"}, {"7.0"});
+  // What is spelled otherwise in the schema, and what is asked for as a number, may be so.
+  Expect(R"({"enum":[5.0]})", {"5.0", "5"}, {"6"});
+  Expect(R"({"type":"number"})", {"17.0", "-0.0", "1e3", "17"}, {});
+  Expect(R"({"type":"integer","x-integers":"any"})", {"17.0", "-0.0", "1e3", "17"}, {"1.5"});
+  Expect(R"({"enum":[5],"x-integers":"any"})", {"5.0", "5"}, {"6"});
+  EXPECT_EQ(Refusal(R"({"type":"integer","x-integers":"some"})").code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(JsonSchema, NullMeansAbsentWhereSerializersWriteItForAnEmptyList) {
+  Expect(R"({"type":"object","required":null,"properties":{"a":{"type":"string","enum":null}}})",
+         {"{}", R"({"a":"x"})"}, {R"({"a":1})"});
+  Expect(R"({"type":"object","properties":null,"additionalProperties":{"type":"integer"}})",
+         {"{}", R"({"a":1})"}, {R"({"a":"x"})"});
+  Expect(R"({"type":"string","anyOf":null})", {"\"x\""}, {"1"});
+}
+
 TEST(JsonSchema, KnowsOlderDialects) {
   Expect(
       R"({"$schema":"http://json-schema.org/draft-04/schema#","type":"integer","minimum":1,"exclusiveMinimum":true})",
@@ -128,6 +152,23 @@ TEST(JsonSchema, RefusesWhatIsMalformedOrAcceptsNothing) {
         "{\"properties\":[]}", "false", "{\"type\":\"integer\",\"minimum\":2,\"maximum\":1}",
         "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}", "{"})
     EXPECT_EQ(Refusal(schema).code(), absl::StatusCode::kInvalidArgument) << schema;
+}
+
+TEST(JsonSchema, NamesThePlaceOfWhatIsMalformedWhereverItIs) {
+  const auto names = [](const char* schema, const std::string& place) {
+    const absl::Status status = Refusal(schema);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << schema << status;
+    EXPECT_EQ(std::string(status.message()).substr(0, place.size()), place) << status;
+  };
+  names(R"({"type":"object","properties":{"a/b":{"type":"strng"},"c":{"type":"integer"}}})",
+        "#/properties/a~1b/type is \"strng\"; accepted: null, boolean,");
+  names(R"({"properties":{"a":{"items":{"type":["string",null]}}}})",
+        "#/properties/a/items/type is ");
+  names(R"({"properties":{"a":{"type":null}}})", "#/properties/a/type is null");
+  names(R"({"$defs":{"unused":{"type":[]}},"type":"string"})", "#/$defs/unused/type is []");
+  names(R"({"type":"string","anyOf":[{"enum":"a"}]})", "#/anyOf/0/enum is \"a\"");
+  names(R"({"type":"string","required":"a"})", "#/required is \"a\"; accepted: a list of names");
+  names(R"({"type":"object","required":[1]})", "#/required is [1]");
 }
 
 TEST(JsonSchema, ExplosionsEndInAStatus) {
