@@ -93,6 +93,7 @@ void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
 void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint) {
   EngineRequest request =
       EngineRequestFrom(request_, context_.model, std::move(prompt.tokens), RandomNumber());
+  num_prompt_tokens_ = static_cast<int32_t>(request.prompt.size());
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
@@ -163,6 +164,7 @@ void GenerateCall::Send(v1::GenerateResponse response) {
   if (!std::exchange(sent_, true)) {
     response.mutable_started()->set_request_id(request_.request_id());
     response.mutable_started()->set_seed(seed_);
+    response.mutable_started()->set_num_prompt_tokens(num_prompt_tokens_);
   }
   stream_->Send(std::move(response));
 }

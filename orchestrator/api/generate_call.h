@@ -68,7 +68,9 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   const Context context_;
   v1::GenerateRequest request_;  // constant once its texts are tokens
   const SteadyTime deadline_;
-  uint64_t seed_ = 0;  // set before the engine hears of the request
+  // Set before the engine hears of the request.
+  uint64_t seed_ = 0;
+  int32_t num_prompt_tokens_ = 0;
   const std::shared_ptr<CallStream> stream_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
   const SteadyTime arrived_ = SteadyTime::Now();

@@ -57,6 +57,7 @@ void PromptResolver::FromChat(const v1::Chat& chat, SteadyTime deadline,
   if (chat.has_add_generation_prompt()) {
     request.set_add_generation_prompt(chat.add_generation_prompt());
   }
+  request.set_continue_final_message(chat.continue_final_message());
   request.set_tokenize(true);
   OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
     tokenizer_->ApplyChatTemplate(request, deadline,

@@ -35,6 +35,7 @@ struct TextOptions {
   bool skip_special_tokens = true;
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
+  int32_t min_tokens = 0;  // stop strings are text until there are more, resumed ones included
   std::vector<int32_t> context_tokens;  // the prompt's last ones
   // Tokens that an earlier call delivered, as if appended first; neither they nor their text come
   // back.

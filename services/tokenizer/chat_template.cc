@@ -1,9 +1,13 @@
 #include "services/tokenizer/chat_template.h"
 
+#include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "services/tokenizer/jinja/error.h"
 #include "services/tokenizer/jinja/template.h"
 #include "services/tokenizer/strings.h"
 
@@ -21,14 +25,64 @@ const jinja::Context::TrustedMember& KnownRoles() {
   return roles;
 }
 
+constexpr size_t kShortIdSize = 9;
+
+bool IsShortId(std::string_view id) {
+  return id.size() == kShortIdSize && std::all_of(id.begin(), id.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c));
+         });
+}
+
+std::string ShortId(std::string_view id) {
+  constexpr std::string_view kDigits =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a: the same in every process
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string made;
+  for (; made.size() < kShortIdSize; hash /= kDigits.size()) made += kDigits[hash % kDigits.size()];
+  return made;
+}
+
+// Makes the member of this name a short id. Whether it was another.
+bool ShortenId(const char* name, nlohmann::ordered_json& object) {
+  if (!object.is_object()) return false;
+  const auto id = object.find(name);
+  if (id == object.end() || !id->is_string() || IsShortId(id->get_ref<const std::string&>())) {
+    return false;
+  }
+  *id = ShortId(id->get_ref<const std::string&>());
+  return true;
+}
+
+// Whether any was another.
+bool ShortenCallIds(nlohmann::ordered_json& variables) {
+  const auto messages = variables.find("messages");
+  if (messages == variables.end() || !messages->is_array()) return false;
+  bool has_changed = false;
+  for (nlohmann::ordered_json& message : *messages) {
+    has_changed |= ShortenId("tool_call_id", message);
+    const auto calls = message.is_object() ? message.find("tool_calls") : message.end();
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (nlohmann::ordered_json& call : *calls) has_changed |= ShortenId("id", call);
+  }
+  return has_changed;
+}
+
+bool IsRefusal(const absl::Status& status) {
+  const auto error = jinja::ErrorOf(status);
+  return error.has_value() && error->kind == jinja::Error::Kind::kRaised;
+}
+
 }  // namespace
 
 ChatTemplates::ChatTemplates(const TokenizerConfig& config)
     : special_tokens_(config.special_tokens) {
   for (const auto& [name, text] : config.chat_templates) {
     const auto source = config.chat_template_sources.find(name);
-    const std::string file =
-        source == config.chat_template_sources.end() ? "chat_template" : source->second;
+    // Clients see the name in messages, so it is the file's own, without folders.
+    const std::string file = source == config.chat_template_sources.end()
+                                 ? "chat_template"
+                                 : std::filesystem::path(source->second).filename().string();
     templates_.emplace(name, jinja::Template::Compile(text, file));
   }
 }
@@ -70,7 +124,13 @@ absl::StatusOr<jinja::Rendering> ChatTemplates::Render(std::string_view name,
   for (const auto& [token, text] : special_tokens_) {
     if (!variables.contains(token)) context.trusted[token] = text;
   }
-  return (*chosen)->Render(context);
+  absl::StatusOr<jinja::Rendering> rendering = (*chosen)->Render(context);
+  if (!IsRefusal(rendering.status())) return rendering;
+  nlohmann::ordered_json shortened = variables;
+  if (!ShortenCallIds(shortened)) return rendering;
+  context.untrusted = &shortened;
+  absl::StatusOr<jinja::Rendering> again = (*chosen)->Render(context);
+  return again.ok() ? again : rendering;
 }
 
 jinja::LocalTime LocalTimeNow() {

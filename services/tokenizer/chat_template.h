@@ -36,6 +36,9 @@ class ChatTemplates {
   // The result's untrusted bytes are those made of the variables, but for the roles that every
   // model knows ("user", ...).
   //
+  // Where the template refuses the conversation and ids of calls are not nine letters and digits,
+  // which Mistral's templates insist on, each such id becomes one that is, the same for the same id.
+  //
   // FAILED_PRECONDITION where there is no such template, or it does not compile (with file, line
   // and column); INVALID_ARGUMENT and RESOURCE_EXHAUSTED as of jinja::Template::Render.
   absl::StatusOr<jinja::Rendering> Render(std::string_view name,

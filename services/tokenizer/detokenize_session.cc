@@ -70,6 +70,7 @@ absl::Status DetokenizeSession::Open(uint64_t id, const v1::DetokenizeOpen& open
   options.decode.skip_special = open.skip_special_tokens();
   options.decode.skip_unknown = true;  // a model may have more ids than its tokenizer has tokens
   options.stop.include_stop_string = open.include_stop_string();
+  options.min_tokens = open.min_tokens();
   sequence->text.emplace(tokenizer_, sequence->stop_strings, options);
   const absl::Status status = sequence->text->Prime(open.context_token_ids());
   if (status.ok()) sequences_.emplace(id, std::move(sequence));

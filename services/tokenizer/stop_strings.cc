@@ -67,13 +67,13 @@ StopStrings::Node StopStrings::Next(Node node, char byte) const {
   }
 }
 
-StopMatcher::Result StopMatcher::Feed(std::string_view piece) {
+StopMatcher::Result StopMatcher::Feed(std::string_view piece, bool may_end) {
   const size_t held_before = held_.size();
   held_ += piece;
   for (size_t i = held_before; i < held_.size(); ++i) {
     node_ = strings_->Next(node_, held_[i]);
     const int32_t match = strings_->match_[node_];
-    if (match == ByteTrie::kNoValue) continue;
+    if (match == ByteTrie::kNoValue || !may_end) continue;
     const size_t end = i + 1;
     held_.resize(options_.include_stop_string ? end : end - strings_->sizes_[match]);
     return {std::exchange(held_, {}), match};

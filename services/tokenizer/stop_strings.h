@@ -63,12 +63,16 @@ class StopMatcher {
     int stop_index = -1;
   };
   // Takes the next piece of the text. REQUIRES: no stop string was found, Finish was not called.
-  Result Feed(std::string_view piece);
+  Result Feed(std::string_view piece) { return Feed(piece, /*may_end=*/true); }
+  // The same for a piece that can't end the text: a stop string that it completes is text.
+  Result FeedWithoutEnd(std::string_view piece) { return Feed(piece, /*may_end=*/false); }
 
   // The text ends here: what was held back. Empty once a stop string was found.
   std::string Finish();
 
  private:
+  Result Feed(std::string_view piece, bool may_end);
+
   const StopStrings* strings_;
   StopMatcherOptions options_;
   StopStrings::Node node_ = ByteTrie::kRoot;

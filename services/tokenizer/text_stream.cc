@@ -31,7 +31,8 @@ absl::StatusOr<TextStream::Result> TextStream::Finish() {
 }
 
 bool TextStream::Show(std::string_view piece, Result* result) {
-  StopMatcher::Result fed = matcher_.Feed(piece);
+  StopMatcher::Result fed =
+      num_tokens_ > min_tokens_ ? matcher_.Feed(piece) : matcher_.FeedWithoutEnd(piece);
   result->text += fed.text;
   result->stop_index = fed.stop_index;
   if (fed.stop_index >= 0) state_ = State::kStopped;

@@ -19,10 +19,14 @@ class TextStream {
   struct Options {
     DecodeOptions decode;
     StopMatcherOptions stop;
+    // A stop string ends the text only where the token that completes it comes behind so many others.
+    size_t min_tokens = 0;
   };
 
   TextStream(const Tokenizer& tokenizer, const StopStrings& stop_strings, const Options& options)
-      : decoder_(tokenizer, options.decode), matcher_(stop_strings, options.stop) {}
+      : decoder_(tokenizer, options.decode),
+        matcher_(stop_strings, options.stop),
+        min_tokens_(options.min_tokens) {}
 
   // Tokens before the first Append, such as a prompt's. Stop strings are not looked for in their
   // text.
@@ -56,6 +60,7 @@ class TextStream {
 
   IncrementalDecoder decoder_;
   StopMatcher matcher_;
+  size_t min_tokens_;
   State state_ = State::kOpen;
   size_t num_tokens_ = 0;
 };

@@ -10,6 +10,7 @@
 #include "services/common/server_stream.h"
 #include "services/common/status.h"
 #include "services/tokenizer/chat_context.h"
+#include "services/tokenizer/chat_continuation.h"
 #include "services/tokenizer/detokenize_session.h"
 
 namespace sluice {
@@ -141,6 +142,10 @@ absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRe
   absl::StatusOr<jinja::Rendering> rendering =
       chat_templates_.Render(request.template_name(), *variables, LocalTimeNow());
   if (!rendering.ok()) return rendering.status();
+  if (request.continue_final_message()) {
+    const absl::Status status = EndInFinalMessage(*variables, *rendering);
+    if (!status.ok()) return status;
+  }
   if (request.tokenize()) {
     std::vector<ByteRange> untrusted;
     for (const jinja::TextRange& range : rendering->untrusted) {

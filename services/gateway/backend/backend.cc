@@ -335,6 +335,7 @@ v1::ApplyChatTemplateRequest TemplateRequest(const v1::Chat& chat) {
   if (chat.has_add_generation_prompt()) {
     request.set_add_generation_prompt(chat.add_generation_prompt());
   }
+  request.set_continue_final_message(chat.continue_final_message());
   request.set_tokenize(true);
   return request;
 }

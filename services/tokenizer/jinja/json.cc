@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "services/tokenizer/jinja/compare.h"
+#include "services/tokenizer/jinja/number_text.h"
 #include "services/tokenizer/jinja/python_text.h"
+#include "services/tokenizer/jinja/spelled_number.h"
 #include "services/tokenizer/jinja/unicode.h"
 
 namespace sluice::jinja {
@@ -80,7 +82,7 @@ class Dumper {
       case Value::Kind::kInt:
         return IntToString(value.int_value());
       case Value::Kind::kFloat:
-        return FloatText(value.float_value());
+        return value.spelling() != nullptr ? *value.spelling() : FloatText(value.float_value());
       default:
         return std::nullopt;
     }
@@ -190,6 +192,18 @@ Value FromObject(Run& run, const nlohmann::ordered_json& json, const Trust& trus
   return run.failed() ? Value() : run.Dict(std::move(entries));
 }
 
+// An integer where there is one of that size, else a float that is written as it was spelled.
+Value FromSpelling(Run& run, const std::string& spelling, bool is_untrusted) {
+  const bool is_integer = spelling.find_first_of(".eE") == std::string::npos;
+  if (const auto number = is_integer ? ParseInt(spelling, 10) : std::nullopt) {
+    return Value::Integer(*number, is_untrusted);
+  }
+  const double value = ParseFloat(spelling).value_or(0);
+  if (ReprFloat(value) == spelling) return Value::Float(value, is_untrusted);
+  const Value text = run.String(Text(spelling, is_untrusted));
+  return run.failed() ? Value() : Value::SpelledFloat(value, text, is_untrusted);
+}
+
 }  // namespace
 
 Value ValueFromJson(Run& run, const nlohmann::ordered_json& json, const Trust& trust) {
@@ -209,6 +223,8 @@ Value ValueFromJson(Run& run, const nlohmann::ordered_json& json, const Trust& t
       return Value::Integer(json.get<uint64_t>(), trust.is_untrusted);
     case nlohmann::ordered_json::value_t::number_float:
       return Value::Float(json.get<double>(), trust.is_untrusted);
+    case nlohmann::ordered_json::value_t::binary:
+      return FromSpelling(run, SpellingOf(json), trust.is_untrusted);
     default:
       return Value::None();
   }

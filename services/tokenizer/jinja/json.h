@@ -16,6 +16,7 @@ struct Trust {
   const Context::TrustedMember* exception = nullptr;
 };
 
+// A binary value is a number (spelled_number.h).
 Value ValueFromJson(Run& run, const nlohmann::ordered_json& json, const Trust& trust);
 
 struct JsonLayout {

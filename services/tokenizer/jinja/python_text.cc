@@ -78,7 +78,7 @@ class Writer {
       case Value::Kind::kInt:
         return IntToString(value.int_value());
       case Value::Kind::kFloat:
-        return ReprFloat(value.float_value());
+        return value.spelling() != nullptr ? *value.spelling() : ReprFloat(value.float_value());
       case Value::Kind::kRange:
         return RangeText(value.range());
       case Value::Kind::kIterator:

@@ -48,6 +48,12 @@ Value Value::Float(double value, bool is_untrusted) {
   return made;
 }
 
+Value Value::SpelledFloat(double value, const Value& spelling, bool is_untrusted) {
+  Value made = Float(value, is_untrusted);
+  made.object_ = spelling.object_;
+  return made;
+}
+
 Value Value::Constant(std::string text) {
   auto object = std::make_shared<StringObject>();
   object->text = Text(std::move(text));
@@ -56,6 +62,9 @@ Value Value::Constant(std::string text) {
   return Value(Kind::kString, std::move(object));
 }
 
+const std::string* Value::spelling() const {
+  return kind_ == Kind::kFloat && object_ != nullptr ? &string().text.bytes() : nullptr;
+}
 const Text& Value::text() const { return string().text; }
 const StringObject& Value::string() const { return static_cast<const StringObject&>(*object_); }
 const std::vector<Value>& Value::items() const {

@@ -85,6 +85,8 @@ class Value {
   // Numbers, too, know whether they came with the context.
   static Value Integer(Int value, bool is_untrusted = false);
   static Value Float(double value, bool is_untrusted = false);
+  // A float that is written as the string `spelling`, rather than as Python would.
+  static Value SpelledFloat(double value, const Value& spelling, bool is_untrusted);
   // Without a meter: for constants.
   static Value Constant(std::string text);
   Value(Kind kind, std::shared_ptr<Object> object) : kind_(kind), object_(std::move(object)) {}
@@ -106,6 +108,8 @@ class Value {
   bool bool_value() const { return int_ != 0; }
   Int int_value() const { return int_; }
   double float_value() const { return float_; }
+  // Of a float; nullptr where it is written as Python would.
+  const std::string* spelling() const;
   const Text& text() const;
   const std::string& bytes() const { return text().bytes(); }
   const StringObject& string() const;

@@ -57,7 +57,8 @@ TEST(ChatTemplates, SaysWhereATemplateDoesNotCompileWhenItIsAskedFor) {
   EXPECT_TRUE(templates.Render("rag", Json::object(), {}).ok());
   const auto broken = templates.Render("", Json::object(), {});
   EXPECT_EQ(broken.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(broken.status().message()), HasSubstr("m/chat_template.jinja:2:8: "));
+  EXPECT_THAT(std::string(broken.status().message()),
+              HasSubstr("compile: chat_template.jinja:2:8: "));
 }
 
 TEST(ChatTemplates, KeepsTheWordsOfRaiseException) {

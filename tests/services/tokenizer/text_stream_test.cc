@@ -47,6 +47,21 @@ TEST(TextStream, StopStringMayEndInsideAToken) {
   EXPECT_EQ(result->num_tokens, 2);
 }
 
+TEST(TextStream, StopStringsAreTextUntilThereAreEnoughTokens) {
+  const auto tokenizer = TestTokenizer();
+  const auto strings = StopStrings::Create({"b", "xy"});
+  TextStream stream(*tokenizer, *strings, {.min_tokens = 3});
+  const auto first = stream.Append({'b', kAbc, 'x'});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->text, "babc");
+  EXPECT_FALSE(first->stopped());
+  const auto second = stream.Append({'y', 'z'});  // the token behind the third completes it
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->text, "");
+  EXPECT_EQ(second->stop_index, 1);
+  EXPECT_EQ(stream.num_tokens(), 4);
+}
+
 TEST(TextStream, ReleasesWhatIsHeldBackAtTheEnd) {
   const auto tokenizer = TestTokenizer();
   const auto strings = StopStrings::Create({"stop"});
