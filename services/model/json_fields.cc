@@ -92,8 +92,13 @@ class StrictCheck {
   std::string problem_;
 };
 
-// The value, if it is an integer from `min` to `max`.
+// The value, if it is an integer from `min` to `max`, as 256 or as 256.0.
 std::optional<int> IntIn(const json& value, int min, int max) {
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    const bool fits = number >= min && number <= max && number == static_cast<int>(number);
+    return fits ? std::optional(static_cast<int>(number)) : std::nullopt;
+  }
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX) return std::nullopt;
   const int64_t number = value.get<int64_t>();

@@ -44,7 +44,7 @@ class JsonFields {
   // The value, or nullptr where the field is absent or null.
   const nlohmann::json* Get(const std::string& name) const;
 
-  // Integers from `min` to `max`; required, or absent for nullopt.
+  // Integers from `min` to `max`, which may be written as 256.0; required, or absent for nullopt.
   int Int(const std::string& name, int min, int max);
   std::optional<int> OptionalInt(const std::string& name, int min, int max);
   // Finite numbers above `above` (or equal, for AtLeast), up to `max`.

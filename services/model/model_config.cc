@@ -39,7 +39,8 @@ void MapTokenIds(JsonFields& fields, ModelConfig& config) {
 void MapGenerationDefaults(JsonFields& fields, GenerationDefaults& defaults) {
   defaults.do_sample = fields.Bool("do_sample");
   defaults.temperature = fields.NumberAtLeast("temperature", 0, 1e6);
-  defaults.top_k = fields.OptionalInt("top_k", 0, INT_MAX);
+  defaults.top_k = fields.OptionalInt("top_k", -1, INT_MAX);
+  if (defaults.top_k == -1) defaults.top_k = 0;  // vLLM's word for no limit
   defaults.top_p = fields.NumberAbove("top_p", 0, 1);
   defaults.max_length = fields.OptionalInt("max_length", 1, INT_MAX);
 }

@@ -113,6 +113,7 @@ absl::Status Parser::AddEntry(const std::string& name, const json& value) {
 }
 
 absl::Status Parser::AddMetadata(const json& value) {
+  if (value.is_null()) return absl::OkStatus();  // as some writers have it where there is none
   if (!value.is_object()) return Error("__metadata__ is no JSON object");
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string()) {

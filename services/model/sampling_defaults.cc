@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "absl/strings/string_view.h"
 #include "services/model/json_fields.h"
 
 namespace sluice {
@@ -23,6 +24,9 @@ void MapNumber(JsonFields& fields, const SamplingParameter& parameter, float& va
 }
 
 void MapNumber(JsonFields& fields, const SamplingParameter& parameter, int32_t& value) {
+  // vLLM's word for no limit, which model files have taken over.
+  const nlohmann::json* given = fields.Get(parameter.model_key);
+  if (absl::string_view(parameter.name) == "top_k" && given != nullptr && *given == -1) return;
   const auto min = static_cast<int>(parameter.range.min);
   const auto max = static_cast<int>(std::min<double>(parameter.range.max, INT_MAX));
   value = fields.OptionalInt(parameter.model_key, min, max).value_or(value);

@@ -207,6 +207,11 @@ TEST(ModelConfig, GenerationConfigWins) {
   EXPECT_EQ(config.generation.max_length, 4096);
 }
 
+TEST(ModelConfig, TakesWhatOtherProgramsWrite) {
+  EXPECT_EQ(Parsed(TinyConfig(), R"({"top_k": -1})").generation.top_k, 0) << "no limit";
+  EXPECT_EQ(Parsed(With("max_position_embeddings", 256.0)).max_positions, 256);
+}
+
 TEST(ModelConfig, ConfigFillsInWhatGenerationConfigLeavesOut) {
   const ModelConfig config = Parsed(With("eos_token_id", {7, 2}), R"({"bos_token_id": null})");
   EXPECT_EQ(config.bos_token_id, 1);
@@ -226,7 +231,7 @@ TEST(ModelConfig, RefusesBadGenerationConfigs) {
   EXPECT_THAT(refusal(R"({"temperature": "hot"})"), HasSubstr("temperature is \"hot\""));
   EXPECT_THAT(refusal(R"({"top_p": 0})"), HasSubstr("top_p is 0; accepted: a number above 0"));
   EXPECT_THAT(refusal(R"({"top_p": 1.01})"), HasSubstr("top_p is 1.01"));
-  EXPECT_THAT(refusal(R"({"top_k": -1})"), HasSubstr("top_k is -1"));
+  EXPECT_THAT(refusal(R"({"top_k": -2})"), HasSubstr("top_k is -2"));
   EXPECT_THAT(refusal(R"({"max_length": 0})"), HasSubstr("max_length is 0"));
   EXPECT_THAT(refusal(R"({"do_sample": 1})"), HasSubstr("do_sample is 1; accepted: true or false"));
   EXPECT_THAT(refusal(R"({"eos_token_id": 10})"), HasSubstr("eos_token_id is 10"));

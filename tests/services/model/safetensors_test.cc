@@ -182,6 +182,12 @@ TEST(Safetensors, RefusesAbsurdHeaderLengths) {
   EXPECT_THAT(Refusal(bytes), HasSubstr("not JSON"));
 }
 
+TEST(Safetensors, MetadataMayBeNull) {
+  const auto contents = Parse(SafetensorsBytes("{\"__metadata__\":null}", ""));
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_TRUE(contents->metadata.empty());
+}
+
 TEST(Safetensors, RefusesMalformedHeaders) {
   const auto refusal = [](const std::string& header, size_t data_size = 0) {
     return Refusal(SafetensorsBytes(header, std::string(data_size, 'x')));

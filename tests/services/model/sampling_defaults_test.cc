@@ -32,6 +32,8 @@ TEST(SamplingDefaults, AreWhatTheFileSays) {
 
 TEST(SamplingDefaults, AreNeutralWhereTheFileSaysNothingOrIsMissing) {
   EXPECT_EQ(*ParseSamplingDefaults(R"({"top_k": null})", "x"), SamplingOptions());
+  EXPECT_EQ(*ParseSamplingDefaults(R"({"top_k": -1})", "x"), SamplingOptions());
+  EXPECT_EQ(ParseSamplingDefaults(R"({"top_k": 50.0})", "x")->top_k, 50);
   const TempFolder folder;
   EXPECT_EQ(*LoadSamplingDefaults(folder.path()), SamplingOptions());
 }
