@@ -1,9 +1,12 @@
 #include "services/gateway/anthropic/error.h"
 
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "services/gateway/api/http_status.h"
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/json/json_text.h"
 
 namespace sluice::gateway::anthropic {
@@ -32,10 +35,22 @@ const char* ErrorType(int http_status) {
   }
 }
 
+// Anthropic's words, which clients look for.
+std::string MessageOf(const absl::Status& failure) {
+  const absl::Status status = AsSent(failure, {.prompt = "messages", .stop = "stop_sequences"});
+  const std::optional<ContextOverflow> overflow = ContextOverflowOf(status);
+  if (!overflow.has_value()) return std::string(status.message());
+  const auto& [prompt, most, context] = *overflow;
+  if (most == 0) {
+    return absl::StrCat("prompt is too long: ", prompt, " tokens > ", context - 1, " maximum");
+  }
+  return absl::StrCat("input length and `max_tokens` exceed context limit: ", prompt, " + ", most,
+                      " > ", context, ", decrease input length or `max_tokens` and try again");
+}
+
 json ErrorBody(const absl::Status& status, const std::string& request_id) {
   return {{"type", "error"},
-          {"error",
-           {{"type", ErrorType(HttpStatus(status))}, {"message", std::string(status.message())}}},
+          {"error", {{"type", ErrorType(HttpStatus(status))}, {"message", MessageOf(status)}}},
           {"request_id", request_id}};
 }
 

@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/gateway/anthropic/error.h"
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/backend/random_id.h"
 #include "services/gateway/json/json_text.h"
+#include "services/gateway/json/object_writer.h"
 
 namespace sluice::gateway::anthropic {
 namespace {
@@ -31,15 +34,21 @@ void SetStop(json& object, const v1::Finished& finished) {
   object["stop_sequence"] = end.stop_string();
 }
 
-// The block of a call with its arguments; a text where those are no object, so that nothing is lost.
-json WithInput(json block, const std::string& arguments) {
-  absl::StatusOr<json> input = ParseJson(arguments);
+// A block as JSON, of a call with its arguments as the model wrote them; a text where those are no object,
+// so that nothing is lost.
+std::string BlockText(const json& block, const std::string& arguments) {
+  if (block["type"] != "tool_use") return ToJson(block);
+  const std::string name = block["name"].get<std::string>();
+  const absl::StatusOr<json> input = ParseJson(arguments);
   if (!input.ok() || !input->is_object()) {
-    return {{"type", "text"},
-            {"text", absl::StrCat(block["name"].get<std::string>(), " ", arguments)}};
+    return ToJson({{"type", "text"}, {"text", absl::StrCat(name, " ", arguments)}});
   }
-  block["input"] = *std::move(input);
-  return block;
+  return ObjectWriter()
+      .Add("type", "tool_use")
+      .Add("id", block["id"])
+      .Add("name", name)
+      .AddText("input", arguments)
+      .Text();
 }
 
 }  // namespace
@@ -79,11 +88,13 @@ void MessageCall::SendEvent(json data) {
   call().SendEvent(name, ToJson(data));
 }
 
-// How long the prompt was is known at the end; message_delta has it.
+// What of the prompt had been cached is known at the end; message_delta has it.
 void MessageCall::BeginMessage() {
   if (!request_.stream || call().has_sent_events()) return;
   json message = Message();
-  message["usage"] = UsageJson({});
+  v1::Usage usage;
+  usage.set_num_prompt_tokens(num_prompt_tokens_);
+  message["usage"] = UsageJson(usage);
   SendEvent({{"type", "message_start"}, {"message", std::move(message)}});
   SendEvent({{"type", "ping"}});
 }
@@ -102,8 +113,8 @@ void MessageCall::EndBlock() {
   if (!std::exchange(has_open_block_, false)) return;
   if (request_.stream) {
     SendEvent({{"type", "content_block_stop"}, {"index", blocks_.size() - 1}});
-  } else if (blocks_.back()["type"] == "tool_use") {
-    blocks_.back() = WithInput(std::move(blocks_.back()), arguments_);
+  } else {
+    block_texts_.push_back(BlockText(blocks_.back(), arguments_));
   }
 }
 
@@ -146,6 +157,10 @@ void MessageCall::Take(const OutputPiece& piece) {
   for (const ToolCallPiece& part : piece.calls) AddToolUse(part);
 }
 
+void MessageCall::OnStarted(int /*prompt*/, const v1::Started& started) {
+  num_prompt_tokens_ = started.num_prompt_tokens();
+}
+
 void MessageCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   Take(splitter_->Add(chunk.text()));
 }
@@ -160,10 +175,14 @@ void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
   if (num_calls_ > 0 && end["stop_reason"] == "end_turn") end["stop_reason"] = "tool_use";
   if (!request_.stream) {
     json message = Message();
-    message["content"] = std::move(blocks_);
     message.update(end);
     message["usage"] = UsageJson(finished.usage());
-    return call().Respond(200, message);
+    message.erase("content");
+    ObjectWriter body;
+    for (const auto& member : message.items()) body.Add(member.key(), member.value());
+    body.AddText("content", absl::StrCat("[", absl::StrJoin(block_texts_, ", "), "]"));
+    return call().Respond(
+        {.status = 200, .headers = {{"content-type", "application/json"}}, .body = body.Text()});
   }
   SendEvent({{"type", "message_delta"},
              {"delta", std::move(end)},
@@ -172,6 +191,12 @@ void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
   call().EndEvents();
 }
 
-void MessageCall::Fail(const absl::Status& status) { AnswerError(call(), status); }
+void MessageCall::Fail(const absl::Status& status) {
+  const bool has_format = request_.generate.has_constraint();
+  AnswerError(call(),
+              AsSent(status, {.prompt = "messages",
+                              .stop = "stop_sequences",
+                              .constraint = has_format ? "output_config.format" : "tools"}));
+}
 
 }  // namespace sluice::gateway::anthropic

@@ -19,6 +19,7 @@ class MessageCall final : public GenerationCall {
   absl::StatusOr<Needs> Read(const nlohmann::json& body) override;
   absl::Status UnknownModel(const std::string& name) const override;
   void Prepare() override;
+  void OnStarted(int prompt, const v1::Started& started) override;
   void OnChunk(int prompt, const v1::Chunk& chunk) override;
   void OnFinished(const std::vector<v1::Finished>& finished) override;
   void Fail(const absl::Status& status) override;
@@ -38,9 +39,11 @@ class MessageCall final : public GenerationCall {
   MessageRequest request_;
   std::unique_ptr<OutputSplitter> splitter_;
   nlohmann::json blocks_ = nlohmann::json::array();
-  bool has_open_block_ = false;  // the last
-  std::string arguments_;        // of the call in it, as far as they came
-  int num_calls_ = 0;            // that have begun
+  std::vector<std::string> block_texts_;  // of those that ended, as JSON, where nothing is streamed
+  bool has_open_block_ = false;           // the last
+  std::string arguments_;                 // of the call in it, as far as they came
+  int num_calls_ = 0;                     // that have begun
+  int32_t num_prompt_tokens_ = 0;
 };
 
 }  // namespace sluice::gateway::anthropic

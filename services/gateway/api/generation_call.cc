@@ -2,9 +2,22 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice::gateway {
+namespace {
+
+// Whether what the model goes on with, or begins with, is a thought.
+bool BeginsInThought(const v1::Chat& chat, const OutputStyle& style) {
+  if (!chat.continue_final_message() || chat.messages().empty()) return style.begins_in_thought;
+  const std::string& content = chat.messages(chat.messages_size() - 1).content();
+  if (absl::StripAsciiWhitespace(content).empty()) return style.begins_in_thought;
+  const size_t begin = content.rfind("<think>");
+  return begin != std::string::npos && content.find("</think>", begin) == std::string::npos;
+}
+
+}  // namespace
 
 GenerationCall::GenerationCall(const ApiContext& context, std::shared_ptr<http::Exchange> exchange)
     : context_(context), call_(context, std::move(exchange)) {}
@@ -69,7 +82,7 @@ OutputSplitter GenerationCall::NewSplitter() const {
   }
   const bool has_tools = needs_.chat != nullptr && !needs_.chat->tools_json().empty();
   return OutputSplitter(has_tools ? output_style_.tool_format : ToolFormat::kNone,
-                        output_style_.begins_in_thought);
+                        needs_.chat != nullptr && BeginsInThought(*needs_.chat, output_style_));
 }
 
 // A word has other tokens at the beginning of a text than after a space: both are forbidden.
@@ -103,7 +116,10 @@ void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
   }
   GenerationGroup::Start(
       backend(), call_.caller(), std::move(requests), call_.exchange(),
-      {.on_chunk = [self = shared_from_this()](
+      {.on_started = [self = shared_from_this()](
+                         int prompt,
+                         const v1::Started& started) { self->OnStarted(prompt, started); },
+       .on_chunk = [self = shared_from_this()](
                        int prompt, const v1::Chunk& chunk) { self->OnChunk(prompt, chunk); },
        .on_finished = [self = shared_from_this()](
                           const std::vector<v1::Finished>& all) { self->OnFinished(all); },

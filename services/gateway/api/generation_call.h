@@ -46,6 +46,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   virtual absl::Status UnknownModel(const std::string& name) const = 0;
   // Everything that was needed is there. Ends in Generate(), at once or later.
   virtual void Prepare() = 0;
+  // Before anything else of a prompt.
+  virtual void OnStarted(int /*prompt*/, const v1::Started& /*started*/) {}
   virtual void OnChunk(int prompt, const v1::Chunk& chunk) = 0;
   virtual void OnFinished(const std::vector<v1::Finished>& finished) = 0;
   virtual void Fail(const absl::Status& status) = 0;

@@ -31,12 +31,12 @@ bool Read(ObjectReader& reader, const char* name, int32_t& value) {
   return number.has_value();
 }
 
-// Clients' seeds are signed; all 64 bits count.
+// -1 draws a seed, as llama.cpp and vLLM have it: as if there were none.
 bool Read(ObjectReader& reader, const char* name, uint64_t& value) {
-  using Limits = std::numeric_limits<int64_t>;
-  const std::optional<int64_t> number = reader.Integer(name, Limits::min(), Limits::max());
-  if (number.has_value()) value = static_cast<uint64_t>(*number);
-  return number.has_value();
+  const std::optional<uint64_t> number = reader.Bits(name);
+  if (!number.has_value() || *number == ~uint64_t{0}) return false;
+  value = *number;
+  return true;
 }
 
 bool Read(ObjectReader& reader, const char* name, std::vector<int32_t>& value) {
@@ -89,6 +89,10 @@ void ReadSamplingParameters(ObjectReader& reader, v1::SamplingOptions& sampling)
     if (is_there) SetField(parameter, options, sampling);
   }
   if (sampling.top_k() == -1) sampling.set_top_k(0);
+  // OpenAI's range has 0, by which the most probable token alone is left.
+  if (sampling.has_top_p() && sampling.top_p() == 0) {
+    sampling.set_top_p(std::numeric_limits<float>::min());
+  }
 }
 
 std::vector<std::string> ReadBadWords(ObjectReader& reader) {

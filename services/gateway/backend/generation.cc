@@ -43,6 +43,9 @@ void Generation::Try() {
 void Generation::OnEvent(const v1::GenerateResponse& event) {
   if (over_) return;
   give_up_ = SteadyTime::InfiniteFuture();
+  if (event.has_started() && !std::exchange(has_started_, true) && handler_.on_started) {
+    handler_.on_started(event.started());
+  }
   if (event.has_finished()) {
     over_ = true;
     return handler_.on_finished(event.finished());

@@ -21,6 +21,8 @@ namespace sluice::gateway {
 class Generation final : public CallListener, public std::enable_shared_from_this<Generation> {
  public:
   struct Handler {
+    // Once, before anything else; may be empty.
+    std::function<void(const v1::Started&)> on_started;
     std::function<void(const v1::Chunk&)> on_chunk;
     // Exactly one of these, last; neither after Cancel().
     std::function<void(const v1::Finished&)> on_finished;
@@ -55,6 +57,7 @@ class Generation final : public CallListener, public std::enable_shared_from_thi
   SteadyTime give_up_;  // when a lost call is not made again any more
   const SteadyTime started_;
   std::vector<SteadyTime> last_token_;  // by sequence
+  bool has_started_ = false;
   bool paused_ = false;
   bool over_ = false;
 };

@@ -20,7 +20,14 @@ void GenerationGroup::Start(Backend& backend, const Caller& caller,
     const std::weak_ptr<GenerationGroup> weak = group;
     group->generations_.push_back(
         Generation::Start(backend, caller, std::move(requests[i]),
-                          {.on_chunk =
+                          {.on_started =
+                               [weak, prompt](const v1::Started& started) {
+                                 const std::shared_ptr<GenerationGroup> self = weak.lock();
+                                 if (self == nullptr || self->over_) return;
+                                 if (self->handler_.on_started)
+                                   self->handler_.on_started(prompt, started);
+                               },
+                           .on_chunk =
                                [weak, borrowed, prompt](const v1::Chunk& chunk) {
                                  const std::shared_ptr<GenerationGroup> self = weak.lock();
                                  if (self == nullptr || self->over_) return;

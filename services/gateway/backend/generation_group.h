@@ -14,6 +14,8 @@ namespace sluice::gateway {
 class GenerationGroup {
  public:
   struct Handler {
+    // Once for each prompt, before anything else of it; may be empty.
+    std::function<void(int prompt, const v1::Started&)> on_started;
     std::function<void(int prompt, const v1::Chunk&)> on_chunk;
     // Exactly one of these, last; neither where the client leaves before. The last events, by
     // prompt.

@@ -5,19 +5,23 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "services/gateway/json/json_text.h"
 
 namespace sluice::gateway {
 namespace {
 
 using nlohmann::json;
 
+constexpr auto kMaxSigned = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+
+// Written as an integer, but larger than any of the protos' that has a sign.
+bool IsBeyondSigned(const json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() > kMaxSigned;
+}
+
 // An integer as clients write it: 5, and also 5.0. Nothing beyond 2^53 unless written as integer.
 std::optional<int64_t> IntegerFrom(const json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<uint64_t>();
-    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-    return static_cast<int64_t>(number);
-  }
+  if (IsBeyondSigned(value)) return std::nullopt;
   if (value.is_number_integer()) return value.get<int64_t>();
   if (!value.is_number_float()) return std::nullopt;
   const auto number = value.get<double>();
@@ -27,11 +31,15 @@ std::optional<int64_t> IntegerFrom(const json& value) {
   return whole;
 }
 
-std::string TypeOf(const json& value) {
-  if (value.is_number_integer()) return "an integer";
-  if (value.is_number()) return "a number";
-  const std::string name = value.type_name();
-  return absl::StrCat(name == "array" || name == "object" ? "an " : "a ", name);
+// The value where it is short, else what it is.
+std::string Shown(const json& value) {
+  constexpr size_t kMostBytes = 64;
+  if (value.is_array()) return "an array";
+  if (value.is_object()) return "an object";
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kMostBytes) {
+    return "a string";
+  }
+  return ToJson(value);
 }
 
 }  // namespace
@@ -49,7 +57,7 @@ ObjectReader::ObjectReader(const json& object, std::string path)
   if (object.is_object()) return;
   status_ = ParameterError(path_, "invalid_type",
                            absl::StrCat(path_.empty() ? "The body" : path_,
-                                        " must be an object, but is ", TypeOf(object), "."));
+                                        " must be an object, but is ", Shown(object), "."));
 }
 
 std::string ObjectReader::PathOf(absl::string_view name) const {
@@ -72,7 +80,7 @@ void ObjectReader::Fail(absl::Status status) { status_.Update(std::move(status))
 void ObjectReader::FailType(const char* name, const char* expected, const json& value) {
   Fail(name, "invalid_type",
        absl::StrCat("Invalid type for '", PathOf(name), "': expected ", expected, ", but got ",
-                    TypeOf(value), " instead."));
+                    Shown(value), " instead."));
 }
 
 std::optional<bool> ObjectReader::Bool(const char* name) {
@@ -87,7 +95,11 @@ std::optional<int64_t> ObjectReader::Integer(const char* name, int64_t min, int6
   const json* value = Find(name);
   if (value == nullptr) return std::nullopt;
   const std::optional<int64_t> number = IntegerFrom(*value);
-  if (!number.has_value()) {
+  if (IsBeyondSigned(*value)) {
+    Fail(name, "integer_above_max_value",
+         absl::StrCat("Invalid '", PathOf(name), "': ", value->get<uint64_t>(), " is not from ",
+                      min, " to ", max, "."));
+  } else if (!number.has_value()) {
     FailType(name, "an integer", *value);
   } else if (*number < min || *number > max) {
     Fail(name, *number < min ? "integer_below_min_value" : "integer_above_max_value",
@@ -96,6 +108,17 @@ std::optional<int64_t> ObjectReader::Integer(const char* name, int64_t min, int6
   } else {
     return number;
   }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> ObjectReader::Bits(const char* name) {
+  const json* value = Find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_unsigned()) return value->get<uint64_t>();
+  if (const std::optional<int64_t> number = IntegerFrom(*value)) {
+    return static_cast<uint64_t>(*number);
+  }
+  FailType(name, "an integer from -2^63 to 2^64 - 1", *value);
   return std::nullopt;
 }
 
@@ -147,7 +170,7 @@ const json* ObjectReader::Object(const char* name) {
 
 const json* ObjectReader::Any(const char* name) { return Find(name); }
 
-void ObjectReader::PassOver(std::initializer_list<const char*> names) {
+void ObjectReader::PassOver(absl::Span<const char* const> names) {
   for (const char* name : names) asked_.insert(name);
 }
 

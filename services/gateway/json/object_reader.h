@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace sluice::gateway {
 
@@ -37,6 +38,8 @@ class ObjectReader {
   std::optional<bool> Bool(const char* name);
   // In [min, max].
   std::optional<int64_t> Integer(const char* name, int64_t min, int64_t max);
+  // Of 64 bits with or without a sign, from -2^63 to 2^64 - 1, as its bits.
+  std::optional<uint64_t> Bits(const char* name);
   std::optional<double> Number(const char* name);
   std::optional<std::string> String(const char* name);
   std::optional<std::vector<int32_t>> Integers(const char* name);
@@ -46,7 +49,7 @@ class ObjectReader {
   const nlohmann::json* Any(const char* name);
 
   // Members without an effect on what is answered, such as hints for caches.
-  void PassOver(std::initializer_list<const char*> names);
+  void PassOver(absl::Span<const char* const> names);
   // Members that this server can't honour: a fault where they are there.
   void Refuse(std::initializer_list<const char*> names, absl::string_view why);
 

@@ -1,10 +1,8 @@
 #include "services/gateway/json/raw_member.h"
 
-#include <string>
-#include <vector>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 
 namespace sluice::gateway {
 namespace {
@@ -41,39 +39,78 @@ absl::string_view TakeValue(absl::string_view& text) {
   return absl::StripTrailingAsciiWhitespace(all.substr(0, all.size() - text.size()));
 }
 
-// Whether the string `key`, with its quotes, is `name` once its escapes are decoded: parsers compare
-// names decoded, and a second spelling of a name must not give another value than theirs.
-bool IsName(absl::string_view key, absl::string_view name) {
-  if (key.size() < 2) return false;
-  if (!absl::StrContains(key, '\\')) return key.substr(1, key.size() - 2) == name;
-  const auto decoded = nlohmann::json::parse(key.begin(), key.end(), nullptr,
-                                             /*allow_exceptions=*/false);
-  return decoded.is_string() && decoded.get_ref<const std::string&>() == name;
+// The name that a string with its quotes spells.
+std::string NameOf(absl::string_view quoted) {
+  if (quoted.find('\\') == absl::string_view::npos) {
+    return std::string(quoted.substr(1, quoted.size() - 2));
+  }
+  const auto name = nlohmann::json::parse(quoted.begin(), quoted.end(), nullptr,
+                                          /*allow_exceptions=*/false);
+  return name.is_string() ? name.get<std::string>() : std::string(quoted);
+}
+
+// Whether a string with its quotes spells `name`: parsers compare names decoded, and a second spelling
+// of a name must not give another value than theirs.
+bool IsName(absl::string_view quoted, absl::string_view name) {
+  if (quoted.size() < name.size() + 2) return false;  // escapes are longer than what they spell
+  if (quoted.find('\\') == absl::string_view::npos) {
+    return quoted.substr(1, quoted.size() - 2) == name;
+  }
+  return NameOf(quoted) == name;
+}
+
+// Hands each member's name, with its quotes, and value to `use`.
+template <class Use>
+void ForEachMember(absl::string_view object, Use use) {
+  SkipSpace(object);
+  if (object.empty() || object.front() != '{') return;
+  do {
+    object.remove_prefix(1);  // the brace, or a comma
+    SkipSpace(object);
+    if (object.size() < 2 || object.front() != '"') return;
+    const absl::string_view name = TakeString(object);
+    SkipSpace(object);
+    if (object.empty() || object.front() != ':') return;
+    object.remove_prefix(1);
+    SkipSpace(object);
+    use(name, TakeValue(object));
+  } while (!object.empty() && object.front() == ',');
 }
 
 std::optional<absl::string_view> MemberOf(absl::string_view object, absl::string_view name) {
   std::optional<absl::string_view> found;
-  if (object.empty() || object.front() != '{') return found;
-  do {
-    object.remove_prefix(1);  // the brace, or a comma
-    SkipSpace(object);
-    if (object.empty() || object.front() != '"') break;
-    const absl::string_view key = TakeString(object);
-    SkipSpace(object);
-    if (object.empty() || object.front() != ':') break;
-    object.remove_prefix(1);
-    SkipSpace(object);
-    const absl::string_view value = TakeValue(object);
+  ForEachMember(object, [&](absl::string_view key, absl::string_view value) {
     if (IsName(key, name)) found = value;
-  } while (!object.empty() && object.front() == ',');
+  });
   return found;
 }
 
 }  // namespace
 
+std::vector<std::pair<std::string, absl::string_view>> RawMembers(absl::string_view text) {
+  std::vector<std::pair<std::string, absl::string_view>> members;
+  ForEachMember(text, [&](absl::string_view name, absl::string_view value) {
+    members.emplace_back(NameOf(name), value);
+  });
+  return members;
+}
+
+std::vector<absl::string_view> RawElements(absl::string_view text) {
+  std::vector<absl::string_view> elements;
+  SkipSpace(text);
+  if (text.empty() || text.front() != '[') return elements;
+  do {
+    text.remove_prefix(1);  // the bracket, or a comma
+    SkipSpace(text);
+    const absl::string_view element = TakeValue(text);
+    if (element.empty()) break;
+    elements.push_back(element);
+  } while (!text.empty() && text.front() == ',');
+  return elements;
+}
+
 std::optional<absl::string_view> RawMember(absl::string_view text,
                                            std::initializer_list<absl::string_view> path) {
-  SkipSpace(text);
   std::optional<absl::string_view> value = text;
   for (const absl::string_view name : path) {
     if (value.has_value()) value = MemberOf(*value, name);
@@ -95,21 +132,6 @@ bool HasLargeObject(absl::string_view text) {
     text.remove_prefix(1);
   }
   return false;
-}
-
-nlohmann::ordered_json OrderedMember(absl::string_view text,
-                                     std::initializer_list<absl::string_view> path) {
-  const std::optional<absl::string_view> value = RawMember(text, path);
-  if (!value.has_value() || HasLargeObject(*value)) return nullptr;
-  auto parsed = nlohmann::ordered_json::parse(value->begin(), value->end(), nullptr,
-                                              /*allow_exceptions=*/false);
-  return parsed.is_discarded() ? nullptr : parsed;
-}
-
-const nlohmann::ordered_json* FindMember(const nlohmann::ordered_json& value, const char* name) {
-  if (!value.is_object()) return nullptr;
-  const auto member = value.find(name);
-  return member == value.end() ? nullptr : &*member;
 }
 
 }  // namespace sluice::gateway

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "services/gateway/api/http_status.h"
+#include "services/gateway/api/sent_names.h"
 
 namespace sluice::gateway::kserve {
 namespace {
@@ -54,7 +55,7 @@ void ServeModel(const ApiContext& context, std::shared_ptr<http::Exchange> excha
       [&context, call, name, asks_ready](const absl::StatusOr<v1::GetModelResponse>& model) {
         if (!model.ok()) {
           return RespondError(*call, HttpStatus(model.status()),
-                              std::string(model.status().message()));
+                              std::string(AsSent(model.status()).message()));
         }
         if (name != model->name()) {
           return RespondError(*call, 404, absl::StrCat("no model named ", name));

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "services/common/num_returned.h"
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/backend/random_id.h"
-#include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/logprobs.h"
 #include "services/gateway/openai/usage.h"
@@ -84,9 +84,29 @@ void ChatCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
   }
   Choice& choice = choices_[chunk.sequence()];
   json logprobs;
-  if (request_.logprobs && chunk.logprobs_size() > 0)
-    logprobs = ChatLogprobs(chunk, *token_texts());
-  Take(chunk.sequence(), choice.splitter->Add(chunk.text()), std::move(logprobs));
+  if (const int num_shown = NumShown(chunk); request_.logprobs && num_shown > 0) {
+    logprobs = ChatLogprobs(chunk, num_shown, *token_texts());
+  }
+  Take(chunk.sequence(), choice.splitter->Add(chunk.text(), chunk.token_ids_size()),
+       std::move(logprobs));
+}
+
+int ChatCall::NumShown(const v1::Chunk& chunk) const {
+  const int count = chunk.logprobs_size();
+  if (count == 0) return 0;
+  const auto is_last = [last = chunk.token_ids(count - 1)](const auto& ids) {
+    return std::find(ids.begin(), ids.end(), last) != ids.end();
+  };
+  const v1::StopOptions& stop = request_.generate.stop();
+  const bool ends =
+      is_last(stop.stop_token_ids()) || (!stop.ignore_eos() && is_last(model().eos_token_ids()));
+  return ends ? count - 1 : count;
+}
+
+int64_t ChatCall::num_reasoning_tokens() const {
+  int64_t sum = 0;
+  for (const Choice& choice : choices_) sum += choice.splitter->num_thought_tokens();
+  return sum;
 }
 
 // What a piece has of calls, as chunks have it: each with its place among those of the choice.
@@ -168,8 +188,12 @@ void ChatCall::OnFinished(const std::vector<v1::Finished>& all) {
 
 void ChatCall::Fail(const absl::Status& status) {
   const std::string& constraint = request_.parameters.constraint;
-  // Where nothing else says so, it is calls of tools that are kept.
-  AnswerError(call(), NameConstraint(status, constraint.empty() ? "tools" : constraint));
+  AnswerError(call(),
+              AsSent(status, {.prompt = "messages",
+                              .max_tokens = request_.max_tokens_name,
+                              // Where nothing else says so, it is calls of tools that are kept.
+                              .constraint = constraint.empty() ? "tools" : constraint,
+                              .service_tier = request_.parameters.service_tier}));
 }
 
 void ChatCall::BeginChoice(int index) {

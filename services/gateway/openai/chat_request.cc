@@ -1,11 +1,18 @@
 #include "services/gateway/openai/chat_request.h"
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/json/object_writer.h"
+#include "services/gateway/json/raw_member.h"
+#include "services/gateway/openai/ignored_fields.h"
 #include "services/gateway/openai/tools.h"
 
 namespace sluice::gateway::openai {
@@ -13,8 +20,15 @@ namespace {
 
 using nlohmann::json;
 
-// The text of an array of parts. Each is to be text: a model of text sees nothing else.
-absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& path) {
+// Stands in a tool's result for what a model of text can't see, so that the conversation goes on.
+constexpr char kUnseen[] = "[image: not shown, this model reads text]";
+
+bool IsImage(absl::string_view type) { return type == "image_url" || type == "input_image"; }
+
+// The text of an array of parts. Each is to be text: a model of text sees nothing else. Images in the
+// results of tools are no user's wish, and are told of.
+absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& path,
+                                        bool is_result) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     ObjectReader part(parts[i], absl::StrCat(path, "[", i, "]"));
@@ -25,6 +39,10 @@ absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& pa
       if (i > 0) text += '\n';
       text += part.String("text").value_or("");
       part.PassOver({"annotations", "cache_control"});
+    } else if (is_result && IsImage(type)) {
+      if (i > 0) text += '\n';
+      text += kUnseen;
+      continue;
     } else if (part.ok()) {
       part.Fail("type", "unsupported_value",
                 absl::StrCat("Content of type '", type, "' is not supported; accepted: 'text'."));
@@ -34,25 +52,42 @@ absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& pa
   return text;
 }
 
-absl::StatusOr<std::optional<std::string>> ReadContent(ObjectReader& message) {
+absl::StatusOr<std::optional<std::string>> ReadContent(ObjectReader& message,
+                                                       bool is_result = false) {
   const json* content = message.Any("content");
   if (content == nullptr) return std::nullopt;
   if (content->is_string()) return content->get<std::string>();
-  if (content->is_array()) return TextOfParts(*content, message.PathOf("content"));
+  if (content->is_array()) return TextOfParts(*content, message.PathOf("content"), is_result);
   return ParameterError(message.PathOf("content"), "invalid_type",
                         absl::StrCat("Invalid type for '", message.PathOf("content"),
                                      "': expected a string or an array of parts."));
 }
 
-// Templates write arguments as JSON themselves, so they get the object, not its text.
-absl::StatusOr<json> ReadToolCalls(const json& calls, const std::string& path) {
-  json result = json::array();
+// Templates write arguments as JSON themselves, so they get the object rather than its text, as it was
+// written: the model is to see what it wrote. `raw` is the text of `function`.
+std::string ReadArguments(ObjectReader& function, absl::string_view raw) {
+  const json* arguments = function.Any("arguments");
+  if (arguments == nullptr) return "{}";
+  if (arguments->is_object()) {
+    const std::optional<absl::string_view> written = RawMember(raw, {"arguments"});
+    return written.has_value() ? std::string(*written) : ToJson(*arguments);
+  }
+  const std::string text = function.String("arguments").value_or("");
+  if (absl::StripAsciiWhitespace(text).empty()) return "{}";
+  return ParseJson(text).ok() ? text : ToJson(text);
+}
+
+// The calls as chat templates know them, as JSON. `raw` is the text of `calls`.
+absl::StatusOr<std::string> ReadToolCalls(const json& calls, absl::string_view raw,
+                                          const std::string& path) {
+  std::vector<std::string> result;
+  const std::vector<absl::string_view> elements = RawElements(raw);
   for (size_t i = 0; i < calls.size(); ++i) {
     ObjectReader call(calls[i], absl::StrCat(path, "[", i, "]"));
     const std::string id = call.String("id").value_or("");
     const std::string type = call.String("type").value_or("function");
     const json* function = call.Object("function");
-    call.PassOver({"index"});
+    call.PassOver(kIgnoredCallFields);
     if (type != "function" || function == nullptr) {
       call.Fail("function", "invalid_value",
                 "A tool call must be of type 'function' and have one.");
@@ -60,41 +95,52 @@ absl::StatusOr<json> ReadToolCalls(const json& calls, const std::string& path) {
     if (absl::Status status = call.Finish(); !status.ok()) return status;
     ObjectReader fields(*function, call.PathOf("function"));
     const std::string name = fields.String("name").value_or("");
-    const std::string arguments = fields.String("arguments").value_or("{}");
+    const absl::string_view element = i < elements.size() ? elements[i] : "";
+    const std::string arguments =
+        ReadArguments(fields, RawMember(element, {"function"}).value_or(""));
+    fields.PassOver(kIgnoredCallFields);
     if (absl::Status status = fields.Finish(); !status.ok()) return status;
-    const absl::StatusOr<json> parsed = ParseJson(arguments.empty() ? "{}" : arguments);
+    const std::string made =
+        ObjectWriter().Add("name", name).AddText("arguments", arguments).Text();
     result.push_back(
-        {{"id", id},
-         {"type", "function"},
-         {"function", {{"name", name}, {"arguments", parsed.ok() ? *parsed : json(arguments)}}}});
+        ObjectWriter().Add("id", id).Add("type", "function").AddText("function", made).Text());
   }
-  return result;
+  return absl::StrCat("[", absl::StrJoin(result, ", "), "]");
 }
 
 std::string TemplateRole(const std::string& role) {
   return role == "developer" ? "system" : role;  // what OpenAI's newer models call it
 }
 
-absl::Status ReadMessage(const json& object, const std::string& path, v1::ChatMessage& message) {
+// `raw` is the text of `object`.
+absl::Status ReadMessage(const json& object, absl::string_view raw, const std::string& path,
+                         v1::ChatMessage& message) {
   ObjectReader reader(object, path);
   const std::string role = reader.String("role").value_or("");
   if (reader.ok() && role.empty()) {
     return ParameterError(path + ".role", "missing_required_parameter",
                           absl::StrCat("Missing required parameter: '", path, ".role'."));
   }
-  json extra = json::object();
-  absl::StatusOr<std::optional<std::string>> content = ReadContent(reader);
+  ObjectWriter extra;
+  absl::StatusOr<std::optional<std::string>> content = ReadContent(reader, role == "tool");
   if (!content.ok()) return content.status();
   if (const json* calls = reader.Array("tool_calls"); calls != nullptr && !calls->empty()) {
-    absl::StatusOr<json> read = ReadToolCalls(*calls, reader.PathOf("tool_calls"));
+    absl::StatusOr<std::string> read = ReadToolCalls(
+        *calls, RawMember(raw, {"tool_calls"}).value_or(""), reader.PathOf("tool_calls"));
     if (!read.ok()) return read.status();
-    extra["tool_calls"] = *std::move(read);
+    extra.AddText("tool_calls", *read);
   }
-  for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
-    if (const auto value = reader.String(name)) extra[name] = *value;
+  for (const char* name : {"name", "tool_call_id"}) {
+    if (const auto value = reader.String(name)) extra.Add(name, *value);
+  }
+  // What vLLM and others call it today.
+  const std::optional<std::string> reasoning = reader.String("reasoning");
+  const std::optional<std::string> thought = reader.String("reasoning_content");
+  if (thought.has_value() || reasoning.has_value()) {
+    extra.Add("reasoning_content", thought.has_value() ? *thought : *reasoning);
   }
   const std::optional<std::string> refusal = reader.String("refusal");
-  reader.PassOver({"annotations"});
+  reader.PassOver(kIgnoredMessageFields);
   reader.Refuse({"audio", "function_call"}, "this server does not support it");
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   if (!content->has_value() && role != "assistant") {
@@ -103,26 +149,33 @@ absl::Status ReadMessage(const json& object, const std::string& path, v1::ChatMe
   }
   message.set_role(TemplateRole(role));
   message.set_content(content->value_or(refusal.value_or("")));
-  if (!extra.empty()) message.set_extra_json(ToJson(extra));
+  if (!extra.empty()) message.set_extra_json(extra.Text());
   return absl::OkStatus();
 }
 
-// What templates may look at besides the messages, as vLLM hands it on.
-void ReadTemplateVariables(ObjectReader& reader, v1::Chat& chat) {
-  json variables = json::object();
-  if (const json* given = reader.Object("chat_template_kwargs")) variables = *given;
-  if (const auto effort = reader.String("reasoning_effort"))
-    variables["reasoning_effort"] = *effort;
-  if (!variables.empty()) chat.set_variables_json(ToJson(variables));
+// What templates may look at besides the messages, as vLLM hands it on. `text` is the body.
+void ReadTemplateVariables(ObjectReader& reader, absl::string_view text, v1::Chat& chat) {
+  const std::optional<std::string> effort = reader.String("reasoning_effort");
+  const std::optional<bool> thinks = reader.Bool("enable_thinking");
+  ObjectWriter variables;
+  if (reader.Object("chat_template_kwargs") != nullptr) {
+    const auto raw = RawMember(text, {"chat_template_kwargs"});
+    for (const auto& [name, value] : RawMembers(raw.value_or(""))) {
+      const bool is_said_otherwise = (effort.has_value() && name == "reasoning_effort") ||
+                                     (thinks.has_value() && name == "enable_thinking");
+      if (!is_said_otherwise) variables.AddText(name, value);
+    }
+  }
+  if (effort.has_value()) variables.Add("reasoning_effort", *effort);
+  if (thinks.has_value()) variables.Add("enable_thinking", *thinks);
+  if (!variables.empty()) chat.set_variables_json(variables.Text());
   if (const auto begins = reader.Bool("add_generation_prompt")) {
     chat.set_add_generation_prompt(*begins);
   }
-  if (reader.Bool("continue_final_message").value_or(false)) {
-    reader.Refuse({"continue_final_message"}, "the template ends each message");
-  }
+  chat.set_continue_final_message(reader.Bool("continue_final_message").value_or(false));
 }
 
-void ReadLengths(ObjectReader& reader, v1::GenerateRequest& generate) {
+void ReadLengths(ObjectReader& reader, ChatRequest& request) {
   const auto old_name = reader.Integer("max_tokens", 1, kMaxInt32);
   const auto new_name = reader.Integer("max_completion_tokens", 1, kMaxInt32);
   if (old_name.has_value() && new_name.has_value() && *old_name != *new_name) {
@@ -131,8 +184,9 @@ void ReadLengths(ObjectReader& reader, v1::GenerateRequest& generate) {
                              *old_name, ": they mean the same and contradict each other."));
   }
   if (const auto value = new_name.has_value() ? new_name : old_name) {
-    generate.set_max_tokens(static_cast<int32_t>(*value));
+    request.generate.set_max_tokens(static_cast<int32_t>(*value));
   }
+  if (new_name.has_value()) request.max_tokens_name = "max_completion_tokens";
 }
 
 void ReadLogprobs(ObjectReader& reader, ChatRequest& request) {
@@ -179,21 +233,25 @@ void ReadNeutralChatParameters(ObjectReader& reader) {
     }
   }
   if (reader.Bool("store").value_or(false)) reader.Refuse({"store"}, "nothing is stored here");
-  reader.Refuse(
-      {"audio", "function_call", "functions", "moderation", "verbosity", "web_search_options"},
-      "this server does not support it");
+  // The template writes what stands around the text itself, whatever is said of it.
+  reader.PassOver({"add_special_tokens"});
+  reader.Refuse({"audio", "function_call", "functions", "moderation", "web_search_options"},
+                "this server does not support it");
 }
 
 }  // namespace
 
-absl::Status ReadMessages(const json& messages, v1::Chat& chat) {
+absl::Status ReadMessages(const json& messages, const MessageSource& source, v1::Chat& chat) {
   if (messages.empty()) {
     return ParameterError("messages", "empty_array",
                           "'messages' is empty: at least one is needed.");
   }
+  const std::vector<absl::string_view> elements = RawElements(source.text);
   for (size_t i = 0; i < messages.size(); ++i) {
-    const absl::Status status =
-        ReadMessage(messages[i], absl::StrCat("messages[", i, "]"), *chat.add_messages());
+    const std::string path =
+        i < source.paths.size() ? source.paths[i] : absl::StrCat("messages[", i, "]");
+    const absl::Status status = ReadMessage(messages[i], i < elements.size() ? elements[i] : "",
+                                            path, *chat.add_messages());
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -201,13 +259,14 @@ absl::Status ReadMessages(const json& messages, v1::Chat& chat) {
 
 ToolChoice ReadChat(ObjectReader& reader, absl::string_view text, v1::Chat& chat) {
   if (const json* messages = reader.Array("messages")) {
-    reader.Fail(ReadMessages(*messages, chat));
+    reader.Fail(
+        ReadMessages(*messages, {.text = RawMember(text, {"messages"}).value_or("")}, chat));
   } else {
     reader.Fail("messages", "missing_required_parameter",
                 "Missing required parameter: 'messages'.");
   }
   ToolChoice tools = ReadTools(reader, text, ToolLayout::kChat, chat);
-  ReadTemplateVariables(reader, chat);
+  ReadTemplateVariables(reader, text, chat);
   return tools;
 }
 
@@ -216,7 +275,7 @@ absl::StatusOr<ChatRequest> ReadChatRequest(const json& body, absl::string_view 
   ChatRequest request;
   request.parameters = ReadGenerationParameters(reader, text, request.generate);
   request.tools = ReadChat(reader, text, *request.generate.mutable_chat());
-  ReadLengths(reader, request.generate);
+  ReadLengths(reader, request);
   ReadLogprobs(reader, request);
   request.prediction = ReadPrediction(reader, request.generate);
   ReadNeutralChatParameters(reader);

@@ -32,7 +32,7 @@ void ChoiceCall::SendChoice(const json& choice) {
 void ChoiceCall::End(json choices, const std::vector<v1::Finished>& finished, const json& further) {
   json body = Envelope();
   body["choices"] = std::move(choices);
-  body["usage"] = Usage(finished);
+  body["usage"] = Usage(finished, num_reasoning_tokens());
   body.update(further);
   if (!streams()) return call().Respond(200, body);
   if (parameters().stream.include_usage) call().SendEvent(ToJson(body));

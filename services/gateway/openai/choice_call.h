@@ -28,6 +28,8 @@ class ChoiceCall : public OpenAiCall {
 
   // What was asked for, once it is read.
   virtual const GenerationParameters& parameters() const = 0;
+  // Of what was generated, so far.
+  virtual int64_t num_reasoning_tokens() const { return 0; }
 
   bool streams() const { return parameters().stream.stream; }
   // One choice, in an event of its own. REQUIRES: streams().

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "services/common/num_returned.h"
-#include "services/gateway/openai/constraint.h"
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/openai/usage.h"
 
@@ -37,16 +37,20 @@ void CompletionCall::Prepare() {
 // Prompts that are to be cut or shown take calls of their own, one prompt after the other.
 void CompletionCall::ResolvePrompt(size_t index) {
   if (index == request_.prompts.size()) return Begin();
-  if (request_.truncate_prompt_tokens.has_value()) return TruncatePrompt(index);
+  const bool needs_tokens =
+      !request_.add_special_tokens && std::holds_alternative<std::string>(request_.prompts[index]);
+  if (request_.truncate_prompt_tokens.has_value() || needs_tokens) return TokenizePrompt(index);
   EchoPrompt(index);
 }
 
-void CompletionCall::TruncatePrompt(size_t index) {
-  const int32_t wanted = *request_.truncate_prompt_tokens;
+// As it was asked for, and cut where it is to be.
+void CompletionCall::TokenizePrompt(size_t index) {
+  const bool cuts = request_.truncate_prompt_tokens.has_value();
+  const int32_t wanted = request_.truncate_prompt_tokens.value_or(0);
   const int32_t room = model().max_positions() - std::max(1, request_.generate.max_tokens());
   const auto keep = static_cast<size_t>(std::max(1, wanted < 0 ? room : wanted));
-  const auto cut = [this, index, keep](std::vector<int32_t> ids) {
-    if (ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
+  const auto cut = [this, index, keep, cuts](std::vector<int32_t> ids) {
+    if (cuts && ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
     request_.prompts[index] = std::move(ids);
     EchoPrompt(index);
   };
@@ -54,6 +58,7 @@ void CompletionCall::TruncatePrompt(size_t index) {
   if (auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return cut(std::move(*ids));
   v1::TokenizeRequest request;
   request.set_text(std::get<std::string>(prompt));
+  request.set_add_special_tokens(request_.add_special_tokens);
   backend().Tokenize(call().caller(), std::move(request),
                      Then<v1::TokenizeResponse>([cut](const v1::TokenizeResponse& tokens) {
                        cut({tokens.token_ids().begin(), tokens.token_ids().end()});
@@ -142,13 +147,7 @@ void CompletionCall::BeginChoices() {
     const Echo& echo = echoes_[i / num_sequences()];
     choice.text = echo.text;
     if (choice.logprobs == nullptr) continue;
-    for (int j = 0; j < echo.score.token_ids_size(); ++j) {
-      if (j == 0) {
-        choice.logprobs->AddFirst(echo.score.token_ids(0));
-      } else {
-        choice.logprobs->Add(echo.score.token_ids(j), echo.score.logprobs(j - 1));
-      }
-    }
+    choice.logprobs->AddPrompt(echo.score, echo.text);
   }
 }
 
@@ -203,7 +202,9 @@ void CompletionCall::OnFinished(const std::vector<v1::Finished>& finished) {
 }
 
 void CompletionCall::Fail(const absl::Status& status) {
-  AnswerError(call(), NameConstraint(status, request_.parameters.constraint));
+  SentNames names = {.service_tier = request_.parameters.service_tier};
+  if (!request_.parameters.constraint.empty()) names.constraint = request_.parameters.constraint;
+  AnswerError(call(), AsSent(status, names));
 }
 
 json CompletionCall::ChoiceJson(int index, const std::string& text, json logprobs) const {

@@ -36,7 +36,7 @@ class CompletionCall final : public ChoiceCall {
 
   // The steps of Prepare(), by prompt.
   void ResolvePrompt(size_t index);
-  void TruncatePrompt(size_t index);
+  void TokenizePrompt(size_t index);
   void EchoPrompt(size_t index);
   void ScorePrompt(size_t index);
   void Begin();

@@ -42,6 +42,7 @@ absl::StatusOr<CompletionRequest> ReadCompletionRequest(const json& body, absl::
     }
     request.truncate_prompt_tokens = static_cast<int32_t>(*count);
   }
+  request.add_special_tokens = reader.Bool("add_special_tokens").value_or(true);
   ReadMaxTokens(reader, request);
   if (const auto suffix = reader.String("suffix"); suffix.has_value() && !suffix->empty()) {
     reader.Refuse({"suffix"}, "the model can't be asked to fill in a middle");

@@ -23,7 +23,8 @@ struct CompletionRequest {
   bool generates = true;            // false for max_tokens 0: the prompt alone is looked at
   // Of each prompt only the last so many tokens are taken; -1: as many as the model takes.
   std::optional<int32_t> truncate_prompt_tokens;
-  v1::GenerateRequest generate;  // everything but the prompt
+  bool add_special_tokens = true;  // to prompts that are texts
+  v1::GenerateRequest generate;    // everything but the prompt
 };
 
 // `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.

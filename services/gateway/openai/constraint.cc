@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/raw_member.h"
@@ -168,15 +167,6 @@ std::string ReadConstraint(ObjectReader& reader, absl::string_view text,
   ReadStructuredOutputs(reader, text, request);
   note("structured_outputs");
   return parameter;
-}
-
-absl::Status NameConstraint(absl::Status status, absl::string_view parameter) {
-  constexpr absl::string_view kField = "constraint";
-  if (status.message().substr(0, kField.size()) == kField && !parameter.empty() &&
-      !status.GetPayload(kParameterPayload).has_value()) {
-    status.SetPayload(kParameterPayload, absl::Cord(parameter));
-  }
-  return status;
 }
 
 void ReadTextFormat(ObjectReader& fields, absl::string_view text, v1::GenerateRequest& request) {

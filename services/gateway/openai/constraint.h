@@ -19,7 +19,4 @@ std::string ReadConstraint(ObjectReader& reader, absl::string_view text,
 // text.format of responses, of which `fields` reads `text`.
 void ReadTextFormat(ObjectReader& fields, absl::string_view text, v1::GenerateRequest& request);
 
-// The status, naming `parameter` where it finds fault with the constraint and names none.
-absl::Status NameConstraint(absl::Status status, absl::string_view parameter);
-
 }  // namespace sluice::gateway::openai

@@ -1,11 +1,12 @@
 #include "services/gateway/openai/error.h"
 
-#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "services/gateway/api/http_status.h"
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 
@@ -39,56 +40,26 @@ json CodeOf(const absl::Status& status) {
   }
 }
 
-// Fields of the gRPC API whose messages begin with their name, and what they are called here.
-struct FieldName {
-  const char* field;
-  const char* parameter;
-};
-constexpr FieldName kFieldNames[] = {
-    {"stop.ignore_eos", "ignore_eos"},
-    {"stop.stop_token_ids", "stop_token_ids"},
-    {"the number of stop.stop_strings", "stop"},
-    {"the length of a string in stop.stop_strings", "stop"},
-    {"max_tokens", "max_tokens"},
-    {"n", "n"},
-    {"best_of", "best_of"},
-    {"beams.beam_width", "beam_width"},
-    {"beams.num_return", "n"},
-    {"beams.length_penalty", "length_penalty"},
-    {"beams.stochastic", "stochastic_beams"},
-    {"logprobs", "logprobs"},
-    {"logprobs_mode", "logprobs_mode"},
-    {"prompt_logprobs", "prompt_logprobs"},
-    {"priority", "priority"},
-    {"drafts.decline", "decline_drafts"},
-    {"drafts.max_tokens", "max_draft_tokens"},
-    {"token_ids", "prompt"},
-    {"the prompt", "prompt"},
-};
-
-// Options of sampling are called the same everywhere.
-std::string SamplingParameterIn(absl::string_view message) {
-  constexpr absl::string_view kPrefix = "sampling.";
-  const size_t at = message.find(kPrefix);
-  if (at == absl::string_view::npos) return "";
-  const absl::string_view rest = message.substr(at + kPrefix.size());
-  const size_t length =
-      std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"), rest.size());
-  return std::string(rest.substr(0, length));
+json ParameterOf(const absl::Status& status) {
+  const auto parameter = status.GetPayload(kParameterPayload);
+  return parameter.has_value() ? json(std::string(*parameter)) : json(nullptr);
 }
 
-json ParameterOf(const absl::Status& status) {
-  if (const auto parameter = status.GetPayload(kParameterPayload)) return std::string(*parameter);
-  const absl::string_view message = status.message();
-  for (const FieldName& name : kFieldNames) {
-    const absl::string_view field = name.field;
-    if (message.substr(0, field.size()) != field || message.size() == field.size()) continue;
-    if (const char next = message[field.size()]; next == ' ' || next == '[' || next == '\'') {
-      return name.parameter;
-    }
+// OpenAI's words, which clients look for.
+std::string MessageOf(const absl::Status& status) {
+  const std::optional<ContextOverflow> overflow = ContextOverflowOf(status);
+  if (!overflow.has_value()) return std::string(status.message());
+  const auto& [prompt, most, context] = *overflow;
+  const std::string begin =
+      absl::StrCat("This model's maximum context length is ", context, " tokens. However, ");
+  if (most == 0) {
+    return absl::StrCat(begin, "the prompt has ", prompt, " tokens; accepted: up to ", context - 1,
+                        ". Please reduce the length of the messages.");
   }
-  const std::string sampling = SamplingParameterIn(message);
-  return sampling.empty() ? json(nullptr) : json(sampling);
+  return absl::StrCat(
+      begin, "you requested ", prompt + most, " tokens (", prompt, " in the prompt, ", most,
+      " in the completion); accepted: 1 to ", context - prompt,
+      " in the completion. Please reduce the length of the messages or completion.");
 }
 
 json Body(absl::string_view message, const char* type, json parameter, json code) {
@@ -107,9 +78,9 @@ http::Response JsonResponse(int http_status, const json& body) {
 
 }  // namespace
 
-json ErrorBody(const absl::Status& status) {
-  return Body({status.message().data(), status.message().size()}, TypeOf(HttpStatus(status)),
-              ParameterOf(status), CodeOf(status));
+json ErrorBody(const absl::Status& failure) {
+  const absl::Status status = AsSent(failure);
+  return Body(MessageOf(status), TypeOf(HttpStatus(status)), ParameterOf(status), CodeOf(status));
 }
 
 http::Response ErrorResponse(const absl::Status& status) {

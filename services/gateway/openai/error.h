@@ -10,7 +10,7 @@
 
 namespace sluice::gateway::openai {
 
-// The body. Messages of the gRPC API keep their words; a parameter that they begin with is named.
+// The body. Messages of the gRPC API speak of parameters (api/sent_names.h).
 nlohmann::json ErrorBody(const absl::Status& status);
 // Both, with Retry-After where the server said when to come again.
 http::Response ErrorResponse(const absl::Status& status);

@@ -6,6 +6,7 @@
 #include "services/gateway/api/sampling_parameters.h"
 #include "services/gateway/openai/beams.h"
 #include "services/gateway/openai/constraint.h"
+#include "services/gateway/openai/ignored_fields.h"
 
 namespace sluice::gateway::openai {
 namespace {
@@ -124,9 +125,7 @@ GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string
   if (!reader.Bool("detokenize").value_or(true)) {
     reader.Refuse({"detokenize"}, "answers are texts; token ids come over gRPC");
   }
-  // Who is behind a request is told by its token; what is kept is kept by prefixes.
-  reader.PassOver(
-      {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "metadata"});
+  reader.PassOver(kIgnoredParameters);
   return result;
 }
 

@@ -19,7 +19,7 @@ struct StreamOptions {
 // What a response says beside what was generated.
 struct GenerationParameters {
   std::string model;         // as asked for; empty where the client leaves it to the server
-  std::string service_tier;  // empty where not asked for
+  std::string service_tier;  // as it is answered; empty where not asked for
   StreamOptions stream;
   std::string constraint;  // the parameter that says what the text must keep; empty where none does
   std::vector<std::string> bad_words;  // texts that are not to occur

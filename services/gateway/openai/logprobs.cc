@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
 namespace sluice::gateway::openai {
 namespace {
 
@@ -27,16 +30,16 @@ json ChatToken(int32_t token_id, float logprob, const TokenTexts& texts) {
   return {{"token", text}, {"logprob", Finite(logprob)}, {"bytes", std::move(bytes)}};
 }
 
-size_t NumCharacters(const std::string& text) {
+size_t NumCharacters(absl::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
 }
 
 }  // namespace
 
-json ChatLogprobs(const v1::Chunk& chunk, const TokenTexts& texts) {
+json ChatLogprobs(const v1::Chunk& chunk, int count, const TokenTexts& texts) {
   json content = json::array();
-  for (int i = 0; i < chunk.logprobs_size(); ++i) {
+  for (int i = 0; i < count; ++i) {
     const v1::PositionLogprobs& position = chunk.logprobs(i);
     json token = ChatToken(chunk.token_ids(i), position.logprob(), texts);
     json top = json::array();
@@ -67,21 +70,15 @@ void AddPromptLogprobs(const v1::Chunk& chunk, const TokenTexts& texts, json& in
   }
 }
 
-void CompletionLogprobs::AddToken(int32_t token_id) {
-  const std::string& text = TextOf(token_id, *texts_);
-  tokens_.push_back(text);
+void CompletionLogprobs::AdvanceOver(absl::string_view text) { offset_ += NumCharacters(text); }
+
+void CompletionLogprobs::AddToken(int32_t token_id, absl::string_view shown) {
+  tokens_.push_back(TextOf(token_id, *texts_));
   offsets_.push_back(offset_);
-  offset_ += NumCharacters(text);
+  AdvanceOver(shown);
 }
 
-void CompletionLogprobs::AddFirst(int32_t token_id) {
-  AddToken(token_id);
-  logprobs_.push_back(nullptr);
-  top_.push_back(nullptr);
-}
-
-void CompletionLogprobs::Add(int32_t token_id, const v1::PositionLogprobs& logprobs) {
-  AddToken(token_id);
+void CompletionLogprobs::AddLogprobs(const v1::PositionLogprobs& logprobs) {
   logprobs_.push_back(Finite(logprobs.logprob()));
   json top = json::object();
   // The most probable of two tokens with the same text is the one that counts.
@@ -89,6 +86,24 @@ void CompletionLogprobs::Add(int32_t token_id, const v1::PositionLogprobs& logpr
     top.emplace(TextOf(other.token_id(), *texts_), Finite(other.logprob()));
   }
   top_.push_back(std::move(top));
+}
+
+void CompletionLogprobs::AddPromptToken(int32_t token_id, const v1::PositionLogprobs* logprobs,
+                                        absl::string_view* rest) {
+  absl::string_view shown = TextOf(token_id, *texts_);
+  if (rest != nullptr) {
+    if (!absl::StartsWith(*rest, shown)) absl::ConsumePrefix(&shown, " ");
+    if (!absl::ConsumePrefix(rest, shown)) shown = "";
+  }
+  AddToken(token_id, shown);
+  if (logprobs != nullptr) return AddLogprobs(*logprobs);
+  logprobs_.push_back(nullptr);
+  top_.push_back(nullptr);
+}
+
+void CompletionLogprobs::Add(int32_t token_id, const v1::PositionLogprobs& logprobs) {
+  AddToken(token_id, TextOf(token_id, *texts_));
+  AddLogprobs(logprobs);
 }
 
 void CompletionLogprobs::Add(const v1::Chunk& chunk) {

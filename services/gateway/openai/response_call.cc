@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "services/gateway/api/sent_names.h"
 #include "services/gateway/json/json_text.h"
-#include "services/gateway/openai/constraint.h"
 #include "services/gateway/openai/error.h"
 
 namespace sluice::gateway::openai {
@@ -16,11 +16,11 @@ bool IsCutShort(const v1::Finished& finished) {
          finished.sequences(0).reason() == v1::FINISH_REASON_LENGTH;
 }
 
-json UsageJson(const v1::Usage& usage) {
+json UsageJson(const v1::Usage& usage, int64_t num_reasoning_tokens) {
   return {{"input_tokens", usage.num_prompt_tokens()},
           {"input_tokens_details", {{"cached_tokens", usage.num_cached_prompt_tokens()}}},
           {"output_tokens", usage.num_generated_tokens()},
-          {"output_tokens_details", {{"reasoning_tokens", 0}}},
+          {"output_tokens_details", {{"reasoning_tokens", num_reasoning_tokens}}},
           {"total_tokens", usage.num_prompt_tokens() + usage.num_generated_tokens()}};
 }
 
@@ -60,7 +60,6 @@ json ResponseCall::Response(const char* status) const {
                    {"model", model().name()},
                    {"output", json::array()},
                    {"previous_response_id", nullptr},
-                   {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
                    {"store", false},
                    {"truncation", "disabled"},
                    {"usage", nullptr},
@@ -91,7 +90,7 @@ void ResponseCall::Take(const OutputPiece& piece) {
 }
 
 void ResponseCall::OnChunk(int /*prompt*/, const v1::Chunk& chunk) {
-  Take(splitter_->Add(chunk.text()));
+  Take(splitter_->Add(chunk.text(), chunk.token_ids_size()));
 }
 
 void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
@@ -101,7 +100,7 @@ void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
   Take(splitter_->Finish());
   json response = Response(status);
   response["output"] = items_->Finish(status);
-  response["usage"] = UsageJson(finished.usage());
+  response["usage"] = UsageJson(finished.usage(), splitter_->num_thought_tokens());
   if (cut_short) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
   if (!request_.stream) return call().Respond(200, response);
   SendEvent(cut_short ? "response.incomplete" : "response.completed",
@@ -111,7 +110,10 @@ void ResponseCall::OnFinished(const std::vector<v1::Finished>& all) {
 
 void ResponseCall::Fail(const absl::Status& failure) {
   const absl::Status status =
-      NameConstraint(failure, request_.generate.has_constraint() ? "text.format" : "tools");
+      AsSent(failure, {.prompt = "input",
+                       .max_tokens = "max_output_tokens",
+                       .constraint = request_.generate.has_constraint() ? "text.format" : "tools",
+                       .service_tier = request_.service_tier});
   if (!call().has_sent_events()) return call().Respond(ErrorResponse(status));
   const json error = ErrorBody(status)["error"];
   SendEvent("error",

@@ -1,13 +1,20 @@
 #include "services/gateway/openai/response_request.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/gateway/api/sampling_parameters.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/chat_request.h"
 #include "services/gateway/openai/constraint.h"
+#include "services/gateway/openai/ignored_fields.h"
 #include "services/gateway/openai/tools.h"
 
 namespace sluice::gateway::openai {
@@ -20,8 +27,8 @@ json ChatContent(const json& content) {
   if (!content.is_array()) return content;
   json parts = json::array();
   for (json part : content) {
-    if (part.is_object() && part.contains("type") &&
-        (part["type"] == "input_text" || part["type"] == "output_text")) {
+    const json type = part.is_object() ? part.value("type", json()) : json();
+    if (type == "input_text" || type == "output_text") {
       part["type"] = "text";
       part.erase("logprobs");
     }
@@ -30,41 +37,101 @@ json ChatContent(const json& content) {
   return parts;
 }
 
-absl::Status ReadItem(const json& value, const std::string& path, json& messages) {
-  ObjectReader item(value, path);
-  const std::string type = item.String("type").value_or("message");
-  item.PassOver({"id", "status", "phase"});
-  if (type == "message") {
+// The texts of parts such as {"type": "reasoning_text", "text"}, one after the other.
+std::string JoinedTexts(const json* parts) {
+  std::string text;
+  if (parts == nullptr || !parts->is_array()) return text;
+  for (const json& part : *parts) {
+    const json* value = nullptr;
+    if (part.is_object() && part.contains("text")) value = &part["text"];
+    if (value == nullptr || !value->is_string()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : "\n", value->get_ref<const std::string&>());
+  }
+  return text;
+}
+
+// Makes messages of items. What a model wrote in one turn comes as several items, one after the other
+// (a thought, a text, calls), and is one message to a chat template.
+class ItemReader {
+ public:
+  // Both grow by each message: where it came from is its path.
+  ItemReader(json& messages, std::vector<std::string>& paths)
+      : messages_(messages), paths_(paths) {}
+
+  absl::Status Read(const json& value, const std::string& path) {
+    ObjectReader item(value, path);
+    const std::string type = item.String("type").value_or("message");
+    item.PassOver({"id", "status", "phase"});
+    if (type == "message") {
+      ReadMessage(item);
+    } else if (type == "function_call") {
+      ReadCall(item);
+    } else if (type == "function_call_output") {
+      const json* output = item.Any("output");
+      messages_.push_back({{"role", "tool"},
+                           {"tool_call_id", item.String("call_id").value_or("")},
+                           {"content", output != nullptr ? ChatContent(*output) : json("")}});
+    } else if (type == "reasoning") {
+      ReadThought(item);
+    } else {
+      item.Fail("type", "unsupported_value",
+                absl::StrCat("Items of type '", type, "' are not supported."));
+    }
+    paths_.resize(messages_.size(), path);
+    return item.Finish();
+  }
+
+ private:
+  // The message of the assistant's turn that an item goes on with; a new one where the last message is
+  // another's, or has one of `behind`, which stand behind what the item has.
+  json& Turn(std::initializer_list<const char*> behind) {
+    bool goes_on = !messages_.empty() && messages_.back()["role"] == "assistant";
+    for (const char* member : behind) {
+      goes_on = goes_on && !messages_.back().contains(member);
+    }
+    if (!goes_on) messages_.push_back({{"role", "assistant"}});
+    return messages_.back();
+  }
+
+  void ReadMessage(ObjectReader& item) {
+    const std::string role = item.String("role").value_or("");
     const json* content = item.Any("content");
-    messages.push_back({{"role", item.String("role").value_or("")},
-                        {"content", content != nullptr ? ChatContent(*content) : json()}});
-  } else if (type == "function_call") {
+    json text = content != nullptr ? ChatContent(*content) : json();
+    if (role == "assistant") {
+      Turn({"content", "tool_calls"})["content"] = std::move(text);
+    } else {
+      messages_.push_back({{"role", role}, {"content", std::move(text)}});
+    }
+  }
+
+  void ReadCall(ObjectReader& item) {
     const json function = {{"name", item.String("name").value_or("")},
                            {"arguments", item.String("arguments").value_or("{}")}};
-    messages.push_back({{"role", "assistant"},
-                        {"tool_calls", json::array({{{"id", item.String("call_id").value_or("")},
-                                                     {"type", "function"},
-                                                     {"function", function}}})}});
-  } else if (type == "function_call_output") {
-    const json* output = item.Any("output");
-    messages.push_back({{"role", "tool"},
-                        {"tool_call_id", item.String("call_id").value_or("")},
-                        {"content", output != nullptr ? ChatContent(*output) : json("")}});
-  } else if (type == "reasoning") {
-    item.PassOver(
-        {"summary", "content", "encrypted_content"});  // templates leave earlier thoughts out
-  } else {
-    item.Fail("type", "unsupported_value",
-              absl::StrCat("Items of type '", type, "' are not supported."));
+    Turn({})["tool_calls"].push_back({{"id", item.String("call_id").value_or("")},
+                                      {"type", "function"},
+                                      {"function", function}});
   }
-  return item.Finish();
-}
+
+  void ReadThought(ObjectReader& item) {
+    item.PassOver({"encrypted_content"});
+    std::string thought = JoinedTexts(item.Any("content"));
+    const std::string summary = JoinedTexts(item.Any("summary"));
+    if (thought.empty()) thought = summary;
+    if (thought.empty()) return;
+    Turn({"content", "tool_calls", "reasoning_content"})["reasoning_content"] = std::move(thought);
+  }
+
+  json& messages_;
+  std::vector<std::string>& paths_;
+};
 
 // The conversation: instructions, then a text or items.
 void ReadInput(ObjectReader& reader, v1::Chat& chat) {
   json messages = json::array();
+  std::vector<std::string> paths;
   if (const auto instructions = reader.String("instructions")) {
     messages.push_back({{"role", "system"}, {"content", *instructions}});
+    paths.emplace_back("instructions");
   }
   const json* input = reader.Any("input");
   if (input == nullptr) {
@@ -73,14 +140,17 @@ void ReadInput(ObjectReader& reader, v1::Chat& chat) {
   }
   if (input->is_string()) {
     messages.push_back({{"role", "user"}, {"content", *input}});
-  } else if (!input->is_array() || input->empty()) {
+    paths.emplace_back("input");
+  } else if (!input->is_array() || (input->empty() && messages.empty())) {
     return reader.Fail("input", "invalid_type", "'input' must be a string or an array of items.");
   } else {
+    ItemReader items(messages, paths);
     for (size_t i = 0; i < input->size(); ++i) {
-      reader.Fail(ReadItem((*input)[i], absl::StrCat("input[", i, "]"), messages));
+      reader.Fail(items.Read((*input)[i], absl::StrCat("input[", i, "]")));
     }
   }
-  if (reader.ok()) reader.Fail(ReadMessages(messages, chat));
+  // The arguments of calls are texts here, which are taken as they are.
+  if (reader.ok()) reader.Fail(ReadMessages(messages, {.paths = paths}, chat));
 }
 
 void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& echoed) {
@@ -96,6 +166,54 @@ void ReadSampling(ObjectReader& reader, v1::GenerateRequest& generate, json& ech
   }
 }
 
+bool IsOneOf(absl::string_view value, absl::Span<const char* const> accepted) {
+  return std::find(accepted.begin(), accepted.end(), value) != accepted.end();
+}
+
+// A string that has no effect, but is to be one of these.
+std::optional<std::string> ReadChoiceOf(ObjectReader& reader, const char* name,
+                                        std::initializer_list<const char*> accepted) {
+  std::optional<std::string> value = reader.String(name);
+  if (!value.has_value() || IsOneOf(*value, accepted)) return value;
+  reader.Fail(name, "invalid_value",
+              absl::StrCat("Invalid value: '", *value, "'. Supported values are: '",
+                           absl::StrJoin(accepted, "', '"), "'."));
+  return std::nullopt;
+}
+
+// What responses may include besides; nothing of the kind is made here but log-probabilities, which
+// are refused.
+void ReadInclude(ObjectReader& reader) {
+  const json* include = reader.Array("include");
+  if (include == nullptr) return;
+  constexpr const char* kNeverThere[] = {
+      "code_interpreter_call.outputs", "computer_call_output.output.image_url",
+      "file_search_call.results",      "message.input_image.image_url",
+      "reasoning.encrypted_content",   "web_search_call.action.sources",
+      "web_search_call.results"};
+  for (const json& item : *include) {
+    const std::string name = item.is_string() ? item.get<std::string>() : ToJson(item);
+    if (IsOneOf(name, kNeverThere)) continue;
+    return reader.Fail("include", "unsupported_value",
+                       absl::StrCat("Unsupported value: '", name, "' can't be included here."));
+  }
+}
+
+void ReadReasoning(ObjectReader& reader, v1::Chat& chat, json& echoed) {
+  echoed["reasoning"] = {{"effort", nullptr}, {"summary", nullptr}};
+  const json* reasoning = reader.Object("reasoning");
+  if (reasoning == nullptr) return;
+  ObjectReader fields(*reasoning, "reasoning");
+  if (const auto effort = fields.String("effort")) {
+    chat.set_variables_json(ToJson({{"reasoning_effort", *effort}}));
+    echoed["reasoning"]["effort"] = *effort;
+  }
+  // Thoughts come as they are, in the content of items, and nobody sums them up.
+  ReadChoiceOf(fields, "summary", {"auto", "concise", "detailed", "none"});
+  ReadChoiceOf(fields, "generate_summary", {"auto", "concise", "detailed"});
+  reader.Fail(fields.Finish());
+}
+
 void ReadText(ObjectReader& reader, absl::string_view body, v1::GenerateRequest& generate,
               json& echoed) {
   echoed["text"] = {{"format", {{"type", "text"}}}};
@@ -104,7 +222,7 @@ void ReadText(ObjectReader& reader, absl::string_view body, v1::GenerateRequest&
   echoed["text"].update(*text);
   ObjectReader fields(*text, "text");
   ReadTextFormat(fields, body, generate);
-  fields.Refuse({"verbosity"}, "this server does not support it");
+  ReadChoiceOf(fields, "verbosity", {"low", "medium", "high"});
   reader.Fail(fields.Finish());
 }
 
@@ -114,11 +232,11 @@ void ReadNeutralResponseParameters(ObjectReader& reader) {
   if (reader.Bool("background").value_or(false)) {
     reader.Refuse({"background"}, "nothing is stored here");
   }
-  const std::string truncation = reader.String("truncation").value_or("disabled");
-  if (truncation != "disabled")
-    reader.Refuse({"truncation"}, "this server supports 'disabled' alone");
-  if (const json* include = reader.Array("include"); include != nullptr && !include->empty()) {
-    reader.Refuse({"include"}, "this server has nothing to include");
+  // Nothing is ever cut: an input that is too long ends in context_length_exceeded.
+  ReadChoiceOf(reader, "truncation", {"auto", "disabled"});
+  ReadInclude(reader);
+  if (reader.Integer("top_logprobs", 0, 20).value_or(0) > 0) {
+    reader.Refuse({"top_logprobs"}, "this server supports 0 alone");
   }
   if (const json* options = reader.Object("stream_options")) {
     ObjectReader fields(*options, "stream_options");
@@ -129,7 +247,7 @@ void ReadNeutralResponseParameters(ObjectReader& reader) {
   }
   reader.Refuse({"previous_response_id", "conversation"},
                 "nothing is stored here; send the whole input");
-  reader.Refuse({"context_management", "max_tool_calls", "prompt", "top_logprobs"},
+  reader.Refuse({"context_management", "max_tool_calls", "prompt"},
                 "this server does not support it");
 }
 
@@ -147,31 +265,28 @@ absl::StatusOr<ResponseRequest> ReadResponseRequest(const json& body, absl::stri
   ReadInput(reader, chat);
   const json* tools = reader.Any("tools");
   const json* choice = reader.Any("tool_choice");
-  echoed["tools"] = tools != nullptr ? *tools : json::array();
+  echoed["tools"] = json::array();
+  for (const json& tool : tools != nullptr && tools->is_array() ? *tools : json::array()) {
+    if (!IsForeignTool(tool)) echoed["tools"].push_back(tool);
+  }
   echoed["tool_choice"] = choice != nullptr ? *choice : json("auto");
   request.tools = ReadTools(reader, text, ToolLayout::kResponses, chat);
   echoed["parallel_tool_calls"] = request.tools.parallel;
   ReadSampling(reader, request.generate, echoed);
   const json* metadata = reader.Object("metadata");
   echoed["metadata"] = metadata != nullptr ? *metadata : json::object();
-  if (const json* reasoning = reader.Object("reasoning")) {
-    ObjectReader fields(*reasoning, "reasoning");
-    if (const auto effort = fields.String("effort")) {
-      chat.set_variables_json(ToJson({{"reasoning_effort", *effort}}));
-    }
-    fields.Refuse({"summary", "generate_summary"}, "this server does not support it");
-    reader.Fail(fields.Finish());
-  }
+  ReadReasoning(reader, chat, echoed);
   const std::string tier = reader.String("service_tier").value_or("auto");
   if (tier == "priority") request.generate.set_priority(1);
   if (tier == "flex") request.generate.set_priority(-1);
   if (tier != "auto" && tier != "default" && tier != "priority" && tier != "flex") {
     reader.Fail("service_tier", "invalid_value", absl::StrCat("Invalid value: '", tier, "'."));
   }
-  echoed["service_tier"] = tier == "auto" ? "default" : tier;
+  request.service_tier = tier == "auto" ? "default" : tier;
+  echoed["service_tier"] = request.service_tier;
   ReadText(reader, text, request.generate, echoed);
   ReadNeutralResponseParameters(reader);
-  reader.PassOver({"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"});
+  reader.PassOver(kIgnoredParameters);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return request;
 }

@@ -14,7 +14,8 @@ namespace sluice::gateway::openai {
 struct ResponseRequest {
   std::string model;
   bool stream = false;
-  nlohmann::json echoed;  // what the response object repeats of the request
+  nlohmann::json echoed;     // what the response object repeats of the request
+  std::string service_tier;  // as it is answered
   ToolChoice tools;
   v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };

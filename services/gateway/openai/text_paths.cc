@@ -140,15 +140,10 @@ void ServeDetokenize(const ApiContext& context, std::shared_ptr<http::Exchange> 
 
 // Of a ScoreResponse of one text, or of a ScoredText.
 template <class Score>
-json ScoreJson(const Score& score, const TokenTexts& texts) {
+json ScoreJson(const Score& score, const Prompt& prompt, const TokenTexts& texts) {
   CompletionLogprobs logprobs(texts);
-  for (int i = 0; i < score.token_ids_size(); ++i) {
-    if (i == 0) {
-      logprobs.AddFirst(score.token_ids(0));
-    } else {
-      logprobs.Add(score.token_ids(i), score.logprobs(i - 1));
-    }
-  }
+  const auto* const text = std::get_if<std::string>(&prompt);
+  logprobs.AddPrompt(score, text != nullptr ? *text : "");
   return {{"object", "score"},
           {"token_ids", score.token_ids()},
           {"logprobs", logprobs.Take()},
@@ -158,18 +153,19 @@ json ScoreJson(const Score& score, const TokenTexts& texts) {
 }
 
 // One text's score, or a list of those of several.
-json ScoresJson(const v1::ScoreResponse& response, const TokenTexts& texts,
-                const std::string& model) {
+json ScoresJson(const v1::ScoreResponse& response, const std::vector<Prompt>& prompts,
+                const TokenTexts& texts, const std::string& model) {
   json body;
   int64_t num_tokens = response.token_ids_size();
   if (response.scores().empty()) {
-    body = ScoreJson(response, texts);
+    body = ScoreJson(response, prompts.front(), texts);
   } else {
     body = {{"object", "list"}, {"data", json::array()}};
-    for (const v1::ScoredText& score : response.scores()) {
+    for (int i = 0; i < response.scores_size() && i < std::ssize(prompts); ++i) {
+      const v1::ScoredText& score = response.scores(i);
       num_tokens += score.token_ids_size();
-      body["data"].push_back(ScoreJson(score, texts));
-      body["data"].back()["index"] = body["data"].size() - 1;
+      body["data"].push_back(ScoreJson(score, prompts[i], texts));
+      body["data"].back()["index"] = i;
     }
   }
   body["model"] = model;
@@ -182,8 +178,10 @@ bool AsksForSeveral(const json& prompt) {
   return prompt.is_array() && !prompt.empty() && !prompt.front().is_number();
 }
 
-absl::Status ReadScoreInput(ObjectReader& reader, v1::ScoreRequest& request) {
-  const std::vector<Prompt> prompts = ReadPrompts(reader);
+// Returns the prompts that are scored.
+absl::StatusOr<std::vector<Prompt>> ReadScoreInput(ObjectReader& reader,
+                                                   v1::ScoreRequest& request) {
+  std::vector<Prompt> prompts = ReadPrompts(reader);
   if (const auto top = reader.Integer("top_logprobs", 0, 20)) {
     request.set_top(static_cast<int32_t>(*top));
   }
@@ -194,38 +192,40 @@ absl::Status ReadScoreInput(ObjectReader& reader, v1::ScoreRequest& request) {
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   if (!AsksForSeveral(*reader.Any("prompt"))) {
     SetInput(prompts.front(), request);
-    return absl::OkStatus();
+    return prompts;
   }
   for (const Prompt& prompt : prompts) SetInput(prompt, *request.add_inputs());
-  return absl::OkStatus();
+  return prompts;
 }
 
 void Score(const ApiContext& context, const Call& call, const v1::ScoreRequest& request,
-           const std::string& model) {
+           const std::vector<Prompt>& prompts, const std::string& model) {
   context.backend.Score(
-      call->caller(), request, [&context, call, model](absl::StatusOr<v1::ScoreResponse> score) {
+      call->caller(), request,
+      [&context, call, prompts, model](absl::StatusOr<v1::ScoreResponse> score) {
         if (!score.ok()) return call->Respond(ErrorResponse(score.status()));
-        context.vocabulary.Get(call->caller(), model,
-                               [call, model, score = *std::move(score)](
-                                   const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
-                                 // A model without a tokenizer has scores, and no texts.
-                                 static const auto* const kNone = new TokenTexts;
-                                 call->Respond(
-                                     200, ScoresJson(score, texts.ok() ? **texts : *kNone, model));
-                               });
+        context.vocabulary.Get(
+            call->caller(), model,
+            [call, prompts, model, score = *std::move(score)](
+                const absl::StatusOr<std::shared_ptr<const TokenTexts>>& texts) {
+              // A model without a tokenizer has scores, and no texts.
+              static const auto* const kNone = new TokenTexts;
+              call->Respond(200, ScoresJson(score, prompts, texts.ok() ? **texts : *kNone, model));
+            });
       });
 }
 
 void ServeScore(const ApiContext& context, std::shared_ptr<http::Exchange> exchange) {
-  ReadBody(context, std::move(exchange),
-           [&context](const Call& call, ObjectReader& reader,
-                      const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
-             v1::ScoreRequest request;
-             if (absl::Status status = ReadScoreInput(reader, request); !status.ok()) return status;
-             return Action([&context, call, request = std::move(request), name = model.name()] {
-               Score(context, call, request, name);
-             });
-           });
+  ReadBody(
+      context, std::move(exchange),
+      [&context](const Call& call, ObjectReader& reader,
+                 const v1::GetModelResponse& model) -> absl::StatusOr<Action> {
+        v1::ScoreRequest request;
+        absl::StatusOr<std::vector<Prompt>> prompts = ReadScoreInput(reader, request);
+        if (!prompts.ok()) return prompts.status();
+        return Action([&context, call, request = std::move(request), prompts = *std::move(prompts),
+                       name = model.name()] { Score(context, call, request, prompts, name); });
+      });
 }
 
 }  // namespace

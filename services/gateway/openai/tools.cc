@@ -1,31 +1,53 @@
 #include "services/gateway/openai/tools.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/gateway/json/json_text.h"
 #include "services/gateway/json/raw_member.h"
+#include "services/gateway/openai/ignored_fields.h"
 
 namespace sluice::gateway::openai {
 namespace {
 
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 constexpr size_t kMaxTools = 1024;
 
-// `written` is the same object with its members in their order.
-OfferedTool ReadFunction(ObjectReader& function, const ordered_json& written) {
+// Of the Responses API, run by OpenAI's servers or known to OpenAI's models alone. Agents send them along
+// with their functions.
+constexpr absl::string_view kForeignTypes[] = {"apply_patch",
+                                               "code_interpreter",
+                                               "computer",
+                                               "computer_use_preview",
+                                               "custom",
+                                               "file_search",
+                                               "image_generation",
+                                               "local_shell",
+                                               "mcp",
+                                               "namespace",
+                                               "shell",
+                                               "tool_search",
+                                               "web_search",
+                                               "web_search_2025_08_26",
+                                               "web_search_preview",
+                                               "web_search_preview_2025_03_11"};
+
+// `raw` is the text of the same object.
+OfferedTool ReadFunction(ObjectReader& function, absl::string_view raw) {
   OfferedTool tool;
   tool.name = function.String("name").value_or("");
   tool.description = function.String("description").value_or("");
   tool.strict = function.Bool("strict").value_or(false);
+  function.PassOver(kIgnoredToolFields);
   if (const json* schema = function.Object("parameters")) {
-    const ordered_json* parameters = FindMember(written, "parameters");
-    const bool is_known = parameters != nullptr && parameters->is_object();
-    tool.parameters = is_known ? parameters->dump() : schema->dump();
+    const std::optional<absl::string_view> written = RawMember(raw, {"parameters"});
+    tool.parameters = written.has_value() ? std::string(*written) : ToJson(*schema);
   }
   if (tool.name.empty()) {
     function.Fail("name", "missing_required_parameter",
@@ -34,14 +56,15 @@ OfferedTool ReadFunction(ObjectReader& function, const ordered_json& written) {
   return tool;
 }
 
-OfferedTool ReadTool(ObjectReader& tool, const ordered_json& written, ToolLayout layout) {
+OfferedTool ReadTool(ObjectReader& tool, absl::string_view raw, ToolLayout layout) {
   const std::string type = tool.String("type").value_or("");
   if (type != "function") {
     tool.Fail("type", "unsupported_value",
               absl::StrCat("Tools of type '", type, "' are not supported; accepted: 'function'."));
     return {};
   }
-  if (layout == ToolLayout::kResponses) return ReadFunction(tool, written);
+  if (layout == ToolLayout::kResponses) return ReadFunction(tool, raw);
+  tool.PassOver(kIgnoredToolFields);
   const json* function = tool.Object("function");
   if (function == nullptr) {
     tool.Fail("function", "missing_required_parameter",
@@ -49,9 +72,7 @@ OfferedTool ReadTool(ObjectReader& tool, const ordered_json& written, ToolLayout
     return {};
   }
   ObjectReader fields(*function, tool.PathOf("function"));
-  const ordered_json* written_function = FindMember(written, "function");
-  OfferedTool read = ReadFunction(
-      fields, written_function != nullptr ? *written_function : ordered_json::object());
+  OfferedTool read = ReadFunction(fields, RawMember(raw, {"function"}).value_or(""));
   tool.Fail(fields.Finish());
   return read;
 }
@@ -67,17 +88,17 @@ std::vector<OfferedTool> ReadOffer(ObjectReader& reader, absl::string_view text,
         absl::StrCat("'tools' has ", tools->size(), " items; accepted: up to ", kMaxTools, "."));
     return offered;
   }
-  if (HasLargeObject(RawMember(text, {"tools"}).value_or(""))) {
+  const absl::string_view all = RawMember(text, {"tools"}).value_or("");
+  if (HasLargeObject(all)) {
     reader.Fail("tools", "invalid_value",
                 "'tools' has an object of more than 512 members; accepted: up to 512.");
     return offered;
   }
-  const ordered_json written = OrderedMember(text, {"tools"});
+  const std::vector<absl::string_view> raw = RawElements(all);
   for (size_t i = 0; i < tools->size(); ++i) {
+    if (layout == ToolLayout::kResponses && IsForeignTool((*tools)[i])) continue;
     ObjectReader tool((*tools)[i], absl::StrCat("tools[", i, "]"));
-    const ordered_json as_written =
-        written.is_array() && i < written.size() ? written[i] : ordered_json::object();
-    offered.push_back(ReadTool(tool, as_written, layout));
+    offered.push_back(ReadTool(tool, i < raw.size() ? raw[i] : "", layout));
     reader.Fail(tool.Finish());
   }
   return offered;
@@ -151,6 +172,14 @@ void ReadChoice(ObjectReader& reader, ToolLayout layout, ToolChoice& choice) {
 }
 
 }  // namespace
+
+bool IsForeignTool(const json& tool) {
+  if (!tool.is_object()) return false;
+  const auto type = tool.find("type");
+  return type != tool.end() && type->is_string() &&
+         std::find(std::begin(kForeignTypes), std::end(kForeignTypes),
+                   type->get_ref<const std::string&>()) != std::end(kForeignTypes);
+}
 
 ToolChoice ReadTools(ObjectReader& reader, absl::string_view text, ToolLayout layout,
                      v1::Chat& chat) {

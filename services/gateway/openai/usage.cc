@@ -4,7 +4,7 @@ namespace sluice::gateway::openai {
 
 using nlohmann::json;
 
-json Usage(const std::vector<v1::Finished>& finished) {
+json Usage(const std::vector<v1::Finished>& finished, int64_t num_reasoning_tokens) {
   int64_t prompt = 0;
   int64_t generated = 0;
   int64_t cached = 0;
@@ -22,7 +22,8 @@ json Usage(const std::vector<v1::Finished>& finished) {
           {"total_tokens", prompt + generated},
           {"prompt_tokens_details", {{"cached_tokens", cached}}},
           {"completion_tokens_details",
-           {{"accepted_prediction_tokens", accepted},
+           {{"reasoning_tokens", num_reasoning_tokens},
+            {"accepted_prediction_tokens", accepted},
             {"rejected_prediction_tokens", drafted - accepted}}}};
 }
 

@@ -15,9 +15,9 @@ enum class ToolFormat {
   kHermes,     // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen
   kLlamaJson,  // {"name": .., "parameters": {..}} as the whole text, several by ';': Llama 3
   kPythonic,   // [f(a=1), g(b="x")] as the whole text: Llama 4, 3.2
-  kMistral,    // [TOOL_CALLS] [{"name": .., "arguments": {..}}, ..]
-  kPhi,        // functools[{"name": .., "arguments": {..}}, ..]
-  kGemma,      // ```tool_code, a line f(a=1) for each call, ```
+  kMistral,  // [TOOL_CALLS] [{"name": .., "arguments": {..}}, ..], or name[ARGS]{..} for each call
+  kPhi,      // functools[{"name": .., "arguments": {..}}, ..]
+  kGemma,    // ```tool_code, a line f(a=1) for each call, ```
 };
 
 // By the names of --tool_parser: hermes, llama3_json, pythonic, mistral, phi, gemma, none; nullopt

@@ -8,6 +8,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "services/gateway/json/json_text.h"
+#include "services/gateway/json/raw_member.h"
+#include "services/gateway/tool_calls/named_call.h"
 
 namespace sluice::gateway {
 namespace {
@@ -20,15 +22,16 @@ std::optional<ToolCallPiece> CallOf(absl::string_view text) {
   if (!object.ok() || !object->is_object()) return std::nullopt;
   const auto name = object->find("name");
   if (name == object->end() || !name->is_string()) return std::nullopt;
+  if (name->get_ref<const std::string&>().empty()) return std::nullopt;
   const char* const key = object->contains("arguments") ? "arguments" : "parameters";
-  json arguments = object->value(key, json::object());
-  if (arguments.is_string()) {
-    const absl::StatusOr<json> parsed = ParseJson(arguments.get_ref<const std::string&>());
-    if (parsed.ok()) arguments = *parsed;
-  }
-  if (arguments.is_null()) arguments = json::object();
-  if (!arguments.is_object() || name->get_ref<const std::string&>().empty()) return std::nullopt;
-  return ToolCallPiece{name->get<std::string>(), ToJson(arguments)};
+  const json arguments = object->value(key, json());
+  if (arguments.is_null()) return ToolCallPiece{name->get<std::string>(), "{}"};
+  // As they were written: in their order, with their numbers' spelling.
+  std::string written(RawMember(text, {key}).value_or("{}"));
+  if (arguments.is_string()) written = arguments.get<std::string>();
+  const absl::StatusOr<json> parsed = ParseJson(written);
+  if (!parsed.ok() || !parsed->is_object()) return std::nullopt;
+  return ToolCallPiece{name->get<std::string>(), std::move(written)};
 }
 
 // Reads what a call begins with. What it asks for and does not find is either not there yet, where
@@ -93,7 +96,7 @@ JsonCallReader::Result JsonCallReader::Read(std::string& text, bool at_end,
   while (goes_on) {
     switch (state_) {
       case State::kBetween:
-        goes_on = ReadBetween(text, &result);
+        goes_on = ReadBetween(text, pieces, &result);
         break;
       case State::kHead:
         goes_on = ReadHead(text, at_end, pieces, &result);
@@ -110,7 +113,22 @@ JsonCallReader::Result JsonCallReader::Read(std::string& text, bool at_end,
   return at_end ? Result::kNoCall : result;
 }
 
-bool JsonCallReader::ReadBetween(std::string& text, Result* result) {
+bool JsonCallReader::ReadBetween(std::string& text, std::vector<ToolCallPiece>& pieces,
+                                 Result* result) {
+  if (takes_names_) {
+    const NamedCallHead head = NamedCallAt(text);
+    if (head.verdict == NamedCallHead::Verdict::kMaybe) {
+      *result = Result::kNeedsMore;
+      return false;
+    }
+    if (head.verdict == NamedCallHead::Verdict::kCall) {
+      Begin({head.name, ""}, pieces);
+      text.erase(0, head.size);
+      is_named_ = true;
+      state_ = State::kArguments;
+      return true;
+    }
+  }
   const size_t begin = std::min(text.find_first_not_of(" \t\r\n,;[]"), text.size());
   unclaimed_.append(text, 0, begin);
   text.erase(0, begin);
@@ -127,6 +145,7 @@ bool JsonCallReader::ReadHead(std::string& text, bool at_end, std::vector<ToolCa
   HeadReader reader(text);
   if (const auto head = reader.Read()) {
     Begin({head->first, ""}, pieces);
+    is_named_ = false;
     text.erase(0, head->second);
     state_ = State::kArguments;
     return true;
@@ -174,7 +193,7 @@ bool JsonCallReader::ReadRest(std::string& text, bool at_end, std::vector<ToolCa
     return false;
   }
   const bool is_malformed = depth_ > 0;
-  if (state_ == State::kArguments && !is_malformed) {
+  if (state_ == State::kArguments && !is_malformed && !is_named_) {
     state_ = State::kTail;
     depth_ = 1;
   } else {

@@ -1,5 +1,6 @@
 // Calls as JSON writes them: {"name": .., "arguments" or "parameters": {..}}, one after the other, by
-// ',', ';' or white space, or in an array. Arguments are handed on letter by letter.
+// ',', ';' or white space, or in an array; or with their names before their arguments (named_call.h).
+// Arguments are handed on letter by letter.
 #pragma once
 
 #include <string>
@@ -16,6 +17,9 @@ class JsonCallReader {
     kNeedsMore,  // all that is certain was handed on
     kNoCall,     // what stands next is no call: the end, or what only looked like one
   };
+
+  // `takes_names`: calls may begin with their names.
+  explicit JsonCallReader(bool takes_names = false) : takes_names_(takes_names) {}
 
   // Reads from the front of `text`, which loses what was read, and appends to `pieces`. After
   // kNeedsMore more is to be appended to the text; with `at_end` that is never the result.
@@ -35,7 +39,7 @@ class JsonCallReader {
   };
 
   // Each is true where another state goes on with the text, and sets the result where none does.
-  bool ReadBetween(std::string& text, Result* result);
+  bool ReadBetween(std::string& text, std::vector<ToolCallPiece>& pieces, Result* result);
   bool ReadHead(std::string& text, bool at_end, std::vector<ToolCallPiece>& pieces, Result* result);
   bool ReadWhole(std::string& text, bool at_end, std::vector<ToolCallPiece>& pieces,
                  Result* result);
@@ -45,6 +49,8 @@ class JsonCallReader {
   // closing is out of sight: '<' outside of strings, which begins a tag.
   bool ReadBrackets(std::string& text, std::string* read);
 
+  bool takes_names_;
+  bool is_named_ = false;  // the call has begun with its name, and ends with its arguments
   State state_ = State::kBetween;
   std::string unclaimed_;
   bool has_calls_ = false;

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "services/gateway/tool_calls/named_call.h"
 #include "services/gateway/tool_calls/python_calls.h"
 
 namespace sluice::gateway {
@@ -79,6 +80,7 @@ bool IsPython(ToolFormat format) {
 OutputSplitter::OutputSplitter(ToolFormat format, bool begins_in_thought)
     : format_(format),
       state_(begins_in_thought ? State::kThought : State::kBeginning),
+      json_calls_(format == ToolFormat::kMistral),
       drops_space_(begins_in_thought) {}
 
 OutputSplitter OutputSplitter::OfArguments(std::string tool) {
@@ -88,10 +90,14 @@ OutputSplitter OutputSplitter::OfArguments(std::string tool) {
   return splitter;
 }
 
-OutputPiece OutputSplitter::Add(absl::string_view text) {
+OutputPiece OutputSplitter::Add(absl::string_view text, int num_tokens) {
+  const bool began_in_thought = state_ == State::kThought;
   absl::StrAppend(&pending_, text);
   OutputPiece piece;
   while (Advance(piece, /*at_end=*/false)) {
+  }
+  if (began_in_thought || state_ == State::kThought || !piece.reasoning.empty()) {
+    num_thought_tokens_ += num_tokens;
   }
   return piece;
 }
@@ -158,6 +164,15 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
     }
     if (!at_end && IsProperPrefix(front, tags.whole)) return false;
   }
+  if (!has_text_ && format_ == ToolFormat::kMistral) {
+    const NamedCallHead::Verdict verdict = NamedCallAt(pending_).verdict;
+    if (verdict == NamedCallHead::Verdict::kCall) {
+      tag_.clear();
+      state_ = State::kCall;
+      return true;
+    }
+    if (verdict == NamedCallHead::Verdict::kMaybe && !at_end) return false;
+  }
   size_t begin = std::string::npos;
   for (const std::string& tag : tags.begins) {
     const size_t found = pending_.find(tag);
@@ -216,7 +231,7 @@ bool OutputSplitter::AdvancePythonCall(OutputPiece& piece, bool at_end) {
 
 void OutputSplitter::EndCalls(bool has_calls) {
   state_ = State::kText;
-  json_calls_ = JsonCallReader();
+  json_calls_ = JsonCallReader(format_ == ToolFormat::kMistral);
   has_text_ = !has_calls;
   drops_space_ = drops_space_ || has_calls;
 }

@@ -4,6 +4,7 @@
 // like a call and is none stays text: nothing is lost.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,14 @@ class OutputSplitter {
   // For a text that is the arguments of one call of this tool, and nothing else.
   static OutputSplitter OfArguments(std::string tool);
 
-  OutputPiece Add(absl::string_view text);
+  // `num_tokens` are those that came with the text.
+  OutputPiece Add(absl::string_view text, int num_tokens = 0);
   // The text has ended.
   OutputPiece Finish();
+
+  // Of the tokens that came, those of thoughts and their tags, as exactly as pieces tell: all that came
+  // with a piece are of the thought that it began in.
+  int64_t num_thought_tokens() const { return num_thought_tokens_; }
 
  private:
   enum class State { kBeginning, kThought, kText, kCall, kArguments };
@@ -55,7 +61,8 @@ class OutputSplitter {
   std::string tag_;      // in kCall: what began it
   std::string tool_;     // in kArguments, before they begin: whose they are
   JsonCallReader json_calls_;
-  bool has_text_ = false;     // since the beginning, or since the last call
+  bool has_text_ = false;  // since the beginning, or since the last call
+  int64_t num_thought_tokens_ = 0;
   bool drops_space_ = false;  // white space at the front of the text belongs to a tag before
 };
 

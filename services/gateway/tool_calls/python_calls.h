@@ -9,8 +9,8 @@
 namespace sluice::gateway {
 
 // Calls with arguments by keyword, separated by commas or line breaks; in brackets where they are a
-// list. Values are literals: numbers, strings, True, False, None, lists, tuples and dictionaries
-// with strings as keys. Empty where the text is anything else.
+// list, or in print(..), as Gemma writes them. Values are literals (python_literals.h). Empty where the
+// text is anything else.
 std::vector<ToolCall> ParsePythonCalls(absl::string_view text);
 
 }  // namespace sluice::gateway

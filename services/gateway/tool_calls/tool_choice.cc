@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "services/gateway/json/object_reader.h"
+#include "services/gateway/json/object_writer.h"
 
 namespace sluice::gateway {
 namespace {
@@ -67,6 +69,14 @@ std::string SchemaOfCalls(const ToolChoice& choice) {
   }
   ordered_json schema = {{"type", "array"}, {"minItems", 1}, {"items", {{"anyOf", calls}}}};
   if (!choice.parallel) schema["maxItems"] = 1;
+  // Read at the top of a schema alone: those of the first tool that has them hold for all calls.
+  for (const char* option : {"x-integers", "x-whitespace"}) {
+    for (const OfferedTool& tool : choice.tools) {
+      const ordered_json arguments = Parsed(SchemaOf(tool));
+      if (schema.contains(option) || !arguments.contains(option)) continue;
+      schema[option] = arguments[option];
+    }
+  }
   return schema.dump();
 }
 
@@ -96,14 +106,16 @@ v1::Constraint StrictCalls(const ToolChoice& choice, const CallTags& tags) {
 
 std::string ToolsJson(const std::vector<OfferedTool>& tools) {
   if (tools.empty()) return "";
-  ordered_json result = ordered_json::array();
+  std::vector<std::string> result;
   for (const OfferedTool& tool : tools) {
-    ordered_json function = {{"name", tool.name}};
-    if (!tool.description.empty()) function["description"] = tool.description;
-    if (!tool.parameters.empty()) function["parameters"] = Parsed(tool.parameters);
-    result.push_back({{"type", "function"}, {"function", std::move(function)}});
+    ObjectWriter function;
+    function.Add("name", tool.name);
+    if (!tool.description.empty()) function.Add("description", tool.description);
+    if (!tool.parameters.empty()) function.AddText("parameters", tool.parameters);
+    result.push_back(
+        ObjectWriter().Add("type", "function").AddText("function", function.Text()).Text());
   }
-  return result.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return absl::StrCat("[", absl::StrJoin(result, ","), "]");
 }
 
 std::string OnlyTool(const ToolChoice& choice) {

@@ -56,6 +56,36 @@ class CompletionsTest(ApiTest):
         streamed = self.api.complete(prompt=[PROMPT, "The wolf"], n=2, temperature=1, seed=3, stream=True)
         self.assertEqual([text_of(streamed, i) for i in range(4)], [c["text"] for c in answer["choices"]])
 
+    def test_stop_strings_wait_for_min_tokens(self):
+        whole = self.api.complete(max_tokens=30).json["choices"][0]["text"]
+        stop = whole[8:11]
+        cut = self.api.complete(max_tokens=30, stop=stop).json
+        self.assertNotIn(stop, cut["choices"][0]["text"])
+        longer = self.api.complete(max_tokens=30, stop=stop, min_tokens=cut["usage"]["completion_tokens"]).json
+        self.assertTrue(longer["choices"][0]["text"].startswith(whole[:11]), longer)
+
+    def test_a_seed_of_minus_one_is_drawn(self):
+        texts = {self.api.complete(temperature=1.5, seed=-1).json["choices"][0]["text"] for _ in range(4)}
+        self.assertGreater(len(texts), 1)
+        self.assertEqual(self.api.complete(temperature=1.5, seed=5, top_p=0).json["choices"][0]["text"],
+                         self.api.complete().json["choices"][0]["text"])
+
+    def test_offsets_of_an_echo_are_those_of_its_text(self):
+        choice = self.api.complete(echo=True, logprobs=0).json["choices"][0]
+        text, logprobs = choice["text"], choice["logprobs"]
+        self.assertTrue(text.startswith(PROMPT))
+        for token, offset in zip(logprobs["tokens"], logprobs["text_offset"]):
+            if token.strip() and not token.startswith("<"):
+                self.assertTrue(text[offset:].startswith(token.lstrip(" ") if offset == 0 else token), (token, offset))
+
+    def test_special_tokens_are_added_unless_told_otherwise(self):
+        ask = {"prompt": PROMPT, "add_special_tokens": False}
+        ids = self.api.call("POST", "/tokenize", ask).json["tokens"]
+        expected = self.api.complete(prompt=ids).json
+        bare = self.api.complete(**ask).json
+        self.assertEqual((bare["choices"][0]["text"], bare["usage"]["prompt_tokens"]),
+                         (expected["choices"][0]["text"], len(ids)))
+
     def test_token_ids_are_a_prompt(self):
         ids = self.api.ids_of(PROMPT)
         self.assertEqual(self.api.complete(prompt=ids).json["choices"][0]["text"], self.api.complete().json["choices"][0]["text"])

@@ -52,10 +52,27 @@ DOCUMENTED = {
 REFUSED = {
     "/v1/completions": {"suffix": "x"},
     "/v1/chat/completions": {"audio": {}, "function_call": "auto", "functions": [], "modalities": ["audio"],
-                             "store": True, "verbosity": "low", "web_search_options": {}},
-    "/v1/responses": {"background": True, "context_management": [], "conversation": "x", "include": ["x"], "max_tool_calls": 1,
-                      "previous_response_id": "x", "prompt": {}, "store": True, "top_logprobs": 2, "truncation": "auto"},
+                             "store": True, "web_search_options": {}},
+    "/v1/responses": {"background": True, "context_management": [], "conversation": "x", "max_tool_calls": 1,
+                      "previous_response_id": "x", "prompt": {}, "store": True, "top_logprobs": 2},
 }
+
+
+def ignored():
+    """[(where, name)] of docs/http_clients.md's first table."""
+    section = read("docs", "http_clients.md").split("\n## ")[1]
+    return re.findall(r"^\| (request|message|call of a tool|tool) \| `(\w+)` \|", section, re.MULTILINE)
+
+
+def with_ignored(where, name):
+    """A chat that has this member there."""
+    extra = {name: {"a": 1}}
+    message = {"role": "user", "content": "x", **(extra if where == "message" else {})}
+    calls = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, **(extra if where == "call of a tool" else {})}
+    tool = {"type": "function", "function": {"name": "f", **(extra if where == "tool" else {})}}
+    return {"messages": [message, {"role": "assistant", "content": None, "tool_calls": [calls]},
+                         {"role": "tool", "tool_call_id": "a", "content": "y"}],
+            "tools": [tool], "max_tokens": 1, **(extra if where == "request" else {})}
 
 
 class ParametersTest(unittest.TestCase):
@@ -82,7 +99,8 @@ class ParametersTest(unittest.TestCase):
         self.addCleanup(served.stop)
         names = {name for name in column(3) if not name.startswith("header") and name != "x-request-id"}
         of_chats = {"messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs", "add_generation_prompt",
-                    "reasoning_effort", "max_completion_tokens", "top_logprobs", "prediction"}
+                    "reasoning_effort", "max_completion_tokens", "top_logprobs", "prediction", "enable_thinking",
+                    "continue_final_message"}
         of_completions = {"prompt", "echo", "truncate_prompt_tokens"}
         self.assertGreater(len(names), 40)
         # A member that is null counts as absent, but has to be known.
@@ -101,6 +119,12 @@ class ParametersTest(unittest.TestCase):
                 refused = call(served.address, "POST", path, {**body, name: value})
                 self.assertEqual((refused.status, refused.error["param"], refused.error["code"]),
                                  (400, name, "unsupported_parameter"), refused.text)
+        self.assertGreater(len(ignored()), 20)
+        for where, name in ignored():
+            answer = call(served.address, "POST", "/v1/chat/completions", with_ignored(where, name))
+            self.assertEqual(answer.status, 200, (where, name, answer.text))
+            surprise = call(served.address, "POST", "/v1/chat/completions", with_ignored(where, "surprise"))
+            self.assertEqual((surprise.status, surprise.error["code"]), (400, "unknown_parameter"), surprise.text)
         unknown = call(served.address, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "nonsense": None})
         self.assertEqual(unknown.error["code"], "unknown_parameter")
 

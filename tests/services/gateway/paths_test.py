@@ -77,7 +77,7 @@ class KserveTest(unittest.TestCase):
         self.assertEqual([score["mean_nll"] for score in by_ids["data"]], [score["mean_nll"] for score in alone])
         for prompt in ([], ["x", 3], ["x"] * 129):
             self.assertEqual(post("/v1/score", prompt=prompt).error["param"], "prompt")
-        self.assertIn("inputs[1]", post("/v1/score", prompt=["x", ""]).error["message"])
+        self.assertIn("prompt[1]", post("/v1/score", prompt=["x", ""]).error["message"])
 
     def test_health_and_metadata(self):
         self.assertEqual(get("/v2/health/live").json, {"live": True})
@@ -95,7 +95,11 @@ class AnthropicTest(unittest.TestCase):
         for change, status, kind, part in (
                 ({"max_tokens": None}, 400, "invalid_request_error", "max_tokens"),
                 ({"model": "claude-9"}, 404, "not_found_error", "claude-9"),
-                ({"thinking": {"type": "enabled", "budget_tokens": 9}}, 400, "invalid_request_error", "thinking"),
+                ({"thinking": {"type": "deep"}}, 400, "invalid_request_error", "thinking"),
+                ({"stop_sequences": ["x"] * 70}, 400, "invalid_request_error", "stop_sequences is 70"),
+                ({"temperature": -1}, 400, "invalid_request_error", "temperature is -1"),
+                ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, 400, "invalid_request_error",
+                 "'web_search_20250305' is a tool that Anthropic defines"),
                 ({"messages": []}, 400, "invalid_request_error", "messages"),
                 ({"messages": [{"role": "system", "content": "x"}]}, 400, "invalid_request_error", "messages[0].role"),
                 ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, "invalid_request_error", "image"),
@@ -113,12 +117,36 @@ class AnthropicTest(unittest.TestCase):
         usage = message["usage"]
         self.assertEqual(usage["input_tokens"] + usage["cache_read_input_tokens"], chat["usage"]["prompt_tokens"])
 
+    def test_what_does_not_fit_is_said_in_the_words_that_clients_look_for(self):
+        long = [{"role": "user", "content": "Once upon a time. " * 1000}]
+        messages = post("/v1/messages", **{**self.ASK, "messages": long})
+        self.assertEqual(messages.status, 400)
+        self.assertRegex(messages.error["message"], r"^prompt is too long: \d+ tokens > \d+ maximum$")
+        both = post("/v1/messages", **{**self.ASK, "max_tokens": get("/v1/models").json["data"][0]["max_model_len"]})
+        self.assertRegex(both.error["message"], r"^input length and `max_tokens` exceed context limit: \d+ \+ \d+ > \d+, ")
+        for path, name, ask in (("/v1/chat/completions", "messages", {"messages": long}), ("/v1/completions", "prompt",
+                                {"prompt": long[0]["content"]}), ("/v1/responses", "input", {"input": long})):
+            error = post(path, **ask).error
+            self.assertEqual((error["code"], error["param"]), ("context_length_exceeded", name), path)
+            self.assertIn("This model's maximum context length is ", error["message"])
+
+    def test_a_final_turn_of_the_assistant_goes_on(self):
+        turns = [*self.ASK["messages"], {"role": "assistant", "content": "The king was"}]
+        tokens = post("/tokenize", messages=turns, continue_final_message=True).json["tokens"]
+        self.assertTrue(post("/detokenize", tokens=tokens).json["prompt"].endswith("assistant: The king was"))
+        expected = post("/v1/completions", prompt=tokens, max_tokens=8, temperature=0).json["choices"][0]["text"]
+        goes_on = post("/v1/messages", **{**self.ASK, "messages": turns}).json["content"][0]["text"]
+        chat = post("/v1/chat/completions", **{**self.ASK, "messages": turns, "continue_final_message": True}).json
+        self.assertEqual([goes_on, chat["choices"][0]["message"]["content"]], [expected] * 2)
+
     def test_events_come_in_their_order(self):
         answer = post("/v1/messages", **self.ASK, stream=True)
         kinds = [event["type"] for event in answer.events]
         deltas = kinds.count("content_block_delta")
         self.assertEqual(kinds, ["message_start", "ping", "content_block_start", *["content_block_delta"] * deltas,
                                  "content_block_stop", "message_delta", "message_stop"])
+        begin, end = answer.events[0]["message"]["usage"], answer.events[-2]["usage"]
+        self.assertEqual(begin["input_tokens"], end["input_tokens"] + end["cache_read_input_tokens"])
 
 
 class CurlTest(unittest.TestCase):

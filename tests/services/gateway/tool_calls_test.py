@@ -124,7 +124,7 @@ class ToolCallsTest(unittest.TestCase):
             made = self.chat(tools=tools, tool_choice=choice).json["choices"][0]
             self.assertEqual(made["finish_reason"], "tool_calls")
             self.assertEqual(made["message"]["tool_calls"][0]["function"], {"name": "g", "arguments": '{"z": 1}'})
-            self.assertEqual(Scripted.asked.constraint.json_schema, json.dumps(schema, separators=(",", ":")))
+            self.assertEqual(Scripted.asked.constraint.json_schema, json.dumps(schema))
             self.assertNotIn('"f"', Scripted.asked.chat.tools_json)
         self.chat(tools=tools)
         tags = Scripted.asked.constraint.structural_tags
@@ -189,7 +189,7 @@ class ToolCallsTest(unittest.TestCase):
                 "tools": [{"name": "weather", "input_schema": {"type": "object"}}]}
         content = call(self.address, "POST", "/v1/messages", body).json["content"]
         self.assertEqual([(block["type"], block["input"]) for block in content], [("tool_use", {"city": "Bonn"})])
-        self.assertEqual(Scripted.asked.constraint.json_schema, '{"type":"object"}')
+        self.assertEqual(Scripted.asked.constraint.json_schema, '{"type": "object"}')
         unknown = call(self.address, "POST", "/v1/messages", {**body, "tool_choice": {"type": "tool", "name": "g"}})
         self.assertEqual(unknown.status, 400)
         self.assertIn("tool_choice", unknown.error["message"])
@@ -217,6 +217,34 @@ class ToolCallsTest(unittest.TestCase):
         deltas = [event["choices"][0]["delta"] for event in self.chat(stream=True).events[:-1]]
         self.assertEqual("".join(delta.get("reasoning_content", "") for delta in deltas), "It rains.")
         self.assertEqual("".join(delta.get("content") or "" for delta in deltas), "Take a coat.")
+
+    def test_tokens_of_thoughts_are_counted(self):
+        self.serve("<think>It rains.</think>\n\nTake a coat.")  # three letters a token
+        details = self.chat().json["usage"]["completion_tokens_details"]
+        self.assertEqual(details["reasoning_tokens"], 6)  # what comes before the tag is whole is not known yet
+        self.assertEqual(self.respond().json["usage"]["output_tokens_details"]["reasoning_tokens"], 6)
+
+    def test_a_turn_that_goes_on_is_in_its_thought_where_that_is_open(self):
+        self.serve("It rains.</think>Take a coat.", begins="<think>\n")
+        for content, reasoning in (("<think>Hm. ", "It rains."), ("Well, ", None)):
+            turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": content}]
+            message = self.chat(messages=turns, continue_final_message=True).json["choices"][0]["message"]
+            self.assertEqual(message.get("reasoning_content"), reasoning)
+            self.assertTrue(Scripted.asked.chat.continue_final_message)
+
+    def test_what_a_model_wrote_comes_back_as_it_was(self):
+        arguments = '{"z": 1.50, "a": 10000000000000000000000}'
+        self.serve(f'<tool_call>{{"name": "weather", "arguments": {arguments}}}</tool_call>')
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 99,
+                "tools": [{"name": "weather", "input_schema": {"type": "object"}}]}
+        answer = call(self.address, "POST", "/v1/messages", body)
+        self.assertIn(f'"input":{arguments}', answer.text)
+        block = f'{{"type": "tool_use", "id": "a", "name": "weather", "input": {arguments}}}'
+        turns = f'{{"role": "user", "content": "x"}}, {{"role": "assistant", "content": [{block}]}}'
+        result = '{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "Rain."}]}'
+        sent = f'{{"max_tokens": 9, "messages": [{turns}, {result}]}}'
+        self.assertEqual(call(self.address, "POST", "/v1/messages", sent.encode()).status, 200)
+        self.assertIn(f'"arguments":{arguments}', Scripted.asked.chat.messages[1].extra_json)
 
     def test_a_prompt_may_begin_the_thought(self):
         self.serve("It rains.</think>Take a coat.", begins="<think>\n")

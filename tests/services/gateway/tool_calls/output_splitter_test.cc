@@ -80,7 +80,12 @@ std::vector<Case> Cases() {
       {ToolFormat::kMistral,
        R"([{"name": "f", "arguments": "{\"a\": 1}"}])",
        "",
-       {{"f", R"({"a":1})"}}},
+       {{"f", R"({"a": 1})"}}},
+      // What is read as a whole keeps its order and spelling too.
+      {ToolFormat::kHermes,
+       R"(<tool_call>{"arguments": {"z": 1.50, "a": 10000000000000000000000}, "name": "f"}</tool_call>)",
+       "",
+       {{"f", R"({"z": 1.50, "a": 10000000000000000000000})"}}},
       {ToolFormat::kMistral,
        R"([{"name": "f"}, {"name": "g", "arguments": null}])",
        "",
@@ -112,12 +117,31 @@ std::vector<Case> Cases() {
       {ToolFormat::kPythonic, "[1] is a footnote", "[1] is a footnote", {}},
       {ToolFormat::kMistral, "[TOOL_CALLS] [" + weather + ", " + time + "]", "", {kWeather, kTime}},
       {ToolFormat::kMistral, "[" + weather + "]", "", {kWeather}},
+      // Names before arguments, with the marks that decoders show or leave out.
+      {ToolFormat::kMistral,
+       R"([TOOL_CALLS]weather[ARGS]{"city": "Bonn", "days": 3}[TOOL_CALLS]time[ARGS]{})",
+       "",
+       {kWeather, kTime}},
+      {ToolFormat::kMistral,
+       R"(Let me see.[TOOL_CALLS]weather{"city": "Bonn", "days": 3})",
+       "Let me see.",
+       {kWeather}},
+      {ToolFormat::kMistral, R"(weather{"city": "Bonn", "days": 3}time{})", "", {kWeather, kTime}},
+      {ToolFormat::kMistral, "[TOOL_CALLS]time[CALL_ID]aB3[ARGS]{} Done.", "Done.", {kTime}},
+      {ToolFormat::kMistral, "Paris is {it}.", "Paris is {it}.", {}},
+      {ToolFormat::kMistral, "Paris", "Paris", {}},
+      {ToolFormat::kMistral, "[TOOL_CALLS]time[ARGS", "[TOOL_CALLS]time[ARGS", {}},
       {ToolFormat::kPhi, "functools[" + weather + "]", "", {kWeather}},
       {ToolFormat::kPhi, "<|tool_call|>[" + time + "]<|/tool_call|>", "", {kTime}},
       {ToolFormat::kGemma,
        "Sure:\n```tool_code\nweather(city='Bonn', days=3)\ntime()\n```",
        "Sure:\n",
        {kPythonWeather, kTime}},
+      {ToolFormat::kGemma,
+       "```tool_code\nprint(weather(city='Bonn', days=3))\n```",
+       "",
+       {kPythonWeather}},
+      {ToolFormat::kGemma, "```tool_code\nprint(x)\n```", "```tool_code\nprint(x)\n```", {}},
       {ToolFormat::kGemma, "```python\nx = 1\n```", "```python\nx = 1\n```", {}},
   };
 }
@@ -182,6 +206,19 @@ TEST(OutputSplitterTest, ReadsPythonsLiterals) {
   ASSERT_EQ(output.calls.size(), 1);
   EXPECT_EQ(output.calls[0].name, "a.b");
   EXPECT_EQ(output.calls[0].arguments, R"({"x":[1,-2.5,true,null],"y":{"k":["v\n","it's"]}})");
+}
+
+TEST(OutputSplitterTest, CountsTheTokensOfThoughts) {
+  OutputSplitter splitter(ToolFormat::kNone, false);
+  for (const char* piece : {"<th", "ink>", "It ", "rains.", "</think>", "Take ", "a coat."}) {
+    splitter.Add(piece, 2);
+  }
+  EXPECT_EQ(splitter.num_thought_tokens(), 8) << "the first came before anything was known";
+  OutputSplitter begun(ToolFormat::kNone, true);
+  begun.Add("hm", 1);
+  begun.Add("</think>", 1);
+  begun.Add("Yes.", 1);
+  EXPECT_EQ(begun.num_thought_tokens(), 2);
 }
 
 TEST(OutputSplitterTest, LeavesWhatIsNoCall) {
