@@ -113,10 +113,10 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
                         .max_step_tokens = options.max_step_tokens};
 }
 
-// An orchestrator that has lost its processes looks for them at least twice a second. One that holds
-// requests may be its successor.
+// An orchestrator that has lost its processes asks all of them again and again, which takes 2 s while
+// one does not answer. One that holds requests may be its successor.
 absl::Duration YieldTime(const OrchestratorServerOptions& options) {
-  return options.hold_time > absl::ZeroDuration() ? absl::Seconds(1.5) : absl::ZeroDuration();
+  return options.hold_time > absl::ZeroDuration() ? absl::Seconds(4) : absl::ZeroDuration();
 }
 
 PublicListener ListenerOf(const OrchestratorServerOptions& options) {

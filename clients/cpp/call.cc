@@ -69,8 +69,7 @@ absl::Status ToAbsl(const grpc::Status& status) {
 Call::Call(std::shared_ptr<Endpoints> endpoints, const CallOptions& options)
     : endpoints_(std::move(endpoints)),
       cancellation_(options.cancellation),
-      deadline_(After(options.timeout)),
-      give_up_(After(endpoints_->options.connect_timeout)) {}
+      deadline_(After(options.timeout)) {}
 
 Call::~Call() { Detach(); }
 
@@ -131,7 +130,11 @@ bool Call::Lost(const grpc::Status& status) {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE && !is_cancelled_there) return false;
   // Unless another call has moved on already.
   endpoints_->current.compare_exchange_strong(endpoint_, endpoint_ + 1);
-  if (!give_up_.has_value()) give_up_ = After(endpoints_->options.resume_timeout);
+  // Counted from the first failure: a server may have kept the call for long before it was lost.
+  if (!give_up_.has_value()) {
+    give_up_ =
+        After(begun_ ? endpoints_->options.resume_timeout : endpoints_->options.connect_timeout);
+  }
   if (Clock::now() >= *give_up_) return false;
   // Every endpoint is tried at once, before those that were lost are tried again.
   const bool another = endpoints_->stubs.size() > 1 && pause_ == absl::ZeroDuration();

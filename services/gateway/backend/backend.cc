@@ -2,6 +2,7 @@
 
 #include <grpcpp/generic/generic_stub.h>
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -131,7 +132,8 @@ struct Backend::UnaryCall {
   const Request request;
   const Method method;
   const Callback<Response> done;
-  const SteadyTime give_up;
+  // Counted from the first failure.
+  std::optional<SteadyTime> give_up = std::nullopt;
   Response response = {};
 
   static void Try(const std::shared_ptr<UnaryCall>& self) {
@@ -152,7 +154,11 @@ struct Backend::UnaryCall {
   static void End(const std::shared_ptr<UnaryCall>& self, const absl::Status& status) {
     // CANCELLED: by a server that shut down as the call reached it; nobody cancels here.
     const bool is_lost = absl::IsUnavailable(status) || absl::IsCancelled(status);
-    if (is_lost && SteadyTime::Now() < self->give_up) {
+    const SteadyTime now = SteadyTime::Now();
+    if (is_lost && !self->give_up.has_value()) {
+      self->give_up = now + self->backend.options().connect_timeout;
+    }
+    if (is_lost && now < *self->give_up) {
       return self->caller.loop->After(kRetryPause, [self] { Try(self); });
     }
     if (!status.ok()) return self->done(status);
@@ -168,8 +174,7 @@ void Backend::Start(const Caller& caller, Request request,
                     Callback<Response> done) {
   using Call = UnaryCall<Request, Response>;
   Call::Try(
-      std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done),
-                                     SteadyTime::Now() + options_.connect_timeout}));
+      std::shared_ptr<Call>(new Call{*this, caller, std::move(request), method, std::move(done)}));
 }
 
 struct Backend::HealthCall {

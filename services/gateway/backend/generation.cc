@@ -22,7 +22,6 @@ Generation::Generation(Backend& backend, Caller caller, v1::GenerateRequest requ
       caller_(std::move(caller)),
       request_(std::move(request)),
       handler_(std::move(handler)),
-      give_up_(SteadyTime::Now() + backend.options().connect_timeout),
       started_(SteadyTime::Now()),
       last_token_(NumReturned(request_), SteadyTime()) {
   ++backend_.meter().num_open;
@@ -42,7 +41,8 @@ void Generation::Try() {
 
 void Generation::OnEvent(const v1::GenerateResponse& event) {
   if (over_) return;
-  give_up_ = SteadyTime::InfiniteFuture();
+  begun_ = true;
+  give_up_.reset();
   if (event.has_started() && !std::exchange(has_started_, true) && handler_.on_started) {
     handler_.on_started(event.started());
   }
@@ -81,11 +81,13 @@ void Generation::OnEnd(const absl::Status& status) {
   // A call that reaches a server as it shuts down is cancelled by it; whoever cancels here is over.
   if (absl::IsUnavailable(status) || (absl::IsCancelled(status) && call_ != nullptr)) {
     const SteadyTime now = SteadyTime::Now();
-    if (give_up_ == SteadyTime::InfiniteFuture()) {
-      give_up_ = now + backend_.options().resume_timeout;
-      ++backend_.meter().num_resumed;
+    // Counted from the first failure: a server may have kept the call for long before it was lost.
+    if (!give_up_.has_value()) {
+      const BackendOptions& options = backend_.options();
+      give_up_ = now + (begun_ ? options.resume_timeout : options.connect_timeout);
+      if (begun_) ++backend_.meter().num_resumed;
     }
-    if (now < give_up_) {
+    if (now < *give_up_) {
       call_ = nullptr;
       return caller_.loop->After(kRetryPause, [self = shared_from_this()] { self->Try(); });
     }

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,7 +55,8 @@ class Generation final : public CallListener, public std::enable_shared_from_thi
   v1::GenerateRequest request_;  // `resume` grows with what comes
   Handler handler_;
   std::shared_ptr<Call> call_;
-  SteadyTime give_up_;  // when a lost call is not made again any more
+  bool begun_ = false;                 // something has come
+  std::optional<SteadyTime> give_up_;  // when a lost call is not made again; nothing while none is
   const SteadyTime started_;
   std::vector<SteadyTime> last_token_;  // by sequence
   bool has_started_ = false;

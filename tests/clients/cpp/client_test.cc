@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "clients/cpp/call.h"
+#include "services/common/stop_signal.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {
@@ -252,6 +253,24 @@ TEST(ClientTest, IsCancelledWhileItWaitsForAnEvent) {
   canceller.join();
   end.Notify();
   EXPECT_EQ(heard.status.code(), absl::StatusCode::kCancelled);
+}
+
+// Such as by an orchestrator that waits for its stages, and then ends without having had them.
+TEST(ClientTest, TriesAgainWhereACallIsLostThatWasKeptForLongerThanItLooksForAnEndpoint) {
+  std::atomic<int> num_calls = 0;
+  StopSignal never;
+  FakeAnswers answers = DefaultAnswers();
+  answers.generate = [&](const v1::GenerateRequest& request, const WriteEvent& write) {
+    if (num_calls++ == 0) {
+      never.WaitFor(absl::Milliseconds(150));
+      return absl::UnavailableError("this orchestrator ends");
+    }
+    return Write(request, write, /*before_loss=*/-1);
+  };
+  FakePipeline pipeline(answers);
+  const auto client = ClientOf(pipeline.endpoint(), {.connect_timeout = absl::Milliseconds(100)});
+  EXPECT_TRUE(Hear(client->Generate(Asking())).status.ok());
+  EXPECT_EQ(num_calls, 2);
 }
 
 TEST(ClientTest, IsCancelledWhileItLooksForAnEndpoint) {
