@@ -66,11 +66,14 @@ void CutSplits(int64_t pieces, std::vector<AttentionTile>& tiles, AttentionPlan&
       continue;
     }
     const auto partial_begin = static_cast<int32_t>(plan.num_partials);
+    const int32_t packed_before =
+        plan.merges.empty() ? 0 : plan.merges.back().packed_before + plan.merges.back().num_packed;
     plan.merges.push_back({.first_row = tile.first_row,
                            .first_packed = tile.first_packed,
                            .num_packed = tile.num_packed,
                            .partial_begin = partial_begin,
-                           .num_splits = num_splits});
+                           .num_splits = num_splits,
+                           .packed_before = packed_before});
     plan.num_partials += int64_t{num_splits} * tile.num_packed;
     const auto step = static_cast<int32_t>((num_splits + pieces - 1) / pieces);
     for (int32_t split = tile.split_begin; split < tile.split_end; split += step) {

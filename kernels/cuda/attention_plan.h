@@ -44,7 +44,38 @@ struct MergeTile {
   int32_t num_packed = 0;
   int32_t partial_begin = 0;
   int32_t num_splits = 0;
+  int32_t packed_before = 0;  // packed rows of all merges before this one
 };
+
+// Number of rows that `num_tiles` merges have: packed rows times KV heads.
+constexpr int NumMergeRows(const MergeTile* tiles, int num_tiles, int num_kv_heads) {
+  if (num_tiles == 0) return 0;
+  const MergeTile& last = tiles[num_tiles - 1];
+  return (last.packed_before + last.num_packed) * num_kv_heads;
+}
+
+// One row of one KV head, of the merge `tile`.
+struct MergeRow {
+  int tile = 0;
+  int packed = 0;  // within the tile
+  int kv_head = 0;
+};
+
+// Row `index` of NumMergeRows(). Block b of n merges rows b, b + n, b + 2n and so on, so that the
+// blocks' shares differ by at most one row.
+constexpr MergeRow MergeRowAt(const MergeTile* tiles, int num_tiles, int num_kv_heads, int index) {
+  const int packed = index / num_kv_heads;
+  int tile = 0;  // the last one that begins at or before `packed`
+  for (int end = num_tiles; end - tile > 1;) {
+    const int middle = tile + (end - tile) / 2;
+    if (tiles[middle].packed_before <= packed) {
+      tile = middle;
+    } else {
+      end = middle;
+    }
+  }
+  return {tile, packed - tiles[tile].packed_before, index % num_kv_heads};
+}
 
 // All that attention differs in between layers, besides the layer.
 struct AttentionShape {

@@ -22,18 +22,19 @@ SIMT_DEVICE Partial LoadPartial(const float* partial, int head_dim, int col) {
   return {{partial[head_dim], partial[head_dim + 1]}, partial[col]};
 }
 
-// Packed row `packed` of a tile for one KV head, in ascending order of splits.
-SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, int packed,
-                          int kv_head) {
+// Merges the splits of one row of `tile`, in ascending order of splits.
+SIMT_DEVICE void MergeSplitsOf(const MergeSplitsTask& task, const MergeTile& tile,
+                               const MergeRow& which) {
   const int64_t stride =
       int64_t{tile.num_packed} * task.num_kv_heads * PartialFloats(task.head_dim);
   const float* const first =
-      task.partials + ((int64_t{tile.partial_begin} + packed) * task.num_kv_heads + kv_head) *
-                          PartialFloats(task.head_dim);
-  const auto in_segment = static_cast<unsigned>(tile.first_packed + packed);
+      task.partials +
+      ((int64_t{tile.partial_begin} + which.packed) * task.num_kv_heads + which.kv_head) *
+          PartialFloats(task.head_dim);
+  const auto in_segment = static_cast<unsigned>(tile.first_packed + which.packed);
   const auto group = static_cast<unsigned>(task.group);
   const int64_t row = tile.first_row + in_segment / group;
-  const int64_t head = kv_head * group + in_segment % group;
+  const int64_t head = which.kv_head * group + in_segment % group;
   for (int col = Thread(); col < task.head_dim; col += kThreads) {
     Partial merged = LoadPartial(first, task.head_dim, col);
     for (int begin = 1; begin < tile.num_splits; begin += kAtATime) {
@@ -56,18 +57,16 @@ SIMT_DEVICE void MergeRow(const MergeSplitsTask& task, const MergeTile& tile, in
 
 SIMT_KERNEL(kThreads, 4) MergeTiles(SIMT_TASK MergeSplitsTask task) {
   const int num_tiles = *task.num_tiles, blocks = static_cast<int>(NumBlocks());
-  // No kernel writes the step's tables.
-  MergeTile tile = num_tiles > 0 ? task.tiles[0] : MergeTile{};
+  const int num_rows = NumMergeRows(task.tiles, num_tiles, task.num_kv_heads);
+  int index = static_cast<int>(Block());
+  MergeRow row;
+  // No kernel writes the step's tables: the first row is found while kernels before still run.
+  if (index < num_rows) row = MergeRowAt(task.tiles, num_tiles, task.num_kv_heads, index);
   WaitForKernelsBefore();
-  int first = static_cast<int>(Block());  // of the tile's rows
-  for (int index = 0; index < num_tiles; ++index) {
-    const MergeTile next = index + 1 < num_tiles ? task.tiles[index + 1] : tile;
-    for (int i = first; i < tile.num_packed * task.num_kv_heads; i += blocks) {
-      MergeRow(task, tile, i / task.num_kv_heads, i % task.num_kv_heads);
-    }
-    tile = next;
-    // Tiles begin with different blocks, so that small ones are shared out too.
-    first = first == 0 ? blocks - 1 : first - 1;
+  while (index < num_rows) {
+    MergeSplitsOf(task, task.tiles[row.tile], row);
+    index += blocks;
+    if (index < num_rows) row = MergeRowAt(task.tiles, num_tiles, task.num_kv_heads, index);
   }
 }
 

@@ -249,7 +249,8 @@ absl::StatusOr<std::unique_ptr<Recording>> CudaGpu::RecordWork(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GpuProducts products,
-                                                 std::function<void(absl::Status)> on_lost) {
+                                                 std::function<void(absl::Status)> on_lost,
+                                                 int planned_multiprocessors) {
   int count = 0;
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceCount(&count));
   if (index < 0 || index >= count) {
@@ -275,7 +276,9 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenCudaGpu(int index, GpuProducts products
   // GPUs of one major version are held to add alike.
   GpuProperties properties{.backend_name = BackendName(absl::StrCat("cuda sm_", device.major, "x"),
                                                        path, MultiplyFp8(products), kBitsVersion),
-                           .num_multiprocessors = device.multiProcessorCount,
+                           .num_multiprocessors = planned_multiprocessors > 0
+                                                      ? planned_multiprocessors
+                                                      : device.multiProcessorCount,
                            .shared_bytes = device.sharedMemPerBlockOptin,
                            .gemm_path = path,
                            .multiplies_fp8 = MultiplyFp8(products)};

@@ -105,6 +105,38 @@ TEST(AttentionPlan, SharesOutEveryRowAndSplitOnce) {
   }
 }
 
+// Every row of every merge, once, and no block of threads with more than one row above another.
+TEST(AttentionPlan, MergesAreBalancedOverBlocks) {
+  constexpr int kBlocks = 396, kKvHeads = 8;
+  for (const int64_t positions : {1024, 8192}) {
+    const std::vector<int32_t> table(positions / 16);
+    for (size_t sequences = 1; sequences <= 256; ++sequences) {
+      const std::vector<AttentionSegment> segments(
+          sequences, {.num_rows = 1, .first_position = positions - 1, .block_table = table});
+      AttentionPlan plan;
+      PlanAttention(segments, {.group = 4, .num_kv_heads = kKvHeads}, {.decode_blocks = kBlocks},
+                    plan);
+      const auto num_tiles = static_cast<int>(plan.merges.size());
+      const int num_rows = NumMergeRows(plan.merges.data(), num_tiles, kKvHeads);
+      std::set<std::tuple<int, int, int>> merged;
+      std::vector<int> rows_of(kBlocks);
+      for (int block = 0; block < kBlocks; ++block) {
+        for (int index = block; index < num_rows; index += kBlocks) {
+          const MergeRow row = MergeRowAt(plan.merges.data(), num_tiles, kKvHeads, index);
+          ASSERT_LT(row.packed, plan.merges[row.tile].num_packed);
+          ASSERT_TRUE(merged.emplace(row.tile, row.packed, row.kv_head).second);
+          ++rows_of[block];
+        }
+      }
+      size_t expected = 0;
+      for (const MergeTile& tile : plan.merges) expected += tile.num_packed * kKvHeads;
+      EXPECT_EQ(merged.size(), expected);
+      const auto [least, most] = std::minmax_element(rows_of.begin(), rows_of.end());
+      EXPECT_LE(*most, *least + 1) << sequences << " sequences of " << positions;
+    }
+  }
+}
+
 TEST(AttentionPlan, OneLongSequenceIsSharedOutBySplits) {
   const std::vector<int32_t> table(8192 / 16);
   const AttentionSegment segment{.num_rows = 1, .first_position = 8191, .block_table = table};

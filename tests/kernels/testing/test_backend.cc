@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "kernels/check.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
@@ -21,6 +22,19 @@ bool TestsOn(std::string_view backend) {
   return kind != nullptr && kind == backend;
 }
 
+// $SLUICE_TEST_GPU_MULTIPROCESSORS, or 0 where it is not set.
+int PlannedMultiprocessors() {
+  const char* const text = std::getenv("SLUICE_TEST_GPU_MULTIPROCESSORS");
+  if (text == nullptr) return 0;
+  int number = 0;
+  const bool is_valid = absl::SimpleAtoi(text, &number) && number > 0;
+  if (!is_valid) {
+    std::fprintf(stderr, "SLUICE_TEST_GPU_MULTIPROCESSORS: \"%s\"; accepted: 1 or more\n", text);
+  }
+  SLUICE_CHECK(is_valid);
+  return number;
+}
+
 bool LeavesSelfCheckOut() {
   const char* const text = std::getenv("SLUICE_TEST_SELF_CHECK");
   return text != nullptr && std::string_view(text) == "off";
@@ -31,12 +45,15 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeUncheckedGpu(const DeviceId& device
   const int index = device.index.value_or(0);
   const auto products = ProductsUpTo(QueryGpus().gpus[index], TestGpuProducts());
   if (!products.ok()) return products.status();
-  return MakeGpuBackend(index, {.products = products->back()});
+  return MakeGpuBackend(
+      index, {.products = products->back(), .planned_multiprocessors = PlannedMultiprocessors()});
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnDevice(const DeviceId& device,
                                                       const CpuBackendOptions& cpu) {
-  if (device.kind == DeviceKind::kCuda && LeavesSelfCheckOut()) return MakeUncheckedGpu(device);
+  if (device.kind == DeviceKind::kCuda && (LeavesSelfCheckOut() || PlannedMultiprocessors() > 0)) {
+    return MakeUncheckedGpu(device);
+  }
   return MakeBackend({.device = device, .cpu = cpu, .gpu_products = TestGpuProducts()},
                      [](const std::string&) {});
 }

@@ -17,6 +17,9 @@ namespace sluice::testing {
 // A device's has passed its self-check. With SLUICE_TEST_SELF_CHECK=off a GPU's has not, and
 // multiplies by the fastest that it may, right or wrong: compute-sanitizer takes longer for the
 // check's large products than for all of a test.
+// With SLUICE_TEST_GPU_MULTIPROCESSORS=N, work on a GPU is shared out as for one of N
+// multiprocessors: with 4, the shapes of tests take large tiles, splits and uncut attention. Such a
+// backend has not passed the self-check either, which plans for the whole GPU.
 std::unique_ptr<Backend> NewTestBackend(const CpuBackendOptions& options = {.num_threads = 2});
 
 // `backend`, made asynchronous where the test runs so.
