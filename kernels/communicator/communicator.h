@@ -18,12 +18,16 @@
 
 namespace sluice {
 
+struct WiringIdentity;
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // The wiring that every rank of this group has proven to belong to.
+  virtual const WiringIdentity& wiring() const = 0;
 
   // `data` of `root` replaces `data` of everyone. An idle rank may wait with InfiniteFuture().
   // DEADLINE_EXCEEDED where a peer did not come in time, or the reason of Abort().

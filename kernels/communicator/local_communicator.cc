@@ -11,8 +11,11 @@ namespace {
 
 class LocalCommunicator final : public Communicator {
  public:
+  explicit LocalCommunicator(const WiringIdentity& wiring) : wiring_(wiring) {}
+
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  const WiringIdentity& wiring() const override { return wiring_; }
 
   absl::Status Broadcast(absl::Span<std::byte> /*data*/, int root, Deadline /*deadline*/) override {
     SLUICE_CHECK(root == 0);
@@ -50,14 +53,15 @@ class LocalCommunicator final : public Communicator {
     return failure;
   }
 
+  const WiringIdentity wiring_;
   std::mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeLocalCommunicator() {
-  return std::make_unique<LocalCommunicator>();
+std::unique_ptr<Communicator> MakeLocalCommunicator(const WiringIdentity& wiring) {
+  return std::make_unique<LocalCommunicator>(wiring);
 }
 
 }  // namespace sluice

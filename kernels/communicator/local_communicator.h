@@ -5,11 +5,12 @@
 #include <memory>
 
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {
 
 // Rank 0 of 1. AllGather and AllToAll copy, Broadcast does nothing; no call waits, so no deadline
 // ever passes.
-std::unique_ptr<Communicator> MakeLocalCommunicator();
+std::unique_ptr<Communicator> MakeLocalCommunicator(const WiringIdentity& wiring = {});
 
 }  // namespace sluice

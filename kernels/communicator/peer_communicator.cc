@@ -8,8 +8,9 @@
 
 namespace sluice {
 
-PeerCommunicator::PeerCommunicator(std::string group, int rank, int size)
-    : group_(std::move(group)), rank_(rank), size_(size) {}
+PeerCommunicator::PeerCommunicator(std::string group, const WiringIdentity& wiring, int rank,
+                                   int size)
+    : group_(std::move(group)), wiring_(wiring), rank_(rank), size_(size) {}
 
 absl::Status PeerCommunicator::Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) {
   SLUICE_CHECK(root >= 0 && root < size_);

@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {
 
@@ -15,6 +16,7 @@ class PeerCommunicator : public Communicator {
  public:
   int rank() const final { return rank_; }
   int size() const final { return size_; }
+  const WiringIdentity& wiring() const final { return wiring_; }
   absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) final;
   absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
                          Deadline deadline) final;
@@ -23,7 +25,7 @@ class PeerCommunicator : public Communicator {
   void Abort(absl::Status reason) final;
 
  protected:
-  PeerCommunicator(std::string group, int rank, int size);
+  PeerCommunicator(std::string group, const WiringIdentity& wiring, int rank, int size);
 
   // The calls between two or more ranks, of at least a byte. What a rank sends itself is in place.
   virtual absl::Status BroadcastAmongPeers(absl::Span<std::byte> data, int root,
@@ -45,6 +47,7 @@ class PeerCommunicator : public Communicator {
 
  private:
   const std::string group_;
+  const WiringIdentity wiring_;
   const int rank_;
   const int size_;
 

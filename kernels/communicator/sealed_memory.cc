@@ -73,4 +73,15 @@ absl::StatusOr<SealedMemory> SealedMemory::Open(const SealedMemoryKind& kind, in
   return memory;
 }
 
+absl::StatusOr<SealedMemory> SealedMemory::Adopt(const SealedMemoryKind& kind,
+                                                 FileDescriptor file) {
+  SealedMemory memory(file.Release(), 0);
+  struct stat status;
+  if (fstat(memory.fd(), &status) != 0 || fcntl(memory.fd(), F_GET_SEALS) != kSeals) {
+    return NotOfKind(kind, "what was handed over", "its size may change");
+  }
+  memory.size_ = static_cast<size_t>(status.st_size);
+  return memory;
+}
+
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "kernels/communicator/file_descriptor.h"
 
 namespace sluice {
 
@@ -36,6 +37,9 @@ class SealedMemory {
   // File `fd` of process `pid`, a peer's word. NOT_FOUND where it can't be reached from this process;
   // INVALID_ARGUMENT where it is not of this kind.
   static absl::StatusOr<SealedMemory> Open(const SealedMemoryKind& kind, int64_t pid, int fd);
+
+  // A file that a peer handed over. INVALID_ARGUMENT where its size may change.
+  static absl::StatusOr<SealedMemory> Adopt(const SealedMemoryKind& kind, FileDescriptor file);
 
   int fd() const { return fd_; }
   size_t size_bytes() const { return size_; }

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/communicator/collective_call.h"
+#include "kernels/communicator/file_handover.h"
 #include "kernels/communicator/peer_communicator.h"
 #include "kernels/communicator/shm_segment.h"
 #include "kernels/communicator/shm_stream.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMinSlotBytes = std::size_t{4} << 10;
 constexpr std::size_t kMaxSlotBytes = std::size_t{1} << 30;
-constexpr std::size_t kMaxNameLength = 200;
+constexpr std::size_t kMaxNameLength = HandoverSpec::kMaxNameBytes;
 
 std::string Describe(const ShmMessageHeader& header) {
   return DescribeCollective(header.operation, header.root, header.bytes);
@@ -27,11 +28,15 @@ std::string Describe(const ShmMessageHeader& header) {
 
 class ShmCommunicator final : public PeerCommunicator {
  public:
-  ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank);
+  ShmCommunicator(std::shared_ptr<ShmSegment> segment, const ShmOptions& options);
   ~ShmCommunicator() override;
 
-  // Announces this rank and waits for the others.
-  absl::Status Join(Deadline deadline);
+  // Says in the memory that this rank is there.
+  void Announce();
+  // Hands the memory to the other ranks; rank 0 alone.
+  absl::Status HandOver(FileHandover& handover, Deadline deadline, const std::stop_token& stop);
+  // Waits until all are there.
+  absl::Status AwaitRanks(Deadline deadline);
 
   absl::Status Check() override;
 
@@ -56,7 +61,6 @@ class ShmCommunicator final : public PeerCommunicator {
   absl::Status PeersFault() const;
 
   const std::shared_ptr<ShmSegment> segment_;
-  const std::string name_;  // of the object in /dev/shm
 
   // The rank's thread alone.
   ShmWaiter waiter_;
@@ -64,13 +68,14 @@ class ShmCommunicator final : public PeerCommunicator {
   std::vector<ShmReceiver> receivers_;  // by writer; this rank's own is never started
 };
 
-ShmCommunicator::ShmCommunicator(std::shared_ptr<ShmSegment> segment, std::string name, int rank)
-    : PeerCommunicator(name, rank, segment->size()),
+ShmCommunicator::ShmCommunicator(std::shared_ptr<ShmSegment> segment, const ShmOptions& options)
+    : PeerCommunicator(options.name, options.wiring, options.rank, options.size),
       segment_(std::move(segment)),
-      name_(std::move(name)),
-      waiter_(*segment_, rank),
-      sender_(*segment_, rank) {
-  for (int writer = 0; writer < size(); ++writer) receivers_.emplace_back(*segment_, writer, rank);
+      waiter_(*segment_, options.rank),
+      sender_(*segment_, options.rank) {
+  for (int writer = 0; writer < size(); ++writer) {
+    receivers_.emplace_back(*segment_, writer, options.rank);
+  }
 }
 
 ShmCommunicator::~ShmCommunicator() {
@@ -78,14 +83,23 @@ ShmCommunicator::~ShmCommunicator() {
   segment_->WakeAll();
 }
 
-absl::Status ShmCommunicator::Join(Deadline deadline) {
-  const auto present = [this](int peer) {
-    return segment_->rank(peer).state.Load() >= kRankJoined;
-  };
+void ShmCommunicator::Announce() {
   segment_->rank(rank()).process = ThisProcess();
   segment_->rank(rank()).state.Store(kRankJoined);
   segment_->WakeAll();
+}
 
+absl::Status ShmCommunicator::HandOver(FileHandover& handover, Deadline deadline,
+                                       const std::stop_token& stop) {
+  const absl::Status served = handover.Serve(deadline, stop, [this] { return waiter_.CheckAll(); });
+  if (!served.ok()) Abort(served);
+  return served;
+}
+
+absl::Status ShmCommunicator::AwaitRanks(Deadline deadline) {
+  const auto present = [this](int peer) {
+    return segment_->rank(peer).state.Load() >= kRankJoined;
+  };
   const auto all_present = [&] {
     for (int peer = 0; peer < size(); ++peer) {
       if (!present(peer)) return false;
@@ -95,14 +109,12 @@ absl::Status ShmCommunicator::Join(Deadline deadline) {
   const auto absent = [&](int peer) { return peer != rank() && !present(peer); };
   // One that is here already is needed too: the group can't start without it.
   const auto other = [this](int peer) { return peer != rank(); };
-  absl::Status joined = waiter_.Await({.advance = all_present,
-                                       .needs = other,
-                                       .awaits = absent,
-                                       .parked = kAwaitsAny,
-                                       .deadline = deadline});
-  if (!joined.ok()) joined = Fail(WithContext(joined, "joining"));
-  ShmSegment::Unlink(name_);
-  return joined;
+  const absl::Status joined = waiter_.Await({.advance = all_present,
+                                             .needs = other,
+                                             .awaits = absent,
+                                             .parked = kAwaitsAny,
+                                             .deadline = deadline});
+  return joined.ok() ? joined : Fail(WithContext(joined, "joining"));
 }
 
 absl::Status ShmCommunicator::Failure() {
@@ -251,25 +263,61 @@ absl::Status Validate(const ShmOptions& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<ShmSegment>> TakeSegment(const HandoverSpec& spec, ShmShape shape,
+                                                        int rank, Deadline deadline,
+                                                        const std::stop_token& stop) {
+  absl::StatusOr<FileDescriptor> file = TakeFile(spec, rank, deadline, stop);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment =
+      ShmSegment::Open(*std::move(file), shape, spec.wiring);
+  if (!segment.ok()) return segment.status();
+  if (!(*segment)->rank(rank).state.CompareExchange(kRankAbsent, kRankJoining)) {
+    return absl::AlreadyExistsError(absl::StrCat("rank ", rank, " has already joined"));
+  }
+  return segment;
+}
+
+// Both ends of the group's beginning: rank 0 with memory of its own, the others with that memory.
+absl::StatusOr<std::unique_ptr<ShmCommunicator>> Meet(const ShmOptions& options, Deadline deadline,
+                                                      const std::stop_token& stop) {
+  const ShmShape shape{options.size, static_cast<std::uint32_t>(std::bit_ceil(options.slot_bytes))};
+  const HandoverSpec spec = {.name = options.name,
+                             .wiring = options.wiring,
+                             .num_ranks = options.size,
+                             .layout = ShmSegment::LayoutOf(shape),
+                             .describe_layout = ShmSegment::DescribeLayout};
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment =
+      options.rank == 0 ? ShmSegment::Create(shape, options.wiring)
+                        : TakeSegment(spec, shape, options.rank, deadline, stop);
+  if (!segment.ok()) return segment.status();
+  const int file = (*segment)->file();
+  auto communicator = std::make_unique<ShmCommunicator>(*std::move(segment), options);
+  communicator->Announce();
+  if (options.rank != 0 || options.size == 1) return communicator;
+  const absl::StatusOr<std::unique_ptr<FileHandover>> handover = FileHandover::Listen(spec, file);
+  if (!handover.ok()) return handover.status();
+  const absl::Status handed_over = communicator->HandOver(**handover, deadline, stop);
+  if (!handed_over.ok()) return handed_over;
+  return communicator;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline,
                                                       const std::stop_token& stop) {
   if (absl::Status valid = Validate(options); !valid.ok()) return valid;
-  const std::string name = absl::StrCat("/", options.name);
-  const ShmShape shape{options.size, static_cast<std::uint32_t>(std::bit_ceil(options.slot_bytes))};
-  absl::StatusOr<std::shared_ptr<ShmSegment>> segment = ShmSegment::Open(name, shape);
-  if (!segment.ok()) return segment.status();
-  if (!(*segment)->rank(options.rank).state.CompareExchange(kRankAbsent, kRankJoining)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("rank ", options.rank, " of '", name, "' has already joined"));
+  absl::StatusOr<std::unique_ptr<ShmCommunicator>> communicator = Meet(options, deadline, stop);
+  if (!communicator.ok()) {
+    const absl::Status& status = communicator.status();
+    return absl::Status(status.code(),
+                        absl::StrCat("rank ", options.rank, " of ", options.size, " in '",
+                                     options.name, "', joining: ", status.message()));
   }
-  auto communicator = std::make_unique<ShmCommunicator>(*std::move(segment), name, options.rank);
-  const std::stop_callback on_stop(stop, [joining = communicator.get()] {
+  const std::stop_callback on_stop(stop, [joining = communicator->get()] {
     joining->Abort(absl::CancelledError("told to stop joining"));
   });
-  if (absl::Status joined = communicator->Join(deadline); !joined.ok()) return joined;
-  return communicator;
+  if (absl::Status joined = (*communicator)->AwaitRanks(deadline); !joined.ok()) return joined;
+  return *std::move(communicator);
 }
 
 }  // namespace sluice

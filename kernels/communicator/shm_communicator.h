@@ -12,9 +12,9 @@
 //   hangs.
 // A failed call is told to all peers in the same way, since none of theirs can complete any more.
 //
-// What stays behind: nothing once all ranks have joined, however they end, because the object's
-// name is removed then. A rank whose Join fails for want of peers removes it too. Only where every
-// rank is killed before that does the object stay in /dev/shm under its name.
+// How ranks meet: rank 0 creates the memory, which has no name in any folder, and hands it to the
+// other ranks of its wiring that run as the same user (file_handover.h). No other process can reach
+// it, and nothing of it is left behind, however the ranks end.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {
 
 struct ShmOptions {
-  // Names the group on this host: 1 to 200 of [A-Za-z0-9._-]. Holds the epoch, so that it is never
-  // used twice.
+  // Names the group on this host: 1 to 100 of [A-Za-z0-9._-]. Drawn at random, so that no other
+  // process has the name before rank 0 does.
   std::string name;
+  // The same on every rank, and on no rank of another group.
+  WiringIdentity wiring;
   int rank = 0;
   int size = 1;  // 1 to 64
   // Bytes that a rank can be ahead of its slowest reader: 4 KiB to 1 GiB, rounded up to a power of
@@ -41,10 +44,11 @@ struct ShmOptions {
 
 // Returns when all `size` ranks have joined.
 //   INVALID_ARGUMENT    an option is out of range, or differs from the other ranks'
+//   ABORTED             rank 0 belongs to another wiring; the message says what differs
 //   ALREADY_EXISTS      this rank of the group has joined before
-//   DEADLINE_EXCEEDED   a rank did not come in time; the message names it
+//   DEADLINE_EXCEEDED   a rank did not come in time; the message names it, and who was turned away
 //   UNAVAILABLE         a rank gave up or died before all had joined
-//   RESOURCE_EXHAUSTED  /dev/shm has no room for size * slot_bytes
+//   RESOURCE_EXHAUSTED  there is no memory for size * slot_bytes
 //   CANCELLED           told to stop; those of its peers that are there fail with it
 absl::StatusOr<std::unique_ptr<Communicator>> JoinShm(const ShmOptions& options, Deadline deadline,
                                                       const std::stop_token& stop = {});

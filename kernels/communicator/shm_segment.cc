@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -31,33 +30,33 @@ Registry& GetRegistry() {
   return *registry;
 }
 
-struct FileDescriptor {
-  explicit FileDescriptor(int fd) : value(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (value >= 0) close(value);
-  }
-  const int value;
-};
+constexpr std::uint64_t kLayoutVersion = 2;
 
-constexpr std::uint32_t kLayoutVersion = 1;
-
-std::uint32_t EncodeShape(ShmShape shape) {
-  return kLayoutVersion << 16 |
-         static_cast<std::uint32_t>(std::countr_zero(shape.slot_bytes)) << 8 |
-         static_cast<std::uint32_t>(shape.size);
+const SealedMemoryKind& Kind() {
+  static const auto& kind =
+      *new SealedMemoryKind{.name = "sluice-ranks-2", .noun = "group of ranks"};
+  return kind;
 }
 
-std::string DescribeShape(std::uint32_t encoded) {
-  return absl::StrCat("layout ", encoded >> 16, ", ", encoded & 0xff, " ranks with slots of ",
-                      std::uint64_t{1} << (encoded >> 8 & 0xff), " bytes");
-}
-
-absl::Status SystemError(absl::string_view what, const std::string& name, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat(what, " shared memory object '", name, "'"));
+absl::Status NoRoom(std::size_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no room for the ", bytes,
+                   " bytes of shared memory of a group of ranks: the host's memory, or the "
+                   "container's limit, is used up"));
 }
 
 }  // namespace
+
+std::uint64_t ShmSegment::LayoutOf(ShmShape shape) {
+  return kLayoutVersion << 16 |
+         static_cast<std::uint64_t>(std::countr_zero(shape.slot_bytes)) << 8 |
+         static_cast<std::uint64_t>(shape.size);
+}
+
+std::string ShmSegment::DescribeLayout(std::uint64_t layout) {
+  return absl::StrCat("layout ", layout >> 16, ", ", layout & 0xff, " ranks with slots of ",
+                      std::uint64_t{1} << (layout >> 8 & 0x3f), " bytes");
+}
 
 std::size_t ShmSegment::RankOffset(ShmShape shape, int r) {
   return sizeof(Header) + sizeof(ShmRank) * static_cast<std::size_t>(r);
@@ -72,56 +71,70 @@ std::size_t ShmSegment::SlotOffset(ShmShape shape, int writer) {
   return PositionOffset(shape, shape.size, 0) + std::size_t{shape.slot_bytes} * writer;
 }
 
-absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Open(const std::string& name,
-                                                             ShmShape shape) {
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Create(ShmShape shape,
+                                                               const WiringIdentity& wiring) {
   SLUICE_CHECK(shape.size >= 1 && shape.size <= kMaxShmRanks);
   SLUICE_CHECK(std::has_single_bit(shape.slot_bytes) && shape.slot_bytes >= kCacheLine);
-  const FileDescriptor fd(shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (fd.value < 0) return SystemError("cannot open", name, errno);
-  struct stat status;
-  if (fstat(fd.value, &status) != 0) return SystemError("cannot examine", name, errno);
+  const std::size_t bytes = SlotOffset(shape, shape.size);
+  absl::StatusOr<SealedMemory> file = SealedMemory::Create(Kind(), bytes);
+  if (!file.ok()) return file.status();
+  // Takes the pages now: used-up memory is a status here instead of a SIGBUS at some later store.
+  if (posix_fallocate(file->fd(), 0, static_cast<off_t>(bytes)) != 0) return NoRoom(bytes);
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment =
+      Map(*std::move(file), shape, /*keeps_file=*/true);
+  if (!segment.ok()) return segment.status();
+  (*segment)->header().wiring = wiring;
+  (*segment)->header().layout = LayoutOf(shape);
+  return segment;
+}
 
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Open(FileDescriptor file, ShmShape shape,
+                                                             const WiringIdentity& wiring) {
+  absl::StatusOr<SealedMemory> memory = SealedMemory::Adopt(Kind(), std::move(file));
+  if (!memory.ok()) return memory.status();
+  if (memory->size_bytes() != SlotOffset(shape, shape.size)) {
+    return absl::InvalidArgumentError(absl::StrCat("shared memory of ", memory->size_bytes(),
+                                                   " bytes; expected ",
+                                                   SlotOffset(shape, shape.size)));
+  }
+  absl::StatusOr<std::shared_ptr<ShmSegment>> segment =
+      Map(*std::move(memory), shape, /*keeps_file=*/false);
+  if (!segment.ok()) return segment.status();
+  if (absl::Status same = CheckSameWiring((*segment)->header().wiring, wiring); !same.ok()) {
+    return same;
+  }
+  if ((*segment)->header().layout != LayoutOf(shape)) {
+    return absl::InvalidArgumentError(absl::StrCat("shared memory of ",
+                                                   DescribeLayout((*segment)->header().layout),
+                                                   "; expected ", DescribeLayout(LayoutOf(shape))));
+  }
+  return segment;
+}
+
+absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Map(SealedMemory file, ShmShape shape,
+                                                            bool keeps_file) {
+  struct stat status;
+  if (fstat(file.fd(), &status) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot examine the ranks' shared memory");
+  }
   Registry& registry = GetRegistry();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   std::erase_if(registry.segments, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<ShmSegment>& mapped = registry.segments[{status.st_dev, status.st_ino}];
   if (std::shared_ptr<ShmSegment> segment = mapped.lock()) {
-    if (EncodeShape(segment->shape_) == EncodeShape(shape)) return segment;
+    if (LayoutOf(segment->shape_) == LayoutOf(shape)) return segment;
   }
-  absl::StatusOr<std::shared_ptr<ShmSegment>> segment = Map(fd.value, name, shape);
-  if (segment.ok()) mapped = *segment;
+  const std::size_t bytes = file.size_bytes();
+  void* const base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.fd(), 0);
+  if (base == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, "cannot map the ranks' shared memory");
+  }
+  std::shared_ptr<ShmSegment> segment(
+      new ShmSegment(base, bytes, shape, keeps_file ? std::move(file) : SealedMemory()));
+  mapped = segment;
   return segment;
 }
-
-absl::StatusOr<std::shared_ptr<ShmSegment>> ShmSegment::Map(int fd, const std::string& name,
-                                                            ShmShape shape) {
-  const std::size_t bytes = SlotOffset(shape, shape.size);
-  // Unlike ftruncate, this never shrinks what a peer made, and it takes the pages now: a full
-  // /dev/shm is a status here instead of a SIGBUS at some later store.
-  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
-    if (error != ENOSPC) return SystemError("cannot size", name, error);
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no room for the ", bytes, " bytes of shared memory object '", name,
-                     "': the host's (or the container's) /dev/shm is full"));
-  }
-  void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (base == MAP_FAILED) return SystemError("cannot map", name, errno);
-  std::shared_ptr<ShmSegment> segment(new ShmSegment(base, bytes, shape));
-  if (absl::Status agreed = segment->AgreeOnShape(name); !agreed.ok()) return agreed;
-  return segment;
-}
-
-absl::Status ShmSegment::AgreeOnShape(const std::string& name) const {
-  const std::uint32_t mine = EncodeShape(shape_);
-  if (header().shape.CompareExchange(0, mine)) return absl::OkStatus();
-  const std::uint32_t theirs = header().shape.Load();
-  if (theirs == mine) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the ranks of shared memory object '", name,
-                                                 "' disagree: it has ", DescribeShape(theirs),
-                                                 ", this rank expects ", DescribeShape(mine)));
-}
-
-void ShmSegment::Unlink(const std::string& name) { shm_unlink(name.c_str()); }
 
 ShmSegment::~ShmSegment() { munmap(base_, bytes_); }
 

@@ -1,22 +1,27 @@
-// The shared-memory object that the ranks of one ShmCommunicator group meet in, as mapped into this
-// process. Ranks that are threads of one process share one mapping.
+// The shared memory of the ranks of one ShmCommunicator group, as mapped into this process. Ranks
+// that are threads of one process share one mapping.
 //
 //   header | one ShmRank per rank | read positions [writer][reader] | one slot of bytes per rank
 //
-// A rank writes only its own slot and its own words; the one exception is `parked`, which a peer
-// resets to wake the rank. The object is created zeroed, and zero is a valid start for all of it,
-// so no rank has to initialise anything for the others.
+// The memory has no name in any folder: rank 0 creates it, sealed at its size, and hands its file
+// to the other ranks (file_handover.h). The header says which wiring it belongs to. A rank writes
+// only its own slot and its own words; the one exception is `parked`, which a peer resets to wake
+// the rank. Zero is a valid start for all of it but the header.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/communicator/file_descriptor.h"
 #include "kernels/communicator/process_identity.h"
+#include "kernels/communicator/sealed_memory.h"
 #include "kernels/communicator/shm_word.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {
 
@@ -47,17 +52,26 @@ inline constexpr int kMaxShmRanks = 64;
 
 class ShmSegment {
  public:
-  // Opens or creates the object `name` ("/..." as for shm_open), readable by this user alone.
-  // INVALID_ARGUMENT where it exists with another shape, RESOURCE_EXHAUSTED where the host's shared
-  // memory is full.
-  static absl::StatusOr<std::shared_ptr<ShmSegment>> Open(const std::string& name, ShmShape shape);
+  // What the file's contents look like for ranks of this shape, as a number that ranks compare; and
+  // that number in words.
+  static std::uint64_t LayoutOf(ShmShape shape);
+  static std::string DescribeLayout(std::uint64_t layout);
 
-  // Removes the name; mappings live on. Does nothing where another rank already did.
-  static void Unlink(const std::string& name);
+  // New memory of a wiring. Its pages are taken now. RESOURCE_EXHAUSTED where the host, or the
+  // container's limit, has no room for it.
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> Create(ShmShape shape,
+                                                            const WiringIdentity& wiring);
+  // The memory that rank 0 handed over. INVALID_ARGUMENT where its size may change or is not that
+  // of `shape`; ABORTED where it belongs to another wiring.
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> Open(FileDescriptor file, ShmShape shape,
+                                                          const WiringIdentity& wiring);
 
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
   ~ShmSegment();
+
+  // Of memory that this process created, to be handed over; -1 of memory that was opened.
+  int file() const { return file_.fd(); }
 
   int size() const { return shape_.size; }
   std::uint32_t slot_bytes() const { return shape_.slot_bytes; }
@@ -77,26 +91,32 @@ class ShmSegment {
 
  private:
   struct Header {
-    ShmWord shape;  // 0 until the first rank writes the encoded shape
     ShmWord given_up_by;
+    // Written before the file is handed over, and constant from then on.
+    alignas(kCacheLine) WiringIdentity wiring;
+    std::uint64_t layout;
   };
 
-  ShmSegment(void* base, std::size_t bytes, ShmShape shape)
-      : base_(static_cast<std::byte*>(base)), bytes_(bytes), shape_(shape) {}
+  ShmSegment(void* base, std::size_t bytes, ShmShape shape, SealedMemory file)
+      : base_(static_cast<std::byte*>(base)),
+        bytes_(bytes),
+        shape_(shape),
+        file_(std::move(file)) {}
 
-  static absl::StatusOr<std::shared_ptr<ShmSegment>> Map(int fd, const std::string& name,
-                                                         ShmShape shape);
+  // Maps the file, which the segment keeps where `keeps_file`.
+  static absl::StatusOr<std::shared_ptr<ShmSegment>> Map(SealedMemory file, ShmShape shape,
+                                                         bool keeps_file);
   static std::size_t RankOffset(ShmShape shape, int r);
   static std::size_t PositionOffset(ShmShape shape, int writer, int reader);
   static std::size_t SlotOffset(ShmShape shape, int writer);
 
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
-  absl::Status AgreeOnShape(const std::string& name) const;
   void WakeRank(int r) const;
 
   std::byte* const base_;
   const std::size_t bytes_;
   const ShmShape shape_;
+  const SealedMemory file_;  // none where it was opened
 };
 
 }  // namespace sluice

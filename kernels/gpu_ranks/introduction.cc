@@ -26,6 +26,17 @@ std::pair<int, int> FirstPair(absl::Span<const GpuIntroduction> ranks,
   return {-1, -1};
 }
 
+absl::Status CheckWirings(absl::Span<const GpuIntroduction> ranks) {
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    const absl::Status same = CheckSameWiring(ranks[rank].wiring, ranks[0].wiring);
+    if (same.ok()) continue;
+    return absl::Status(
+        same.code(),
+        absl::StrCat("rank ", rank, " is not of the group of rank 0: ", same.message()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckNccl(absl::Span<const GpuIntroduction> ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const std::string failure = TextOf(ranks[rank].nccl_failure);
@@ -62,6 +73,7 @@ bool RecordAlike(absl::Span<const GpuIntroduction> ranks) {
 }
 
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks) {
+  if (absl::Status same = CheckWirings(ranks); !same.ok()) return same;
   if (FirstPair(ranks, InOneProcess).first >= 0) return GpuTransport::kHost;
   const auto [first, second] = FirstPair(ranks, SameGpu);
   if (first < 0) {

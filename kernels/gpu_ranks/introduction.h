@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/communicator/process_identity.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "kernels/gpu/gpu_facts.h"
 
 namespace sluice {
@@ -19,6 +20,7 @@ namespace sluice {
 // Plain data, exchanged as bytes between processes of one build: a rank of another would not have
 // the same arithmetic either.
 struct GpuIntroduction {
+  WiringIdentity wiring;
   GpuUuid gpu{};
   HostBootId host{};  // pids and memory are of one host alone
   ProcessIdentity process;
@@ -54,8 +56,9 @@ enum class GpuTransport {
   kPeer,  // some share a GPU, which NCCL refuses: all are processes on one host
 };
 
-// The same on every rank. FAILED_PRECONDITION where ranks share a GPU and are not all on one host;
-// UNAVAILABLE naming the rank that lacks NCCL, or memory that others may read, where it is needed.
+// The same on every rank. ABORTED where ranks belong to different wirings; FAILED_PRECONDITION
+// where ranks share a GPU and are not all on one host; UNAVAILABLE naming the rank that lacks NCCL,
+// or memory that others may read, where it is needed.
 absl::StatusOr<GpuTransport> ChooseTransport(absl::Span<const GpuIntroduction> ranks);
 
 // Whether the ranks of a stage would record the same steps at the same time, which NCCL wants of

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice {
 namespace {
@@ -15,6 +16,7 @@ constexpr char kExchanging[] = "exchanging over NCCL";
 
 // What rank 0 tells the others.
 struct IdMessage {
+  WiringIdentity wiring;
   NcclId id;
   bool is_drawn;
   char failure[199];
@@ -73,6 +75,7 @@ absl::Status NcclMember::Meet(Deadline deadline) {
 absl::StatusOr<NcclId> NcclMember::AgreeOnId(Deadline deadline) {
   IdMessage message{};
   if (communicator_->rank() == 0) {
+    message.wiring = communicator_->wiring();
     const absl::StatusOr<NcclId> id = api_.NewId();
     message.is_drawn = id.ok();
     if (id.ok()) message.id = *id;
@@ -82,6 +85,10 @@ absl::StatusOr<NcclId> NcclMember::AgreeOnId(Deadline deadline) {
   const absl::Status told = communicator_->Broadcast(
       {reinterpret_cast<std::byte*>(&message), sizeof(message)}, /*root=*/0, deadline);
   if (!told.ok()) return told;
+  const absl::Status same = CheckSameWiring(message.wiring, communicator_->wiring());
+  if (!same.ok()) {
+    return absl::Status(same.code(), absl::StrCat("the id of rank 0: ", same.message()));
+  }
   if (message.is_drawn) return message.id;
   message.failure[sizeof(message.failure) - 1] = '\0';
   return absl::UnavailableError(absl::StrCat("rank 0 has drawn no id: ", message.failure));

@@ -35,6 +35,7 @@ class NcclMember final : public RankMember {
   // until the next call. All ranks call it.
   //   DEADLINE_EXCEEDED  a rank did not come
   //   UNAVAILABLE        a rank is gone, or could not draw an id
+  //   ABORTED            the id is of another wiring
   //   otherwise          the communicator's failure (Abort), or NCCL's
   absl::Status Join(Communicator* communicator, Deadline deadline);
 

@@ -41,8 +41,8 @@ class InputStream final : public TcpStream {
 };
 
 void Introduce(const std::uint8_t* data, std::size_t size) {
-  // All tokens are zeros, so that some inputs know them.
-  RankGroup group = {.rank = 1, .addresses = std::vector<RankAddress>(4)};
+  // All tokens, and the wiring, are zeros, so that some inputs know them.
+  RankGroup group = {.wiring = {}, .rank = 1, .addresses = std::vector<RankAddress>(4)};
   Introduction guest(group, std::make_unique<InputStream>(data, size));
   absl::StatusOr<bool> done = false;
   while (done.ok() && !*done) done = guest.Advance();

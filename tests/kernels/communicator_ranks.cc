@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -103,10 +104,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> Join(const Group& group, const std
                                                    int rank, RendezvousStore& store) {
   const Deadline deadline = Deadline::After(kJoinTimeout);
   if (group.transport == Transport::kShm) {
-    return JoinShm({.name = name, .rank = rank, .size = group.size, .slot_bytes = group.slot_bytes},
+    return JoinShm({.name = name,
+                    .wiring = group.wiring,
+                    .rank = rank,
+                    .size = group.size,
+                    .slot_bytes = group.slot_bytes},
                    deadline);
   }
-  TcpOptions options = {.group = name, .rank = rank, .size = group.size};
+  TcpOptions options = {.group = name, .wiring = group.wiring, .rank = rank, .size = group.size};
   if (group.transport == Transport::kTls) {
     options.tls = RankCertificates::Shared().Right();
     options.tls->records_per_key = group.records_per_key;
@@ -202,6 +207,18 @@ const char* Name(Transport transport) {
 std::string UniqueGroupName() {
   static std::atomic<int> next{0};
   return absl::StrCat("sluice-test-", getpid(), "-", next++);
+}
+
+// The kernel lists the sockets of the abstract namespace with '@' for their first byte.
+void AwaitRankZero(const std::string& name) {
+  const std::string listed = absl::StrCat("@", name);
+  while (true) {
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) {
+      if (absl::EndsWith(line, listed)) return;
+    }
+    std::this_thread::yield();
+  }
 }
 
 std::vector<std::string> SharedMemoryObjectsNamed(const std::string& prefix) {

@@ -24,6 +24,7 @@ struct Group {
   int size = 1;
   std::size_t slot_bytes = 4096;       // shm only: small, so that most messages come in pieces
   std::uint64_t records_per_key = 50;  // TLS only: few, so that keys change all the time
+  WiringIdentity wiring;
 };
 
 // What one rank does once joined. Runs in the rank's thread or process.
@@ -39,7 +40,10 @@ const char* Name(Transport transport);
 // A name no other test or run uses.
 std::string UniqueGroupName();
 
-// A name's objects in /dev/shm.
+// Waits until rank 0 of the group `name` in shared memory waits for others.
+void AwaitRankZero(const std::string& name);
+
+// Objects in /dev/shm whose names begin so.
 std::vector<std::string> SharedMemoryObjectsNamed(const std::string& prefix);
 
 // Counts across threads and forked processes.

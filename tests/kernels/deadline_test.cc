@@ -91,7 +91,7 @@ TEST_F(DeadlineTest, AJumpOfTheClockFailsNoCallBetweenRanks) {
     std::byte byte{};
     first = (*communicator)->Broadcast({&byte, 1}, 1, Deadline::After(absl::Seconds(60)));
   });
-  while (SharedMemoryObjectsNamed(name).empty()) std::this_thread::yield();
+  AwaitRankZero(name);
   SetWallClockAhead(kHour);
   const auto communicator = join(1);
   ASSERT_TRUE(communicator.ok()) << communicator.status();

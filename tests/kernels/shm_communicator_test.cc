@@ -9,19 +9,31 @@
 #include <array>
 #include <thread>
 
+#include "kernels/communicator/file_handover.h"
 #include "kernels/communicator/shm_segment.h"
 #include "tests/kernels/communicator_calls.h"
 #include "tests/kernels/communicator_ranks.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Deadline In(absl::Duration duration) { return Deadline::After(duration); }
+
+// What JoinShm has handed over with its defaults.
+ShmShape ShapeOf(int size) { return {size, static_cast<std::uint32_t>(ShmOptions{}.slot_bytes)}; }
+
+HandoverSpec SpecOf(const std::string& name, int size) {
+  return {.name = name,
+          .wiring = {},
+          .num_ranks = size,
+          .layout = ShmSegment::LayoutOf(ShapeOf(size)),
+          .describe_layout = ShmSegment::DescribeLayout};
+}
 
 TEST(JoinShmTest, RefusesOptionsOutOfRange) {
   const std::string name = UniqueGroupName();
@@ -31,7 +43,7 @@ TEST(JoinShmTest, RefusesOptionsOutOfRange) {
   } cases[] = {
       {{.name = ""}, "communicator name ''"},
       {{.name = "a/b"}, "communicator name 'a/b'"},
-      {{.name = std::string(201, 'x')}, "1 to 200"},
+      {{.name = std::string(101, 'x')}, "1 to 100"},
       {{.name = name, .size = 0}, "size 0"},
       {{.name = name, .size = 65}, "1 to 64"},
       {{.name = name, .rank = 2, .size = 2}, "rank 2"},
@@ -44,7 +56,6 @@ TEST(JoinShmTest, RefusesOptionsOutOfRange) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(status.ToString(), HasSubstr(message));
   }
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
 }
 
 TEST(JoinShmTest, NamesTheRankThatDoesNotCome) {
@@ -53,7 +64,6 @@ TEST(JoinShmTest, NamesTheRankThatDoesNotCome) {
       JoinShm({.name = name, .rank = 0, .size = 2}, In(absl::Milliseconds(50))).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(status.ToString(), AllOf(HasSubstr("from rank 1"), HasSubstr(name)));
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
 }
 
 // By nothing else can it end.
@@ -64,66 +74,101 @@ TEST(JoinShmTest, EndsWhenToldToStop) {
   std::thread rank([&] {
     joined = JoinShm({.name = name, .size = 2}, Deadline::Never(), stop.get_token()).status();
   });
-  while (SharedMemoryObjectsNamed(name).empty()) std::this_thread::yield();
+  AwaitRankZero(name);
   stop.request_stop();
   rank.join();
   EXPECT_TRUE(absl::IsCancelled(joined)) << joined;
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
   joined = JoinShm({.name = name, .size = 2}, Deadline::Never(), stop.get_token()).status();
   EXPECT_TRUE(absl::IsCancelled(joined)) << joined << ", before it begins, too";
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
 }
 
-// The object of a group of two whose ranks are still to come.
-std::shared_ptr<ShmSegment> GroupOfTwo(const std::string& name) {
-  const ShmOptions defaults;
-  return *ShmSegment::Open("/" + name, {2, static_cast<std::uint32_t>(defaults.slot_bytes)});
-}
-
-TEST(JoinShmTest, RefusesARankOfAnotherShapeAndKeepsTheObject) {
+TEST(JoinShmTest, RefusesARankOfAnotherShapeAndGoesOnWaiting) {
   const std::string name = UniqueGroupName();
-  const auto segment = GroupOfTwo(name);
-  for (const ShmOptions& options : {ShmOptions{.name = name, .rank = 2, .size = 3},
-                                    ShmOptions{.name = name, .size = 2, .slot_bytes = 4096}}) {
+  absl::Status first;
+  std::thread rank(
+      [&] { first = JoinShm({.name = name, .size = 2}, In(absl::Seconds(20))).status(); });
+  for (const ShmOptions& options :
+       {ShmOptions{.name = name, .wiring = {}, .rank = 2, .size = 3},
+        ShmOptions{.name = name, .wiring = {}, .rank = 1, .size = 2, .slot_bytes = 4096}}) {
     const absl::Status status = JoinShm(options, In(absl::Seconds(20))).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_THAT(status.ToString(), HasSubstr("has layout 1, 2 ranks with slots of 262144 bytes"));
+    EXPECT_THAT(status.ToString(),
+                HasSubstr("rank 0 has layout 2, 2 ranks with slots of 262144 bytes"));
   }
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), ElementsAre(name));
-  ShmSegment::Unlink("/" + name);
+  const auto right = JoinShm({.name = name, .rank = 1, .size = 2}, In(absl::Seconds(20)));
+  EXPECT_TRUE(right.ok()) << right.status();
+  rank.join();
+  EXPECT_TRUE(first.ok()) << first;
 }
 
-TEST(JoinShmTest, RefusesARankThatIsThereAndKeepsTheObject) {
+TEST(JoinShmTest, RefusesAnotherWiringAndNamesWhatDiffers) {
   const std::string name = UniqueGroupName();
-  const auto segment = GroupOfTwo(name);
-  segment->rank(1).state.Store(kRankJoined);
-  const absl::Status status =
-      JoinShm({.name = name, .rank = 1, .size = 2}, In(absl::Seconds(20))).status();
-  EXPECT_TRUE(absl::IsAlreadyExists(status)) << status;
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), ElementsAre(name));
-  ShmSegment::Unlink("/" + name);
+  const WiringIdentity ours = TestWiring();
+  absl::Status first;
+  std::thread rank([&] {
+    first = JoinShm({.name = name, .wiring = ours, .size = 2}, In(absl::Seconds(20))).status();
+  });
+  const std::pair<WiringIdentity, std::string> others[] = {
+      {TestWiring(1, 2), "the wiring nonces differ"},
+      {TestWiring(2), "it is wired into epoch 2, expected epoch 1"},
+      {*WiringIdentity::Make(ours.nonce, 1, "other"), "its model fingerprint is other"}};
+  for (const auto& [other, difference] : others) {
+    const absl::Status status =
+        JoinShm({.name = name, .wiring = other, .rank = 1, .size = 2}, In(absl::Seconds(20)))
+            .status();
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_THAT(status.ToString(), HasSubstr(difference));
+  }
+  const auto right =
+      JoinShm({.name = name, .wiring = ours, .rank = 1, .size = 2}, In(absl::Seconds(20)));
+  EXPECT_TRUE(right.ok()) << right.status();
+  rank.join();
+  EXPECT_TRUE(first.ok()) << first;
+}
+
+TEST(JoinShmTest, RefusesARankThatIsThereAndGoesOnWaiting) {
+  const std::string name = UniqueGroupName();
+  std::array<absl::Status, 3> joined;
+  std::array<std::thread, 3> ranks;
+  const auto start = [&](int rank) {
+    ranks[rank] = std::thread([&, rank] {
+      joined[rank] =
+          JoinShm({.name = name, .rank = rank, .size = 3}, In(absl::Seconds(20))).status();
+    });
+  };
+  start(0);
+  AwaitRankZero(name);
+  absl::Status second =
+      JoinShm({.name = name, .rank = 0, .size = 3}, In(absl::Seconds(20))).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(second)) << second;
+  start(1);
+  start(2);
+  for (std::thread& rank : ranks) rank.join();
+  for (const absl::Status& status : joined) EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(JoinShmTest, FailsSoonWhereAPeerDiesBeforeAllAreThere) {
   const std::string name = UniqueGroupName();
   const pid_t child = fork();
   if (child == 0) {
-    // Killed by the parent while it waits for two more.
+    // Killed by the parent while it waits for rank 2.
     JoinShm({.name = name, .rank = 0, .size = 3}, Deadline::Never()).status().IgnoreError();
     _exit(0);
   }
-  const auto segment = [&] {
-    while (SharedMemoryObjectsNamed(name).empty()) std::this_thread::yield();
-    return *ShmSegment::Open("/" + name, {3, static_cast<std::uint32_t>(ShmOptions{}.slot_bytes)});
-  }();
-  while (segment->rank(0).state.Load() != kRankJoined) std::this_thread::yield();
-  kill(child, SIGKILL);
+  AwaitRankZero(name);
+  // As rank 2 that has the memory and does not join.
+  const auto segment =
+      *ShmSegment::Open(*TakeFile(SpecOf(name, 3), 2, In(absl::Seconds(20)), {}), ShapeOf(3), {});
+  std::thread killer([&] {
+    while (segment->rank(1).state.Load() != kRankJoined) std::this_thread::yield();
+    kill(child, SIGKILL);
+  });
   const absl::Status status =
       JoinShm({.name = name, .rank = 1, .size = 3}, In(absl::Seconds(20))).status();
+  killer.join();
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.ToString(), AllOf(HasSubstr("rank 0"), HasSubstr("has died")));
-  EXPECT_THAT(SharedMemoryObjectsNamed(name), IsEmpty());
 }
 
 TEST(JoinShmTest, LeavesNoNameBehindOnceAllHaveJoined) {
@@ -141,16 +186,22 @@ TEST(JoinShmTest, LeavesNoNameBehindOnceAllHaveJoined) {
   EXPECT_THAT(SharedMemoryObjectsNamed("sluice-test-" + std::to_string(getpid())), IsEmpty());
 }
 
-// Two ranks of which one, played by the test, is there already.
+// Two ranks of which one is played by the test.
 struct HalfAGroup {
   std::string name = UniqueGroupName();
-  std::shared_ptr<ShmSegment> segment = GroupOfTwo(name);
+  std::shared_ptr<ShmSegment> segment;
   std::unique_ptr<Communicator> rank0;
 
   HalfAGroup() {
-    segment->rank(1).process = ThisProcess();
-    segment->rank(1).state.Store(kRankJoined);
+    std::thread peer([this] {
+      const HandoverSpec spec = SpecOf(name, 2);
+      segment = *ShmSegment::Open(*TakeFile(spec, 1, In(absl::Seconds(20)), {}), ShapeOf(2), {});
+      segment->rank(1).process = ThisProcess();
+      segment->rank(1).state.Store(kRankJoined);
+      segment->WakeAll();
+    });
     rank0 = *JoinShm({.name = name, .rank = 0, .size = 2}, In(absl::Seconds(20)));
+    peer.join();
   }
   absl::Status Gather() {
     std::array<std::byte, 8> mine{};

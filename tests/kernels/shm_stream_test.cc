@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/kernels/communicator_ranks.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice::testing {
 namespace {
@@ -14,9 +14,7 @@ constexpr std::uint32_t kSlotBytes = 4096;
 
 // A group of one writer, rank 0, and two readers, whose counters begin at `position`.
 std::shared_ptr<ShmSegment> SegmentAt(std::uint32_t position) {
-  const std::string name = "/" + UniqueGroupName();
-  auto segment = *ShmSegment::Open(name, {3, kSlotBytes});
-  ShmSegment::Unlink(name);
+  auto segment = *ShmSegment::Create({3, kSlotBytes}, TestWiring());
   segment->rank(0).written.Store(position);
   for (const int reader : {1, 2}) segment->read_position(0, reader).Store(position);
   return segment;

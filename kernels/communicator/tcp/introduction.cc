@@ -16,9 +16,11 @@ Introduction::Introduction(const RankGroup& group, std::unique_ptr<TcpStream> st
 
 void Introduction::Address(int peer) {
   peer_ = peer;
-  ours_ = Encode(RankHello{.token = group_.addresses[peer].token,
+  const RankToken& token = group_.addresses[peer].token;
+  ours_ = Encode(RankHello{.token = token,
                            .rank = static_cast<std::uint32_t>(group_.rank),
-                           .size = static_cast<std::uint32_t>(group_.size())});
+                           .size = static_cast<std::uint32_t>(group_.size()),
+                           .wiring = ClaimOf(group_.wiring, token)});
 }
 
 absl::StatusOr<bool> Introduction::Advance() {
@@ -56,9 +58,11 @@ absl::StatusOr<bool> Introduction::Receive() {
 absl::Status Introduction::CheckHello() {
   const absl::StatusOr<RankHello> hello = ParseRankHello(theirs_);
   if (!hello.ok()) return absl::UnavailableError(hello.status().message());
-  if (!SameToken(hello->token, group_.addresses[group_.rank].token)) {
+  const RankToken& token = group_.addresses[group_.rank].token;
+  if (!SameToken(hello->token, token)) {
     return absl::UnavailableError("it does not know this rank's token");
   }
+  if (absl::Status same = CheckClaim(hello->wiring, token, group_.wiring); !same.ok()) return same;
   if (hello->size != static_cast<std::uint32_t>(group_.size())) {
     return absl::UnavailableError(absl::StrCat("its group has ", hello->size, " ranks"));
   }

@@ -15,6 +15,7 @@ namespace sluice {
 
 // The ranks of a group as they told each other. Constant.
 struct RankGroup {
+  WiringIdentity wiring;
   int rank = 0;                        // this one
   std::vector<RankAddress> addresses;  // by rank, this one's own too
 
@@ -29,7 +30,7 @@ class Introduction {
   Introduction(const RankGroup& group, std::unique_ptr<TcpStream> stream);
 
   // True once each end knows the other. UNAVAILABLE where the connection is lost, or the peer is
-  // not who it should be: it is of no use then.
+  // not who it should be, and ABORTED where it is of another wiring: it is of no use then.
   absl::StatusOr<bool> Advance();
 
   // The peer's rank; -1 for an accepted connection that has not said it yet.

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/communicator/poll_timeout.h"
+#include "kernels/communicator/stop_event.h"
 #include "kernels/communicator/tcp/introduction.h"
-#include "kernels/communicator/tcp/poll_timeout.h"
 #include "kernels/communicator/tcp/rank_hello.h"
 #include "kernels/communicator/tcp/socket_address.h"
-#include "kernels/communicator/tcp/stop_event.h"
 
 namespace sluice {
 namespace {
@@ -29,6 +29,10 @@ std::string Key(const TcpOptions& options, int rank) {
   return absl::StrCat(options.group, "/", rank);
 }
 
+absl::Status Annotated(const absl::Status& status, absl::string_view by) {
+  return absl::Status(status.code(), absl::StrCat(by, ": ", status.message()));
+}
+
 absl::StatusOr<Socket> ListenFor(const TcpOptions& options) {
   const absl::StatusOr<SocketAddress> address = options.interface.empty()
                                                     ? SocketAddress::Parse(options.bind_address, 0)
@@ -40,7 +44,10 @@ absl::StatusOr<Socket> ListenFor(const TcpOptions& options) {
       absl::StrCat(listener.status().message(), "; an address of this host is needed"));
 }
 
-absl::Status CheckAddress(const RankAddress& theirs, int peer, const RankAddress& ours) {
+absl::Status CheckAddress(const RankAddress& theirs, int peer, const RankAddress& ours,
+                          const WiringIdentity& wiring) {
+  const absl::Status same = CheckClaim(theirs.wiring, theirs.token, wiring);
+  if (!same.ok()) return Annotated(same, absl::StrCat("what rank ", peer, " left"));
   if (theirs.size != ours.size) {
     return absl::FailedPreconditionError(absl::StrCat(
         "rank ", peer, " joined a group of ", theirs.size, ", this rank one of ", ours.size));
@@ -60,13 +67,17 @@ absl::StatusOr<RankGroup> MeetRanks(const TcpOptions& options, const Socket& lis
                                     const std::stop_token& stop) {
   const absl::StatusOr<SocketAddress> own = AddressOf(listener);
   if (!own.ok()) return own.status();
-  RankGroup group = {.rank = options.rank, .addresses = std::vector<RankAddress>(options.size)};
+  RankGroup group = {.wiring = options.wiring,
+                     .rank = options.rank,
+                     .addresses = std::vector<RankAddress>(options.size)};
   RankAddress& ours = group.addresses[options.rank];
+  const RankToken token = NewRankToken();
   ours = {.tls = options.tls.has_value(),
           .size = options.size,
           .host = own->host(),
           .port = own->port(),
-          .token = NewRankToken()};
+          .token = token,
+          .wiring = ClaimOf(options.wiring, token)};
   if (absl::Status set = store.Set(Key(options, options.rank), Encode(ours)); !set.ok()) return set;
   for (int peer = 0; peer < options.size; ++peer) {
     if (peer == options.rank) continue;
@@ -77,7 +88,8 @@ absl::StatusOr<RankGroup> MeetRanks(const TcpOptions& options, const Socket& lis
       return absl::FailedPreconditionError(
           absl::StrCat("what rank ", peer, " left is ", theirs.status().message()));
     }
-    if (absl::Status fits = CheckAddress(*theirs, peer, ours); !fits.ok()) return fits;
+    if (absl::Status fits = CheckAddress(*theirs, peer, ours, options.wiring); !fits.ok())
+      return fits;
     group.addresses[peer] = *std::move(theirs);
   }
   return group;
@@ -186,9 +198,8 @@ absl::Status MeshBuilder::AdvanceDialled() {
     const absl::StatusOr<bool> done = it->Advance();
     if (!done.ok()) {
       const RankAddress& there = group_.addresses[it->peer()];
-      return absl::UnavailableError(absl::StrCat("connecting to rank ", it->peer(), " at ",
-                                                 there.host, " port ", there.port, ": ",
-                                                 done.status().message()));
+      return Annotated(done.status(), absl::StrCat("connecting to rank ", it->peer(), " at ",
+                                                   there.host, " port ", there.port));
     }
     if (*done) mesh_.streams[it->peer()] = it->TakeStream();
     it = *done ? dialled_.erase(it) : std::next(it);

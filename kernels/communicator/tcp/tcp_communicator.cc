@@ -12,9 +12,9 @@
 #include "kernels/communicator/adaptive_spin.h"
 #include "kernels/communicator/collective_call.h"
 #include "kernels/communicator/peer_communicator.h"
+#include "kernels/communicator/poll_timeout.h"
 #include "kernels/communicator/tcp/link.h"
 #include "kernels/communicator/tcp/mesh.h"
-#include "kernels/communicator/tcp/poll_timeout.h"
 #include "kernels/communicator/tcp/socket_address.h"
 
 namespace sluice {
@@ -55,7 +55,7 @@ class TcpCommunicator final : public PeerCommunicator {
 };
 
 TcpCommunicator::TcpCommunicator(const TcpOptions& options, Mesh mesh)
-    : PeerCommunicator(options.group, options.rank, options.size),
+    : PeerCommunicator(options.group, options.wiring, options.rank, options.size),
       spin_({.ranks_on_host = mesh.ranks_on_host}) {
   for (std::unique_ptr<TcpStream>& stream : mesh.streams) {
     links_.push_back(stream == nullptr ? nullptr : std::make_unique<Link>(std::move(stream)));

@@ -8,9 +8,10 @@
 // so its peers fail soon as well, though without its reason. The connections stay open while a
 // communicator is only idle. Calls of different sizes or kinds among the ranks are told apart.
 //
-// Who a peer is, is known before a byte of its calls is read: over TLS its certificate is looked
-// at, and each end repeats a random token that the other has left in the store. A connection that
-// proves nothing is dropped and harms no group.
+// Each end checks the other before it reads a byte of its calls: over TLS the other's certificate,
+// then the random token that this end has left in the store, then the wiring. The wiring's nonce is
+// proven, not sent. A connection that proves less is dropped, and the group waits for the right
+// one.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@
 #include "kernels/communicator/communicator.h"
 #include "kernels/communicator/rendezvous_store.h"
 #include "kernels/communicator/tcp/tls_stream.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "kernels/deadline.h"
 
 namespace sluice {
@@ -30,6 +32,8 @@ struct TcpOptions {
   // Names the group in the store, as "<group>/<rank>". Holds the epoch, so that it is never used
   // twice.
   std::string group;
+  // The same on every rank, and on no rank of another group.
+  WiringIdentity wiring;
   int rank = 0;
   int size = 1;
   // The numeric IPv4 or IPv6 address of this host that peers connect to, on a port that the kernel
@@ -46,6 +50,7 @@ struct TcpOptions {
 };
 
 //   INVALID_ARGUMENT    an option is out of range
+//   ABORTED             a peer belongs to another wiring; the message says what differs
 //   FAILED_PRECONDITION the address is not loopback, and neither is there TLS nor is the network
 //                       trusted; a TLS file is wrong; a peer joined a group of another size, or one
 //                       of TLS and plaintext where this rank has the other

@@ -117,6 +117,7 @@ absl::StatusOr<std::vector<GpuIntroduction>> CudaRankGroup::Introduce(Communicat
   SLUICE_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device));
   GpuIntroduction own;
   std::memcpy(own.gpu.data(), properties.uuid.bytes, own.gpu.size());
+  own.wiring = communicator.wiring();
   own.host = ThisHost();
   own.process = ThisProcess();
   if (slot_.ok()) (*slot_)->Describe(own);

@@ -1,36 +1,43 @@
 #include "kernels/cuda/ranks/peer_memory.h"
 
 #include <cuda_runtime_api.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <random>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/communicator/file_handover.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "kernels/cuda/runtime/cuda_status.h"
 #include "kernels/gpu_ranks/agreement.h"
 
 namespace sluice::cuda {
 namespace {
 
-absl::Status SystemError(const std::string& doing) {
-  return absl::UnavailableError(absl::StrCat(doing, ": ", std::strerror(errno)));
+const SealedMemoryKind& Kind() {
+  static const auto& kind =
+      *new SealedMemoryKind{.name = "sluice-flags-2", .noun = "group of flags"};
+  return kind;
 }
 
 using Name = std::array<char, 64>;
 
+// Of the socket over which the memory is handed over.
 Name DrawName() {
-  std::random_device random;
+  const WiringNonce bits = DrawWiringNonce();
   Name name;
-  PutText(absl::StrCat("/sluice-flags-", absl::Hex(random()), absl::Hex(random())), name);
+  PutText(absl::StrCat(
+              "sluice-flags-",
+              absl::BytesToHexString({reinterpret_cast<const char*>(bits.data()), bits.size()})),
+          name);
   return name;
 }
+
+std::string DescribeFlags(uint64_t bytes) { return absl::StrCat("flags of ", bytes, " bytes"); }
 
 }  // namespace
 
@@ -74,18 +81,15 @@ PeerMappings::~PeerMappings() {
 
 size_t PeerFlagMemory::size_bytes() const { return num_ranks_ * sizeof(PeerFlags); }
 
-absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Map(const std::string& name,
-                                                                    bool create, int num_ranks) {
+absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Map(const SealedMemory& file,
+                                                                    int num_ranks) {
   const size_t bytes = num_ranks * sizeof(PeerFlags);
-  const int file = shm_open(name.c_str(), O_RDWR | (create ? O_CREAT | O_EXCL : 0), 0600);
-  if (file < 0) return SystemError(absl::StrCat("shared memory ", name));
-  void* memory = MAP_FAILED;
-  if (!create || ftruncate(file, static_cast<off_t>(bytes)) == 0) {
-    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file.size_bytes() != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(DescribeFlags(file.size_bytes()), "; expected ", bytes));
   }
-  const absl::Status failure = SystemError(absl::StrCat("shared memory ", name));
-  close(file);
-  if (memory == MAP_FAILED) return failure;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.fd(), 0);
+  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "cannot map the ranks' flags");
   return std::unique_ptr<PeerFlagMemory>(new PeerFlagMemory(memory, num_ranks));
 }
 
@@ -107,26 +111,43 @@ PeerFlagMemory::~PeerFlagMemory() {
 absl::StatusOr<std::unique_ptr<PeerFlagMemory>> PeerFlagMemory::Meet(Communicator& communicator,
                                                                      Deadline deadline, Gpu& gpu) {
   const bool is_first = communicator.rank() == 0;
+  const int num_ranks = communicator.size();
+  const size_t bytes = num_ranks * sizeof(PeerFlags);
   Name name = DrawName();
-  absl::StatusOr<std::unique_ptr<PeerFlagMemory>> memory =
-      absl::UnavailableError("rank 0 has made no flags");
+  const auto spec = [&] {
+    return HandoverSpec{.name = TextOf(name),
+                        .wiring = communicator.wiring(),
+                        .num_ranks = num_ranks,
+                        .layout = bytes,
+                        .describe_layout = DescribeFlags};
+  };
+  absl::StatusOr<SealedMemory> file = absl::UnavailableError("rank 0 has made no flags");
+  absl::StatusOr<std::unique_ptr<PeerFlagMemory>> memory = file.status();
+  std::unique_ptr<FileHandover> handover;
   if (is_first) {
-    memory = Map(TextOf(name), /*create=*/true, communicator.size());
+    file = SealedMemory::Create(Kind(), bytes);
+    memory = file.ok() ? Map(*file, num_ranks) : file.status();
     if (memory.ok()) {
       for (PeerFlags* flags : (*memory)->flags()) PeerExchange::Initialise(*flags);
-    } else {
-      name.fill('\0');
+      absl::StatusOr<std::unique_ptr<FileHandover>> listening =
+          FileHandover::Listen(spec(), file->fd());
+      if (listening.ok()) handover = *std::move(listening);
+      if (!listening.ok()) memory = listening.status();
     }
+    if (!memory.ok()) name.fill('\0');
   }
   absl::Status status = communicator.Broadcast(
       {reinterpret_cast<std::byte*>(name.data()), name.size()}, /*root=*/0, deadline);
-  if (status.ok() && !is_first && name[0] != '\0') {
-    memory = Map(TextOf(name), /*create=*/false, communicator.size());
+  if (status.ok() && handover != nullptr) {
+    status = handover->Serve(deadline, {}, [&communicator] { return communicator.Check(); });
+  } else if (status.ok() && !is_first && name[0] != '\0') {
+    absl::StatusOr<FileDescriptor> handed = TakeFile(spec(), communicator.rank(), deadline, {});
+    file = handed.ok() ? SealedMemory::Adopt(Kind(), *std::move(handed)) : handed.status();
+    memory = file.ok() ? Map(*file, num_ranks) : file.status();
   }
   absl::Status own = memory.status();
   if (own.ok()) own = (*memory)->Register(gpu);
   if (status.ok()) status = AllSucceeded(communicator, own, deadline);
-  if (is_first && name[0] != '\0') shm_unlink(TextOf(name).c_str());
   if (!status.ok()) return status;
   return memory;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/sealed_memory.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/gpu_ranks/introduction.h"
 #include "kernels/gpu_ranks/peer_exchange.h"
@@ -58,10 +59,11 @@ class PeerMappings {
   std::vector<void*> opened_;
 };
 
-// The flags of all ranks of an epoch, in an object of shared memory that no name is left of.
+// The flags of all ranks of an epoch, in shared memory without a name.
 class PeerFlagMemory {
  public:
-  // Meets the other ranks: rank 0 makes it, and all have it when this returns. Errors are those of
+  // Meets the other ranks: rank 0 makes it and hands it to them
+  // (kernels/communicator/file_handover.h), and all have it when this returns. Errors are those of
   // the system or the communicator, on every rank.
   static absl::StatusOr<std::unique_ptr<PeerFlagMemory>> Meet(Communicator& communicator,
                                                               Deadline deadline, Gpu& gpu);
@@ -74,7 +76,7 @@ class PeerFlagMemory {
  private:
   PeerFlagMemory(void* memory, int num_ranks) : memory_(memory), num_ranks_(num_ranks) {}
 
-  static absl::StatusOr<std::unique_ptr<PeerFlagMemory>> Map(const std::string& name, bool create,
+  static absl::StatusOr<std::unique_ptr<PeerFlagMemory>> Map(const SealedMemory& file,
                                                              int num_ranks);
   absl::Status Register(Gpu& gpu);
   size_t size_bytes() const;

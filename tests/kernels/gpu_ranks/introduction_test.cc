@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/kernels/testing/test_wiring.h"
+
 namespace sluice {
 namespace {
 
@@ -38,6 +40,20 @@ TEST(ChooseTransport, IsTheHostWhereAnyTwoAreThreadsOfOneProcess) {
   const std::vector<GpuIntroduction> last_two = {Rank(0, "a", 1), Rank(0, "a", 2), Rank(0, "b", 1),
                                                  Rank(0, "b", 1)};
   EXPECT_EQ(ChooseTransport(last_two).value(), GpuTransport::kHost);
+}
+
+// By whatever way they might exchange.
+TEST(ChooseTransport, IsNoneForRanksOfAnotherWiring) {
+  for (const int pid : {1, 2}) {
+    std::vector<GpuIntroduction> ranks = {Rank(0, "a", 1), Rank(1, "a", pid)};
+    for (GpuIntroduction& rank : ranks) rank.wiring = testing::TestWiring();
+    EXPECT_TRUE(ChooseTransport(ranks).ok());
+    ranks[1].wiring = testing::TestWiring(1, 2);
+    const absl::Status status = ChooseTransport(ranks).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("rank 1 is not of the group"), HasSubstr("the wiring nonces")));
+  }
 }
 
 TEST(ChooseTransport, NamesTheRankWithoutNccl) {

@@ -17,6 +17,7 @@
 #include "tests/kernels/gpu_ranks/stub_communicator.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/rank_threads.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice::testing {
 namespace {
@@ -87,6 +88,57 @@ TEST_F(NcclMemberTest, SaysWhatNcclSays) {
               HasSubstr("rank 0 has drawn no id: no network interface"));
   EXPECT_EQ(nccl_.num_aborted, 0);
   EXPECT_TRUE(member_.Look().ok()) << "Join has told it";
+}
+
+// Passes the id of rank 0 on, as a communicator that mixes up two groups would.
+class MixedUpCommunicator final : public Communicator {
+ public:
+  MixedUpCommunicator(Communicator& over, const WiringIdentity& wiring)
+      : over_(over), wiring_(wiring) {}
+
+  int rank() const override { return over_.rank(); }
+  int size() const override { return over_.size(); }
+  const WiringIdentity& wiring() const override { return wiring_; }
+  absl::Status Broadcast(absl::Span<std::byte> data, int root, Deadline deadline) override {
+    return over_.Broadcast(data, root, deadline);
+  }
+  absl::Status AllGather(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                         Deadline deadline) override {
+    return over_.AllGather(sent, received, deadline);
+  }
+  absl::Status AllToAll(absl::Span<const std::byte> sent, absl::Span<std::byte> received,
+                        Deadline deadline) override {
+    return over_.AllToAll(sent, received, deadline);
+  }
+  absl::Status Check() override { return over_.Check(); }
+  void Abort(absl::Status reason) override { over_.Abort(std::move(reason)); }
+
+ private:
+  Communicator& over_;
+  const WiringIdentity wiring_;
+};
+
+TEST(NcclId, OfAnotherWiringIsNotUsed) {
+  FakeNcclNetwork network;
+  const std::string group = UniqueGroupName();
+  absl::Status refused;
+  const absl::Status ran = OnEveryRank(2, [&](int rank) -> absl::Status {
+    const auto communicator = Join(group, rank, 2);
+    if (!communicator.ok()) return communicator.status();
+    FakeNccl nccl(network);
+    MixedUpCommunicator mixed_up(**communicator,
+                                 TestWiring(1, static_cast<unsigned char>(1 + rank)));
+    NcclMember member(
+        nccl, [] { std::this_thread::yield(); }, [] {});
+    const absl::Status joined = member.Join(
+        &mixed_up, Deadline::After(rank == 0 ? absl::Milliseconds(200) : absl::Seconds(20)));
+    if (rank == 1) refused = joined;
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(ran.ok()) << ran;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kAborted) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("the id of rank 0"), HasSubstr("the wiring nonces differ")));
 }
 
 // The stream waits for a peer that is gone: its death, the session's end and the step's deadline

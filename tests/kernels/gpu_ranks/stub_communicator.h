@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice::testing {
 
@@ -11,9 +12,11 @@ class StubCommunicator final : public Communicator {
 
   absl::Status health;
   int num_exchanges = 0;
+  WiringIdentity identity;
 
   int rank() const override { return rank_; }
   int size() const override { return 2; }
+  const WiringIdentity& wiring() const override { return identity; }
   absl::Status Broadcast(absl::Span<std::byte>, int, Deadline) override { return Exchange(); }
   absl::Status AllGather(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
     return Exchange();

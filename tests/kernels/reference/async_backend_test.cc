@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "kernels/communicator/communicator.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/testing/emulator.h"
 #include "tests/kernels/testing/tensors.h"
@@ -22,6 +23,7 @@ class StubCommunicator final : public Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return 2; }
+  const WiringIdentity& wiring() const override { return wiring_; }
   absl::Status Broadcast(absl::Span<std::byte>, int, Deadline) override { return Exchange(); }
   absl::Status AllGather(absl::Span<const std::byte>, absl::Span<std::byte>, Deadline) override {
     return Exchange();
@@ -40,6 +42,7 @@ class StubCommunicator final : public Communicator {
     return result_;
   }
 
+  const WiringIdentity wiring_;
   const absl::Status result_;
 };
 

@@ -92,7 +92,8 @@ TEST(JoinTcpTest, EndsWhenToldToStop) {
   for (const bool is_known : {false, true}) {
     MemoryRendezvousStore store;
     if (is_known) {
-      const RankAddress silent = {.size = 2, .host = "127.0.0.1", .port = 1};
+      const RankAddress silent = {
+          .size = 2, .host = "127.0.0.1", .port = 1, .token = {}, .wiring = ClaimOf({}, {})};
       ASSERT_TRUE(store.Set("g/1", Encode(silent)).ok());
     }
     std::stop_source stop;
@@ -118,7 +119,8 @@ TEST(JoinTcpTest, RefusesARankThatIsThere) {
 }
 
 TEST(JoinTcpTest, RefusesAPeerOfAnotherGroup) {
-  const RankAddress right = {.size = 2, .host = "127.0.0.1", .port = 1};
+  const RankAddress right = {
+      .size = 2, .host = "127.0.0.1", .port = 1, .token = {}, .wiring = ClaimOf({}, {})};
   RankAddress larger = right;
   larger.size = 4;
   RankAddress encrypted = right;
@@ -138,7 +140,13 @@ TEST(JoinTcpTest, RefusesAPeerOfAnotherGroup) {
 
 TEST(JoinTcpTest, TellsThatARankToDialIsGone) {
   MemoryRendezvousStore store;
-  ASSERT_TRUE(store.Set("g/0", Encode({.size = 2, .host = "127.0.0.1", .port = 1})).ok());
+  ASSERT_TRUE(store
+                  .Set("g/0", Encode({.size = 2,
+                                      .host = "127.0.0.1",
+                                      .port = 1,
+                                      .token = {},
+                                      .wiring = ClaimOf({}, {})}))
+                  .ok());
   const absl::Status status = Join({.group = "g", .rank = 1, .size = 2}, store);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.ToString(), HasSubstr("rank 0 at 127.0.0.1 port 1: Connection refused"));
@@ -274,8 +282,14 @@ class StrangerTest : public HandshakeTest {
   }
   // A rank 1 that never dials, so that rank 0 waits for strangers alone.
   void PretendRankOne(bool tls) {
-    ASSERT_TRUE(
-        store_->Set("g/1", Encode({.tls = tls, .size = 2, .host = "127.0.0.1", .port = 1})).ok());
+    ASSERT_TRUE(store_
+                    ->Set("g/1", Encode({.tls = tls,
+                                         .size = 2,
+                                         .host = "127.0.0.1",
+                                         .port = 1,
+                                         .token = {},
+                                         .wiring = ClaimOf({}, {})}))
+                    .ok());
   }
   Socket DialRankZero() const { return *Dial(*SocketAddress::Parse(address_.host, address_.port)); }
   // Greets and reads until the other end closes; what it answered.
@@ -321,7 +335,7 @@ TEST_F(StrangerTest, WithoutTheTokenIsRefused) {
         tls ? MakeTlsStream(DialRankZero(), *TlsContext::Load(certificates().Right()),
                             TlsEnd::kDialled)
             : MakePlainStream(DialRankZero());
-    EXPECT_EQ(Greet(*stream, {.token = NewRankToken(), .rank = 1, .size = 2}), 0u);
+    EXPECT_EQ(Greet(*stream, {.token = NewRankToken(), .rank = 1, .size = 2, .wiring = {}}), 0u);
     const absl::Status status = EndOfRankZero();
     EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
     EXPECT_THAT(status.ToString(), HasSubstr("it does not know this rank's token"));
@@ -330,13 +344,16 @@ TEST_F(StrangerTest, WithoutTheTokenIsRefused) {
 
 TEST_F(StrangerTest, WithTheTokenMustBeAPlausibleRank) {
   for (const RankHello& hello :
-       {RankHello{.rank = 0, .size = 2}, RankHello{.rank = 2, .size = 2},
-        RankHello{.rank = 0xffffffff, .size = 2}, RankHello{.rank = 1, .size = 3}}) {
+       {RankHello{.token = {}, .rank = 0, .size = 2, .wiring = {}},
+        RankHello{.token = {}, .rank = 2, .size = 2, .wiring = {}},
+        RankHello{.token = {}, .rank = 0xffffffff, .size = 2, .wiring = {}},
+        RankHello{.token = {}, .rank = 1, .size = 3, .wiring = {}}}) {
     NewGroup();
     PretendRankOne(false);
     StartRankZero(false, kShort);
     RankHello told = hello;
     told.token = address_.token;
+    told.wiring = ClaimOf({}, address_.token);
     const std::unique_ptr<TcpStream> stream = MakePlainStream(DialRankZero());
     EXPECT_EQ(Greet(*stream, told), 0u);
     const absl::Status status = EndOfRankZero();
@@ -354,7 +371,8 @@ TEST_F(StrangerTest, WithoutACertificateIsRefusedThoughItKnowsTheToken) {
   SSL* const ssl = SSL_new(context);
   SSL_set_fd(ssl, socket.fd());
   SSL_set_connect_state(ssl);
-  const RankHelloBytes hello = Encode(RankHello{.token = address_.token, .rank = 1, .size = 2});
+  const RankHelloBytes hello =
+      Encode(RankHello{.token = address_.token, .rank = 1, .size = 2, .wiring = {}});
   const absl::Time end = absl::Now() + kLong;
   int result = -1;
   while (result <= 0 && absl::Now() < end) {
