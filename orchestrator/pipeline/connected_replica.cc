@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "orchestrator/pipeline/process_check.h"
 #include "services/common/log.h"
 #include "services/common/status.h"
@@ -251,10 +253,12 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks;
   keeps_blocks_ = keeps_blocks_ && opening_change_.empty() && holds_plan;
   opening_geometry_ = keeps_blocks_ ? geometry_ : geometry;
+  const absl::StatusOr<WiringIdentity> identity =
+      WiringIdentity::Make(DrawWiringNonce(), epoch_, options_.model_fingerprint);
+  SLUICE_CHECK(identity.ok());
   wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
-                                     WiringOptions{.epoch = epoch_,
+                                     WiringOptions{.identity = *identity,
                                                    .num_kv_blocks = opening_geometry_.num_blocks,
-                                                   .model_fingerprint = options_.model_fingerprint,
                                                    .rank_transport = options_.rank_transport});
 }
 

@@ -11,6 +11,7 @@
 #include "services/common/refusal.h"
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 #include "services/lane/lane_outbox.h"
 #include "services/lane/lane_pump.h"
 #include "services/security/local_address.h"
@@ -67,18 +68,22 @@ class PlanStream final : public MessageStream<Request, Response> {
             {.on_response =
                  [this, address, on_response = std::move(handler.on_response)](Response response) {
                    if (response.opened().has_lane()) {
-                     NoteUnused(address, outbox_.Open(response.opened().lane()));
+                     NoteUnused(address, outbox_.Open(response.opened().lane(), wiring_));
                    }
                    on_response(std::move(response));
                  },
              .on_done = std::move(handler.on_done)}) {}
 
   void Send(Request&& request) override {
-    if (!request.has_execute()) return stream_.Send(std::move(request));
+    if (!request.has_execute()) {
+      wiring_ = WiringOf(request.open()).value_or(WiringIdentity());
+      return stream_.Send(std::move(request));
+    }
     outbox_.Send(std::move(request), [this](Request&& unsent) { stream_.Send(std::move(unsent)); });
   }
 
  private:
+  WiringIdentity wiring_;  // of the Open that was sent
   LaneOutbox<Request> outbox_;
   PostedStream<Request, Response> stream_;  // last: its handler uses what is above
 };
@@ -116,14 +121,17 @@ class SamplerPlanStream final
                     }}) {}
 
   void Send(v1::SamplerRunRequest&& request) override {
-    const auto offer = answers_.inbox().offer();
-    if (request.has_open() && offer.has_value()) {
-      *request.mutable_open()->mutable_lane() = *offer;
-    }
+    if (request.has_open()) OfferLane(*request.mutable_open());
     plans_.Send(std::move(request));
   }
 
  private:
+  void OfferLane(v1::SamplerOpen& open) {
+    const absl::StatusOr<WiringIdentity> wiring = WiringOf(open);
+    if (!wiring.ok()) return;
+    if (const auto offer = answers_.inbox().Offer(*wiring)) *open.mutable_lane() = *offer;
+  }
+
   void OnResponse(v1::SamplerRunResponse response) {
     if (response.has_executed()) return answers_.inbox().Add(std::move(response));
     handler_->on_response(std::move(response));

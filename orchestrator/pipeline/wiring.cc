@@ -2,16 +2,27 @@
 
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "orchestrator/pipeline/step_messages.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
+namespace {
+
+std::string RandomHexDigits() {
+  const WiringNonce bits = DrawWiringNonce();
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bits.data()), bits.size()});
+}
+
+}  // namespace
 
 Wiring::Wiring(const Topology* topology, StageNetwork* network, const WiringOptions& options)
     : topology_(*topology),
       network_(*network),
       options_(options),
+      communicator_suffix_(RandomHexDigits()),
       next_to_open_(topology->num_stages()) {
   Advance();
 }
@@ -31,24 +42,37 @@ void Wiring::Advance() {
 template <class Stream>
 typename Stream::Handler Wiring::HandlerFor(const std::string& who) {
   ++num_opening_;
-  return {.on_response = [this](const auto& response) { OnResponse(response); },
+  return {.on_response = [this, who](const auto& response) { OnResponse(who, response); },
           .on_done = [this, who](const absl::Status& status) { Lose(who, status); }};
 }
 
-void Wiring::OnResponse(const v1::EmbeddingRunResponse& response) {
-  if (response.has_opened()) ++num_opened_;
+template <class Opened>
+void Wiring::OnOpened(const std::string& who, const Opened& opened) {
+  const absl::Status same = CheckWiring(opened, options_.identity);
+  if (!same.ok()) return Lose(who, same);
+  ++num_opened_;
 }
 
-void Wiring::OnResponse(int stage, int rank, const v1::ShardRunResponse& response) {
-  if (response.has_opened()) ++num_opened_;
+void Wiring::OnResponse(const std::string& who, const v1::EmbeddingRunResponse& response) {
+  if (response.has_opened()) OnOpened(who, response.opened());
+}
+
+void Wiring::OnShardResponse(const std::string& who, int stage, int rank,
+                             const v1::ShardRunResponse& response) {
+  if (response.has_opened()) OnOpened(who, response.opened());
   if (response.has_times()) {
     times_.push_back({.stage = stage, .rank = rank, .times = response.times()});
   }
 }
 
-void Wiring::OnResponse(const v1::SamplerRunResponse& response) {
-  if (response.has_opened()) ++num_opened_;
+void Wiring::OnResponse(const std::string& who, const v1::SamplerRunResponse& response) {
+  if (response.has_opened()) OnOpened(who, response.opened());
   if (!response.has_executed() || !lost_.ok()) return;
+  if (!opened() || response.executed().epoch() != options_.identity.epoch) {
+    return Lose(who, absl::AbortedError(absl::StrCat(
+                         "it answered step ", response.executed().step_id(), " of epoch ",
+                         response.executed().epoch(), ", which was not sent")));
+  }
   absl::StatusOr<std::vector<RowResult>> rows = ResultsFrom(response.executed());
   if (!rows.ok()) return Lose("the sampler", rows.status());
   executed_.push_back({response.executed().step_id(), *std::move(rows)});
@@ -67,8 +91,7 @@ absl::Status Wiring::OpenSampler() {
   if (!stream.ok()) return stream.status();
   sampler_ = *std::move(stream);
   v1::SamplerRunRequest request;
-  request.mutable_open()->set_epoch(options_.epoch);
-  request.mutable_open()->set_model_fingerprint(options_.model_fingerprint);
+  SetWiring(options_.identity, *request.mutable_open());
   sampler_->Send(std::move(request));
   return absl::OkStatus();
 }
@@ -77,14 +100,14 @@ v1::ShardRunRequest Wiring::ShardOpenFor(int stage) const {
   const bool is_last = stage + 1 == topology_.num_stages();
   v1::ShardRunRequest request;
   v1::ShardOpen& open = *request.mutable_open();
-  open.set_epoch(options_.epoch);
+  SetWiring(options_.identity, open);
   open.set_next_stage(is_last ? topology_.sampler : topology_.shards[stage + 1].front());
   open.set_num_kv_blocks(options_.num_kv_blocks);
-  open.set_model_fingerprint(options_.model_fingerprint);
   open.set_communicator(options_.rank_transport == RankTransport::kSharedMemory
                             ? v1::COMMUNICATOR_KIND_SHM
                             : v1::COMMUNICATOR_KIND_TCP);
-  open.set_communicator_name(absl::StrCat("sluice-", options_.epoch, "-", stage));
+  open.set_communicator_name(
+      absl::StrCat("sluice-", options_.identity.epoch, "-", stage, "-", communicator_suffix_));
   open.set_rendezvous_address(topology_.shards[stage].front());
   return request;
 }
@@ -105,8 +128,8 @@ absl::Status Wiring::OpenRank(int stage, int rank, const v1::ShardRunRequest& re
   ++num_opening_;
   auto stream = network_.RunShard(
       address, {.on_response =
-                    [this, stage, rank](const v1::ShardRunResponse& response) {
-                      OnResponse(stage, rank, response);
+                    [this, who, stage, rank](const v1::ShardRunResponse& response) {
+                      OnShardResponse(who, stage, rank, response);
                     },
                 .on_done = [this, who](const absl::Status& status) { Lose(who, status); }});
   if (!stream.ok()) return stream.status();
@@ -122,24 +145,23 @@ absl::Status Wiring::OpenEmbedding() {
   if (!stream.ok()) return stream.status();
   embedding_ = *std::move(stream);
   v1::EmbeddingRunRequest request;
-  request.mutable_open()->set_epoch(options_.epoch);
+  SetWiring(options_.identity, *request.mutable_open());
   request.mutable_open()->set_next_stage(topology_.shards.front().front());
   request.mutable_open()->set_sampler(topology_.sampler);
-  request.mutable_open()->set_model_fingerprint(options_.model_fingerprint);
   embedding_->Send(std::move(request));
   return absl::OkStatus();
 }
 
 void Wiring::Execute(const Step& step, absl::Span<const RowRequest> rows) {
   // The embedding has the least to prepare and the longest way to go: first.
-  SetMessage(options_.epoch, step, embedding_message_);
+  SetMessage(options_.identity.epoch, step, embedding_message_);
   embedding_->Send(std::move(embedding_message_));
-  SetMessage(options_.epoch, step, shard_message_);
+  SetMessage(options_.identity.epoch, step, shard_message_);
   for (size_t i = 1; i < rank_zero_.size(); ++i) {
     rank_zero_[i]->Send(v1::ShardRunRequest(shard_message_));
   }
   rank_zero_.front()->Send(std::move(shard_message_));
-  sampler_plans_.SetMessage(options_.epoch, step, rows, sampler_message_);
+  sampler_plans_.SetMessage(options_.identity.epoch, step, rows, sampler_message_);
   sampler_->Send(std::move(sampler_message_));
 }
 

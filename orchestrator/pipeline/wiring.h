@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/pipeline/sampler_plans.h"
@@ -25,9 +26,9 @@ namespace sluice {
 enum class RankTransport { kSharedMemory, kTcp };
 
 struct WiringOptions {
-  uint64_t epoch = 0;
+  // Epoch, model, and a nonce of this wiring alone. Every stage shows it before it counts as open.
+  WiringIdentity identity;
   int32_t num_kv_blocks = 0;
-  std::string model_fingerprint;
   RankTransport rank_transport = RankTransport::kSharedMemory;
 };
 
@@ -74,14 +75,20 @@ class Wiring {
   // What every stream's handler does. `who` names the process in errors.
   template <class Stream>
   typename Stream::Handler HandlerFor(const std::string& who);
-  void OnResponse(const v1::EmbeddingRunResponse& response);
-  void OnResponse(int stage, int rank, const v1::ShardRunResponse& response);
-  void OnResponse(const v1::SamplerRunResponse& response);
+  // Counts an Opened of this wiring; one of another is a loss.
+  template <class Opened>
+  void OnOpened(const std::string& who, const Opened& opened);
+  void OnResponse(const std::string& who, const v1::EmbeddingRunResponse& response);
+  void OnShardResponse(const std::string& who, int stage, int rank,
+                       const v1::ShardRunResponse& response);
+  void OnResponse(const std::string& who, const v1::SamplerRunResponse& response);
   void Lose(const std::string& who, const absl::Status& status);
 
   const Topology& topology_;
   StageNetwork& network_;
   const WiringOptions options_;
+  // Of the ranks' communicators: random, and no secret, unlike the nonce.
+  const std::string communicator_suffix_;
 
   int next_to_open_;     // -1: the embedding; num_stages: the sampler; else a stage of shards
   int num_opening_ = 0;  // streams begun

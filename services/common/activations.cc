@@ -5,28 +5,32 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
 #include "services/common/ring_intake.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
 
-void ActivationsReceiver::Open(uint64_t epoch, std::shared_ptr<Inbox> inbox, RingUse ring) {
+void ActivationsReceiver::Open(const WiringIdentity& wiring, std::shared_ptr<Inbox> inbox,
+                               RingUse ring) {
   std::shared_ptr<Stream> old;
   {
     absl::MutexLock lock(&mutex_);
-    epoch_ = epoch;
+    wiring_ = wiring;
     inbox_ = std::move(inbox);
     ring_use_ = ring;
     asks_for_ring_ = false;
     ring_offer_.reset();
     old = std::move(stream_);
   }
-  if (old != nullptr) old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
+  if (old != nullptr) {
+    old->Close(absl::AbortedError(absl::StrCat("replaced by epoch ", wiring.epoch)));
+  }
 }
 
 void ActivationsReceiver::Close(uint64_t epoch, const absl::Status& reason) {
   std::shared_ptr<Stream> old;
   {
     absl::MutexLock lock(&mutex_);
-    if (epoch != epoch_) return;
+    if (epoch != wiring_.epoch) return;
     inbox_ = nullptr;
     old = std::move(stream_);
   }
@@ -47,10 +51,10 @@ void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
   absl::Status status;
   switch (request.request_case()) {
     case v1::PushRequest::kOpen:
-      status = Accept(request.open().epoch(), stream);
+      status = Accept(request.open(), stream);
       break;
     case v1::PushRequest::kStep:
-      status = Deliver(std::move(request));
+      status = Deliver(stream, std::move(request));
       break;
     case v1::PushRequest::kRing:
       status = KeepRingOffer(stream, std::move(*request.mutable_ring()));
@@ -62,19 +66,20 @@ void ActivationsReceiver::OnRequest(Stream& stream, v1::PushRequest request) {
   if (!status.ok()) stream.Close(status);
 }
 
-absl::Status ActivationsReceiver::Accept(uint64_t epoch, Stream& stream) {
+absl::Status ActivationsReceiver::Accept(const v1::PushOpen& open, Stream& stream) {
   absl::MutexLock lock(&mutex_);
-  if (inbox_ == nullptr || epoch != epoch_) {
-    return absl::AbortedError(
-        absl::StrCat("not wired into epoch ", epoch, "; the current epoch is ", epoch_));
+  if (inbox_ == nullptr) {
+    return absl::AbortedError(absl::StrCat("not wired into epoch ", open.epoch(),
+                                           "; the latest epoch was ", wiring_.epoch));
   }
+  if (absl::Status same = CheckWiring(open, wiring_); !same.ok()) return same;
   if (stream_ != nullptr) {
-    return absl::AbortedError(absl::StrCat("epoch ", epoch, " has its stream already"));
+    return absl::AbortedError(absl::StrCat("epoch ", open.epoch(), " has its stream already"));
   }
   stream_ = stream.shared_from_this();
   v1::PushResponse response;
-  response.mutable_opened()->set_epoch(epoch);
-  OfferLane(stream, *inbox_, *response.mutable_opened());
+  SetWiring(wiring_, *response.mutable_opened());
+  OfferLane(stream, *inbox_, wiring_, *response.mutable_opened());
   asks_for_ring_ =
       ring_use_ == RingUse::kTaken && (stream.on_this_host() || stream.in_this_process());
   response.mutable_opened()->set_takes_ring(asks_for_ring_);
@@ -93,7 +98,7 @@ absl::Status ActivationsReceiver::KeepRingOffer(Stream& stream, v1::RowRingOffer
 
 std::optional<v1::RowRingOffer> ActivationsReceiver::TakeRingOffer(uint64_t epoch) {
   absl::MutexLock lock(&mutex_);
-  if (epoch != epoch_) return std::nullopt;
+  if (epoch != wiring_.epoch) return std::nullopt;
   return std::exchange(ring_offer_, std::nullopt);
 }
 
@@ -101,7 +106,7 @@ void ActivationsReceiver::TellRingTaken(uint64_t epoch, uint64_t position) {
   std::shared_ptr<Stream> stream;
   {
     absl::MutexLock lock(&mutex_);
-    if (epoch != epoch_ || stream_ == nullptr) return;
+    if (epoch != wiring_.epoch || stream_ == nullptr) return;
     stream = stream_;
   }
   v1::PushResponse response;
@@ -109,14 +114,18 @@ void ActivationsReceiver::TellRingTaken(uint64_t epoch, uint64_t position) {
   stream->Send(std::move(response));
 }
 
-absl::Status ActivationsReceiver::Deliver(v1::PushRequest request) {
+absl::Status ActivationsReceiver::Deliver(const Stream& stream, v1::PushRequest request) {
   std::shared_ptr<Inbox> inbox;
   {
     absl::MutexLock lock(&mutex_);
     const v1::PushStep& step = request.step();
-    if (inbox_ == nullptr || step.epoch() != epoch_) {
+    if (inbox_ == nullptr || step.epoch() != wiring_.epoch) {
       return absl::AbortedError(
           absl::StrCat("step ", step.step_id(), " of epoch ", step.epoch(), ", which is over"));
+    }
+    if (stream_.get() != &stream) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("step ", step.step_id(), " before an accepted Open of this stream"));
     }
     inbox = inbox_;
   }
@@ -124,12 +133,12 @@ absl::Status ActivationsReceiver::Deliver(v1::PushRequest request) {
   return absl::OkStatus();
 }
 
-ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uint64_t epoch,
+ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel,
+                                     const WiringIdentity& wiring,
                                      std::function<void(absl::Status)> on_lost, RowRing* ring)
-    : epoch_(epoch),
-      ring_(ring),
+    : ring_(ring),
       stub_(v1::ActivationsService::NewStub(std::move(channel))),
-      shared_(std::make_shared<Shared>(ring)) {
+      shared_(std::make_shared<Shared>(wiring, ring)) {
   shared_->on_lost = std::move(on_lost);
   stream_ = Stream::Start(
       [this](grpc::ClientContext* context, Stream* stream) {
@@ -143,7 +152,7 @@ ActivationsSender::ActivationsSender(std::shared_ptr<grpc::Channel> channel, uin
                                         : status);
            }});
   v1::PushRequest request;
-  request.mutable_open()->set_epoch(epoch_);
+  SetWiring(wiring, *request.mutable_open());
   stream_->Send(std::move(request));
 }
 
@@ -155,7 +164,12 @@ void ActivationsSender::Shared::OnResponse(const v1::PushResponse& response) {
     if (!taken.ok()) Decide(taken);
     return;
   }
-  if (response.opened().has_lane()) NoteUnused("next stage", outbox.Open(response.opened().lane()));
+  if (const absl::Status same = CheckWiring(response.opened(), wiring); !same.ok()) {
+    return Decide(same);
+  }
+  if (response.opened().has_lane()) {
+    NoteUnused("next stage", outbox.Open(response.opened().lane(), wiring));
+  }
   takes_ring = response.opened().takes_ring();
   Decide(absl::OkStatus());
 }
@@ -163,7 +177,7 @@ void ActivationsSender::Shared::OnResponse(const v1::PushResponse& response) {
 // The lock is held during the call, so that the sender's destructor waits for it.
 void ActivationsSender::Shared::Decide(const absl::Status& status) {
   const std::lock_guard lock(mutex);
-  opened = status;
+  if (!opened.has_value() || opened->ok()) opened = status;
   changed.notify_all();
   if (!status.ok() && on_lost != nullptr) std::exchange(on_lost, nullptr)(status);
 }
@@ -187,7 +201,7 @@ absl::Status ActivationsSender::WaitUntilOpen(SteadyTime deadline) {
 
 void ActivationsSender::OfferRing() {
   if (ring_ == nullptr || !shared_->takes_ring) return;
-  absl::StatusOr<v1::RowRingOffer> offer = ring_->Offer();
+  absl::StatusOr<v1::RowRingOffer> offer = ring_->Offer(shared_->wiring);
   if (!offer.ok()) return NoteRingUnused(offer.status());
   v1::PushRequest request;
   *request.mutable_ring() = *std::move(offer);
@@ -204,7 +218,7 @@ absl::Status ActivationsSender::Store(StepRows& rows,
 void ActivationsSender::Send(v1::PushStep step) {
   v1::PushRequest request;
   *request.mutable_step() = std::move(step);
-  request.mutable_step()->set_epoch(epoch_);
+  request.mutable_step()->set_epoch(shared_->wiring.epoch);
   shared_->outbox.Send(std::move(request),
                        [this](v1::PushRequest&& unsent) { stream_->Send(std::move(unsent)); });
 }

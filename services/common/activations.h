@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/client_stream.h"
 #include "services/common/server_stream.h"
 #include "services/common/steady_time.h"
@@ -36,8 +37,10 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   // Gets the rows of each step, with their requests.
   using Inbox = LaneInbox<v1::PushRequest>;
 
-  // Accepts a stream of `epoch` from now on, and no other. `ring`: what senders on this host are told.
-  void Open(uint64_t epoch, std::shared_ptr<Inbox> inbox, RingUse ring = RingUse::kNone);
+  // Accepts a stream of this wiring from now on, and no other. `ring`: what senders on this host
+  // are told.
+  void Open(const WiringIdentity& wiring, std::shared_ptr<Inbox> inbox,
+            RingUse ring = RingUse::kNone);
   // Ends the stream of `epoch`, if that is still the current one, and drops its inbox.
   void Close(uint64_t epoch, const absl::Status& reason);
 
@@ -55,12 +58,13 @@ class ActivationsReceiver final : public v1::ActivationsService::CallbackService
   void OnRequest(Stream& stream, v1::PushRequest request);
   // OK where this stream was asked for it, once; or FAILED_PRECONDITION.
   absl::Status KeepRingOffer(Stream& stream, v1::RowRingOffer offer);
-  // OK and this is the stream of the epoch, or ABORTED.
-  absl::Status Accept(uint64_t epoch, Stream& stream);
-  absl::Status Deliver(v1::PushRequest request);
+  // OK and this is the stream of the wiring, or ABORTED.
+  absl::Status Accept(const v1::PushOpen& open, Stream& stream);
+  // FAILED_PRECONDITION from a stream that was not accepted.
+  absl::Status Deliver(const Stream& stream, v1::PushRequest request);
 
   absl::Mutex mutex_;
-  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  WiringIdentity wiring_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Inbox> inbox_ ABSL_GUARDED_BY(mutex_);  // null: no epoch is open
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   RingUse ring_use_ ABSL_GUARDED_BY(mutex_) = RingUse::kNone;
@@ -74,13 +78,13 @@ class ActivationsSender {
   // `on_lost` is called at most once, from another thread, when the stream ends other than by
   // destruction of the sender. Rows go by `ring`, which is borrowed, where the next stage takes them
   // there; null: they never do.
-  ActivationsSender(std::shared_ptr<grpc::Channel> channel, uint64_t epoch,
+  ActivationsSender(std::shared_ptr<grpc::Channel> channel, const WiringIdentity& wiring,
                     std::function<void(absl::Status)> on_lost, RowRing* ring = nullptr);
   // Ends the stream.
   ~ActivationsSender();
 
-  // Waits until the next stage has accepted the epoch. UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED
-  // otherwise.
+  // Waits until the next stage has accepted the wiring, and has shown that it belongs to it.
+  // UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED otherwise.
   absl::Status WaitUntilOpen(SteadyTime deadline);
 
   // Offers the ring, where there is one and the next stage would take it. After WaitUntilOpen();
@@ -110,12 +114,13 @@ class ActivationsSender {
     std::atomic<bool> takes_ring = false;   // the next stage
     std::atomic<bool> offers_ring = false;  // to the next stage
 
-    explicit Shared(RowRing* memory) : ring(memory) {}
+    const WiringIdentity wiring;
+
+    Shared(const WiringIdentity& of, RowRing* memory) : ring(memory), wiring(of) {}
     void OnResponse(const v1::PushResponse& response);
     void Decide(const absl::Status& status);
   };
 
-  const uint64_t epoch_;
   RowRing* const ring_;
   const std::unique_ptr<v1::ActivationsService::Stub> stub_;
   const std::shared_ptr<Shared> shared_;

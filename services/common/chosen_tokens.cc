@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
 
@@ -15,22 +16,22 @@ void ChosenTokensPublisher::End(const std::shared_ptr<Follower>& follower,
   if (follower != nullptr) follower->stream->Close(reason);
 }
 
-void ChosenTokensPublisher::Open(uint64_t epoch) {
+void ChosenTokensPublisher::Open(const WiringIdentity& wiring) {
   std::shared_ptr<Follower> old;
   {
     absl::MutexLock lock(&mutex_);
-    epoch_ = epoch;
+    wiring_ = wiring;
     open_ = true;
     old = std::move(follower_);
   }
-  End(old, absl::AbortedError(absl::StrCat("replaced by epoch ", epoch)));
+  End(old, absl::AbortedError(absl::StrCat("replaced by epoch ", wiring.epoch)));
 }
 
 void ChosenTokensPublisher::Close(uint64_t epoch, const absl::Status& reason) {
   std::shared_ptr<Follower> old;
   {
     absl::MutexLock lock(&mutex_);
-    if (epoch != epoch_) return;
+    if (epoch != wiring_.epoch) return;
     open_ = false;
     old = std::move(follower_);
   }
@@ -41,7 +42,7 @@ void ChosenTokensPublisher::Publish(uint64_t epoch, v1::Chosen chosen) {
   std::shared_ptr<Follower> follower;
   {
     absl::MutexLock lock(&mutex_);
-    if (epoch != epoch_ || follower_ == nullptr) return;
+    if (epoch != wiring_.epoch || follower_ == nullptr) return;
     follower = follower_;
   }
   v1::FollowResponse response;
@@ -63,29 +64,33 @@ grpc::ServerBidiReactor<v1::FollowRequest, v1::FollowResponse>* ChosenTokensPubl
 }
 
 absl::Status ChosenTokensPublisher::Accept(const v1::FollowRequest& request, Stream& stream) {
-  auto follower = std::make_shared<Follower>();
-  follower->stream = stream.shared_from_this();
-  if (request.has_lane() && stream.on_this_host()) {
-    NoteUnused("embedding", follower->outbox.Open(request.lane()));
-  }
   absl::MutexLock lock(&mutex_);
-  if (!open_ || request.epoch() != epoch_) {
-    return absl::AbortedError(
-        absl::StrCat("not wired into epoch ", request.epoch(), "; the current epoch is ", epoch_));
+  if (!open_) {
+    return absl::AbortedError(absl::StrCat("not wired into epoch ", request.epoch(),
+                                           "; the latest epoch was ", wiring_.epoch));
   }
-  follower_ = std::move(follower);
+  if (absl::Status same = CheckWiring(request, wiring_); !same.ok()) return same;
+  if (follower_ != nullptr) {
+    return absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " has its follower already"));
+  }
+  follower_ = std::make_shared<Follower>();
+  follower_->stream = stream.shared_from_this();
+  if (request.has_lane() && stream.on_this_host()) {
+    NoteUnused("embedding", follower_->outbox.Open(request.lane(), wiring_));
+  }
   v1::FollowResponse response;
-  response.mutable_following()->set_epoch(request.epoch());
+  SetWiring(wiring_, *response.mutable_following());
   stream.Send(std::move(response));
   return absl::OkStatus();
 }
 
 // ---- The embedding's end ----
 
-ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, uint64_t epoch,
+ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler,
+                                           const WiringIdentity& wiring,
                                            std::function<void(absl::Status)> on_lost, LaneUse lane)
     : stub_(v1::ChosenTokensService::NewStub(std::move(sampler))),
-      shared_(std::make_shared<Shared>()) {
+      shared_(std::make_shared<Shared>(wiring)) {
   shared_->on_lost = std::move(on_lost);
   stream_ = Stream::Start(
       [this](grpc::ClientContext* context, Stream* stream) {
@@ -95,8 +100,8 @@ ChosenTokensFollower::ChosenTokensFollower(std::shared_ptr<grpc::Channel> sample
                           v1::FollowResponse response) { shared->OnResponse(std::move(response)); },
        .on_done = [shared = shared_](const absl::Status& status) { shared->OnDone(status); }});
   v1::FollowRequest request;
-  request.set_epoch(epoch);
-  const std::optional<v1::LaneOffer> offer = shared_->inbox.offer();
+  SetWiring(wiring, request);
+  const std::optional<v1::LaneOffer> offer = shared_->inbox.Offer(wiring);
   if (lane == LaneUse::kOffered && offer.has_value()) *request.mutable_lane() = *offer;
   stream_->Send(std::move(request));
 }
@@ -110,15 +115,22 @@ ChosenTokensFollower::~ChosenTokensFollower() {
 }
 
 void ChosenTokensFollower::Shared::OnResponse(v1::FollowResponse response) {
-  if (response.has_chosen()) return inbox.Add(std::move(response));
+  if (response.has_chosen()) {
+    if (following) return inbox.Add(std::move(response));
+    return OnDone(absl::FailedPreconditionError("tokens were chosen before Following"));
+  }
+  const absl::Status same = CheckWiring(response.following(), wiring);
+  if (!same.ok()) return OnDone(same);
   const std::lock_guard lock(mutex);
-  following = following || response.has_following();
+  following = true;
   changed.notify_all();
 }
 
+// The stream is over, or not believed; the first reason counts.
 void ChosenTokensFollower::Shared::OnDone(const absl::Status& status) {
   // Held during the call, so that the follower's destructor waits for it.
   const std::lock_guard lock(mutex);
+  if (ended.has_value()) return;
   ended = status.ok() ? absl::UnavailableError("the sampler ended the stream") : status;
   inbox.Close(*ended);
   changed.notify_all();

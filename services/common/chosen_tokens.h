@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/client_stream.h"
 #include "services/common/server_stream.h"
 #include "services/common/steady_time.h"
@@ -29,8 +30,8 @@ namespace sluice {
 // Serves ChosenTokensService for the session that is wired in at the moment. Thread-safe.
 class ChosenTokensPublisher final : public v1::ChosenTokensService::CallbackService {
  public:
-  // Accepts followers of `epoch` from now on, and no others.
-  void Open(uint64_t epoch);
+  // Accepts a follower of this wiring from now on, and no other.
+  void Open(const WiringIdentity& wiring);
   // Ends the stream of `epoch`, if that is still the current one.
   void Close(uint64_t epoch, const absl::Status& reason);
 
@@ -43,7 +44,7 @@ class ChosenTokensPublisher final : public v1::ChosenTokensService::CallbackServ
  private:
   using Stream = ServerStream<v1::FollowRequest, v1::FollowResponse>;
 
-  // OK and this is the stream of the epoch, or ABORTED.
+  // OK and this is the stream of the wiring, or ABORTED.
   absl::Status Accept(const v1::FollowRequest& request, Stream& stream);
 
   // Who follows.
@@ -56,7 +57,7 @@ class ChosenTokensPublisher final : public v1::ChosenTokensService::CallbackServ
   static void End(const std::shared_ptr<Follower>& follower, const absl::Status& reason);
 
   absl::Mutex mutex_;
-  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  WiringIdentity wiring_ ABSL_GUARDED_BY(mutex_);
   bool open_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Follower> follower_ ABSL_GUARDED_BY(mutex_);
 };
@@ -73,13 +74,13 @@ class ChosenTokensFollower {
 
   // `on_lost` is called at most once, from another thread, when the stream ends other than by
   // destruction of the follower.
-  ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, uint64_t epoch,
+  ChosenTokensFollower(std::shared_ptr<grpc::Channel> sampler, const WiringIdentity& wiring,
                        std::function<void(absl::Status)> on_lost, LaneUse lane = LaneUse::kNone);
   // Ends the stream.
   ~ChosenTokensFollower();
 
-  // Waits until the sampler has accepted the epoch. UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED
-  // otherwise.
+  // Waits until the sampler has accepted the wiring, and has shown that it belongs to it.
+  // UNAVAILABLE, ABORTED or DEADLINE_EXCEEDED otherwise.
   absl::Status WaitUntilOpen(SteadyTime deadline);
 
   // Waits for the tokens of rows from `first_row` on, one for each of `tokens`. INVALID_ARGUMENT
@@ -98,11 +99,14 @@ class ChosenTokensFollower {
 
   // Outlives the follower while its stream ends.
   struct Shared {
+    explicit Shared(const WiringIdentity& of) : wiring(of) {}
+
+    const WiringIdentity wiring;
     LaneInbox<v1::FollowResponse> inbox;
 
     std::mutex mutex;  // guards what follows
     std::condition_variable changed;
-    bool following = false;
+    bool following = false;  // changed by OnResponse() alone
     std::optional<absl::Status> ended;
     std::function<void(absl::Status)> on_lost;
 

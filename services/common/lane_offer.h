@@ -28,11 +28,14 @@ inline bool IsInThisProcess(const grpc::ServerContextBase& context) {
   return true;
 }
 
-// Has `opened`, which answers the stream's client, offer him the lane of what he will send.
+// Has `opened`, which answers the stream's client, offer it the lane of what it will send.
 template <class Stream, class Message, class Opened>
-void OfferLane(const Stream& stream, const LaneInbox<Message>& inbox, Opened& opened) {
+void OfferLane(const Stream& stream, const LaneInbox<Message>& inbox, const WiringIdentity& wiring,
+               Opened& opened) {
   if (!stream.on_this_host()) return;
-  if (const std::optional<v1::LaneOffer> offer = inbox.offer()) *opened.mutable_lane() = *offer;
+  if (const std::optional<v1::LaneOffer> offer = inbox.Offer(wiring)) {
+    *opened.mutable_lane() = *offer;
+  }
 }
 
 // Says in the log of a lane that is not used, unless `opened` is OK: messages to `to` go by the stream.

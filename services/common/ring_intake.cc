@@ -10,7 +10,7 @@ void NoteRingUnused(const absl::Status& why) {
 
 void RingIntake::OpenIfOffered() {
   const std::optional<v1::RowRingOffer> offer = TakeOffer();
-  if (offer.has_value()) Settle(reader_.Open(*offer));
+  if (offer.has_value()) Settle(reader_.Open(*offer, wiring_));
 }
 
 void RingIntake::Settle(const absl::Status& opened) {
@@ -18,13 +18,13 @@ void RingIntake::Settle(const absl::Status& opened) {
     reader_.Close();
     return NoteRingUnused(opened);
   }
-  Log(LogLevel::kInfo, "rows", "ring-opened", {{"epoch", epoch_}});
-  receiver_.TellRingTaken(epoch_, 0);
+  Log(LogLevel::kInfo, "rows", "ring-opened", {{"epoch", wiring_.epoch}});
+  receiver_.TellRingTaken(wiring_.epoch, 0);
 }
 
 void RingIntake::Done() {
   const std::optional<uint64_t> taken = reader_.Done();
-  if (taken.has_value()) receiver_.TellRingTaken(epoch_, *taken);
+  if (taken.has_value()) receiver_.TellRingTaken(wiring_.epoch, *taken);
 }
 
 }  // namespace sluice

@@ -15,8 +15,8 @@ namespace sluice {
 class RingIntake {
  public:
   // Borrows both.
-  RingIntake(ActivationsReceiver& receiver, uint64_t epoch, Backend& backend)
-      : receiver_(receiver), epoch_(epoch), reader_(backend) {}
+  RingIntake(ActivationsReceiver& receiver, const WiringIdentity& wiring, Backend& backend)
+      : receiver_(receiver), wiring_(wiring), reader_(backend) {}
 
   // What ActivationsReceiver::Open() is to say.
   static RingUse UseOf(Backend& backend) {
@@ -28,7 +28,7 @@ class RingIntake {
 
   // The same in parts, where others read it too: the offer, and then, once everybody has tried to open
   // it, whether all could.
-  std::optional<v1::RowRingOffer> TakeOffer() { return receiver_.TakeRingOffer(epoch_); }
+  std::optional<v1::RowRingOffer> TakeOffer() { return receiver_.TakeRingOffer(wiring_.epoch); }
   void Settle(const absl::Status& opened);
 
   RowRingReader& reader() { return reader_; }
@@ -38,7 +38,7 @@ class RingIntake {
 
  private:
   ActivationsReceiver& receiver_;
-  const uint64_t epoch_;
+  const WiringIdentity wiring_;
   RowRingReader reader_;
 };
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
+#include "services/common/wiring_message.h"
 #include "services/security/local_address.h"
 
 namespace sluice {
@@ -29,16 +30,14 @@ grpc::ServerBidiReactor<v1::EmbeddingRunRequest, v1::EmbeddingRunResponse>* Embe
 
 absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
     const std::string& orchestrator, const v1::EmbeddingOpen& open, Stream& stream) {
-  if (open.model_fingerprint() != model_.fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
-                                                      ", expected ", open.model_fingerprint()));
-  }
+  const absl::StatusOr<WiringIdentity> wiring = WiringToOpen(open, model_.fingerprint);
+  if (!wiring.ok()) return wiring.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
   if (!next_stage.ok()) return next_stage.status();
   absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_->Dial(open.sampler());
   if (!sampler.ok()) return sampler.status();
   auto session = std::make_shared<EmbeddingSession>(
-      open.epoch(),
+      *wiring,
       EmbeddingSession::Peers{
           .next_stage = *std::move(next_stage),
           .sampler = *std::move(sampler),

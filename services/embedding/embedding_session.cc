@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
 namespace {
@@ -14,20 +15,20 @@ constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 
 }  // namespace
 
-EmbeddingSession::EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
-                                   EmbeddingTable& table, Backend& backend, RowRing& ring,
-                                   std::function<void()> on_step)
-    : epoch_(epoch),
+EmbeddingSession::EmbeddingSession(const WiringIdentity& wiring, Peers peers,
+                                   std::shared_ptr<Stream> stream, EmbeddingTable& table,
+                                   Backend& backend, RowRing& ring, std::function<void()> on_step)
+    : wiring_(wiring),
       stream_(std::move(stream)),
       table_(table),
       on_step_(std::move(on_step)),
       rows_(backend, table.hidden_size()),
       chosen_(
-          std::move(peers.sampler), epoch,
+          std::move(peers.sampler), wiring,
           [this](const absl::Status& status) { Stop(Annotate(status, "sampler")); },
           peers.sampler_lane),
       sender_(
-          std::move(peers.next_stage), epoch,
+          std::move(peers.next_stage), wiring,
           [this](const absl::Status& status) {
             Stop(Annotate(status, "next stage"));
             chosen_.Cancel();  // a plan may wait for a token
@@ -57,8 +58,8 @@ absl::Status EmbeddingSession::Open() {
   if (!status.ok()) return status;
   sender_.OfferRing();
   v1::EmbeddingRunResponse response;
-  response.mutable_opened()->set_epoch(epoch_);
-  OfferLane(*stream_, plans_, *response.mutable_opened());
+  SetWiring(wiring_, *response.mutable_opened());
+  OfferLane(*stream_, plans_, wiring_, *response.mutable_opened());
   stream_->Send(std::move(response));
   return absl::OkStatus();
 }

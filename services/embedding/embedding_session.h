@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/activations.h"
 #include "services/common/chosen_tokens.h"
 #include "services/common/server_stream.h"
@@ -33,7 +34,7 @@ class EmbeddingSession final : public StageSession {
   };
 
   // Borrows table, backend and the ring for its rows. `on_step` is called after every step.
-  EmbeddingSession(uint64_t epoch, Peers peers, std::shared_ptr<Stream> stream,
+  EmbeddingSession(const WiringIdentity& wiring, Peers peers, std::shared_ptr<Stream> stream,
                    EmbeddingTable& table, Backend& backend, RowRing& ring,
                    std::function<void()> on_step);
 
@@ -53,7 +54,7 @@ class EmbeddingSession final : public StageSession {
   // How long stages have computed that its rows waited for (PushStep.computed_ns), without this one.
   std::vector<uint64_t> ComputedFor(const v1::EmbeddingExecute& plan);
 
-  const uint64_t epoch_;
+  const WiringIdentity wiring_;
   const std::shared_ptr<Stream> stream_;
   EmbeddingTable& table_;
   const std::function<void()> on_step_;

@@ -23,8 +23,10 @@ namespace sluice {
 template <class Message>
 class LaneInbox {
  public:
-  // What the sender may write to; nothing where this process can offer no memory.
-  std::optional<v1::LaneOffer> offer() const { return lane_.offer(); }
+  // What the sender of this wiring may write to; nothing where this process can offer no memory.
+  std::optional<v1::LaneOffer> Offer(const WiringIdentity& wiring) const {
+    return lane_.Offer(wiring);
+  }
 
   // A message has come by the stream.
   void Add(Message message) {

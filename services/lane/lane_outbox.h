@@ -19,10 +19,10 @@ namespace sluice {
 template <class Message>
 class LaneOutbox {
  public:
-  // Messages go by the lane from now on, if it can be reached from here: why not, otherwise. Only the first
-  // that is reached counts.
-  absl::Status Open(const v1::LaneOffer& offer) {
-    absl::StatusOr<std::unique_ptr<LaneSegment>> segment = LaneSegment::Open(offer);
+  // Messages go by the lane from now on, if it can be reached from here and was offered in this
+  // wiring: why not, otherwise. Only the first that is reached counts.
+  absl::Status Open(const v1::LaneOffer& offer, const WiringIdentity& wiring) {
+    absl::StatusOr<std::unique_ptr<LaneSegment>> segment = LaneSegment::Open(offer, wiring);
     if (!segment.ok()) return segment.status();
     absl::MutexLock lock(&mutex_);
     if (!lane_.has_value()) lane_.emplace(*std::move(segment));

@@ -33,7 +33,9 @@ class LaneReader {
   void Wake();
 
   // Of its segment.
-  std::optional<v1::LaneOffer> offer() const { return segment_->offer(); }
+  std::optional<v1::LaneOffer> Offer(const WiringIdentity& wiring) const {
+    return segment_->Offer(wiring);
+  }
 
  private:
   absl::StatusOr<bool> Take(google::protobuf::MessageLite& message);

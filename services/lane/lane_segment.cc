@@ -17,7 +17,7 @@ namespace {
 
 // The number is the layout's.
 const SealedMemoryKind& Kind() {
-  static const auto& kind = *new SealedMemoryKind{.name = "sluice-lane-1", .noun = "lane"};
+  static const auto& kind = *new SealedMemoryKind{.name = "sluice-lane-2", .noun = "lane"};
   return kind;
 }
 
@@ -45,7 +45,8 @@ std::unique_ptr<LaneSegment> LaneSegment::Create() {
   return std::unique_ptr<LaneSegment>(new LaneSegment(header, std::move(file)));
 }
 
-absl::StatusOr<std::unique_ptr<LaneSegment>> LaneSegment::Open(const v1::LaneOffer& offer) {
+absl::StatusOr<std::unique_ptr<LaneSegment>> LaneSegment::Open(const v1::LaneOffer& offer,
+                                                               const WiringIdentity& wiring) {
   const absl::StatusOr<SealedMemory> file = SealedMemory::Open(Kind(), offer.pid(), offer.fd());
   if (!file.ok()) return file.status();
   const std::size_t bytes = sizeof(Header) + capacity();
@@ -62,13 +63,17 @@ absl::StatusOr<std::unique_ptr<LaneSegment>> LaneSegment::Open(const v1::LaneOff
   std::unique_ptr<LaneSegment> segment(
       new LaneSegment(static_cast<Header*>(memory), SealedMemory()));
   if (segment->header_->key != offer.key()) return NoLane(offer, "its key is another");
+  if (absl::Status same = CheckSameWiring(segment->header_->wiring, wiring); !same.ok()) {
+    return same;
+  }
   return segment;
 }
 
 LaneSegment::~LaneSegment() { munmap(header_, sizeof(Header) + capacity()); }
 
-std::optional<v1::LaneOffer> LaneSegment::offer() const {
+std::optional<v1::LaneOffer> LaneSegment::Offer(const WiringIdentity& wiring) const {
   if (file_.fd() < 0) return std::nullopt;
+  header_->wiring = wiring;
   v1::LaneOffer offer;
   offer.set_pid(getpid());
   offer.set_fd(file_.fd());

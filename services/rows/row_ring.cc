@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/check.h"
+#include "services/common/wiring_message.h"
 #include "services/rows/ring_space.h"
 
 namespace sluice {
@@ -11,7 +12,7 @@ RowRing::RowRing(Backend& backend, int64_t hidden_size, int64_t rows)
     : backend_(backend),
       capacity_(RingBytes(static_cast<uint64_t>(rows * hidden_size) * sizeof(float))) {}
 
-absl::StatusOr<v1::RowRingOffer> RowRing::Offer() {
+absl::StatusOr<v1::RowRingOffer> RowRing::Offer(const WiringIdentity& wiring) {
   if (shared_.memory == nullptr) {
     MemorySharing* const sharing = backend_.sharing();
     if (sharing == nullptr) return absl::UnimplementedError("this device shares no memory");
@@ -22,6 +23,7 @@ absl::StatusOr<v1::RowRingOffer> RowRing::Offer() {
   v1::RowRingOffer ring;
   ring.set_handle(shared_.handle);
   ring.set_capacity_bytes(capacity_);
+  SetWiring(wiring, ring);
   return ring;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "kernels/memory_sharing.h"
 #include "sluice/v1/activations.pb.h"
 
@@ -23,9 +24,10 @@ class RowRing {
   // For rows of `hidden_size` F32 elements in memory of `backend`, which must outlive it.
   RowRing(Backend& backend, int64_t hidden_size, int64_t rows = kRows);
 
-  // The ring as the receiver is told of it; allocates it at the first call. UNIMPLEMENTED where the
-  // backend shares no memory, otherwise the status of MemorySharing::AllocateShared.
-  absl::StatusOr<v1::RowRingOffer> Offer();
+  // The ring as the receiver in this wiring is told of it; allocates it at the first call.
+  // UNIMPLEMENTED where the backend shares no memory, otherwise the status of
+  // MemorySharing::AllocateShared.
+  absl::StatusOr<v1::RowRingOffer> Offer(const WiringIdentity& wiring);
 
   // REQUIRES: Offer() was OK.
   std::byte* data() const;

@@ -6,12 +6,14 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/memory_sharing.h"
+#include "services/common/wiring_message.h"
 #include "services/rows/ring_space.h"
 
 namespace sluice {
 
-absl::Status RowRingReader::Open(const v1::RowRingOffer& ring) {
+absl::Status RowRingReader::Open(const v1::RowRingOffer& ring, const WiringIdentity& wiring) {
   if (memory_ != nullptr) return absl::FailedPreconditionError("a ring is open already");
+  if (absl::Status same = CheckWiring(ring, wiring); !same.ok()) return same;
   MemorySharing* const sharing = backend_.sharing();
   if (sharing == nullptr) return absl::UnimplementedError("this device shares no memory");
   if (ring.handle().size() > MemorySharing::kMostHandleBytes) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/rows/step_rows.h"
 #include "sluice/v1/activations.pb.h"
 
@@ -24,8 +25,8 @@ class RowRingReader {
   RowRingReader& operator=(const RowRingReader&) = delete;
 
   // Statuses of MemorySharing::OpenShared; INVALID_ARGUMENT for a ring that its memory does not hold,
-  // FAILED_PRECONDITION where one is open already.
-  absl::Status Open(const v1::RowRingOffer& ring);
+  // FAILED_PRECONDITION where one is open already, ABORTED where it was offered in another wiring.
+  absl::Status Open(const v1::RowRingOffer& ring, const WiringIdentity& wiring);
   // Rows can no longer be taken out of it.
   void Close();
 

@@ -6,6 +6,7 @@
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
 namespace {
@@ -49,13 +50,11 @@ grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerS
 
 absl::StatusOr<std::shared_ptr<SamplerSession>> SamplerService::Open(
     const std::string& orchestrator, const v1::SamplerOpen& open, SamplerSession::Stream& stream) {
-  if (open.model_fingerprint() != model_.fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat("model fingerprint ", model_.fingerprint,
-                                                      ", expected ", open.model_fingerprint()));
-  }
+  const absl::StatusOr<WiringIdentity> wiring = WiringToOpen(open, model_.fingerprint);
+  if (!wiring.ok()) return wiring.status();
   auto session =
-      std::make_shared<SamplerSession>(open, stream.shared_from_this(), *sampler_, *backend_,
-                                       constraints_, receiver_, publisher_, [this] {
+      std::make_shared<SamplerSession>(open, *wiring, stream.shared_from_this(), *sampler_,
+                                       *backend_, constraints_, receiver_, publisher_, [this] {
                                          ++num_steps_;
                                          worker_.NoteStep();
                                        });

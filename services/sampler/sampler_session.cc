@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 #include "services/sampler/perturbation.h"
 
 namespace sluice {
@@ -64,11 +65,11 @@ bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
 
 }  // namespace
 
-SamplerSession::SamplerSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream,
-                               Sampler& sampler, Backend& backend, ConstraintStore& constraints,
-                               ActivationsReceiver& receiver, ChosenTokensPublisher& publisher,
-                               std::function<void()> on_step)
-    : epoch_(open.epoch()),
+SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity& wiring,
+                               std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
+                               ConstraintStore& constraints, ActivationsReceiver& receiver,
+                               ChosenTokensPublisher& publisher, std::function<void()> on_step)
+    : wiring_(wiring),
       stream_(std::move(stream)),
       sampler_(sampler),
       constraints_(constraints),
@@ -81,7 +82,7 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, std::shared_ptr<Stre
       told_options_(sampler.vocab_size()),
       steps_(std::make_shared<Joiner>(open.epoch())) {
   if (open.has_lane() && stream_->on_this_host()) {
-    NoteUnused("orchestrator", answers_.Open(open.lane()));
+    NoteUnused("orchestrator", answers_.Open(open.lane(), wiring_));
   }
 }
 
@@ -100,17 +101,17 @@ void SamplerSession::Run() {
 void SamplerSession::Close(const absl::Status& reason) {
   stream_->Close(reason);
   steps_->Close(reason);
-  receiver_.Close(epoch_, reason);
-  publisher_.Close(epoch_, reason);
+  receiver_.Close(wiring_.epoch, reason);
+  publisher_.Close(wiring_.epoch, reason);
 }
 
 absl::Status SamplerSession::Serve() {
-  RingIntake ring(receiver_, epoch_, backend_);
-  receiver_.Open(epoch_, {steps_, &steps_->rows()}, RingIntake::UseOf(backend_));
-  publisher_.Open(epoch_);
+  RingIntake ring(receiver_, wiring_, backend_);
+  receiver_.Open(wiring_, {steps_, &steps_->rows()}, RingIntake::UseOf(backend_));
+  publisher_.Open(wiring_);
   v1::SamplerRunResponse response;
-  response.mutable_opened()->set_epoch(epoch_);
-  OfferLane(*stream_, steps_->plans(), *response.mutable_opened());
+  SetWiring(wiring_, *response.mutable_opened());
+  OfferLane(*stream_, steps_->plans(), wiring_, *response.mutable_opened());
   stream_->Send(std::move(response));
   absl::Status status;
   while (status.ok()) {
@@ -264,7 +265,7 @@ void SamplerSession::Publish(const v1::PushStep& rows, const std::vector<Sampled
   *chosen.mutable_computed_ns() = rows.computed_ns();
   chosen.add_computed_ns(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
   for (const SampledToken& token : sampled) chosen.add_token_ids(IdOf(token));
-  publisher_.Publish(epoch_, std::move(chosen));
+  publisher_.Publish(wiring_.epoch, std::move(chosen));
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/activations.h"
 #include "services/common/chosen_tokens.h"
 #include "services/common/ring_intake.h"
@@ -32,8 +33,9 @@ class SamplerSession final : public StageSession {
 
   // Borrows sampler, backend, constraints, receiver and publisher. `on_step` is called after every
   // step.
-  SamplerSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream, Sampler& sampler,
-                 Backend& backend, ConstraintStore& constraints, ActivationsReceiver& receiver,
+  SamplerSession(const v1::SamplerOpen& open, const WiringIdentity& wiring,
+                 std::shared_ptr<Stream> stream, Sampler& sampler, Backend& backend,
+                 ConstraintStore& constraints, ActivationsReceiver& receiver,
                  ChosenTokensPublisher& publisher, std::function<void()> on_step);
 
   void AddPlan(v1::SamplerRunRequest request) { steps_->plans().Add(std::move(request)); }
@@ -76,7 +78,7 @@ class SamplerSession final : public StageSession {
   void Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
                absl::Duration time);
 
-  const uint64_t epoch_;
+  const WiringIdentity wiring_;
   const std::shared_ptr<Stream> stream_;
   LaneOutbox<v1::SamplerRunResponse> answers_;
   Sampler& sampler_;

@@ -2,12 +2,13 @@
 
 #include <grpcpp/client_context.h>
 
+#include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice {
 namespace {
@@ -18,11 +19,12 @@ constexpr absl::Duration kSetTimeout = absl::Seconds(5);
 
 class RendezvousTable::Waiter final : public grpc::ServerUnaryReactor {
  public:
-  Waiter(RendezvousTable& table, std::string key, v1::GetRendezvousResponse* response)
+  Waiter(RendezvousTable& table, Key key, v1::GetRendezvousResponse* response)
       : table_(table), key_(std::move(key)), response_(response) {}
 
   void Answer(const std::string& value) {
     response_->set_value(value);
+    SetWiring(key_.wiring, *response_);
     Finish(grpc::Status::OK);
   }
   void OnCancel() override { table_.Forget(key_, this); }
@@ -30,69 +32,116 @@ class RendezvousTable::Waiter final : public grpc::ServerUnaryReactor {
 
  private:
   RendezvousTable& table_;
-  const std::string key_;
+  const Key key_;
   v1::GetRendezvousResponse* const response_;
 };
 
-void RendezvousTable::KeepOnly(const std::string& group) {
-  const auto is_old = [&group](const auto& entry) { return !absl::StartsWith(entry.first, group); };
-  std::vector<Waiter*> dropped;
-  {
-    absl::MutexLock lock(&mutex_);
-    std::erase_if(values_, is_old);
-    for (const auto& entry : waiters_) {
-      if (is_old(entry)) dropped.insert(dropped.end(), entry.second.begin(), entry.second.end());
-    }
-    std::erase_if(waiters_, is_old);
-  }
-  for (Waiter* waiter : dropped) {
-    waiter->Finish(ToGrpc(absl::AbortedError("a newer epoch has begun")));
-  }
+bool RendezvousTable::Key::operator<(const Key& other) const {
+  const auto parts = [](const Key& key) {
+    return std::tie(key.wiring.epoch, key.wiring.nonce, key.wiring.model_fingerprint, key.name);
+  };
+  return parts(*this) < parts(other);
 }
 
-void RendezvousTable::Put(const std::string& key, const std::string& value,
-                          grpc::ServerUnaryReactor* call) {
+absl::Status RendezvousTable::CheckAwaited(const WiringIdentity& wiring) const {
+  return wiring.epoch > wiring_.epoch ? absl::OkStatus() : CheckSameWiring(wiring, wiring_);
+}
+
+void RendezvousTable::KeepOnly(const WiringIdentity& wiring) {
+  std::vector<std::pair<Waiter*, absl::Status>> dropped;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (wiring.epoch < wiring_.epoch) return;
+    wiring_ = wiring;
+    std::erase_if(values_, [&wiring](const auto& entry) {
+      return !CheckSameWiring(entry.first.wiring, wiring).ok();
+    });
+    for (auto it = waiters_.begin(); it != waiters_.end();) {
+      const absl::Status awaited = CheckAwaited(it->first.wiring);
+      for (Waiter* waiter : it->second) {
+        if (!awaited.ok()) dropped.emplace_back(waiter, awaited);
+      }
+      if (!awaited.ok()) num_waiters_ -= it->second.size();
+      it = awaited.ok() ? std::next(it) : waiters_.erase(it);
+    }
+  }
+  for (const auto& [waiter, why] : dropped) waiter->Finish(ToGrpc(why));
+}
+
+absl::Status RendezvousTable::Store(const v1::PutRendezvousRequest& request,
+                                    std::vector<Waiter*>& waiters) {
+  const absl::StatusOr<WiringIdentity> wiring = WiringOf(request);
+  if (!wiring.ok()) return wiring.status();
+  if (request.value().size() > kMostValueBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("value has ", request.value().size(),
+                                                   " bytes; accepted: at most ", kMostValueBytes));
+  }
+  const Key key = {.wiring = *wiring, .name = request.key()};
+  absl::MutexLock lock(&mutex_);
+  if (absl::Status awaited = CheckAwaited(*wiring); !awaited.ok()) return awaited;
+  if (wiring->epoch > wiring_.epoch && values_.size() >= kMostWaiting) {
+    return absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " keys are set already"));
+  }
+  if (!values_.emplace(key, request.value()).second) {
+    return absl::AlreadyExistsError(absl::StrCat("key ", key.name, " is set"));
+  }
+  if (auto waiting = waiters_.extract(key)) {
+    waiters = std::move(waiting.mapped());
+    num_waiters_ -= waiters.size();
+  }
+  return absl::OkStatus();
+}
+
+void RendezvousTable::Put(const v1::PutRendezvousRequest& request, grpc::ServerUnaryReactor* call) {
   std::vector<Waiter*> waiters;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!values_.emplace(key, value).second) {
-      call->Finish(ToGrpc(absl::AlreadyExistsError(absl::StrCat("key ", key, " is set"))));
-      return;
-    }
-    if (auto waiting = waiters_.extract(key)) waiters = std::move(waiting.mapped());
-  }
-  for (Waiter* waiter : waiters) waiter->Answer(value);
-  call->Finish(grpc::Status::OK);
+  const absl::Status stored = Store(request, waiters);
+  for (Waiter* waiter : waiters) waiter->Answer(request.value());
+  call->Finish(ToGrpc(stored));
 }
 
-grpc::ServerUnaryReactor* RendezvousTable::Get(const std::string& key,
+grpc::ServerUnaryReactor* RendezvousTable::Get(const v1::GetRendezvousRequest& request,
                                                v1::GetRendezvousResponse* response) {
+  const absl::StatusOr<WiringIdentity> wiring = WiringOf(request);
+  const Key key = {.wiring = wiring.value_or(WiringIdentity()), .name = request.key()};
   auto* const waiter = new Waiter(*this, key, response);  // deletes itself
+  absl::Status status = wiring.status();
   std::string value;
   {
     absl::MutexLock lock(&mutex_);
+    if (status.ok()) status = CheckAwaited(*wiring);
     const auto found = values_.find(key);
-    if (found == values_.end()) {
-      waiters_[key].push_back(waiter);
-      return waiter;
+    if (status.ok() && found == values_.end()) {
+      if (num_waiters_ < kMostWaiting) {
+        waiters_[key].push_back(waiter);
+        ++num_waiters_;
+        return waiter;
+      }
+      status = absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " calls wait already"));
     }
-    value = found->second;
+    if (status.ok()) value = found->second;
   }
-  waiter->Answer(value);
+  if (status.ok()) {
+    waiter->Answer(value);
+  } else {
+    waiter->Finish(ToGrpc(status));
+  }
   return waiter;
 }
 
-void RendezvousTable::Forget(const std::string& key, Waiter* waiter) {
+void RendezvousTable::Forget(const Key& key, Waiter* waiter) {
   {
     absl::MutexLock lock(&mutex_);
     const auto waiting = waiters_.find(key);
     if (waiting == waiters_.end() || std::erase(waiting->second, waiter) == 0) return;
+    --num_waiters_;
+    if (waiting->second.empty()) waiters_.erase(waiting);
   }
   waiter->Finish(grpc::Status::CANCELLED);
 }
 
-RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel)
-    : stub_(v1::ShardService::NewStub(channel)) {}
+RemoteRendezvousStore::RemoteRendezvousStore(const std::shared_ptr<grpc::Channel>& channel,
+                                             const WiringIdentity& wiring)
+    : stub_(v1::ShardService::NewStub(channel)), wiring_(wiring) {}
 
 absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string bytes) {
   grpc::ClientContext context;
@@ -100,6 +149,7 @@ absl::Status RemoteRendezvousStore::Set(const std::string& key, std::string byte
   v1::PutRendezvousRequest request;
   request.set_key(key);
   request.set_value(std::move(bytes));
+  SetWiring(wiring_, request);
   v1::PutRendezvousResponse response;
   return FromGrpc(stub_->PutRendezvous(&context, request, &response));
 }
@@ -110,9 +160,11 @@ absl::StatusOr<std::string> RemoteRendezvousStore::Get(const std::string& key, D
   context.set_deadline(absl::ToChronoTime(absl::Now() + deadline.Left()));
   v1::GetRendezvousRequest request;
   request.set_key(key);
+  SetWiring(wiring_, request);
   v1::GetRendezvousResponse response;
   const std::stop_callback on_stop(stop, [&context] { context.TryCancel(); });
-  const absl::Status status = FromGrpc(stub_->GetRendezvous(&context, request, &response));
+  absl::Status status = FromGrpc(stub_->GetRendezvous(&context, request, &response));
+  if (status.ok()) status = CheckWiring(response, wiring_);
   if (!status.ok()) return Annotate(status, absl::StrCat("rendezvous key ", key));
   return std::move(*response.mutable_value());
 }

@@ -10,6 +10,7 @@
 #include "kernels/communicator/tcp/tcp_communicator.h"
 #include "services/common/log.h"
 #include "services/common/run_stream.h"
+#include "services/common/wiring_message.h"
 #include "services/shard/rank_security.h"
 
 namespace sluice {
@@ -34,10 +35,6 @@ grpc::ServerBidiReactor<v1::ShardRunRequest, v1::ShardRunResponse>* ShardService
 }
 
 absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
-  if (open.model_fingerprint() != options_.model.fingerprint) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model fingerprint ", options_.model.fingerprint, ", expected ", open.model_fingerprint()));
-  }
   if (open.num_kv_blocks() < 1 || open.num_kv_blocks() > model_->num_kv_blocks()) {
     return absl::FailedPreconditionError(absl::StrCat(open.num_kv_blocks(),
                                                       " KV blocks; this shard has room for 1 to ",
@@ -46,23 +43,27 @@ absl::Status ShardService::CheckOpen(const v1::ShardOpen& open) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
+absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open,
+                                                  const WiringIdentity& wiring) {
   const ShardPlacement& placement = options_.plan.placement;
   const std::string& name = open.communicator_name();
   const int rank = placement.rank;
   const int size = placement.num_ranks;
-  if (size == 1) return [](Deadline, const std::stop_token&) { return MakeLocalCommunicator(); };
+  if (size == 1) {
+    return [wiring](Deadline, const std::stop_token&) { return MakeLocalCommunicator(wiring); };
+  }
   if (open.communicator() == v1::COMMUNICATOR_KIND_SHM) {
-    return [name, rank, size](Deadline deadline, const std::stop_token& stop) {
-      return JoinShm({.name = name, .rank = rank, .size = size}, deadline, stop);
+    return [options = ShmOptions{.name = name, .wiring = wiring, .rank = rank, .size = size}](
+               Deadline deadline, const std::stop_token& stop) {
+      return JoinShm(options, deadline, stop);
     };
   }
   if (open.communicator() == v1::COMMUNICATOR_KIND_TCP) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
         dialer_->Dial(open.rendezvous_address());
     if (!channel.ok()) return channel.status();
-    if (rank == 0) rendezvous_.KeepOnly(name);
     TcpOptions options = {.group = name,
+                          .wiring = wiring,
                           .rank = rank,
                           .size = size,
                           .bind_address = options_.communicator_address,
@@ -73,7 +74,7 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
     }
     return [options = std::move(options), channel = *channel](Deadline deadline,
                                                               const std::stop_token& stop) {
-      RemoteRendezvousStore store(channel);
+      RemoteRendezvousStore store(channel, options.wiring);
       return JoinTcp(options, store, deadline, stop);
     };
   }
@@ -85,9 +86,11 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open) {
 absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::string& orchestrator,
                                                                  const v1::ShardOpen& open,
                                                                  ShardSession::Stream& stream) {
+  const absl::StatusOr<WiringIdentity> wiring = WiringToOpen(open, options_.model.fingerprint);
+  if (!wiring.ok()) return wiring.status();
   absl::Status status = CheckOpen(open);
   if (!status.ok()) return status;
-  absl::StatusOr<JoinRanks> join = JoinerFor(open);
+  absl::StatusOr<JoinRanks> join = JoinerFor(open, *wiring);
   if (!join.ok()) return join.status();
   const ShardPlacement& placement = options_.plan.placement;
   const ShardParts parts = {.model = *model_,
@@ -107,14 +110,15 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
   if (placement.rank == 0) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
     if (!next_stage.ok()) return next_stage.status();
-    session = std::make_shared<LeadSession>(open.epoch(), parts, *std::move(join),
+    session = std::make_shared<LeadSession>(*wiring, parts, *std::move(join),
                                             stream.shared_from_this(), *std::move(next_stage));
   } else {
-    session = std::make_shared<FollowSession>(open.epoch(), parts, *std::move(join),
+    session = std::make_shared<FollowSession>(*wiring, parts, *std::move(join),
                                               stream.shared_from_this());
   }
   status = worker_.Switch(orchestrator, open.epoch(), session);
   if (!status.ok()) return status;
+  rendezvous_.KeepOnly(*wiring);
   Log(LogLevel::kInfo, "shard", "epoch-opened",
       {{"epoch", open.epoch()}, {"stage", placement.stage}, {"rank", placement.rank}});
   return session;
@@ -151,14 +155,14 @@ grpc::ServerUnaryReactor* ShardService::PutRendezvous(grpc::CallbackServerContex
                                                       const v1::PutRendezvousRequest* request,
                                                       v1::PutRendezvousResponse*) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  rendezvous_.Put(request->key(), request->value(), reactor);
+  rendezvous_.Put(*request, reactor);
   return reactor;
 }
 
 grpc::ServerUnaryReactor* ShardService::GetRendezvous(grpc::CallbackServerContext*,
                                                       const v1::GetRendezvousRequest* request,
                                                       v1::GetRendezvousResponse* response) {
-  return rendezvous_.Get(request->key(), response);
+  return rendezvous_.Get(*request, response);
 }
 
 }  // namespace sluice

@@ -65,7 +65,7 @@ class ShardService final : public v1::ShardService::CallbackService {
                                                      const v1::ShardOpen& open,
                                                      ShardSession::Stream& stream);
   absl::Status CheckOpen(const v1::ShardOpen& open) const;
-  absl::StatusOr<JoinRanks> JoinerFor(const v1::ShardOpen& open);
+  absl::StatusOr<JoinRanks> JoinerFor(const v1::ShardOpen& open, const WiringIdentity& wiring);
 
   const ShardServiceOptions options_;
   ShardModel* const model_;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/lane_offer.h"
 #include "services/common/status.h"
+#include "services/common/wiring_message.h"
 #include "services/shard/step_broadcast.h"
 
 namespace sluice {
@@ -19,11 +20,19 @@ constexpr absl::Duration kMeetTimeout = absl::Seconds(20);
 constexpr absl::Duration kOpenTimeout = absl::Seconds(10);
 constexpr absl::Duration kTellEvery = absl::Milliseconds(100);
 
+// ALREADY_EXISTS on a Run stream says that the stage belongs to another orchestrator, which ranks
+// that claim one place do not.
+absl::Status JoinFailure(const absl::Status& status) {
+  const absl::Status failure =
+      absl::IsAlreadyExists(status) ? absl::AbortedError(status.message()) : status;
+  return Annotate(failure, "joining the ranks of the stage");
+}
+
 }  // namespace
 
-ShardSession::ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+ShardSession::ShardSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
                            std::shared_ptr<Stream> stream)
-    : epoch_(epoch),
+    : wiring_(wiring),
       parts_(parts),
       join_(std::move(join)),
       stream_(std::move(stream)),
@@ -49,7 +58,7 @@ void ShardSession::Close(const absl::Status& reason) {
 absl::Status ShardSession::JoinAndServe() {
   absl::StatusOr<std::unique_ptr<Communicator>> communicator =
       join_(Deadline::After(kJoinTimeout), joining_.get_token());
-  if (!communicator.ok()) return Annotate(communicator.status(), "joining the ranks of the stage");
+  if (!communicator.ok()) return JoinFailure(communicator.status());
   Communicator* joined = communicator->get();
   {
     absl::MutexLock lock(&mutex_);
@@ -90,8 +99,8 @@ void ShardSession::StepEnds() {
 
 void ShardSession::SendOpened(const Plans* plans) {
   v1::ShardRunResponse response;
-  response.mutable_opened()->set_epoch(epoch_);
-  if (plans != nullptr) OfferLane(*stream_, *plans, *response.mutable_opened());
+  SetWiring(wiring_, *response.mutable_opened());
+  if (plans != nullptr) OfferLane(*stream_, *plans, wiring_, *response.mutable_opened());
   stream_->Send(std::move(response));
 }
 
@@ -115,12 +124,12 @@ absl::Status ShardSession::Forward(const v1::ShardExecute& plan) {
   return status;
 }
 
-LeadSession::LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+LeadSession::LeadSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
                          std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage)
-    : ShardSession(epoch, parts, std::move(join), std::move(stream)),
-      steps_(std::make_shared<Joiner>(epoch)),
+    : ShardSession(wiring, parts, std::move(join), std::move(stream)),
+      steps_(std::make_shared<Joiner>(wiring.epoch)),
       sender_(
-          std::move(next_stage), epoch,
+          std::move(next_stage), wiring,
           [this](const absl::Status& status) { Stop(Annotate(status, "next stage")); },
           &parts.ring) {}
 
@@ -139,8 +148,8 @@ absl::Status LeadSession::Serve(Communicator& communicator) {
   absl::Status status = sender_.WaitUntilOpen(SteadyTime::Now() + kOpenTimeout);
   if (!status.ok()) return Annotate(status, "next stage");
   sender_.OfferRing();
-  RingIntake ring(parts().receiver, epoch(), parts().backend);
-  parts().receiver.Open(epoch(), {steps_, &steps_->rows()}, RingIntake::UseOf(parts().backend));
+  RingIntake ring(parts().receiver, wiring(), parts().backend);
+  parts().receiver.Open(wiring(), {steps_, &steps_->rows()}, RingIntake::UseOf(parts().backend));
   SendOpened(&steps_->plans());
   while (status.ok()) {
     const absl::StatusOr<v1::ShardExecute> plan = steps_->NextPlan();
@@ -186,7 +195,7 @@ absl::Status LeadSession::HandOn(Communicator& communicator, const v1::ShardExec
   const std::optional<v1::RowRingOffer> offer = ring.TakeOffer();
   absl::Status status = SendStep(communicator, plan, step, offer, deadline);
   if (!status.ok() || !offer.has_value()) return status;
-  absl::Status opened = ring.reader().Open(*offer);
+  absl::Status opened = ring.reader().Open(*offer, wiring());
   status = AgreeOnRing(communicator, opened, deadline);
   if (status.ok()) ring.Settle(opened);
   return status;
@@ -207,7 +216,7 @@ absl::Status FollowSession::Serve(Communicator& communicator) {
     if (!status.ok()) return status;
     StepBegins(plan, step);
     if (offer.has_value()) {
-      absl::Status opened = ring.Open(*offer);
+      absl::Status opened = ring.Open(*offer, wiring());
       status = AgreeOnRing(communicator, opened, Deadline::After(parts().step_timeout));
       if (!opened.ok()) {
         NoteRingUnused(opened);

@@ -54,7 +54,7 @@ class ShardSession : public StageSession {
  public:
   using Stream = ServerStream<v1::ShardRunRequest, v1::ShardRunResponse>;
 
-  ShardSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+  ShardSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
                std::shared_ptr<Stream> stream);
 
   virtual void AddPlan(v1::ShardRunRequest request) = 0;
@@ -77,7 +77,8 @@ class ShardSession : public StageSession {
   // Of how long stages computed for the rows, what others have since this one did.
   absl::Span<const uint64_t> ComputedByOthers(const v1::PushStep& rows) const;
 
-  uint64_t epoch() const { return epoch_; }
+  const WiringIdentity& wiring() const { return wiring_; }
+  uint64_t epoch() const { return wiring_.epoch; }
   const ShardParts& parts() const { return parts_; }
   StepRows& rows() { return rows_; }
   SteadyTime step_began() const { return step_began_; }
@@ -85,7 +86,7 @@ class ShardSession : public StageSession {
  private:
   absl::Status JoinAndServe();
 
-  const uint64_t epoch_;
+  const WiringIdentity wiring_;
   const ShardParts parts_;
   const JoinRanks join_;
   const std::shared_ptr<Stream> stream_;
@@ -106,7 +107,7 @@ class ShardSession : public StageSession {
 // Rank 0.
 class LeadSession final : public ShardSession {
  public:
-  LeadSession(uint64_t epoch, const ShardParts& parts, JoinRanks join,
+  LeadSession(const WiringIdentity& wiring, const ShardParts& parts, JoinRanks join,
               std::shared_ptr<Stream> stream, std::shared_ptr<grpc::Channel> next_stage);
 
   void AddPlan(v1::ShardRunRequest request) override { steps_->plans().Add(std::move(request)); }

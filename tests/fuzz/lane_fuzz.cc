@@ -13,8 +13,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 8) return 0;
   sluice::LaneInbox<sluice::v1::PushRequest> inbox;
-  if (!inbox.offer().has_value()) return 0;
-  const auto peer = sluice::LaneSegment::Open(*inbox.offer());
+  if (!inbox.Offer({}).has_value()) return 0;
+  const auto peer = sluice::LaneSegment::Open(*inbox.Offer({}), {});
   if (!peer.ok()) abort();
   uint32_t written = 0;
   std::memcpy(&written, data, sizeof(written));

@@ -6,12 +6,14 @@
 
 #include "kernels/reference/async_backend.h"
 #include "kernels/reference/reference_backend.h"
+#include "services/common/wiring_message.h"
 #include "services/rows/row_ring.h"
 #include "services/rows/row_ring_reader.h"
 
 namespace {
 
 constexpr int64_t kHidden = 64, kRows = 16;
+constexpr sluice::WiringIdentity kWiring;
 
 struct Ends {
   std::unique_ptr<sluice::Backend> sending =
@@ -23,8 +25,8 @@ struct Ends {
   sluice::RowRingReader reader{*receiving};
 
   Ends() {
-    const auto offer = ring.Offer();
-    if (!offer.ok() || !reader.Open(*offer).ok()) abort();
+    const auto offer = ring.Offer(kWiring);
+    if (!offer.ok() || !reader.Open(*offer, kWiring).ok()) abort();
   }
 };
 
@@ -47,7 +49,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } else {
     sluice::v1::RowRingOffer offer;
     sluice::RowRingReader reader(*ends.receiving);
-    if (offer.ParseFromArray(data + 1, length)) reader.Open(offer).IgnoreError();
+    if (!offer.ParseFromArray(data + 1, length)) return 0;
+    // As a peer of the wiring: others are refused before anything else is looked at.
+    sluice::SetWiring(kWiring, offer);
+    reader.Open(offer, kWiring).IgnoreError();
   }
   return 0;
 }

@@ -17,6 +17,7 @@ enum class Planted {
   kSpoiledSlot,  // what a rank keeps changes by itself
   kDeadProcess,  // a process that crashed is never started again
   kTwoEnds,      // a client is told twice that its request ended
+  kForeignRows,  // stages take rows from streams that they have not accepted
 };
 
 struct SimulationOptions {
@@ -37,7 +38,8 @@ struct SimulationResult {
   int64_t num_right_drafts = 0;
   int64_t num_proposed = 0;      // by the model that drafts
   int64_t num_draft_losses = 0;  // of its replica
-  absl::Duration healed_after;   // from the last fault's end to the last request's
+  int64_t num_foreign_pushes = 0;
+  absl::Duration healed_after;  // from the last fault's end to the last request's
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

@@ -50,6 +50,7 @@ TEST_F(SimulationTest, GoesEverywhere) {
     sums.num_right_drafts += result.num_right_drafts;
     sums.num_proposed += result.num_proposed;
     sums.num_draft_losses += result.num_draft_losses;
+    sums.num_foreign_pushes += result.num_foreign_pushes;
   }
   EXPECT_GT(sums.num_requests, 500);
   EXPECT_GT(sums.num_faults, 400);
@@ -59,6 +60,7 @@ TEST_F(SimulationTest, GoesEverywhere) {
   EXPECT_GT(sums.num_right_drafts, 200);
   EXPECT_GT(sums.num_proposed, 500);
   EXPECT_GT(sums.num_draft_losses, 20);
+  EXPECT_GT(sums.num_foreign_pushes, 500);
 }
 
 // What a long search found, one by one:
@@ -70,6 +72,10 @@ TEST_F(SimulationTest, PassesSeedsThatFailedOnce) {
 
 TEST_F(SimulationTest, FindsAKeyThatChangesByItself) {
   EXPECT_TRUE(Finds(Planted::kSpoiledSlot, "got tokens"));
+}
+
+TEST_F(SimulationTest, FindsStagesThatTakeForeignRows) {
+  EXPECT_TRUE(Finds(Planted::kForeignRows, "got tokens"));
 }
 
 TEST_F(SimulationTest, FindsAReplicaThatDoesNotHeal) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice::simulation {
 namespace {
@@ -113,19 +114,21 @@ void StageProcess::OpenSession(const std::shared_ptr<Run>& run, const Open& open
   if (open.epoch() <= epoch_) {
     return close(absl::AbortedError(absl::StrCat("epoch ", open.epoch(), " is not newer")));
   }
+  const absl::StatusOr<WiringIdentity> wiring = WiringOf(open);
+  if (!wiring.ok()) return close(wiring.status());
   epoch_ = open.epoch();
   if (session_ != nullptr) CloseSession(session_, absl::AbortedError("replaced by a newer epoch"));
   auto session = std::make_shared<Session>();
   session_ = session;
-  session->epoch = open.epoch();
+  session->wiring = *wiring;
   session->stream = tenure_.Begin(orchestrator);
   session->close = close;
   const std::weak_ptr<Run> weak = run;
-  session->send_opened = [weak, epoch = open.epoch()] {
+  session->send_opened = [weak, wiring = *wiring] {
     const std::shared_ptr<Run> run = weak.lock();
     if (run == nullptr) return;
     typename Run::ResponseType response;
-    response.mutable_opened()->set_epoch(epoch);
+    SetWiring(wiring, *response.mutable_opened());
     Run::SendResponse(run, std::move(response));
   };
   if constexpr (std::is_same_v<Run, SamplerRun>) {
@@ -167,7 +170,8 @@ void StageProcess::CloseSession(const std::shared_ptr<Session>& session,
 StageProcess* StageProcess::PeerOf(const Session& session, int rank) const {
   StageProcess* peer = world_.find(ShardAddress(stage_, rank));
   const bool joined = peer != nullptr && peer->session_ != nullptr && !peer->session_->closed &&
-                      peer->session_->communicator == session.communicator;
+                      peer->session_->communicator == session.communicator &&
+                      CheckSameWiring(peer->session_->wiring, session.wiring).ok();
   return joined ? peer : nullptr;
 }
 
@@ -212,7 +216,7 @@ void StageProcess::DialNext(const std::shared_ptr<Session>& session,
     StageProcess* next = find(next_stage);
     if (next != nullptr) next->Serve(push);
   });
-  PushStream::SendRequest(push, {.epoch = session->epoch});
+  PushStream::SendRequest(push, {.wiring = session->wiring});
 }
 
 // What the embedding hears of the sampler.
@@ -242,7 +246,7 @@ void StageProcess::DialSampler(const std::shared_ptr<Session>& session,
     StageProcess* process = find(sampler);
     if (process != nullptr) process->Serve(follow);
   });
-  FollowStream::SendRequest(follow, {.epoch = session->epoch});
+  FollowStream::SendRequest(follow, {.wiring = session->wiring});
 }
 
 void StageProcess::Serve(const std::shared_ptr<FollowStream>& follow) {
@@ -250,7 +254,7 @@ void StageProcess::Serve(const std::shared_ptr<FollowStream>& follow) {
   follow->on_request = [this, weak](const FollowMessage& message) {
     const auto follow = weak.lock();
     const bool current = session_ != nullptr && !session_->closed && session_->receiving &&
-                         session_->epoch == message.epoch;
+                         CheckSameWiring(message.wiring, session_->wiring).ok();
     if (!current) {
       return follow->connection->Close(Connection::kServer,
                                        absl::AbortedError("not wired into this epoch"));
@@ -270,16 +274,36 @@ void StageProcess::Serve(const std::shared_ptr<PushStream>& push) {
   const std::weak_ptr<PushStream> weak = push;
   push->on_request = [this, weak](PushMessage message) {
     const auto push = weak.lock();
-    const bool current = session_ != nullptr && !session_->closed && session_->receiving &&
-                         session_->epoch == message.epoch;
-    if (!current) {
+    const bool current = session_ != nullptr && !session_->closed && session_->receiving;
+    const bool opens = message.step_id == 0;
+    const bool accepted =
+        current && (opens ? CheckSameWiring(message.wiring, session_->wiring).ok() &&
+                                session_->from_before.expired()
+                          : session_->from_before.lock() == push || world_.takes_foreign_rows);
+    if (!accepted) {
       return push->connection->Close(Connection::kServer,
-                                     absl::AbortedError("not wired into this epoch"));
+                                     absl::AbortedError("not a stream of this wiring"));
     }
-    if (message.step_id == 0) return PushStream::SendResponse(push, {});
+    if (opens) {
+      session_->from_before = push;
+      return PushStream::SendResponse(push, {});
+    }
     session_->hidden[message.step_id] = std::move(message.rows);
     ComputeNext(session_);
   };
+}
+
+std::vector<std::pair<uint64_t, size_t>> StageProcess::AwaitedRows() const {
+  std::vector<std::pair<uint64_t, size_t>> awaited;
+  if (session_ == nullptr || session_->closed || kind_ == Kind::kEmbedding) return awaited;
+  for (const Plan& plan : session_->plans) {
+    size_t num_rows = static_cast<size_t>(plan.sampler.rows_size());
+    for (const v1::Segment& segment : plan.shard.segments()) {
+      num_rows += static_cast<size_t>(segment.num_positions());
+    }
+    if (!session_->hidden.contains(plan.step_id)) awaited.emplace_back(plan.step_id, num_rows);
+  }
+  return awaited;
 }
 
 }  // namespace sluice::simulation

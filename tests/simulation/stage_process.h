@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "kernels/communicator/wiring_identity.h"
 #include "services/common/stage_tenure.h"
 #include "sluice/v1/embedding.pb.h"
 #include "sluice/v1/sampler.pb.h"
@@ -25,9 +26,9 @@ namespace sluice::simulation {
 
 using Rows = std::vector<uint64_t>;
 
-// What goes from a stage to the next: the epoch at first, then the rows of steps.
+// What goes from a stage to the next: the wiring at first, then the rows of steps.
 struct PushMessage {
-  uint64_t epoch = 0;
+  WiringIdentity wiring;
   uint64_t step_id = 0;  // 0: this opens the stream
   Rows rows;
 };
@@ -36,7 +37,7 @@ using PushStream = Duplex<PushMessage, PushAccepted>;
 
 // What the embedding asks the sampler, and hears: that it is accepted, then what steps chose.
 struct FollowMessage {
-  uint64_t epoch = 0;
+  WiringIdentity wiring;
 };
 struct ChosenMessage {
   uint64_t step_id = 0;  // 0: accepted
@@ -67,6 +68,8 @@ struct StageWorld {
   // The process at an address, unless it is down; and its host in any case.
   std::function<StageProcess*(const std::string& address)> find;
   std::function<HostId(const std::string& address)> host;
+  // Planted: rows of streams that were not accepted are taken.
+  bool takes_foreign_rows = false;
   // Sees every step that the embedding computes; may be null.
   std::function<void(const v1::EmbeddingExecute& step)> on_step;
 };
@@ -89,6 +92,10 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   uint64_t epoch() const { return epoch_; }
   v1::GetShardInfoResponse ShardInfo() const;
 
+  // The steps whose rows it waits for, and how many rows: what a foreign process would have to
+  // send.
+  std::vector<std::pair<uint64_t, size_t>> AwaitedRows() const;
+
   // Plants a fault for the simulation to find: a slot changes by itself.
   void SpoilSlot();
 
@@ -101,13 +108,14 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     v1::SamplerExecute sampler;
   };
   struct Session {
-    uint64_t epoch = 0;
+    WiringIdentity wiring;
     uint64_t stream = 0;  // of the tenure
     std::string communicator;
     std::function<void(const absl::Status&)> close;  // the Run stream
     std::function<void()> send_opened;
     std::function<void(v1::SamplerRunResponse)> answer;
     std::deque<Plan> plans;
+    std::weak_ptr<PushStream> from_before;  // the accepted stream of the stage before
     std::map<uint64_t, Rows> hidden;
     std::map<uint64_t, std::vector<int32_t>> tables;  // of a leading rank, by sequence
     std::shared_ptr<PushStream> to_next;

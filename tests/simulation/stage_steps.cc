@@ -52,9 +52,8 @@ void StageProcess::Compute(const std::shared_ptr<Session>& session, const Plan& 
     }
     rows = *std::move(computed);
   }
-  PushStream::SendRequest(
-      session->to_next,
-      {.epoch = session->epoch, .step_id = plan.step_id, .rows = std::move(rows)});
+  PushStream::SendRequest(session->to_next,
+                          {.wiring = {}, .step_id = plan.step_id, .rows = std::move(rows)});
 }
 
 bool StageProcess::FillIn(const Session& session, v1::EmbeddingExecute& plan) {
@@ -135,7 +134,7 @@ void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::Sam
   for (const v1::SamplerSequence& told : plan.sequences()) session->seeds[told.sequence_id()] = 0;
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
-  executed.set_epoch(session->epoch);
+  executed.set_epoch(session->wiring.epoch);
   executed.set_step_id(plan.step_id());
   for (int i = 0; i < plan.rows_size(); ++i) {
     const v1::SamplerRow& asked = plan.rows(i);

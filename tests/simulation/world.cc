@@ -39,6 +39,8 @@ World::World(const SimulationOptions& options)
   orchestrator_host_ = network_.AddHost("orchestrator", [this] { HasNews(orchestrator_); });
   rival_host_ = network_.AddHost("rival", [this] { HasNews(rival_); });
   tokenizer_host_ = network_.AddHost("tokenizer");
+  foreign_host_ = network_.AddHost("foreign");
+  stages_.takes_foreign_rows = options.planted == Planted::kForeignRows;
   AddProcesses();
   if (chance_.Percent(50)) AddDraftModel();
 }
@@ -180,6 +182,7 @@ SimulationResult World::Run() {
   PlanRequests();
   StartOrchestrator();
   PlanFaults();
+  PlanForeignPushes();
   Plant();
   const SteadyTime limit = faults_end_ + kHealingBound;
   SteadyTime last_end = faults_end_;

@@ -75,6 +75,9 @@ class World {
   void Submit(size_t index);
   void Leave(size_t index);
   void PlanFaults();
+  // Another pipeline of the host, or whoever else: pushes rows to stages that have not opened it.
+  void PlanForeignPushes();
+  void PushForeignRows(const std::string& address);
   void OneFault();
   void Plant();
 
@@ -97,6 +100,7 @@ class World {
   HostId orchestrator_host_ = 0;
   HostId rival_host_ = 0;
   HostId tokenizer_host_ = 0;
+  HostId foreign_host_ = 0;
   std::map<std::string, HostId> hosts_;
   std::map<std::string, std::shared_ptr<StageProcess>> processes_;
   std::vector<std::string> addresses_;

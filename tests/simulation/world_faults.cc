@@ -21,6 +21,36 @@ void World::PlanFaults() {
   });
 }
 
+// In every other run, by chance of its own, so that the others stay what they were.
+void World::PlanForeignPushes() {
+  if (options_.seed % 2 != 0) return;
+  Chance chance(options_.seed);
+  for (int i = 0; i < 200; ++i) {
+    const std::string& address =
+        addresses_[chance.Pick(0, static_cast<int>(addresses_.size()) - 1)];
+    timeline_.After(chance.Between(absl::ZeroDuration(), kFaultPeriod),
+                    [this, address] { PushForeignRows(address); });
+  }
+}
+
+void World::PushForeignRows(const std::string& address) {
+  const auto process = processes_.find(address);
+  if (process == processes_.end()) return;
+  const auto awaited = process->second->AwaitedRows();
+  if (awaited.empty()) return;
+  ++result_.num_foreign_pushes;
+  history_.Add(timeline_, "FAULT foreign rows to ", address);
+  auto push = std::make_shared<PushStream>();
+  push->connection = network_.Connect(foreign_host_, hosts_.at(address));
+  push->connection->Send(Connection::kServer, [this, address, push] {
+    const auto process = processes_.find(address);
+    if (process != processes_.end()) process->second->Serve(push);
+  });
+  for (const auto& [step, num_rows] : awaited) {
+    PushStream::SendRequest(push, {.wiring = {}, .step_id = step, .rows = Rows(num_rows, 0x5eed)});
+  }
+}
+
 void World::OneFault() {
   const std::string& address = addresses_[chance_.Pick(0, static_cast<int>(addresses_.size()) - 1)];
   const std::string& other = addresses_[chance_.Pick(0, static_cast<int>(addresses_.size()) - 1)];

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "services/common/server_stream.h"
+#include "services/common/wiring_message.h"
 
 namespace sluice::testing {
 namespace {
@@ -37,9 +38,19 @@ struct FakeStages::Fake {
   std::vector<uint64_t> epochs;
   v1::ShardOpen last_open;
   absl::Status refusal;
+  bool is_of_another_wiring = false;
   int num_ends_after_open = 0;
   std::function<void(const absl::Status&)> close;
 };
+
+template <class OpenMessage, class OpenedMessage>
+void FakeStages::AnswerOpen(const std::string& name, const OpenMessage& open,
+                            OpenedMessage& opened) {
+  absl::MutexLock lock(&mutex_);
+  WiringIdentity wiring = *WiringOf(open);
+  if (fakes_.at(name).is_of_another_wiring) wiring.nonce[0] ^= std::byte{1};
+  SetWiring(wiring, opened);
+}
 
 class FakeStages::Embedding final : public v1::EmbeddingService::CallbackService {
  public:
@@ -54,7 +65,7 @@ class FakeStages::Embedding final : public v1::EmbeddingService::CallbackService
                if (request.has_execute()) return stages_->AddEmbedding(request.execute());
                if (!stages_->Open("embedding", request.open().epoch(), Closer(stream))) return;
                v1::EmbeddingRunResponse response;
-               response.mutable_opened()->set_epoch(request.open().epoch());
+               stages_->AnswerOpen("embedding", request.open(), *response.mutable_opened());
                stream.Send(std::move(response));
                stages_->Opened("embedding");
              },
@@ -92,7 +103,8 @@ class FakeStages::Shard final : public v1::ShardService::CallbackService {
                                 if (!stages_->Open(name_, request.open().epoch(), Closer(stream)))
                                   return;
                                 v1::ShardRunResponse response;
-                                response.mutable_opened()->set_epoch(request.open().epoch());
+                                stages_->AnswerOpen(name_, request.open(),
+                                                    *response.mutable_opened());
                                 stream.Send(std::move(response));
                                 stages_->Opened(name_);
                               },
@@ -130,7 +142,7 @@ class FakeStages::Sampler final : public v1::SamplerService::CallbackService {
                }
                if (!stages_->Open("sampler", request.open().epoch(), Closer(stream))) return;
                v1::SamplerRunResponse response;
-               response.mutable_opened()->set_epoch(request.open().epoch());
+               stages_->AnswerOpen("sampler", request.open(), *response.mutable_opened());
                stream.Send(std::move(response));
                stages_->Opened("sampler");
              },
@@ -230,6 +242,11 @@ void FakeStages::EndAfterOpen(const std::string& name, int count) {
 void FakeStages::RefuseOpen(const std::string& name, const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   fakes_.at(name).refusal = status;
+}
+
+void FakeStages::AnswerAsAnotherWiring(const std::string& name, bool another) {
+  absl::MutexLock lock(&mutex_);
+  fakes_.at(name).is_of_another_wiring = another;
 }
 
 void FakeStages::End(const std::string& name, const absl::Status& status) {

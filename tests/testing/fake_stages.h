@@ -75,6 +75,8 @@ class FakeStages {
   void EndAfterOpen(const std::string& name, int count);
   // Refuses the streams of `name` with a status until it is OK.
   void RefuseOpen(const std::string& name, const absl::Status& status);
+  // Has `name` answer Open as a stage of another wiring, or no longer.
+  void AnswerAsAnotherWiring(const std::string& name, bool another);
   // Ends the open stream of `name`.
   void End(const std::string& name, const absl::Status& status);
   // What `name` answers to GetInfo; for the embedding the fingerprint alone matters, for the
@@ -107,6 +109,9 @@ class FakeStages {
   bool Open(const std::string& name, uint64_t epoch,
             std::function<void(const absl::Status&)> close);
   void Opened(const std::string& name);
+  // What `name` answers to an Open.
+  template <class OpenMessage, class OpenedMessage>
+  void AnswerOpen(const std::string& name, const OpenMessage& open, OpenedMessage& opened);
   void AddEmbedding(const v1::EmbeddingExecute& execute);
   void AddShard(const v1::ShardExecute& execute);
   void AddSampler(const v1::SamplerExecute& execute,

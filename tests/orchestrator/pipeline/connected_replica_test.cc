@@ -6,12 +6,14 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "orchestrator/pipeline/grpc_stage_network.h"
@@ -185,6 +187,45 @@ TEST(ConnectedReplica, TellsEachShardItsPlaceInTheWiring) {
   EXPECT_NE(first.communicator_name(), last.communicator_name());
   EXPECT_EQ(second.rendezvous_address(), "inproc:shard-0-0");
   EXPECT_EQ(first.communicator(), v1::COMMUNICATOR_KIND_SHM);
+}
+
+TEST(ConnectedReplica, DrawsAnIdentityForEveryWiring) {
+  Wired wired;
+  wired.stages.BringUpAll();
+  wired.Start();
+  std::set<std::string> nonces, names;
+  for (size_t epochs = 1; epochs <= 3; ++epochs) {
+    ASSERT_TRUE(Await([&] { return wired.epochs().size() == epochs; }));
+    for (const char* shard : {"shard-0-0", "shard-0-1", "shard-1-1"}) {
+      const v1::ShardOpen open = wired.stages.last_open(shard);
+      EXPECT_EQ(open.wiring_nonce().size(), 16u);
+      EXPECT_EQ(open.model_fingerprint(), "fake-model");
+      nonces.insert(open.wiring_nonce());
+      names.insert(open.communicator_name());
+    }
+    EXPECT_EQ(nonces.size(), epochs) << "one for all stages";
+    EXPECT_EQ(names.size(), 2 * epochs) << "one for each stage";
+    wired.stages.End("shard-0-0", absl::UnavailableError("again"));
+  }
+  for (const std::string& name : names) {
+    for (const std::string& nonce : nonces) {
+      EXPECT_EQ(name.find(absl::BytesToHexString(nonce)), std::string::npos) << "names are public";
+    }
+  }
+}
+
+// Whoever answers at a stage's address in another wiring's name is not sent a step.
+TEST(ConnectedReplica, DoesNotCountAStageOfAnotherWiringAsOpen) {
+  for (const char* name : {"embedding", "shard-1-0", "sampler"}) {
+    Wired wired;
+    wired.stages.BringUpAll();
+    wired.stages.AnswerAsAnotherWiring(name, true);
+    wired.Start();
+    ASSERT_TRUE(Await([&] { return wired.stages.epochs(name).size() >= 3; })) << name;
+    EXPECT_TRUE(wired.epochs().empty()) << name;
+    wired.stages.AnswerAsAnotherWiring(name, false);
+    EXPECT_TRUE(Await([&] { return wired.epochs().size() == 1; })) << name;
+  }
 }
 
 struct Misfit {

@@ -14,9 +14,11 @@
 #include "services/common/lane_offer.h"
 #include "services/common/run_stream.h"
 #include "services/common/server.h"
+#include "services/common/wiring_message.h"
 #include "services/lane/lane_inbox.h"
 #include "services/lane/lane_outbox.h"
 #include "sluice/v1/sampler.grpc.pb.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
@@ -28,9 +30,10 @@ class EchoSession {
 
   EchoSession(const v1::SamplerOpen& open, std::shared_ptr<Stream> stream, absl::Status end)
       : stream_(std::move(stream)), end_(std::move(end)) {
-    has_lane_ = open.has_lane() && answers_.Open(open.lane()).ok();
+    const WiringIdentity wiring = *WiringOf(open);
+    has_lane_ = open.has_lane() && answers_.Open(open.lane(), wiring).ok();
     v1::SamplerRunResponse response;
-    OfferLane(*stream_, plans_, *response.mutable_opened());
+    OfferLane(*stream_, plans_, wiring, *response.mutable_opened());
     stream_->Send(std::move(response));
     thread_ = std::thread([this] { Run(); });
   }
@@ -117,7 +120,7 @@ absl::Status ExpectAnswersInOrder(const std::string& address, EchoService& servi
                                             done.Notify();
                                           }});
     v1::SamplerRunRequest open;
-    open.mutable_open()->set_epoch(1);
+    SetWiring(testing::TestWiring(), *open.mutable_open());
     stream->Send(std::move(open));
   });
   loop.Start(&idle);

@@ -14,13 +14,17 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "services/common/server.h"
+#include "services/common/server_stream.h"
 #include "services/common/transport.h"
+#include "services/common/wiring_message.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::TestWiring;
 
 SteadyTime SoonEnough() { return SteadyTime::Now() + absl::Minutes(1); }
 
@@ -56,7 +60,8 @@ class ChosenTokensTest : public ::testing::TestWithParam<LaneUse> {
 
   std::unique_ptr<ChosenTokensFollower> Follow(
       uint64_t epoch, std::function<void(absl::Status)> on_lost = nullptr) {
-    return std::make_unique<ChosenTokensFollower>(channel_, epoch, std::move(on_lost), GetParam());
+    return std::make_unique<ChosenTokensFollower>(channel_, TestWiring(epoch), std::move(on_lost),
+                                                  GetParam());
   }
 
   ChosenTokensPublisher publisher_;
@@ -72,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(, ChosenTokensTest, ::testing::Values(LaneUse::kNone, L
                          });
 
 TEST_P(ChosenTokensTest, TellTokensByStepAndRow) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   publisher_.Publish(4, ChosenIn(1, {7, 8}));
@@ -86,7 +91,7 @@ TEST_P(ChosenTokensTest, TellTokensByStepAndRow) {
 }
 
 TEST_P(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   v1::Chosen chosen = ChosenIn(2, {7, 8, 9});
@@ -103,14 +108,14 @@ TEST_P(ChosenTokensTest, TellRunsOfTokensAndWhatTheyTook) {
 }
 
 TEST_P(ChosenTokensTest, GiveUpByTheSteadyClock) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   publisher_.Close(4, absl::OkStatus());
   const auto follower = Follow(4);
   EXPECT_FALSE(follower->WaitUntilOpen(SteadyTime::Now()).ok());
 }
 
 TEST_P(ChosenTokensTest, SayWhereARowHasChosenNothing) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   publisher_.Publish(4, ChosenIn(2, {7}));
@@ -122,7 +127,7 @@ TEST_P(ChosenTokensTest, SayWhereARowHasChosenNothing) {
 }
 
 TEST_P(ChosenTokensTest, ForgetWhatLiesFarBack) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   constexpr uint64_t kLast = 2 * ChosenTokensFollower::kRemembered;
@@ -134,13 +139,66 @@ TEST_P(ChosenTokensTest, ForgetWhatLiesFarBack) {
 
 TEST_P(ChosenTokensTest, AcceptTheEpochThatIsWiredIn) {
   EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
-  publisher_.Open(5);
+  publisher_.Open(TestWiring(5));
   EXPECT_EQ(Follow(4)->WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(Follow(5)->WaitUntilOpen(SoonEnough()).ok());
 }
 
+// A foreign follower would learn the tokens, and the embedding would wait for them in vain.
+TEST_P(ChosenTokensTest, AreToldToOneFollowerOfTheWiring) {
+  publisher_.Open(TestWiring(4));
+  const auto refusal_of = [&](const WiringIdentity& wiring) {
+    return ChosenTokensFollower(channel_, wiring, nullptr, GetParam()).WaitUntilOpen(SoonEnough());
+  };
+  EXPECT_THAT(std::string(refusal_of(TestWiring(4, 2)).message()),
+              HasSubstr("the wiring nonces differ"));
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  EXPECT_EQ(refusal_of(TestWiring(4, 2)).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(refusal_of(TestWiring(4)).message()), HasSubstr("has its follower"));
+  publisher_.Publish(4, ChosenIn(1, {7}));
+  EXPECT_EQ(TokenOf(*follower, 1, 0).value_or(-1), 7);
+}
+
+// Answers every Follow with what the test gives.
+class FollowService final : public v1::ChosenTokensService::CallbackService {
+ public:
+  using Stream = ServerStream<v1::FollowRequest, v1::FollowResponse>;
+  explicit FollowService(v1::FollowResponse response) : response_(std::move(response)) {}
+  grpc::ServerBidiReactor<v1::FollowRequest, v1::FollowResponse>* Follow(
+      grpc::CallbackServerContext*) override {
+    return Stream::Start(
+        {.on_request =
+             [this](Stream& stream, const v1::FollowRequest&) {
+               stream.Send(v1::FollowResponse(response_));
+             },
+         .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+  }
+
+ private:
+  const v1::FollowResponse response_;
+};
+
+TEST(ChosenTokensFollower, DoesNotBelieveASamplerOfAnotherWiring) {
+  v1::FollowResponse other, early;
+  SetWiring(TestWiring(4, 2), *other.mutable_following());
+  *early.mutable_chosen() = ChosenIn(1, {9});
+  for (const auto& [response, code] : {std::pair(other, absl::StatusCode::kAborted),
+                                       std::pair(early, absl::StatusCode::kFailedPrecondition)}) {
+    FollowService service(response);
+    const auto server = *Server::Start({.address = "inproc:it", .services = {&service}});
+    absl::Notification lost;
+    ChosenTokensFollower follower(server->grpc_server()->InProcessChannel(grpc::ChannelArguments()),
+                                  TestWiring(4), [&](const absl::Status&) { lost.Notify(); });
+    const absl::Status opened = follower.WaitUntilOpen(SoonEnough());
+    EXPECT_EQ(opened.code(), code) << opened;
+    EXPECT_EQ(TokenOf(follower, 1, 0).status(), opened);
+    lost.WaitForNotification();
+  }
+}
+
 TEST_P(ChosenTokensTest, TellWhoWaitsThatTheSamplerIsLost) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   absl::Notification lost;
   const auto follower = Follow(4, [&](const absl::Status&) { lost.Notify(); });
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());

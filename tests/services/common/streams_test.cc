@@ -22,9 +22,12 @@
 #include "services/common/ring_intake.h"
 #include "services/common/server.h"
 #include "services/common/server_stream.h"
+#include "services/common/status.h"
 #include "services/common/transport.h"
+#include "services/common/wiring_message.h"
 #include "services/rows/tensor.h"
 #include "sluice/v1/activations.grpc.pb.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
@@ -208,6 +211,7 @@ v1::PushStep StepOf(uint64_t id) {
 }
 
 using Inbox = ActivationsReceiver::Inbox;
+using testing::TestWiring;
 
 // Served in this process, or over a unix socket, where rows go by a lane.
 class Activations : public ::testing::TestWithParam<bool> {
@@ -237,8 +241,8 @@ INSTANTIATE_TEST_SUITE_P(, Activations, ::testing::Bool(), [](const auto& info) 
 
 TEST_P(Activations, CarryRowsInOrder) {
   const auto inbox = std::make_shared<Inbox>();
-  receiver_.Open(3, inbox);
-  ActivationsSender sender(channel_, 3, [](const absl::Status&) {});
+  receiver_.Open(TestWiring(3), inbox);
+  ActivationsSender sender(channel_, TestWiring(3), [](const absl::Status&) {});
   ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
   std::thread sending([&] {
     for (uint64_t step = 1; step <= 100; ++step) {
@@ -264,10 +268,10 @@ TEST_P(Activations, CarryRowsInOrder) {
 
 TEST_P(Activations, AreRefusedForAnEpochThatIsNotOpen) {
   for (const uint64_t opened : {0, 4, 2}) {
-    if (opened != 0) receiver_.Open(opened, std::make_shared<Inbox>());
+    if (opened != 0) receiver_.Open(TestWiring(opened), std::make_shared<Inbox>());
     absl::Status lost;
     absl::Notification told;
-    ActivationsSender sender(channel_, 3, [&](const absl::Status& status) {
+    ActivationsSender sender(channel_, TestWiring(3), [&](const absl::Status& status) {
       lost = status;
       told.Notify();
     });
@@ -279,27 +283,101 @@ TEST_P(Activations, AreRefusedForAnEpochThatIsNotOpen) {
 }
 
 TEST_P(Activations, HaveOneStreamAnEpoch) {
-  receiver_.Open(3, std::make_shared<Inbox>());
-  ActivationsSender first(channel_, 3, [](const absl::Status&) {});
+  receiver_.Open(TestWiring(3), std::make_shared<Inbox>());
+  ActivationsSender first(channel_, TestWiring(3), [](const absl::Status&) {});
   ASSERT_TRUE(first.WaitUntilOpen(SoonEnough()).ok());
-  ActivationsSender second(channel_, 3, [](const absl::Status&) {});
+  ActivationsSender second(channel_, TestWiring(3), [](const absl::Status&) {});
   EXPECT_EQ(second.WaitUntilOpen(SoonEnough()).code(), absl::StatusCode::kAborted);
 }
 
 TEST_P(Activations, OfAnOldEpochEndWithTheNewOne) {
-  receiver_.Open(3, std::make_shared<Inbox>());
+  receiver_.Open(TestWiring(3), std::make_shared<Inbox>());
   absl::Notification lost;
-  ActivationsSender old(channel_, 3, [&](const absl::Status& status) {
+  ActivationsSender old(channel_, TestWiring(3), [&](const absl::Status& status) {
     EXPECT_EQ(status, absl::AbortedError("replaced by epoch 4"));
     lost.Notify();
   });
   ASSERT_TRUE(old.WaitUntilOpen(SoonEnough()).ok());
   receiver_.Close(2, absl::InternalError("not the current epoch's"));
   EXPECT_FALSE(lost.HasBeenNotified());
-  receiver_.Open(4, std::make_shared<Inbox>());
+  receiver_.Open(TestWiring(4), std::make_shared<Inbox>());
   ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Minutes(1)));
-  ActivationsSender current(channel_, 4, [](const absl::Status&) {});
+  ActivationsSender current(channel_, TestWiring(4), [](const absl::Status&) {});
   EXPECT_EQ(current.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+}
+
+// Sends what a test gives on a stream of its own; what it ended with.
+absl::Status Push(const std::shared_ptr<grpc::Channel>& channel,
+                  const std::vector<v1::PushRequest>& requests) {
+  const auto stub = v1::ActivationsService::NewStub(channel);
+  grpc::ClientContext context;
+  const auto stream = stub->Push(&context);
+  for (const v1::PushRequest& request : requests) stream->Write(request);
+  return FromGrpc(stream->Finish());
+}
+
+v1::PushRequest StepRequest(uint64_t epoch, uint64_t step) {
+  v1::PushRequest request;
+  *request.mutable_step() = StepOf(step);
+  request.mutable_step()->set_epoch(epoch);
+  return request;
+}
+
+v1::PushRequest OpenRequest(const WiringIdentity& wiring) {
+  v1::PushRequest request;
+  SetWiring(wiring, *request.mutable_open());
+  return request;
+}
+
+// A foreign row would be taken for the right one of its step, and change a text without an error.
+TEST_P(Activations, AreNotTakenFromAStreamThatWasNotAccepted) {
+  const auto inbox = std::make_shared<Inbox>();
+  const auto expect_foreign_rows_refused = [&] {
+    const absl::Status without_open = Push(channel_, {StepRequest(3, 1)});
+    EXPECT_EQ(without_open.code(), absl::StatusCode::kFailedPrecondition) << without_open;
+    EXPECT_THAT(std::string(without_open.message()), HasSubstr("before an accepted Open"));
+    const std::pair<WiringIdentity, std::string> others[] = {
+        {TestWiring(3, 2), "the wiring nonces differ"},
+        {TestWiring(2), "it is wired into epoch 2, expected epoch 3"},
+        {*WiringIdentity::Make(TestWiring().nonce, 3, "other"), "its model fingerprint is other"}};
+    for (const auto& [other, difference] : others) {
+      const absl::Status refused = Push(channel_, {OpenRequest(other), StepRequest(3, 1)});
+      EXPECT_EQ(refused.code(), absl::StatusCode::kAborted) << refused;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(difference));
+    }
+    v1::PushRequest unsigned_open = OpenRequest(TestWiring(3));
+    unsigned_open.mutable_open()->clear_wiring_nonce();
+    const absl::Status refused = Push(channel_, {unsigned_open, StepRequest(3, 1)});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  };
+  receiver_.Open(TestWiring(3), inbox);
+  expect_foreign_rows_refused();
+  ActivationsSender sender(channel_, TestWiring(3), [](const absl::Status&) {});
+  ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
+  expect_foreign_rows_refused();
+  // Even with all that is secret, the stream that is accepted stays the only one.
+  EXPECT_EQ(Push(channel_, {OpenRequest(TestWiring(3)), StepRequest(3, 1)}).code(),
+            absl::StatusCode::kAborted);
+  sender.Send(StepOf(2));
+  const auto request = inbox->Next();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->step().step_id(), 2u) << "nothing foreign came before it";
+}
+
+TEST(ActivationsSender, DoesNotBelieveAReceiverOfAnotherWiring) {
+  PushService service(
+      {.on_request =
+           [](ServerEnd& stream, const v1::PushRequest&) {
+             v1::PushResponse response;
+             SetWiring(TestWiring(3, 2), *response.mutable_opened());
+             stream.Send(std::move(response));
+           },
+       .on_requests_end = [](ServerEnd& stream) { stream.Close(absl::OkStatus()); }});
+  Served served(&service);
+  ActivationsSender sender(served.channel(), TestWiring(3), [](const absl::Status&) {});
+  const absl::Status opened = sender.WaitUntilOpen(SoonEnough());
+  EXPECT_EQ(opened.code(), absl::StatusCode::kAborted) << opened;
+  EXPECT_THAT(std::string(opened.message()), HasSubstr("the wiring nonces differ"));
 }
 
 // The whole way of a ring: asked for, offered, opened, used, and taken.
@@ -309,12 +387,12 @@ TEST_P(Activations, GoByARingOfTheSendersMemory) {
   constexpr int64_t kHidden = 64;
   RowRing ring(*sending, kHidden, /*rows=*/16);
   const auto inbox = std::make_shared<Inbox>();
-  receiver_.Open(3, inbox, RingIntake::UseOf(*receiving));
+  receiver_.Open(TestWiring(3), inbox, RingIntake::UseOf(*receiving));
   ActivationsSender sender(
-      channel_, 3, [](const absl::Status&) {}, &ring);
+      channel_, TestWiring(3), [](const absl::Status&) {}, &ring);
   ASSERT_EQ(sender.WaitUntilOpen(SoonEnough()), absl::OkStatus());
   sender.OfferRing();
-  RingIntake intake(receiver_, 3, *receiving);
+  RingIntake intake(receiver_, TestWiring(3), *receiving);
   StepRows out(*sending, kHidden), in(*receiving, kHidden);
   int num_in_ring = 0;
   for (uint64_t step = 1; num_in_ring < 40; ++step) {
@@ -337,7 +415,7 @@ TEST_P(Activations, GoByARingOfTheSendersMemory) {
 }
 
 TEST_P(Activations, RefuseARingThatWasNotAskedFor) {
-  receiver_.Open(3, std::make_shared<Inbox>());
+  receiver_.Open(TestWiring(3), std::make_shared<Inbox>());
   const auto stub = v1::ActivationsService::NewStub(channel_);
   grpc::ClientContext context;
   const auto stream = stub->Push(&context);
@@ -364,7 +442,7 @@ TEST(ActivationsSender, DoesNotBelieveThatARingWasTakenThatItDidNotOffer) {
   absl::Status lost;
   absl::Notification told;
   ActivationsSender sender(
-      served.channel(), 3,
+      served.channel(), TestWiring(3),
       [&](const absl::Status& status) {
         lost = status;
         told.Notify();

@@ -19,9 +19,12 @@
 #include "services/lane/lane_pump.h"
 #include "services/lane/lane_segment.h"
 #include "sluice/v1/activations.pb.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
+
+const WiringIdentity kWiring = testing::TestWiring();
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -41,7 +44,7 @@ v1::PushRequest WithTurn(uint64_t turn) {
 
 class LaneInboxTest : public ::testing::Test {
  protected:
-  void OpenLane() { ASSERT_TRUE(outbox_.Open(*inbox_.offer()).ok()); }
+  void OpenLane() { ASSERT_TRUE(outbox_.Open(*inbox_.Offer(kWiring), kWiring).ok()); }
 
   // By the lane, or into streamed_.
   void Send(v1::PushRequest request) {
@@ -160,13 +163,13 @@ TEST_F(LaneInboxTest, IsClosedForWhoWaitsAndForGood) {
 
 TEST_F(LaneInboxTest, SaysWhatIsWrongWithItsLane) {
   OpenLane();
-  const auto peer = LaneSegment::Open(*inbox_.offer());
+  const auto peer = LaneSegment::Open(*inbox_.Offer(kWiring), kWiring);
   (*peer)->written().Store(LaneSegment::capacity() + 1);
   EXPECT_EQ(inbox_.Next().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
-  LaneWriter writer(*LaneSegment::Open(*inbox_.offer()));
+  LaneWriter writer(*LaneSegment::Open(*inbox_.Offer(kWiring), kWiring));
   ASSERT_TRUE(writer.Write(WithTurn(1)));
   ASSERT_TRUE(writer.Write(WithTurn(1)));
   EXPECT_EQ(Take(), 1u);
@@ -175,7 +178,7 @@ TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
 
 TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {
   OpenLane();
-  const auto peer = LaneSegment::Open(*inbox_.offer());
+  const auto peer = LaneSegment::Open(*inbox_.Offer(kWiring), kWiring);
   std::thread sending([&] {
     (*peer)->parked().Store(17);  // no value that a reader writes
     Send(StepOf(1));

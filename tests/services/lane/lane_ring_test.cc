@@ -14,9 +14,12 @@
 #include "services/lane/lane_record.h"
 #include "services/lane/lane_writer.h"
 #include "sluice/v1/tensor.pb.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice {
 namespace {
+
+const WiringIdentity kWiring = testing::TestWiring();
 
 using ::testing::HasSubstr;
 
@@ -32,10 +35,10 @@ class LaneRing : public ::testing::Test {
  protected:
   LaneRing() {
     auto segment = LaneSegment::Create();
-    const v1::LaneOffer offer = *segment->offer();
+    const v1::LaneOffer offer = *segment->Offer(kWiring);
     reader_ = std::make_unique<LaneReader>(std::move(segment));
-    peer_ = *LaneSegment::Open(offer);
-    writer_ = std::make_unique<LaneWriter>(*LaneSegment::Open(offer));
+    peer_ = *LaneSegment::Open(offer, kWiring);
+    writer_ = std::make_unique<LaneWriter>(*LaneSegment::Open(offer, kWiring));
   }
 
   // The number of the message read, or -1: none there.
@@ -98,8 +101,8 @@ TEST_F(LaneRing, CountsPastTheLastPosition) {
   const std::uint32_t near_the_end = 0u - 64u;
   peer_->written().Store(near_the_end);
   peer_->read().Store(near_the_end);
-  LaneWriter writer(*LaneSegment::Open(*reader_->offer()));
-  auto reading = LaneSegment::Open(*reader_->offer());
+  LaneWriter writer(*LaneSegment::Open(*reader_->Offer(kWiring), kWiring));
+  auto reading = LaneSegment::Open(*reader_->Offer(kWiring), kWiring);
   LaneReader reader(*std::move(reading));
   for (int64_t i = 0; i < 10; ++i) {
     ASSERT_TRUE(writer.Write(MessageOf(30, i)));

@@ -20,9 +20,12 @@
 #include "services/rows/row_ring_reader.h"
 #include "services/rows/row_ring_writer.h"
 #include "services/rows/tensor.h"
+#include "tests/kernels/testing/test_wiring.h"
 
 namespace sluice::testing {
 namespace {
+
+const WiringIdentity kWiring = TestWiring();
 
 using ::testing::HasSubstr;
 
@@ -60,9 +63,9 @@ struct Stage {
 class RowRingTest : public ::testing::Test {
  protected:
   void Open() {
-    const auto offer = ring_.Offer();
+    const auto offer = ring_.Offer(kWiring);
     ASSERT_TRUE(offer.ok()) << offer.status();
-    ASSERT_EQ(reader_.Open(*offer), absl::OkStatus());
+    ASSERT_EQ(reader_.Open(*offer, kWiring), absl::OkStatus());
     ASSERT_EQ(writer_.Taken(0), absl::OkStatus());
   }
   v1::PushStep Store(const std::vector<float>& values,
@@ -185,25 +188,34 @@ TEST_F(RowRingTest, RefusesRowsThatTheRingCanNotHold) {
 }
 
 TEST_F(RowRingTest, RefusesARingThatItsMemoryDoesNotHold) {
-  const v1::RowRingOffer offer = *ring_.Offer();
+  const v1::RowRingOffer offer = *ring_.Offer(kWiring);
   for (const uint64_t capacity : {uint64_t{0}, uint64_t{100}, offer.capacity_bytes() + 256}) {
     v1::RowRingOffer other = offer;
     other.set_capacity_bytes(capacity);
-    EXPECT_EQ(reader_.Open(other).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(reader_.Open(other, kWiring).code(), absl::StatusCode::kInvalidArgument);
   }
   v1::RowRingOffer other = offer;
   other.set_handle("nothing");
-  EXPECT_EQ(reader_.Open(other).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(reader_.Open(other, kWiring).code(), absl::StatusCode::kInvalidArgument);
   other.set_handle(std::string(2000, 'x'));
-  EXPECT_THAT(std::string(reader_.Open(other).message()), HasSubstr("at most 1024"));
-  EXPECT_EQ(reader_.Open(offer), absl::OkStatus());
-  EXPECT_EQ(reader_.Open(offer).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(reader_.Open(other, kWiring).message()), HasSubstr("at most 1024"));
+  EXPECT_EQ(reader_.Open(offer, kWiring), absl::OkStatus());
+  EXPECT_EQ(reader_.Open(offer, kWiring).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RowRingTest, IsNotOpenedInAnotherWiring) {
+  for (const WiringIdentity& other : {TestWiring(1, 2), TestWiring(2)}) {
+    const absl::Status status = reader_.Open(*ring_.Offer(kWiring), other);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  }
 }
 
 TEST_F(RowRingTest, NeedsADeviceThatSharesMemory) {
   const std::unique_ptr<Backend> plain = MakeReferenceBackend();
-  EXPECT_EQ(RowRing(*plain, kHidden).Offer().status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(RowRingReader(*plain).Open(*ring_.Offer()).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(RowRing(*plain, kHidden).Offer(kWiring).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(RowRingReader(*plain).Open(*ring_.Offer(kWiring), kWiring).code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 // The same memory serves the next epoch, while a reader of the one before has it open still.
@@ -216,7 +228,7 @@ TEST_F(RowRingTest, ServesTheNextEpochBesideAReaderThatIsLate) {
   ASSERT_EQ(sender_.rows.Load(TensorOf(RowsFrom(2, 4))), absl::OkStatus());
   ASSERT_EQ(writer.Store(sender_.rows, std::nullopt, step), absl::OkStatus());
   EXPECT_FALSE(step.has_in_ring()) << "who has opened it in another epoch does not count";
-  ASSERT_EQ(reader.Open(*ring_.Offer()), absl::OkStatus());
+  ASSERT_EQ(reader.Open(*ring_.Offer(kWiring), kWiring), absl::OkStatus());
   ASSERT_EQ(writer.Taken(0), absl::OkStatus());
   step.Clear();
   ASSERT_EQ(writer.Store(sender_.rows, std::nullopt, step), absl::OkStatus());
@@ -241,7 +253,7 @@ TEST_F(RowRingTest, OutlivesASenderThatIsKilled) {
     Stage stage;
     RowRing ring(*stage.backend, kHidden, kRingRows);
     RowRingWriter writer(&ring);
-    const auto offer = ring.Offer();
+    const auto offer = ring.Offer(kWiring);
     v1::PushStep step;
     const bool stored = offer.ok() && writer.Taken(0).ok() &&
                         stage.rows.Load(TensorOf(RowsFrom(3, 4))).ok() &&
@@ -257,7 +269,7 @@ TEST_F(RowRingTest, OutlivesASenderThatIsKilled) {
   v1::RowRingOffer offer;
   ASSERT_GT(length, 0);
   ASSERT_TRUE(offer.ParseFromArray(text, static_cast<int>(length)));
-  const absl::Status opened = reader_.Open(offer);
+  const absl::Status opened = reader_.Open(offer, kWiring);
   kill(child, SIGKILL);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   ASSERT_EQ(opened, absl::OkStatus());
@@ -266,7 +278,7 @@ TEST_F(RowRingTest, OutlivesASenderThatIsKilled) {
   step.mutable_in_ring()->set_position(0);
   EXPECT_EQ(Load(step), RowsFrom(3, 4));
   RowRingReader late(*receiver_.backend);
-  EXPECT_EQ(late.Open(offer).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(late.Open(offer, kWiring).code(), absl::StatusCode::kNotFound);
   close(told[0]);
 }
 
