@@ -227,6 +227,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->vllm_metric_names_ = options.vllm_metric_names;
+  result->request_metrics_ = RequestMetrics::Make(
+      *result->registry_, [] { return absl::Now(); }, identity->name);
   result->health_ = std::make_shared<Health>();
   result->health_->holds_for_tokenizer = options.hold_time > absl::ZeroDuration();
   result->tenants_ = tenants;
