@@ -12,6 +12,7 @@ Wiring::Wiring(const Topology* topology, StageNetwork* network, const WiringOpti
     : topology_(*topology),
       network_(*network),
       options_(options),
+      answers_(options.vocabulary_size),
       next_to_open_(topology->num_stages()) {
   Advance();
 }
@@ -49,9 +50,9 @@ void Wiring::OnResponse(int stage, int rank, const v1::ShardRunResponse& respons
 void Wiring::OnResponse(const v1::SamplerRunResponse& response) {
   if (response.has_opened()) ++num_opened_;
   if (!response.has_executed() || !lost_.ok()) return;
-  absl::StatusOr<std::vector<RowResult>> rows = ResultsFrom(response.executed());
-  if (!rows.ok()) return Lose("the sampler", rows.status());
-  executed_.push_back({response.executed().step_id(), *std::move(rows)});
+  absl::StatusOr<StepExecuted> executed = answers_.Take(response.executed());
+  if (!executed.ok()) return Lose("the sampler", executed.status());
+  executed_.push_back(*std::move(executed));
 }
 
 void Wiring::Lose(const std::string& who, const absl::Status& status) {
@@ -141,6 +142,7 @@ void Wiring::Execute(const Step& step, absl::Span<const RowRequest> rows) {
   rank_zero_.front()->Send(std::move(shard_message_));
   sampler_plans_.SetMessage(options_.epoch, step, rows, sampler_message_);
   sampler_->Send(std::move(sampler_message_));
+  answers_.Add(step.id, rows);
 }
 
 std::vector<StepExecuted> Wiring::TakeExecuted() { return std::exchange(executed_, {}); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "orchestrator/pipeline/planned_answers.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/pipeline/sampler_plans.h"
@@ -29,6 +31,8 @@ struct WiringOptions {
   int32_t num_kv_blocks = 0;
   std::string model_fingerprint;
   RankTransport rank_transport = RankTransport::kSharedMemory;
+  // Of the model. What stages answer with any other token ends the wiring.
+  int32_t vocabulary_size = std::numeric_limits<int32_t>::max();
 };
 
 class Wiring {
@@ -82,6 +86,7 @@ class Wiring {
   const Topology& topology_;
   StageNetwork& network_;
   const WiringOptions options_;
+  PlannedAnswers answers_;
 
   int next_to_open_;     // -1: the embedding; num_stages: the sampler; else a stage of shards
   int num_opening_ = 0;  // streams begun
