@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "services/tokenizer/jinja/spelled_number.h"
 #include "services/tokenizer/strings.h"
 
 namespace sluice {
@@ -73,6 +74,7 @@ std::string ArgumentText(const Json& arguments) {
     }
     return text + "]";
   }
+  if (arguments.is_binary()) return jinja::SpellingOf(arguments);
   return arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

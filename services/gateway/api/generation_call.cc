@@ -117,6 +117,11 @@ void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
     if (calls_constraint_.has_value() && (must_call() || !request.has_constraint())) {
       *request.mutable_constraint() = *calls_constraint_;
     }
+    if (needs_.chat != nullptr && !must_call()) {
+      for (std::string& token : SpecialTokensOf(StyleOfAnswer())) {
+        request.add_kept_special_tokens(std::move(token));
+      }
+    }
     for (const std::vector<int32_t>& ids : bad_words_ids_) {
       request.mutable_sampling()->add_bad_words_ids()->mutable_token_ids()->Assign(ids.begin(),
                                                                                    ids.end());

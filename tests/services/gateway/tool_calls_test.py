@@ -246,6 +246,8 @@ class ToolCallsTest(unittest.TestCase):
                     "tools": [{"name": "weather", "input_schema": self.SCHEMA}]}).json["content"]
                 self.assertEqual([block["type"] for block in content], ["thinking", "text", "tool_use"])
                 self.assertEqual(content[2]["input"], expected)
+                kept = list(Scripted.asked.kept_special_tokens)
+                self.assertIn("<|channel|>" if name == "harmony" else "<think>", kept)
 
     def test_channels_are_apart_without_tools(self):
         self.serve("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",

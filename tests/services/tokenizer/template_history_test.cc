@@ -9,6 +9,7 @@
 
 #include "services/model/json_fields.h"
 #include "services/tokenizer/chat_template.h"
+#include "services/tokenizer/jinja/spelled_number.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice {
@@ -69,6 +70,10 @@ TEST(TemplateHistory, GivesArgumentsAsTextWhereTheTemplateJoinsThemToText) {
       "{{ 'call ' + c.function.arguments }}{% endfor %}{% endfor %}";
   const Json adapted = Adapted(source, Conversation({"f"}));
   EXPECT_EQ(adapted[1]["tool_calls"][0]["function"]["arguments"], R"({"z": "Z", "a": [1, true]})");
+  Json spelled = Conversation({"f"});
+  spelled[1]["tool_calls"][0]["function"]["arguments"] = {{"x", jinja::SpelledNumber("1e22")}};
+  EXPECT_EQ(Adapted(source, spelled)[1]["tool_calls"][0]["function"]["arguments"],
+            R"({"x": 1e22})");
 }
 
 TEST(TemplateHistory, NumbersCallsAsKimiDoes) {
