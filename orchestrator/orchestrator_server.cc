@@ -110,7 +110,8 @@ absl::StatusOr<std::optional<ReplicaOptions>> ReplicaOfDraftModel(
                                      .shards = {{place.shard}},
                                      .sampler = place.sampler},
                         .model_fingerprint = identity->fingerprint,
-                        .max_step_tokens = options.max_step_tokens};
+                        .max_step_tokens = options.max_step_tokens,
+                        .vocabulary_size = static_cast<int32_t>(config->vocab_size)};
 }
 
 // An orchestrator that has lost its processes asks all of them again and again, which takes 2 s while
@@ -227,6 +228,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 
   auto result = std::unique_ptr<OrchestratorServer>(new OrchestratorServer());
   result->vllm_metric_names_ = options.vllm_metric_names;
+  result->request_metrics_ = RequestMetrics::Make(
+      *result->registry_, [] { return absl::Now(); }, identity->name);
   result->health_ = std::make_shared<Health>();
   result->health_->holds_for_tokenizer = options.hold_time > absl::ZeroDuration();
   result->tenants_ = tenants;
@@ -262,15 +265,16 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   engine.on_serving_changed = [health = result->health_](bool serves) {
     health->SetEngine(serves);
   };
-  result->engine_ =
-      std::make_unique<Engine>(std::move(engine),
-                               ReplicaOptions{.orchestrator = NameOf(options.address),
-                                              .topology = options.topology,
-                                              .model_fingerprint = identity->fingerprint,
-                                              .rank_transport = options.rank_transport,
-                                              .max_step_tokens = options.max_step_tokens,
-                                              .yield_time = YieldTime(options)},
-                               dialer, *tokenizer, result->progress_.get(), *draft_model);
+  result->engine_ = std::make_unique<Engine>(
+      std::move(engine),
+      ReplicaOptions{.orchestrator = NameOf(options.address),
+                     .topology = options.topology,
+                     .model_fingerprint = identity->fingerprint,
+                     .rank_transport = options.rank_transport,
+                     .max_step_tokens = options.max_step_tokens,
+                     .yield_time = YieldTime(options),
+                     .vocabulary_size = static_cast<int32_t>(config->vocab_size)},
+      dialer, *tokenizer, result->progress_.get(), *draft_model);
   result->authenticator_ = *std::move(authenticator);
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, *sampling, identity->name,

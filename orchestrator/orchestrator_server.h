@@ -90,8 +90,7 @@ class OrchestratorServer final : public RunningService {
   bool vllm_metric_names_ = false;
   std::shared_ptr<Health> health_;
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
-  const std::shared_ptr<RequestMetrics> request_metrics_ =
-      RequestMetrics::Make(*registry_, [] { return absl::Now(); });
+  std::shared_ptr<RequestMetrics> request_metrics_;
   StepMetrics step_metrics_{*registry_};
   Tracer* tracer_ = nullptr;
   std::unique_ptr<RequestTracer> request_tracer_;

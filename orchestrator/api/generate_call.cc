@@ -105,8 +105,9 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   absl::MutexLock lock(&mutex_);
   if (cancelled_) return CountRefused(context_, absl::CancelledError("the caller left"));
   std::shared_ptr<RequestSink> sink = shared_from_this();
-  if (context_.metrics != nullptr)
-    sink = context_.metrics->Measure(std::move(sink), context_.tenant_class);
+  if (context_.metrics != nullptr) {
+    sink = context_.metrics->Measure(std::move(sink), context_.tenant_class, OperationOf(request_));
+  }
   if (request.num_sequences > NumReturned(request_)) {
     std::vector<std::vector<TokenId>> resumed;
     for (const v1::ResumedSequence& sequence : request_.resume()) {

@@ -32,6 +32,8 @@ constexpr int kMaxBadWords = 512;
 constexpr int kMaxBadWordBytes = 256;
 constexpr int kMaxDryBreakers = 128;
 constexpr int kMaxDryBreakerBytes = 64;
+constexpr int kMaxKeptSpecialTokens = 64;
+constexpr int kMaxKeptSpecialTokenBytes = 128;
 
 absl::Status CheckStop(const v1::StopOptions& stop, const ModelDescription& model) {
   if (stop.stop_strings_size() > kMaxStopStrings) {
@@ -254,6 +256,10 @@ absl::Status CheckGenerate(const v1::GenerateRequest& request, const ModelDescri
     status = CheckTexts(request.bad_words(), "bad_words", kMaxBadWords, kMaxBadWordBytes);
   }
   if (status.ok()) {
+    status = CheckTexts(request.kept_special_tokens(), "kept_special_tokens", kMaxKeptSpecialTokens,
+                        kMaxKeptSpecialTokenBytes);
+  }
+  if (status.ok()) {
     status =
         CheckTexts(request.dry_breakers(), "dry_breakers", kMaxDryBreakers, kMaxDryBreakerBytes);
   }
@@ -341,6 +347,8 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   }
   result.stop_strings.assign(stop.stop_strings().begin(), stop.stop_strings().end());
   result.include_stop_string = stop.include_stop_string();
+  result.kept_special_tokens.assign(request.kept_special_tokens().begin(),
+                                    request.kept_special_tokens().end());
   result.num_logprobs = request.logprobs();
   result.processed_logprobs = request.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
   result.priority = request.priority();

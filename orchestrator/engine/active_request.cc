@@ -59,6 +59,7 @@ TextOptions ActiveRequest::TextOptionsFor(std::vector<TokenId> generated) const 
   options.stop_strings = request_.stop_strings;
   options.include_stop_string = request_.include_stop_string;
   options.min_tokens = request_.sampling.min_tokens;
+  options.kept_special_tokens = request_.kept_special_tokens;
   const size_t context = std::min(kContextTokens, request_.prompt.size());
   options.context_tokens.assign(request_.prompt.end() - static_cast<ptrdiff_t>(context),
                                 request_.prompt.end());

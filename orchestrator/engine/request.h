@@ -49,8 +49,9 @@ struct EngineRequest {
   std::vector<TokenId> stop_tokens;  // EOS ids included, unless ignored
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
-  bool wants_text = true;    // false where there is no tokenizer
-  int32_t num_logprobs = 0;  // alternatives per token
+  std::vector<std::string> kept_special_tokens;  // whose text is not left out
+  bool wants_text = true;                        // false where there is no tokenizer
+  int32_t num_logprobs = 0;                      // alternatives per token
   bool processed_logprobs = false;
   int32_t priority = 0;
   std::string tenant;            // whom it is served for

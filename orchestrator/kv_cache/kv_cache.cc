@@ -91,6 +91,7 @@ int32_t KvCache::Begin(SequenceId sequence, const PrefixDomain& domain,
     found += BeginWithTail(table, tokens.subspan(found), most - found);
   }
   hit_positions_ += found;
+  queried_positions_ += most;
   found_ = nullptr;
   tables_.emplace(sequence, std::move(table));
   return found;
@@ -348,6 +349,7 @@ KvCacheStatistics KvCache::statistics() const {
           .shared_blocks = num_shared_,
           .num_sequences = static_cast<int32_t>(tables_.size()),
           .hit_positions = hit_positions_,
+          .queried_positions = queried_positions_,
           .copied_blocks = copied_blocks_,
           .evicted_blocks = evicted_blocks_};
 }

@@ -46,13 +46,14 @@ absl::Status Validate(const KvCacheOptions& options);
 
 struct KvCacheStatistics {
   int32_t block_size = 0;
-  int32_t total_blocks = 0;    // used + cached + free
-  int32_t used_blocks = 0;     // in tables, each counted once
-  int32_t cached_blocks = 0;   // in no table, known by their tokens
-  int32_t free_blocks = 0;     // hold nothing of use
-  int32_t shared_blocks = 0;   // those of used_blocks that several tables have
-  int32_t num_sequences = 0;   // sequences that hold blocks
-  uint64_t hit_positions = 0;  // found by their tokens instead of computed, ever
+  int32_t total_blocks = 0;        // used + cached + free
+  int32_t used_blocks = 0;         // in tables, each counted once
+  int32_t cached_blocks = 0;       // in no table, known by their tokens
+  int32_t free_blocks = 0;         // hold nothing of use
+  int32_t shared_blocks = 0;       // those of used_blocks that several tables have
+  int32_t num_sequences = 0;       // sequences that hold blocks
+  uint64_t hit_positions = 0;      // found by their tokens instead of computed, ever
+  uint64_t queried_positions = 0;  // looked for by their tokens, found or not, ever
   uint64_t copied_blocks = 0;
   uint64_t evicted_blocks = 0;
 };
@@ -214,6 +215,7 @@ class KvCache {
   std::vector<SequenceId> ended_tables_;
   int32_t num_shared_ = 0;  // blocks with several holders
   uint64_t hit_positions_ = 0;
+  uint64_t queried_positions_ = 0;
   uint64_t copied_blocks_ = 0;
   uint64_t evicted_blocks_ = 0;
   // Of BlocksFreedBy: by block, zero between calls.

@@ -53,6 +53,9 @@ void AddLedger(const SchedulerStatistics& scheduler, Families& families) {
   counter("sluice_computed_positions_total", "Positions computed.", scheduler.computed_positions);
   counter("sluice_kv_hit_positions_total", "Positions found in the prefix cache, not computed.",
           scheduler.kv_cache.hit_positions);
+  counter("sluice_kv_queried_positions_total",
+          "Positions looked for in the prefix cache, found or not.",
+          scheduler.kv_cache.queried_positions);
   counter("sluice_kv_copied_blocks_total", "Blocks copied before a sequence wrote into them.",
           scheduler.kv_cache.copied_blocks);
   counter("sluice_kv_evicted_blocks_total", "Cached blocks that gave way.",
@@ -163,6 +166,11 @@ void AddVllmNames(const EngineStatus& status, Families& families) {
                                  "sluice_sequences{state=\"waiting\"}.", {{Waiting(status), {}}}));
   families.push_back(
       GaugeFamily("vllm:kv_cache_usage_perc", "sluice_kv_usage_ratio.", {{UsedPart(cache), {}}}));
+  families.push_back(CounterFamily("vllm:prefix_cache_queries_total",
+                                   "sluice_kv_queried_positions_total.",
+                                   {{static_cast<double>(cache.queried_positions), {}}}));
+  families.push_back(CounterFamily("vllm:prefix_cache_hits_total", "sluice_kv_hit_positions_total.",
+                                   {{static_cast<double>(cache.hit_positions), {}}}));
   families.push_back(CounterFamily("vllm:spec_decode_num_draft_tokens_total",
                                    "sluice_drafted_tokens_total.",
                                    {{static_cast<double>(status.scheduler.drafted_tokens), {}}}));

@@ -1,5 +1,6 @@
 #include "orchestrator/metrics/request_metrics.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -18,10 +19,11 @@ std::string OutcomeOf(const absl::Status& status) {
 class RequestMetrics::Sink final : public RequestSink {
  public:
   Sink(std::shared_ptr<RequestMetrics> metrics, std::shared_ptr<RequestSink> next,
-       std::string tenant_class)
+       std::string tenant_class, std::string operation)
       : metrics_(std::move(metrics)),
         next_(std::move(next)),
         tenant_class_(std::move(tenant_class)),
+        operation_(std::move(operation)),
         began_(metrics_->clock_()) {
     metrics_->in_progress_.Increment();
   }
@@ -35,6 +37,7 @@ class RequestMetrics::Sink final : public RequestSink {
       const bool first = num_tokens_ == 0;
       const double seconds = absl::ToDoubleSeconds(now - (first ? began_ : last_token_));
       (first ? metrics_->first_token_ : metrics_->between_tokens_).Observe(seconds);
+      if (first) first_token_ = now - began_;
       last_token_ = now;
       num_tokens_ += static_cast<int64_t>(chunk.tokens.size());
     }
@@ -57,21 +60,29 @@ class RequestMetrics::Sink final : public RequestSink {
   void End(const std::string& outcome) {
     ended_ = true;
     metrics_->in_progress_.Decrement();
-    metrics_->duration_.Observe(absl::ToDoubleSeconds(metrics_->clock_() - began_));
+    const absl::Duration duration = metrics_->clock_() - began_;
+    metrics_->duration_.Observe(absl::ToDoubleSeconds(duration));
+    metrics_->gen_ai_.Observe({.operation = operation_,
+                               .first_token = first_token_,
+                               .duration = duration,
+                               .num_generated_tokens = num_tokens_,
+                               .error_type = outcome == "ok" ? "" : outcome});
     metrics_->CountEnd(outcome, tenant_class_);
   }
 
   const std::shared_ptr<RequestMetrics> metrics_;
   const std::shared_ptr<RequestSink> next_;
   const std::string tenant_class_;
+  const std::string operation_;
   const absl::Time began_;
   // Touched by the engine's thread alone, as every sink is.
+  std::optional<absl::Duration> first_token_;
   absl::Time last_token_;
   int64_t num_tokens_ = 0;
   bool ended_ = false;
 };
 
-RequestMetrics::RequestMetrics(prometheus::Registry& registry, Clock clock)
+RequestMetrics::RequestMetrics(prometheus::Registry& registry, Clock clock, std::string model)
     : clock_(std::move(clock)),
       requests_(prometheus::BuildCounter()
                     .Name("sluice_requests_total")
@@ -94,15 +105,20 @@ RequestMetrics::RequestMetrics(prometheus::Registry& registry, Clock clock)
       prompt_tokens_(HistogramOf(registry, "sluice_request_prompt_tokens",
                                  "Tokens of the prompts of finished requests.", TokensBuckets())),
       generated_tokens_(HistogramOf(registry, "sluice_request_generated_tokens",
-                                    "Tokens generated for finished requests.", TokensBuckets())) {}
+                                    "Tokens generated for finished requests.", TokensBuckets())),
+      gen_ai_(registry, std::move(model)) {}
 
-std::shared_ptr<RequestMetrics> RequestMetrics::Make(prometheus::Registry& registry, Clock clock) {
-  return std::shared_ptr<RequestMetrics>(new RequestMetrics(registry, std::move(clock)));
+std::shared_ptr<RequestMetrics> RequestMetrics::Make(prometheus::Registry& registry, Clock clock,
+                                                     std::string model) {
+  return std::shared_ptr<RequestMetrics>(
+      new RequestMetrics(registry, std::move(clock), std::move(model)));
 }
 
 std::shared_ptr<RequestSink> RequestMetrics::Measure(std::shared_ptr<RequestSink> next,
-                                                     std::string tenant_class) {
-  return std::make_shared<Sink>(shared_from_this(), std::move(next), std::move(tenant_class));
+                                                     std::string tenant_class,
+                                                     std::string operation) {
+  return std::make_shared<Sink>(shared_from_this(), std::move(next), std::move(tenant_class),
+                                std::move(operation));
 }
 
 void RequestMetrics::CountRefused(const absl::Status& status, const std::string& tenant_class) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "orchestrator/engine/request.h"
+#include "orchestrator/metrics/gen_ai_metrics.h"
 
 namespace sluice {
 
@@ -23,11 +24,15 @@ class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
   using Clock = std::function<absl::Time()>;
 
   // Registers its families with `registry`, which must outlive it.
-  static std::shared_ptr<RequestMetrics> Make(prometheus::Registry& registry, Clock clock);
+  // `model` is the name of the one that is served.
+  static std::shared_ptr<RequestMetrics> Make(prometheus::Registry& registry, Clock clock,
+                                              std::string model);
 
   // A sink that measures what passes it on to `next`. One that goes away before its last event
-  // counts as cancelled. Of tenants' classes there must be few.
-  std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next, std::string tenant_class);
+  // counts as cancelled. Of tenants' classes, and of operations (gen_ai.operation.name), there must be
+  // few.
+  std::shared_ptr<RequestSink> Measure(std::shared_ptr<RequestSink> next, std::string tenant_class,
+                                       std::string operation);
 
   // A request that never came as far as the engine.
   void CountRefused(const absl::Status& status, const std::string& tenant_class);
@@ -35,7 +40,7 @@ class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
  private:
   class Sink;
 
-  RequestMetrics(prometheus::Registry& registry, Clock clock);
+  RequestMetrics(prometheus::Registry& registry, Clock clock, std::string model);
   void CountEnd(const std::string& outcome, const std::string& tenant_class);
 
   const Clock clock_;
@@ -46,6 +51,7 @@ class RequestMetrics : public std::enable_shared_from_this<RequestMetrics> {
   prometheus::Histogram& duration_;
   prometheus::Histogram& prompt_tokens_;
   prometheus::Histogram& generated_tokens_;
+  GenAiMetrics gen_ai_;
 };
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "orchestrator/pipeline/connected_replica.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -45,6 +46,11 @@ std::vector<ReplicaProcess> ProcessesOf(const Topology& topology) {
   processes.push_back({.service = "sampler", .address = topology.sampler});
   for (ReplicaProcess& process : processes) process.detail = "not reached yet";
   return processes;
+}
+
+absl::Duration DurationOf(uint64_t nanoseconds) {
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+  return absl::Nanoseconds(static_cast<int64_t>(std::min(nanoseconds, kMost)));
 }
 
 }  // namespace
@@ -259,7 +265,8 @@ void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   wiring_ = std::make_unique<Wiring>(&options_.topology, network_,
                                      WiringOptions{.identity = *identity,
                                                    .num_kv_blocks = opening_geometry_.num_blocks,
-                                                   .rank_transport = options_.rank_transport});
+                                                   .rank_transport = options_.rank_transport,
+                                                   .vocabulary_size = options_.vocabulary_size});
 }
 
 bool ConnectedReplica::AwaitOpened(SteadyTime now) {
@@ -365,9 +372,9 @@ void ConnectedReplica::TakeTimes() {
           process.rank != of_one.rank) {
         continue;
       }
-      process.busy = absl::Nanoseconds(of_one.times.busy_ns());
-      process.gap = absl::Nanoseconds(of_one.times.gap_ns());
-      process.gap_computed = absl::Nanoseconds(of_one.times.gap_computed_ns());
+      process.busy = DurationOf(of_one.times.busy_ns());
+      process.gap = DurationOf(of_one.times.gap_ns());
+      process.gap_computed = DurationOf(of_one.times.gap_computed_ns());
     }
   }
   processes_ = std::move(processes);

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -45,6 +46,8 @@ struct ReplicaOptions {
   // How long an orchestrator that has never been wired leaves processes that it could open to the
   // one that it succeeds, which wires them anew after they were replaced.
   absl::Duration yield_time = absl::ZeroDuration();
+  // Of the model; default: any token that is not negative is one.
+  int32_t vocabulary_size = std::numeric_limits<int32_t>::max();
 };
 
 class ConnectedReplica final : public Replica {

@@ -13,6 +13,10 @@ absl::Status CheckFingerprint(const std::string& fingerprint, const std::string&
       absl::StrCat("it serves another model: fingerprint ", fingerprint, ", expected ", expected));
 }
 
+// What the orchestrator keeps books of: tens of bytes for each block.
+constexpr int32_t kMaxBlocks = 1 << 26;
+constexpr int32_t kMaxBlockSize = 1 << 16;
+
 // Enough of it to tell two apart.
 std::string ShortDigest(const std::string& digest) {
   return digest.empty() ? "of none" : digest.substr(0, 16);
@@ -52,6 +56,14 @@ absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& top
         "it is stage ", info.stage(), " of ", info.num_stages(), ", rank ", info.rank(), " of ",
         info.num_ranks(), "; expected stage ", process.stage, " of ", topology.num_stages(),
         ", rank ", process.rank, " of ", topology.num_ranks()));
+  }
+  if (info.block_size() < 1 || info.block_size() > kMaxBlockSize) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its blocks hold ", info.block_size(), " positions; accepted: 1 to ", kMaxBlockSize));
+  }
+  if (info.num_kv_blocks() < 1 || info.num_kv_blocks() > kMaxBlocks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has ", info.num_kv_blocks(), " blocks; accepted: 1 to ", kMaxBlocks));
   }
   if (geometry.block_size != 0 && geometry.block_size != info.block_size()) {
     return absl::FailedPreconditionError(absl::StrCat("its blocks hold ", info.block_size(),

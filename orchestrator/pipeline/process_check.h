@@ -25,7 +25,8 @@ absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& f
                       ReplicaProcess& process);
 
 // FAILED_PRECONDITION where the shard stands elsewhere than `process` in `topology`, or its blocks
-// are of another size than `geometry` says (0: of any); the smallest number of blocks is kept.
+// are of another size than `geometry` says (0: of any), or of a size or number that no orchestrator
+// can use; the smallest number of blocks is kept.
 absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,
                        const ReplicaProcess& process, KvGeometry& geometry);
 

@@ -1,5 +1,7 @@
 #include "orchestrator/pipeline/step_messages.h"
 
+#include <grpc/status.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -23,6 +25,19 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
   run.set_step_id(chosen.step);
   run.set_row(chosen.row);
   run.set_count(1);
+}
+
+// The longest text of a row's error; clients are told it.
+constexpr size_t kMaxErrorBytes = 1024;
+
+// A row with a code has failed, whether or not it says why.
+void SetError(const v1::SampledRow& row, RowResult& result) {
+  result.error = row.error_message().substr(0, kMaxErrorBytes);
+  const bool is_code = row.error_code() > 0 && row.error_code() <= GRPC_STATUS_UNAUTHENTICATED;
+  if (is_code) result.error_code = static_cast<absl::StatusCode>(row.error_code());
+  if (row.error_code() != 0 && result.error.empty()) {
+    result.error = "the sampler does not say why this token could not be chosen";
+  }
 }
 
 }  // namespace
@@ -92,8 +107,7 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     RowResult& result = results.emplace_back();
     result.token = row.token_id();
     result.logprob = row.logprob();
-    result.error = row.error_message();
-    if (row.error_code() != 0) result.error_code = static_cast<absl::StatusCode>(row.error_code());
+    SetError(row, result);
     result.forced.assign(row.forced_token_ids().begin(), row.forced_token_ids().end());
     result.likely.assign(row.likely_token_ids().begin(), row.likely_token_ids().end());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {

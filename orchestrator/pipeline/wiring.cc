@@ -23,6 +23,7 @@ Wiring::Wiring(const Topology* topology, StageNetwork* network, const WiringOpti
       network_(*network),
       options_(options),
       communicator_suffix_(RandomHexDigits()),
+      answers_(options.vocabulary_size),
       next_to_open_(topology->num_stages()) {
   Advance();
 }
@@ -73,9 +74,9 @@ void Wiring::OnResponse(const std::string& who, const v1::SamplerRunResponse& re
                          "it answered step ", response.executed().step_id(), " of epoch ",
                          response.executed().epoch(), ", which was not sent")));
   }
-  absl::StatusOr<std::vector<RowResult>> rows = ResultsFrom(response.executed());
-  if (!rows.ok()) return Lose("the sampler", rows.status());
-  executed_.push_back({response.executed().step_id(), *std::move(rows)});
+  absl::StatusOr<StepExecuted> executed = answers_.Take(response.executed());
+  if (!executed.ok()) return Lose("the sampler", executed.status());
+  executed_.push_back(*std::move(executed));
 }
 
 void Wiring::Lose(const std::string& who, const absl::Status& status) {
@@ -163,6 +164,7 @@ void Wiring::Execute(const Step& step, absl::Span<const RowRequest> rows) {
   rank_zero_.front()->Send(std::move(shard_message_));
   sampler_plans_.SetMessage(options_.identity.epoch, step, rows, sampler_message_);
   sampler_->Send(std::move(sampler_message_));
+  answers_.Add(step.id, rows);
 }
 
 std::vector<StepExecuted> Wiring::TakeExecuted() { return std::exchange(executed_, {}); }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/communicator/wiring_identity.h"
+#include "orchestrator/pipeline/planned_answers.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/pipeline/rows.h"
 #include "orchestrator/pipeline/sampler_plans.h"
@@ -30,6 +32,8 @@ struct WiringOptions {
   WiringIdentity identity;
   int32_t num_kv_blocks = 0;
   RankTransport rank_transport = RankTransport::kSharedMemory;
+  // Of the model. What stages answer with any other token ends the wiring.
+  int32_t vocabulary_size = std::numeric_limits<int32_t>::max();
 };
 
 class Wiring {
@@ -89,6 +93,7 @@ class Wiring {
   const WiringOptions options_;
   // Of the ranks' communicators: random, and no secret, unlike the nonce.
   const std::string communicator_suffix_;
+  PlannedAnswers answers_;
 
   int next_to_open_;     // -1: the embedding; num_stages: the sampler; else a stage of shards
   int num_opening_ = 0;  // streams begun

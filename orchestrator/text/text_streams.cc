@@ -24,6 +24,9 @@ void TextStreams::Open(uint64_t id, const TextOptions& options) {
   sequence.open.set_skip_special_tokens(options.skip_special_tokens);
   sequence.open.set_include_stop_string(options.include_stop_string);
   sequence.open.set_min_tokens(static_cast<uint32_t>(options.min_tokens));
+  for (const std::string& token : options.kept_special_tokens) {
+    sequence.open.add_kept_special_tokens(token);
+  }
   for (const std::string& stop : options.stop_strings) sequence.open.add_stop_strings(stop);
   sequence.open.mutable_context_token_ids()->Add(options.context_tokens.begin(),
                                                  options.context_tokens.end());

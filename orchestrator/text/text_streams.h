@@ -36,7 +36,8 @@ struct TextOptions {
   std::vector<std::string> stop_strings;
   bool include_stop_string = false;
   int32_t min_tokens = 0;  // stop strings are text until there are more, resumed ones included
-  std::vector<int32_t> context_tokens;  // the prompt's last ones
+  std::vector<std::string> kept_special_tokens;  // that skip_special_tokens does not leave out
+  std::vector<int32_t> context_tokens;           // the prompt's last ones
   // Tokens that an earlier call delivered, as if appended first; neither they nor their text come
   // back.
   std::vector<int32_t> resumed_tokens;

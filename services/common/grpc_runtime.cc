@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "services/common/log.h"
+#include "services/common/reflection_service.h"
 
 namespace sluice {
 namespace {
@@ -91,7 +92,10 @@ void LogForGrpc(gpr_log_func_args* line) {
 }
 
 struct Runtime {
-  Runtime() { grpc::reflection::InitProtoReflectionServerBuilderPlugin(); }
+  Runtime() {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();  // v1alpha
+    AddReflectionToServers();                                    // v1
+  }
 
   CallbackThreads callback_threads;
   // Protocol Buffers would print a line for every text that is not UTF-8: any client could fill the

@@ -69,8 +69,9 @@ ABSL_FLAG(bool, share_certificate, false,
           "serves all callers as the holder of --orchestrator_tls_cert, whoever they are");
 ABSL_FLAG(
     std::string, tool_parser, "auto",
-    "how the model writes calls of tools: hermes, llama3_json, pythonic, mistral, phi, gemma or "
-    "none; auto: as its chat template tells");
+    "how the model writes calls of tools: hermes, llama3_json, pythonic, mistral, phi, gemma, "
+    "qwen3_xml, glm, deepseek, kimi, granite, lfm, harmony or none; auto: as its chat template "
+    "tells");
 ABSL_FLAG(bool, demo, false,
           "the page has buttons that kill processes which this one's parent has started");
 ABSL_FLAG(int, max_connections, 4096, "connections at a time; more are answered 503");
@@ -123,8 +124,7 @@ absl::Status CheckFlags() {
   const std::string parser = absl::GetFlag(FLAGS_tool_parser);
   if (parser != "auto" && !gateway::ToolFormatByName(parser).has_value()) {
     status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "--tool_parser is \"", parser,
-        "\"; accepted: auto, hermes, llama3_json, pythonic, mistral, phi, gemma, none")));
+        "--tool_parser is \"", parser, "\"; accepted: auto, ", gateway::ToolFormatNames())));
   }
   for (const auto& [flag, value] :
        {std::pair("header_timeout", absl::GetFlag(FLAGS_header_timeout)),

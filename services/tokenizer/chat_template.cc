@@ -83,21 +83,24 @@ ChatTemplates::ChatTemplates(const TokenizerConfig& config)
     const std::string file = source == config.chat_template_sources.end()
                                  ? "chat_template"
                                  : std::filesystem::path(source->second).filename().string();
-    templates_.emplace(name, jinja::Template::Compile(text, file));
+    const Compiled& compiled =
+        templates_.emplace(name, jinja::Template::Compile(text, file)).first->second;
+    if (compiled.ok()) histories_.emplace(name, TemplateHistory(text, **compiled));
   }
 }
 
 ChatTemplates::~ChatTemplates() = default;
 
+std::map<std::string, ChatTemplates::Compiled, std::less<>>::const_iterator ChatTemplates::Find(
+    std::string_view name, bool has_tools) const {
+  if (!name.empty()) return templates_.find(name);
+  const auto chosen = has_tools ? templates_.find(kToolUse) : templates_.end();
+  return chosen != templates_.end() ? chosen : templates_.find(kDefault);
+}
+
 absl::StatusOr<const jinja::Template*> ChatTemplates::Choose(std::string_view name,
                                                              bool has_tools) const {
-  auto chosen = templates_.end();
-  if (!name.empty()) {
-    chosen = templates_.find(name);
-  } else {
-    if (has_tools) chosen = templates_.find(kToolUse);
-    if (chosen == templates_.end()) chosen = templates_.find(kDefault);
-  }
+  const auto chosen = Find(name, has_tools);
   if (chosen == templates_.end()) {
     std::string names;
     for (const auto& entry : templates_) StrAppend(&names, names.empty() ? "" : ", ", entry.first);
@@ -131,6 +134,15 @@ absl::StatusOr<jinja::Rendering> ChatTemplates::Render(std::string_view name,
   context.untrusted = &shortened;
   absl::StatusOr<jinja::Rendering> again = (*chosen)->Render(context);
   return again.ok() ? again : rendering;
+}
+
+void ChatTemplates::AdaptHistory(std::string_view name, nlohmann::ordered_json& variables) const {
+  const auto tools = variables.find("tools");
+  const auto chosen = Find(name, tools != variables.end() && !tools->is_null());
+  if (chosen == templates_.end()) return;
+  const auto history = histories_.find(chosen->first);
+  const auto messages = variables.find("messages");
+  if (history != histories_.end() && messages != variables.end()) history->second.Adapt(*messages);
 }
 
 jinja::LocalTime LocalTimeNow() {

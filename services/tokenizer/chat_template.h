@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "services/tokenizer/jinja/local_time.h"
 #include "services/tokenizer/jinja/rendering.h"
+#include "services/tokenizer/template_history.h"
 #include "services/tokenizer/tokenizer_config.h"
 
 namespace sluice {
@@ -45,12 +46,20 @@ class ChatTemplates {
                                           const nlohmann::ordered_json& variables,
                                           const jinja::LocalTime& now) const;
 
+  // Rewrites the `messages` of variables to what the template that Render() would choose reads of
+  // earlier turns, see TemplateHistory. Hugging Face's apply_chat_template leaves that to its caller.
+  void AdaptHistory(std::string_view name, nlohmann::ordered_json& variables) const;
+
  private:
   using Compiled = absl::StatusOr<std::unique_ptr<const jinja::Template>>;
 
   absl::StatusOr<const jinja::Template*> Choose(std::string_view name, bool has_tools) const;
+  // Of templates_; its end where there is no such template.
+  std::map<std::string, Compiled, std::less<>>::const_iterator Find(std::string_view name,
+                                                                    bool has_tools) const;
 
   std::map<std::string, Compiled, std::less<>> templates_;
+  std::map<std::string, TemplateHistory, std::less<>> histories_;  // of those that compile
   const std::map<std::string, std::string> special_tokens_;
 };
 

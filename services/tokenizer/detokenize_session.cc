@@ -1,5 +1,7 @@
 #include "services/tokenizer/detokenize_session.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +9,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
+namespace {
+
+constexpr int kMaxKeptSpecialTokens = 64;
+
+}  // namespace
 
 std::optional<v1::DetokenizeStreamResponse> DetokenizeSession::HandleAll(
     const v1::DetokenizeStreamRequest& request) {
@@ -61,6 +68,11 @@ absl::Status DetokenizeSession::Open(uint64_t id, const v1::DetokenizeOpen& open
     return absl::ResourceExhaustedError(
         absl::StrCat("a stream carries at most ", kMaxSequences, " sequences at once"));
   }
+  if (open.kept_special_tokens_size() > kMaxKeptSpecialTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kept_special_tokens has ", open.kept_special_tokens_size(),
+                     " entries; accepted: up to ", kMaxKeptSpecialTokens));
+  }
   const std::vector<std::string> strings(open.stop_strings().begin(), open.stop_strings().end());
   absl::StatusOr<StopStrings> stop_strings = StopStrings::Create(strings);
   if (!stop_strings.ok()) return stop_strings.status();
@@ -68,6 +80,11 @@ absl::Status DetokenizeSession::Open(uint64_t id, const v1::DetokenizeOpen& open
   sequence->stop_strings = *std::move(stop_strings);
   TextStream::Options options;
   options.decode.skip_special = open.skip_special_tokens();
+  for (const std::string& token : open.kept_special_tokens()) {
+    const std::optional<TokenId> id = tokenizer_.FindToken(token);
+    if (id.has_value()) options.decode.kept_special.push_back(*id);
+  }
+  std::sort(options.decode.kept_special.begin(), options.decode.kept_special.end());
   options.decode.skip_unknown = true;  // a model may have more ids than its tokenizer has tokens
   options.stop.include_stop_string = open.include_stop_string();
   options.min_tokens = open.min_tokens();

@@ -1,5 +1,6 @@
 #include "services/tokenizer/incremental_decoder.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -26,6 +27,10 @@ IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, const DecodeO
       out_(std::make_unique<std::string>()),
       stage_(tokenizer.decoder_->Start(std::make_unique<Collector>(out_.get()))) {}
 
+bool IncrementalDecoder::IsKept(TokenId id) const {
+  return std::binary_search(options_.kept_special.begin(), options_.kept_special.end(), id);
+}
+
 absl::Status IncrementalDecoder::Prime(absl::Span<const TokenId> ids) {
   return Append(ids).status();
 }
@@ -37,7 +42,7 @@ absl::StatusOr<std::string> IncrementalDecoder::Append(absl::Span<const TokenId>
   for (const TokenId id : ids) {
     if (!tokenizer_->HasToken(id)) continue;
     const Tokenizer::Token& token = tokenizer_->tokens_[id];
-    if (options_.skip_special && token.is_special) continue;
+    if (options_.skip_special && token.is_special && !IsKept(id)) continue;
     stage_->Append(token.decode_text);
     stage_->EndToken();
   }

@@ -32,6 +32,8 @@ class IncrementalDecoder {
   std::string Finish();
 
  private:
+  bool IsKept(TokenId id) const;
+
   const Tokenizer* tokenizer_;
   DecodeOptions options_;
   std::unique_ptr<std::string> out_;  // where the last stage writes

@@ -54,6 +54,8 @@ struct EncodeOptions {
 
 struct DecodeOptions {
   bool skip_special = false;
+  // Special tokens that skip_special does not leave out. Sorted.
+  std::vector<TokenId> kept_special;
   // Ids without a token have no text, rather than being an error: for models that have more ids
   // than their tokenizer has tokens.
   bool skip_unknown = false;

@@ -137,8 +137,9 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
 absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
                                                    v1::ApplyChatTemplateResponse& response) const {
   const ProgressWatch::Work work(progress_, "chat-template", 1 + request.ByteSizeLong() / 1024);
-  const absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
+  absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
   if (!variables.ok()) return variables.status();
+  chat_templates_.AdaptHistory(request.template_name(), *variables);
   absl::StatusOr<jinja::Rendering> rendering =
       chat_templates_.Render(request.template_name(), *variables, LocalTimeNow());
   if (!rendering.ok()) return rendering.status();

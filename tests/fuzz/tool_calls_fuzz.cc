@@ -10,11 +10,22 @@
 
 namespace {
 
+using sluice::gateway::OfferedTool;
 using sluice::gateway::OutputPiece;
 using sluice::gateway::OutputSplitter;
+using sluice::gateway::OutputStyle;
+using sluice::gateway::ReasoningFormat;
 using sluice::gateway::ToolCall;
 using sluice::gateway::ToolCallPiece;
 using sluice::gateway::ToolFormat;
+
+const std::vector<OfferedTool>& Tools() {
+  static const auto& tools = *new std::vector<OfferedTool>{
+      {.name = "f",
+       .parameters = R"({"properties": {"s": {"type": "string"}, "i": {"type": "integer"},
+         "r": {"$ref": "#/$defs/r"}}, "$defs": {"r": {"anyOf": [{"$ref": "#/$defs/r"}]}}})"}};
+  return tools;
+}
 
 struct Output {
   std::string text;
@@ -22,8 +33,8 @@ struct Output {
   std::vector<ToolCall> calls;
 };
 
-Output Split(ToolFormat format, const std::string& text, size_t piece) {
-  OutputSplitter splitter(format, /*begins_in_thought=*/false);
+Output Split(const OutputStyle& style, const std::string& text, size_t piece) {
+  OutputSplitter splitter(style, Tools());
   Output all;
   const auto append = [&](const OutputPiece& more) {
     all.text += more.text;
@@ -43,16 +54,18 @@ Output Split(ToolFormat format, const std::string& text, size_t piece) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
-  const auto format = static_cast<ToolFormat>(data[0] % 7);
+  const OutputStyle style = {
+      .tool_format = static_cast<ToolFormat>(data[0] % sluice::gateway::kNumToolFormats),
+      .reasoning = static_cast<ReasoningFormat>(data[0] / sluice::gateway::kNumToolFormats % 4)};
   const size_t piece = data[1] % 16 + 1;
   const std::string text(reinterpret_cast<const char*>(data + 2), size - 2);
-  const Output whole = Split(format, text, text.size() + 1);
-  const Output cut = Split(format, text, piece);
+  const Output whole = Split(style, text, text.size() + 1);
+  const Output cut = Split(style, text, piece);
   if (whole.text != cut.text || whole.reasoning != cut.reasoning || whole.calls != cut.calls) {
     std::abort();
   }
-  if (format == ToolFormat::kNone && text.find("<think>") == std::string::npos &&
-      whole.text != text) {
+  if (style.tool_format == ToolFormat::kNone && style.reasoning == ReasoningFormat::kThinkTags &&
+      text.find("<think>") == std::string::npos && whole.text != text) {
     std::abort();
   }
   return 0;

@@ -1,6 +1,7 @@
 #include "services/gateway/api/generation_call.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -80,9 +81,16 @@ OutputSplitter GenerationCall::NewSplitter() const {
     return only.empty() ? OutputSplitter(kRequiredFormat, /*begins_in_thought=*/false)
                         : OutputSplitter::OfArguments(only);
   }
+  return OutputSplitter(StyleOfAnswer(),
+                        needs_.tools == nullptr ? std::vector<OfferedTool>() : needs_.tools->tools);
+}
+
+OutputStyle GenerationCall::StyleOfAnswer() const {
+  OutputStyle style = output_style_;
   const bool has_tools = needs_.chat != nullptr && !needs_.chat->tools_json().empty();
-  return OutputSplitter(has_tools ? output_style_.tool_format : ToolFormat::kNone,
-                        needs_.chat != nullptr && BeginsInThought(*needs_.chat, output_style_));
+  if (!has_tools) style.tool_format = ToolFormat::kNone;
+  style.begins_in_thought = needs_.chat != nullptr && BeginsInThought(*needs_.chat, output_style_);
+  return style;
 }
 
 // A word has other tokens at the beginning of a text than after a space: both are forbidden.
@@ -108,6 +116,11 @@ void GenerationCall::Generate(std::vector<v1::GenerateRequest> requests) {
     // What the text must keep besides concerns answers that are no calls.
     if (calls_constraint_.has_value() && (must_call() || !request.has_constraint())) {
       *request.mutable_constraint() = *calls_constraint_;
+    }
+    if (needs_.chat != nullptr && !must_call()) {
+      for (std::string& token : SpecialTokensOf(StyleOfAnswer())) {
+        request.add_kept_special_tokens(std::move(token));
+      }
     }
     for (const std::vector<int32_t>& ids : bad_words_ids_) {
       request.mutable_sampling()->add_bad_words_ids()->mutable_token_ids()->Assign(ids.begin(),

@@ -79,6 +79,8 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void FindOutputStyle();
   void ConstrainCalls();
   void TokenizeBadWord(size_t index);
+  // How the answer is written where no call is required.
+  OutputStyle StyleOfAnswer() const;
   bool must_call() const { return needs_.tools != nullptr && needs_.tools->required; }
 
   const ApiContext context_;

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice::gateway {
@@ -68,10 +66,7 @@ void OutputStyles::ProbeThought(const Caller& caller, const Key& key,
       caller, std::move(request),
       [this, key, style, done = std::move(done)](
           const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) mutable {
-        if (prompt.ok()) {
-          style.begins_in_thought =
-              absl::EndsWith(absl::StripTrailingAsciiWhitespace(prompt->text()), "<think>");
-        }
+        if (prompt.ok()) ReadReasoningFormat(prompt->text(), style);
         if (prompt.ok() || IsFinal(prompt.status())) Keep(key, style);
         done(style);
       });

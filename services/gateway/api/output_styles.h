@@ -15,14 +15,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "services/gateway/backend/backend.h"
-#include "services/gateway/tool_calls/format.h"
+#include "services/gateway/tool_calls/output_style.h"
 
 namespace sluice::gateway {
-
-struct OutputStyle {
-  ToolFormat tool_format = ToolFormat::kNone;
-  bool begins_in_thought = false;  // prompts end with <think>
-};
 
 class OutputStyles {
  public:

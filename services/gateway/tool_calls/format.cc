@@ -1,6 +1,7 @@
 #include "services/gateway/tool_calls/format.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace sluice::gateway {
 namespace {
@@ -16,9 +17,54 @@ constexpr struct {
     {"mistral", ToolFormat::kMistral},
     {"phi", ToolFormat::kPhi},
     {"gemma", ToolFormat::kGemma},
+    {"qwen3_xml", ToolFormat::kQwenXml},
+    {"glm", ToolFormat::kGlm},
+    {"deepseek", ToolFormat::kDeepSeek},
+    {"kimi", ToolFormat::kKimi},
+    {"granite", ToolFormat::kGranite},
+    {"lfm", ToolFormat::kLfm},
+    {"harmony", ToolFormat::kHarmony},
 };
 
+// What a template without calls shows of their format.
+constexpr struct {
+  const char* mark;
+  ToolFormat format;
+} kMarks[] = {
+    {"<|channel|>", ToolFormat::kHarmony},
+    {"<function=", ToolFormat::kQwenXml},
+    {"<arg_key>", ToolFormat::kGlm},
+    {"<｜tool▁call", ToolFormat::kDeepSeek},
+    {"<|tool_call_begin|>", ToolFormat::kKimi},
+    {"<|im_system|>tool_declare", ToolFormat::kKimi},
+    {"<|tool_list_start|>", ToolFormat::kLfm},
+    {"<|tool_call_start|>", ToolFormat::kLfm},
+    {"respond with <|tool_call|>", ToolFormat::kGranite},
+    {"<tool_call>", ToolFormat::kHermes},
+};
+
+ToolFormat FormatOfInstructions(absl::string_view prompt) {
+  for (const auto& entry : kMarks) {
+    if (absl::StrContains(prompt, entry.mark)) return entry.format;
+  }
+  return ToolFormat::kNone;
+}
+
+// Of a call behind <tool_call>.
+ToolFormat FormatOfTaggedCall(absl::string_view before, absl::string_view after) {
+  if (absl::EndsWith(before, "<function=")) return ToolFormat::kQwenXml;
+  return absl::StrContains(after, "<arg_key>") ? ToolFormat::kGlm : ToolFormat::kHermes;
+}
+
 }  // namespace
+
+std::string ToolFormatNames() {
+  std::string names;
+  for (const auto& entry : kFormats) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", entry.name);
+  }
+  return names;
+}
 
 std::optional<ToolFormat> ToolFormatByName(absl::string_view name) {
   for (const auto& entry : kFormats) {
@@ -47,10 +93,17 @@ std::string ProbeTools() {
 
 ToolFormat FormatOfPrompt(absl::string_view prompt) {
   const size_t call = prompt.rfind("probe");
-  if (call == absl::string_view::npos) return ToolFormat::kNone;
+  if (call == absl::string_view::npos) return FormatOfInstructions(prompt);
   const absl::string_view before = prompt.substr(0, call);
   const absl::string_view after = prompt.substr(call);
-  if (absl::StrContains(before, "<tool_call>")) return ToolFormat::kHermes;
+  if (absl::EndsWith(before, "to=functions.")) return ToolFormat::kHarmony;
+  if (absl::StrContains(before, "<|tool_call_begin|>")) return ToolFormat::kKimi;
+  if (absl::StrContains(before, "<｜tool▁call▁begin｜>")) return ToolFormat::kDeepSeek;
+  if (absl::StrContains(before, "<|tool_call_start|>")) return ToolFormat::kLfm;
+  if (absl::StrContains(before, "respond with <|tool_call|>")) return ToolFormat::kGranite;
+  if (absl::StrContains(before, "<tool_call>") || absl::EndsWith(before, "<function=")) {
+    return FormatOfTaggedCall(before, after);
+  }
   if (absl::StrContains(before, "[TOOL_CALLS]")) return ToolFormat::kMistral;
   if (absl::StrContains(before, "functools[") || absl::StrContains(before, "<|tool_call|>")) {
     return ToolFormat::kPhi;

@@ -18,17 +18,28 @@ enum class ToolFormat {
   kMistral,  // [TOOL_CALLS] [{"name": .., "arguments": {..}}, ..], or name[ARGS]{..} for each call
   kPhi,      // functools[{"name": .., "arguments": {..}}, ..]
   kGemma,    // ```tool_code, a line f(a=1) for each call, ```
+  kQwenXml,  // <tool_call><function=f><parameter=a>1</parameter></function></tool_call>: Qwen3-Coder
+  kGlm,      // <tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>
+  kDeepSeek,  // <｜tool▁call▁begin｜>f<｜tool▁sep｜>{..}<｜tool▁call▁end｜>: V3.1; V3 and R1 by ```json
+  kKimi,      // <|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>
+  kGranite,   // <|tool_call|>[{"name": .., "arguments": {..}}, ..]
+  kLfm,       // <|tool_call_start|>[f(a=1)]<|tool_call_end|>
+  kHarmony,   // <|channel|>commentary to=functions.f<|message|>{..}<|call|>: gpt-oss
 };
 
-// By the names of --tool_parser: hermes, llama3_json, pythonic, mistral, phi, gemma, none; nullopt
-// for others.
+constexpr int kNumToolFormats = static_cast<int>(ToolFormat::kHarmony) + 1;
+
+// By the names of --tool_parser; nullopt for others.
 std::optional<ToolFormat> ToolFormatByName(absl::string_view name);
+// All of these names, separated by commas.
+std::string ToolFormatNames();
 
 // What the conversation below becomes tells the format: its assistant calls a tool, and the
 // template writes the call as the model would.
 google::protobuf::RepeatedPtrField<v1::ChatMessage> ProbeMessages();
 std::string ProbeTools();
-// By the prompt that a template made of it; kNone where the template leaves calls out.
+// By the prompt that a template made of it. Where the template leaves calls out, by what it tells the
+// model about tools; kNone where it tells nothing.
 ToolFormat FormatOfPrompt(absl::string_view prompt);
 
 }  // namespace sluice::gateway

@@ -9,12 +9,12 @@
 #include "absl/strings/strip.h"
 #include "services/gateway/tool_calls/named_call.h"
 #include "services/gateway/tool_calls/python_calls.h"
+#include "services/gateway/tool_calls/section_calls.h"
+#include "services/gateway/tool_calls/tags.h"
+#include "services/gateway/tool_calls/xml_calls.h"
 
 namespace sluice::gateway {
 namespace {
-
-constexpr char kThink[] = "<think>";
-constexpr char kEndThink[] = "</think>";
 
 // What stands around calls. Without an end, calls go on to the end of the text.
 struct Tags {
@@ -33,9 +33,29 @@ const Tags& TagsOf(ToolFormat format) {
   static const auto& mistral = *new Tags{{"[TOOL_CALLS]"}, "", "[{"};
   static const auto& phi = *new Tags{{"functools", "<|tool_call|>"}, "<|/tool_call|>", "[{"};
   static const auto& gemma = *new Tags{{"```tool_code"}, "```", ""};
+  static const auto& xml = *new Tags{{"<tool_call>", "<function="}, "", ""};
+  static const auto& glm = *new Tags{{"<tool_call>"}, "", ""};
+  static const auto& kimi = *new Tags{{kKimiTags.section_begin, kKimiTags.call_begin}, "", ""};
+  static const auto& deepseek =
+      *new Tags{{kDeepSeekTags.section_begin, kDeepSeekTags.call_begin}, "", ""};
+  static const auto& granite = *new Tags{{"<|tool_call|>", "<tool_call>"}, "", "[{"};
+  static const auto& lfm = *new Tags{{"<|tool_call_start|>"}, "<|tool_call_end|>", ""};
   switch (format) {
     case ToolFormat::kNone:
+    case ToolFormat::kHarmony:
       return none;
+    case ToolFormat::kQwenXml:
+      return xml;
+    case ToolFormat::kGlm:
+      return glm;
+    case ToolFormat::kDeepSeek:
+      return deepseek;
+    case ToolFormat::kKimi:
+      return kimi;
+    case ToolFormat::kGranite:
+      return granite;
+    case ToolFormat::kLfm:
+      return lfm;
     case ToolFormat::kHermes:
       return hermes;
     case ToolFormat::kLlamaJson:
@@ -52,36 +72,61 @@ const Tags& TagsOf(ToolFormat format) {
   return none;
 }
 
-bool IsProperPrefix(absl::string_view text, absl::string_view of) {
-  return text.size() < of.size() && absl::StartsWith(of, text);
-}
-
-// How much of the text's end may be the beginning of a tag.
-size_t HeldBack(absl::string_view text, const std::vector<std::string>& tags) {
-  size_t held = 0;
-  for (const std::string& tag : tags) {
-    for (size_t n = std::min(text.size(), tag.size() - 1); n > held; --n) {
-      if (absl::StartsWith(tag, text.substr(text.size() - n))) held = n;
-    }
-  }
-  return held;
-}
-
 absl::string_view WithoutSpace(absl::string_view text) {
   return absl::StripLeadingAsciiWhitespace(text);
 }
 
 bool IsPython(ToolFormat format) {
-  return format == ToolFormat::kPythonic || format == ToolFormat::kGemma;
+  return format == ToolFormat::kPythonic || format == ToolFormat::kGemma ||
+         format == ToolFormat::kLfm;
+}
+
+// Calls as JSON in a text that is whole.
+std::vector<ToolCall> JsonCalls(std::string text) {
+  JsonCallReader reader;
+  std::vector<ToolCallPiece> pieces;
+  reader.Read(text, /*at_end=*/true, pieces);
+  std::vector<ToolCall> calls;
+  for (ToolCallPiece& piece : pieces) {
+    if (!piece.name.empty()) calls.push_back({std::move(piece.name), ""});
+    if (!calls.empty()) calls.back().arguments += piece.arguments;
+  }
+  return calls;
+}
+
+// Null for formats without a reader of their own. `tag` is what began the calls.
+std::unique_ptr<CallReader> NewCallReader(ToolFormat format, absl::string_view tag,
+                                          const std::vector<OfferedTool>& tools) {
+  switch (format) {
+    case ToolFormat::kQwenXml:
+      return std::make_unique<XmlCallReader>(kQwenXmlTags, tag, tools);
+    case ToolFormat::kGlm:
+      return std::make_unique<XmlCallReader>(kGlmTags, tag, tools);
+    case ToolFormat::kDeepSeek:
+      return std::make_unique<SectionCallReader>(kDeepSeekTags, tag);
+    case ToolFormat::kKimi:
+      return std::make_unique<SectionCallReader>(kKimiTags, tag);
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
 
 OutputSplitter::OutputSplitter(ToolFormat format, bool begins_in_thought)
-    : format_(format),
-      state_(begins_in_thought ? State::kThought : State::kBeginning),
-      json_calls_(format == ToolFormat::kMistral),
-      drops_space_(begins_in_thought) {}
+    : OutputSplitter({.tool_format = format, .begins_in_thought = begins_in_thought}, {}) {}
+
+OutputSplitter::OutputSplitter(const OutputStyle& style, std::vector<OfferedTool> tools)
+    : format_(style.tool_format),
+      reasoning_(TagsOf(style.reasoning)),
+      tools_(std::make_unique<const std::vector<OfferedTool>>(std::move(tools))),
+      state_(style.begins_in_thought ? State::kThought : State::kBeginning),
+      json_calls_(format_ == ToolFormat::kMistral),
+      drops_space_(style.begins_in_thought) {
+  if (style.reasoning == ReasoningFormat::kChannels || format_ == ToolFormat::kHarmony) {
+    harmony_ = std::make_unique<HarmonySplitter>();
+  }
+}
 
 OutputSplitter OutputSplitter::OfArguments(std::string tool) {
   OutputSplitter splitter(ToolFormat::kNone, /*begins_in_thought=*/false);
@@ -91,9 +136,17 @@ OutputSplitter OutputSplitter::OfArguments(std::string tool) {
 }
 
 OutputPiece OutputSplitter::Add(absl::string_view text, int num_tokens) {
+  OutputPiece piece;
+  if (harmony_ != nullptr) {
+    const bool was_reasoning = harmony_->is_reasoning();
+    harmony_->Add(text, /*at_end=*/false, piece);
+    if (was_reasoning || harmony_->is_reasoning() || !piece.reasoning.empty()) {
+      num_thought_tokens_ += num_tokens;
+    }
+    return piece;
+  }
   const bool began_in_thought = state_ == State::kThought;
   absl::StrAppend(&pending_, text);
-  OutputPiece piece;
   while (Advance(piece, /*at_end=*/false)) {
   }
   if (began_in_thought || state_ == State::kThought || !piece.reasoning.empty()) {
@@ -104,6 +157,7 @@ OutputPiece OutputSplitter::Add(absl::string_view text, int num_tokens) {
 
 OutputPiece OutputSplitter::Finish() {
   OutputPiece piece;
+  if (harmony_ != nullptr) harmony_->Add("", /*at_end=*/true, piece);
   while (Advance(piece, /*at_end=*/true)) {
   }
   return piece;
@@ -115,9 +169,12 @@ bool OutputSplitter::Advance(OutputPiece& piece, bool at_end) {
       return AdvanceBeginning(at_end);
     case State::kThought:
       return AdvanceThought(piece, at_end);
+    case State::kBehindThought:
+      return AdvanceBehindThought(at_end);
     case State::kText:
       return AdvanceText(piece, at_end);
     case State::kCall:
+      if (tagged_calls_ != nullptr) return AdvanceTaggedCall(piece, at_end);
       return IsPython(format_) ? AdvancePythonCall(piece, at_end) : AdvanceJsonCall(piece, at_end);
     case State::kArguments:
       return AdvanceArguments(piece);
@@ -127,29 +184,42 @@ bool OutputSplitter::Advance(OutputPiece& piece, bool at_end) {
 
 bool OutputSplitter::AdvanceBeginning(bool at_end) {
   const absl::string_view text = WithoutSpace(pending_);
-  if (absl::StartsWith(text, kThink)) {
-    pending_ = std::string(absl::StripPrefix(text, kThink));
+  if (absl::StartsWith(text, reasoning_.begin)) {
+    pending_ = std::string(absl::StripPrefix(text, reasoning_.begin));
     state_ = State::kThought;
     return true;
   }
-  if (!at_end && IsProperPrefix(text, kThink)) return false;
+  if (!at_end && IsProperPrefix(text, reasoning_.begin)) return false;
   state_ = State::kText;
   return true;
 }
 
 bool OutputSplitter::AdvanceThought(OutputPiece& piece, bool at_end) {
-  const size_t end = pending_.find(kEndThink);
+  const size_t end = pending_.find(reasoning_.end);
   if (end != std::string::npos) {
     absl::StrAppend(&piece.reasoning, absl::string_view(pending_).substr(0, end));
-    pending_.erase(0, end + sizeof(kEndThink) - 1);
-    state_ = State::kText;
+    pending_.erase(0, end + absl::string_view(reasoning_.end).size());
+    state_ = State::kBehindThought;
     drops_space_ = true;
     return true;
   }
-  const size_t certain = pending_.size() - (at_end ? 0 : HeldBack(pending_, {kEndThink}));
+  const size_t certain = pending_.size() - (at_end ? 0 : HeldBack(pending_, {reasoning_.end}));
   absl::StrAppend(&piece.reasoning, absl::string_view(pending_).substr(0, certain));
   pending_.erase(0, certain);
   return false;
+}
+
+bool OutputSplitter::AdvanceBehindThought(bool at_end) {
+  const absl::string_view begin = reasoning_.text_begin;
+  const absl::string_view text = WithoutSpace(pending_);
+  if (!begin.empty() && absl::StartsWith(text, begin)) {
+    pending_ = std::string(absl::StripPrefix(text, begin));
+    has_text_tag_ = true;
+  } else if (!at_end && IsProperPrefix(text, begin)) {
+    return false;
+  }
+  state_ = State::kText;
+  return true;
 }
 
 bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
@@ -158,8 +228,7 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
   const absl::string_view front = WithoutSpace(pending_);
   if (!has_text_ && !tags.whole.empty()) {
     if (absl::StartsWith(front, tags.whole)) {
-      tag_.clear();
-      state_ = State::kCall;
+      BeginCalls("");
       return true;
     }
     if (!at_end && IsProperPrefix(front, tags.whole)) return false;
@@ -167,22 +236,17 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
   if (!has_text_ && format_ == ToolFormat::kMistral) {
     const NamedCallHead::Verdict verdict = NamedCallAt(pending_).verdict;
     if (verdict == NamedCallHead::Verdict::kCall) {
-      tag_.clear();
-      state_ = State::kCall;
+      BeginCalls("");
       return true;
     }
     if (verdict == NamedCallHead::Verdict::kMaybe && !at_end) return false;
   }
-  size_t begin = std::string::npos;
-  for (const std::string& tag : tags.begins) {
-    const size_t found = pending_.find(tag);
-    if (found >= begin) continue;
-    begin = found;
-    tag_ = tag;
-  }
+  std::vector<absl::string_view> begins(tags.begins.begin(), tags.begins.end());
+  if (has_text_tag_) begins.push_back(reasoning_.text_end);
+  const auto [begin, tag] = FindFirst(pending_, begins);
   const bool found = begin != std::string::npos;
   const size_t certain =
-      found ? begin : pending_.size() - (at_end ? 0 : HeldBack(pending_, tags.begins));
+      found ? begin : pending_.size() - (at_end ? 0 : HeldBack(pending_, begins));
   const absl::string_view text = absl::string_view(pending_).substr(0, certain);
   const bool is_space = WithoutSpace(text).empty();
   // White space that only stands before a call is part of it.
@@ -191,9 +255,27 @@ bool OutputSplitter::AdvanceText(OutputPiece& piece, bool at_end) {
     absl::StrAppend(&piece.text, text);
     has_text_ = has_text_ || !is_space;
   }
-  pending_.erase(0, certain + (found ? tag_.size() : 0));
-  if (found) state_ = State::kCall;
+  pending_.erase(0, certain + tag.size());
+  if (found && tag == reasoning_.text_end) {
+    has_text_tag_ = false;
+  } else if (found) {
+    BeginCalls(std::string(tag));
+  }
   return found;
+}
+
+void OutputSplitter::BeginCalls(std::string tag) {
+  tag_ = std::move(tag);
+  tagged_calls_ = NewCallReader(format_, tag_, *tools_);
+  state_ = State::kCall;
+}
+
+bool OutputSplitter::AdvanceTaggedCall(OutputPiece& piece, bool at_end) {
+  if (!tagged_calls_->Read(pending_, at_end, piece.calls)) return false;
+  const bool has_calls = tagged_calls_->has_calls();
+  if (!has_calls) absl::StrAppend(&piece.text, tag_, tagged_calls_->unclaimed());
+  EndCalls(has_calls);
+  return true;
 }
 
 // What has come so far of a call is handed on at once.
@@ -219,7 +301,8 @@ bool OutputSplitter::AdvancePythonCall(OutputPiece& piece, bool at_end) {
     if (!at_end) return false;
     end = after = pending_.size();
   }
-  const std::vector<ToolCall> calls = ParsePythonCalls(absl::string_view(pending_).substr(0, end));
+  std::vector<ToolCall> calls = ParsePythonCalls(absl::string_view(pending_).substr(0, end));
+  if (calls.empty() && format_ == ToolFormat::kLfm) calls = JsonCalls(pending_.substr(0, end));
   if (calls.empty()) {
     absl::StrAppend(&piece.text, tag_, absl::string_view(pending_).substr(0, after));
   }
@@ -232,6 +315,7 @@ bool OutputSplitter::AdvancePythonCall(OutputPiece& piece, bool at_end) {
 void OutputSplitter::EndCalls(bool has_calls) {
   state_ = State::kText;
   json_calls_ = JsonCallReader(format_ == ToolFormat::kMistral);
+  tagged_calls_.reset();
   has_text_ = !has_calls;
   drops_space_ = drops_space_ || has_calls;
 }

@@ -39,6 +39,13 @@ std::optional<CallTags> CallTagsOf(ToolFormat format) {
     case ToolFormat::kPythonic:
     case ToolFormat::kMistral:
     case ToolFormat::kGemma:
+    case ToolFormat::kQwenXml:
+    case ToolFormat::kGlm:
+    case ToolFormat::kDeepSeek:
+    case ToolFormat::kKimi:
+    case ToolFormat::kGranite:
+    case ToolFormat::kLfm:
+    case ToolFormat::kHarmony:
       return std::nullopt;
   }
   return std::nullopt;

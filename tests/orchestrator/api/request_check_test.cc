@@ -116,6 +116,20 @@ TEST(HostOfPeer, LeavesThePortOff) {
   EXPECT_EQ(HostOfPeer("inproc"), "inproc");
 }
 
+TEST(CheckGenerate, LimitsTheSpecialTokensThatAreKept) {
+  v1::GenerateRequest request = Request();
+  for (int i = 0; i < 64; ++i) request.add_kept_special_tokens("<|end|>");
+  EXPECT_TRUE(CheckGenerate(request, Model()).ok());
+  EXPECT_EQ(EngineRequestFrom(request, Model(), {4}, 0).kept_special_tokens.size(), 64u);
+  request.add_kept_special_tokens("<|end|>");
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the number of kept_special_tokens is 65; accepted: up to 64"));
+  request.mutable_kept_special_tokens()->Clear();
+  request.add_kept_special_tokens("");
+  EXPECT_THAT(std::string(CheckGenerate(request, Model()).message()),
+              HasSubstr("the length of a text in kept_special_tokens is 0"));
+}
+
 TEST(CheckGenerate, LimitsTheCacheSalt) {
   v1::GenerateRequest request;
   request.set_text("a");

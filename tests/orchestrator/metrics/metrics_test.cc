@@ -37,13 +37,13 @@ class RequestMetricsTest : public ::testing::Test {
 
   absl::Time now_ = absl::UnixEpoch();
   prometheus::Registry registry_;
-  const std::shared_ptr<RequestMetrics> metrics_ =
-      RequestMetrics::Make(registry_, [this] { return now_; });
+  const std::shared_ptr<RequestMetrics> metrics_ = RequestMetrics::Make(
+      registry_, [this] { return now_; }, "tiny");
   const std::shared_ptr<Client> client_ = std::make_shared<Client>();
 };
 
 TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
-  const auto sink = metrics_->Measure(client_, "gold");
+  const auto sink = metrics_->Measure(client_, "gold", "chat");
   EXPECT_THAT(Text(registry_), HasSubstr("sluice_requests_in_progress 1\n"));
   Advance(0.5);
   sink->OnChunk(Tokens(1));
@@ -68,9 +68,37 @@ TEST_F(RequestMetricsTest, MeasuresFirstTokenTokensBetweenAndTheWhole) {
   EXPECT_TRUE(client_->finished);
 }
 
+TEST_F(RequestMetricsTest, HasTheMetricsOfOpenTelemetrysConventions) {
+  const auto sink = metrics_->Measure(client_, "gold", "chat");
+  Advance(0.5);
+  sink->OnChunk(Tokens(1));
+  Advance(1);
+  sink->OnChunk(Tokens(4));
+  sink->OnFinished({});
+  const auto failed = metrics_->Measure(client_, "gold", "text_completion");
+  failed->OnChunk(Tokens(1));
+  Advance(2);
+  failed->OnFailed(absl::InternalError("lost"));
+  const std::string text = Text(registry_);
+  const std::string chat =
+      "gen_ai_operation_name=\"chat\",gen_ai_provider_name=\"sluice\",gen_ai_request_model="
+      "\"tiny\"";
+  for (const std::string& line :
+       {"gen_ai_server_time_to_first_token_seconds_sum{" + chat + "} 0.5\n",
+        "gen_ai_server_time_per_output_token_seconds_sum{" + chat + "} 0.25\n",
+        "gen_ai_server_request_duration_seconds_sum{" + chat + "} 1.5\n",
+        "gen_ai_server_request_duration_seconds_bucket{" + chat + ",le=\"81.92\"} 1\n",
+        std::string("gen_ai_server_request_duration_seconds_sum{error_type=\"internal\",gen_ai_"
+                    "operation_name=\"text_completion\",gen_ai_provider_name=\"sluice\",gen_ai_"
+                    "request_model=\"tiny\"} 2\n")}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("first_token_seconds_sum{gen_ai_operation_name=\"text_comp")));
+}
+
 TEST_F(RequestMetricsTest, CountsEndsByStatus) {
-  metrics_->Measure(client_, "gold")->OnFailed(absl::ResourceExhaustedError("full"));
-  metrics_->Measure(client_, "gold").reset();
+  metrics_->Measure(client_, "gold", "chat")->OnFailed(absl::ResourceExhaustedError("full"));
+  metrics_->Measure(client_, "gold", "chat").reset();
   metrics_->CountRefused(absl::InvalidArgumentError("max_tokens is 0"), "gold");
   const std::string text = Text(registry_);
   for (const char* outcome : {"resource_exhausted", "cancelled", "invalid_argument"}) {
@@ -131,6 +159,7 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   snapshot.status.scheduler.paused_sequences = 5;
   snapshot.status.scheduler.recomputed.after_pause = 70;
   snapshot.status.scheduler.kv_cache.hit_positions = 90;
+  snapshot.status.scheduler.kv_cache.queried_positions = 120;
   snapshot.status.scheduler.kv_cache.cached_blocks = 4;
   snapshot.status.scheduler.kv_cache.total_blocks = 8;
   snapshot.status.scheduler.kv_cache.used_blocks = 2;
@@ -163,9 +192,11 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   snapshot.status.num_steps = 41;
   EXPECT_THAT(Text(plain), HasSubstr("sluice_steps_total 41\n"));
   const EngineMetrics both([&] { return snapshot; }, true);
-  for (const char* line : {"vllm:num_requests_waiting 2\n", "vllm:num_requests_running 3\n",
-                           "vllm:kv_cache_usage_perc 0.25\n",
-                           "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"}) {
+  for (const char* line :
+       {"vllm:num_requests_waiting 2\n", "vllm:num_requests_running 3\n",
+        "vllm:kv_cache_usage_perc 0.25\n", "vllm:prefix_cache_queries_total 120\n",
+        "vllm:prefix_cache_hits_total 90\n",
+        "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"8\"} 1\n"}) {
     EXPECT_THAT(Text(both), HasSubstr(line));
   }
 }

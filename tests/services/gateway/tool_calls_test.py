@@ -200,6 +200,61 @@ class ToolCallsTest(unittest.TestCase):
         self.assertEqual((choice["finish_reason"], choice["message"]["content"]), ("stop", CALL))
         self.assertNotIn("tool_calls", choice["message"])
 
+    # Of each format: what the template writes of the probe's call, what the model writes, how prompts end.
+    FORMATS = {
+        "qwen3_xml": ("<tool_call>\n<function=probe>\n<parameter=key>",
+                      "<think>Hm.</think>I look.<tool_call>\n<function=weather>\n<parameter=city>\nBonn\n</parameter>\n"
+                      "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>", ""),
+        "glm": ("<tool_call>probe<arg_key>key</arg_key>",
+                "Hm.</think>I look.<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>\n"
+                "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>", "<think>"),
+        "deepseek": ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>probe<｜tool▁sep｜>{}",
+                     "<think>Hm.</think>I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>"
+                     '{"city": "Bonn", "days": 3}<｜tool▁call▁end｜><｜tool▁calls▁end｜>', ""),
+        "kimi": ("<|tool_calls_section_begin|><|tool_call_begin|>functions.probe:0",
+                 "<think>Hm.</think>I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
+                 '<|tool_call_argument_begin|>{"city": "Bonn", "days": 3}<|tool_call_end|><|tool_calls_section_end|>', ""),
+        "granite": ("respond with <|tool_call|> followed by a JSON list",
+                    '<think>Hm.</think>I look.<|tool_call|>[{"name": "weather", "arguments": {"city": "Bonn", "days": 3}}]', ""),
+        "lfm": ("<|tool_call_start|>[probe(key=1)]",
+                '<think>Hm.</think>I look.<|tool_call_start|>[weather(city="Bonn", days=3)]<|tool_call_end|>', ""),
+        "harmony": ("<|start|>assistant to=functions.probe<|channel|>commentary json<|message|>{}",
+                    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+                    "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>"
+                    '{"city": "Bonn", "days": 3}<|call|>', "<|start|>assistant"),
+    }
+    SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+
+    def test_formats_are_found_by_the_template_in_every_api(self):
+        expected = {"city": "Bonn", "days": 3}
+        for name, (template, text, begins) in self.FORMATS.items():
+            with self.subTest(format=name):
+                self.serve(text, call=template, begins=begins)
+                tools = [{"type": "function", "function": {"name": "weather", "parameters": self.SCHEMA}}]
+                message = self.chat(tools=tools).json["choices"][0]["message"]
+                self.assertEqual((message["content"], message["reasoning_content"]), ("I look.", "Hm."))
+                self.assertEqual(json.loads(message["tool_calls"][0]["function"]["arguments"]), expected)
+                choices = [event["choices"][0] for event in self.chat(tools=tools, stream=True).events[:-1]]
+                ((called, arguments),) = calls_of(choices)
+                self.assertEqual((called, json.loads(arguments)), ("weather", expected))
+                self.assertEqual("".join(choice["delta"].get("content") or "" for choice in choices), "I look.")
+                output = self.respond(tools=[{"type": "function", "name": "weather", "parameters": self.SCHEMA}]).json["output"]
+                self.assertEqual([item["type"] for item in output], ["reasoning", "message", "function_call"])
+                self.assertEqual(json.loads(output[2]["arguments"]), expected)
+                content = call(self.address, "POST", "/v1/messages", {
+                    "messages": [{"role": "user", "content": "x"}], "max_tokens": 99,
+                    "tools": [{"name": "weather", "input_schema": self.SCHEMA}]}).json["content"]
+                self.assertEqual([block["type"] for block in content], ["thinking", "text", "tool_use"])
+                self.assertEqual(content[2]["input"], expected)
+                kept = list(Scripted.asked.kept_special_tokens)
+                self.assertIn("<|channel|>" if name == "harmony" else "<think>", kept)
+
+    def test_channels_are_apart_without_tools(self):
+        self.serve("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+                   call="x", begins="<|start|>assistant")
+        message = self.chat(tools=None).json["choices"][0]["message"]
+        self.assertEqual((message["content"], message["reasoning_content"]), ("Yes.", "Hm."))
+
     def test_the_flag_has_the_last_word(self):
         self.serve('[weather(city="Bonn")]', "--tool_parser", "pythonic")
         made = self.chat().json["choices"][0]["message"]

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "services/tokenizer/utf8.h"
+#include "tests/fuzz/fuzz_tokenizer.h"
 #include "tests/services/tokenizer/test_tokenizers.h"
 #include "tests/testing/test_data.h"
 
@@ -124,6 +125,16 @@ TEST(IncrementalDecoder, AnUnknownIdTakesNothing) {
   EXPECT_FALSE(decoder.Append({'a', 999}).ok());
   EXPECT_EQ(decoder.Append({'b'}).value(), "b");
   EXPECT_EQ(decoder.Finish(), "");
+}
+
+TEST(IncrementalDecoder, KeepsTheSpecialTokensThatAreNamed) {
+  const auto tokenizer = MakeFuzzTokenizer();
+  const TokenId special = *tokenizer->FindToken("<s>");
+  ASSERT_TRUE(tokenizer->IsSpecial(special));
+  IncrementalDecoder none(*tokenizer, {.skip_special = true});
+  EXPECT_EQ(none.Append({'a', special, 'b'}).value() + none.Finish(), "ab");
+  IncrementalDecoder kept(*tokenizer, {.skip_special = true, .kept_special = {special}});
+  EXPECT_EQ(kept.Append({'a', special, 'b'}).value() + kept.Finish(), "a<s>b");
 }
 
 TEST(IncrementalDecoder, WithoutADecoderTokensAreJoinedWithSpaces) {

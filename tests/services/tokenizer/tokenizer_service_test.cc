@@ -219,6 +219,35 @@ TEST_F(TokenizerServiceTest, StreamsSequencesWithoutFaultsOfOneDisturbingAnother
   EXPECT_FALSE(text.contains(79));
 }
 
+TEST_F(TokenizerServiceTest, KeepsTheSpecialTokensThatASequenceNames) {
+  const TokenId special = Storyteller().SpecialIds().at(0);
+  const std::string name(Storyteller().TokenText(special));
+  grpc::ClientContext context;
+  const auto stream = stub_->DetokenizeStream(&context);
+  std::vector<v1::DetokenizeStreamRequest> requests = {Open(1), Open(2), Open(3)};
+  for (auto& open : requests) open.mutable_open()->set_skip_special_tokens(true);
+  requests[1].mutable_open()->add_kept_special_tokens("no token");
+  requests[1].mutable_open()->add_kept_special_tokens(name);
+  for (int i = 0; i < 65; ++i) requests[2].mutable_open()->add_kept_special_tokens(name);
+  for (const uint64_t id : {1, 2}) {
+    requests.push_back(Append(id, {special}));
+    requests.push_back(Finish(id));
+  }
+  for (const v1::DetokenizeStreamRequest& request : requests) ASSERT_TRUE(stream->Write(request));
+  stream->WritesDone();
+  std::map<uint64_t, std::string> text;
+  int refused = 0;
+  v1::DetokenizeStreamResponse response;
+  while (stream->Read(&response)) {
+    text[response.sequence_id()] += response.text();
+    if (response.sequence_id() == 3) refused = response.error_code();
+  }
+  EXPECT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(text[1], "");
+  EXPECT_EQ(text[2], name);
+  EXPECT_EQ(refused, static_cast<int>(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(TokenizerServiceTest, RequestsThatComeTogetherAreAnsweredTogetherAsIfEachCameAlone) {
   const std::vector<int32_t> ids = Ids("The old king");
   v1::DetokenizeStreamRequest together = Open(1);

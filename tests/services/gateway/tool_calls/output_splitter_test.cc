@@ -5,34 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/services/gateway/tool_calls/split_output.h"
+
 namespace sluice::gateway {
 namespace {
-
-// A text, split, and its calls put together.
-struct Output {
-  std::string text;
-  std::string reasoning;
-  std::vector<ToolCall> calls;
-
-  void Append(const OutputPiece& piece) {
-    text += piece.text;
-    reasoning += piece.reasoning;
-    for (const ToolCallPiece& call : piece.calls) {
-      if (!call.name.empty()) calls.push_back({call.name, ""});
-      ASSERT_FALSE(calls.empty()) << "arguments of no call: " << call.arguments;
-      calls.back().arguments += call.arguments;
-    }
-  }
-};
 
 // What comes of a text that comes in pieces of `size` bytes.
 Output Split(ToolFormat format, const std::string& text, size_t size,
              bool begins_in_thought = false) {
-  OutputSplitter splitter(format, begins_in_thought);
-  Output all;
-  for (size_t i = 0; i < text.size(); i += size) all.Append(splitter.Add(text.substr(i, size)));
-  all.Append(splitter.Finish());
-  return all;
+  return SplitBy(OutputSplitter(format, begins_in_thought), text, size);
 }
 
 struct Case {

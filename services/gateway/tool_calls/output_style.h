@@ -1,0 +1,42 @@
+// How a model writes its output: calls of tools, reasoning, and what is for the reader. None of it
+// has a standard; each model's chat template shows it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "services/gateway/tool_calls/format.h"
+
+namespace sluice::gateway {
+
+enum class ReasoningFormat {
+  kThinkTags,         // <think>..</think> before the text: DeepSeek, GLM, Kimi, Qwen, SmolLM3
+  kThinkAndResponse,  // <think>..</think><response>..</response>: Granite 3.3
+  kThoughtProcess,    // Here is my thought process: .. Here is my response: ..: Granite 3.2
+  kChannels,          // <|channel|>analysis<|message|>..<|end|>: gpt-oss (harmony)
+};
+
+struct OutputStyle {
+  ToolFormat tool_format = ToolFormat::kNone;
+  ReasoningFormat reasoning = ReasoningFormat::kThinkTags;
+  bool begins_in_thought = false;  // prompts end with the tag that begins reasoning
+};
+
+// Sets what the prompt of a conversation, up to where the assistant begins, shows of reasoning.
+void ReadReasoningFormat(absl::string_view prompt, OutputStyle& style);
+
+// What reasoning is enclosed in, and the text behind it. Empty ones are not written; all are for
+// kChannels.
+struct ReasoningTags {
+  const char* begin;
+  const char* end;
+  const char* text_begin;
+  const char* text_end;
+};
+ReasoningTags TagsOf(ReasoningFormat format);
+
+// The tags of a style that may be special tokens, which texts leave out unless they are asked for.
+std::vector<std::string> SpecialTokensOf(const OutputStyle& style);
+
+}  // namespace sluice::gateway

@@ -1,0 +1,33 @@
+// What a chat template needs of earlier turns beyond the usual form of messages, found from the
+// template itself. Thread-safe once made.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "services/tokenizer/jinja/template.h"
+
+namespace sluice {
+
+class TemplateHistory {
+ public:
+  // `source` is the text that `compiled` was made of.
+  TemplateHistory(std::string_view source, const jinja::Template& compiled);
+
+  // Rewrites `messages`, a JSON array, to what the template reads:
+  //   - `thinking` where it reads that name instead of `reasoning_content`
+  //   - `arguments` of calls as JSON text where it can't write an object (DeepSeek)
+  //   - ids of calls as functions.NAME:N, N counting all calls so far (Kimi), in `tool_call_id` too
+  //   - turns with several calls as turns with one each, which its result follows, and their text as
+  //     part of the reasoning (gpt-oss)
+  // Messages of any other form are left as they are.
+  void Adapt(nlohmann::ordered_json& messages) const;
+
+ private:
+  bool reads_thinking_ = false;
+  bool wants_argument_text_ = false;
+  bool numbers_calls_ = false;
+  bool takes_one_call_ = false;
+};
+
+}  // namespace sluice
