@@ -11,6 +11,7 @@
 #include "orchestrator/metrics/engine_metrics.h"
 #include "orchestrator/pipeline/process_check.h"
 #include "services/common/log.h"
+#include "services/listener/connection_guard.h"
 #include "services/model/digest/model_digest.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/identity.h"
@@ -21,13 +22,8 @@
 namespace sluice {
 namespace {
 
-// Largest request accepted: a prompt of the longest text the tokenizer takes.
-constexpr int kMaxReceiveBytes = 64 << 20;
-
 // More than wait and run at once by default, so that who comes too much hears so at once.
 constexpr int kMaxStreams = 2048;
-// For what clients' connections hold: a few of the largest requests and many small ones.
-constexpr size_t kMemoryQuotaBytes = size_t{1} << 30;
 
 ModelDescription Describe(const ModelConfig& config, const SamplingOptions& sampling,
                           const std::string& name, const std::string& weights) {
@@ -276,12 +272,15 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .vocabulary_size = static_cast<int32_t>(config->vocab_size)},
       dialer, *tokenizer, result->progress_.get(), *draft_model);
   result->authenticator_ = *std::move(authenticator);
+  result->guard_ = MakeConnectionGuard(kMaxStreams);
+  const ListenerLimits& limits = result->guard_->limits();
   result->service_ = std::make_unique<GenerationService>(
       Describe(*config, *sampling, identity->name,
                WeightsName(options.weights, options.model, *config)),
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
-      result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get());
+      result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get(),
+      result->guard_.get());
   result->sessions_ = std::make_unique<SessionService>(result->service_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,
@@ -290,9 +289,12 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .services = {result->service_.get(), result->sessions_.get()},
                      .names = {v1::GenerationService::service_full_name(),
                                v1::GenerationSessionService::service_full_name()},
-                     .max_receive_bytes = kMaxReceiveBytes,
+                     .max_receive_bytes = limits.message_bytes,
                      .max_streams_per_connection = kMaxStreams,
-                     .memory_quota_bytes = kMemoryQuotaBytes,
+                     .memory_quota_bytes = 2 * limits.held_bytes,
+                     .guard = result->guard_.get(),
+                     .services_admit = true,
+                     .trusts_admitted = false,
                      .progress = result->progress_.get(),
                      .on_shutdown = [sessions = result->sessions_.get()] { sessions->Drain(); }});
   if (!server.ok()) return server.status();

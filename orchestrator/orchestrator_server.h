@@ -102,6 +102,7 @@ class OrchestratorServer final : public RunningService {
   std::shared_ptr<ConstraintPreparer> constraints_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Authenticator> authenticator_;  // null: everybody is admitted
+  std::unique_ptr<ConnectionGuard> guard_;
   std::unique_ptr<GenerationService> service_;
   std::unique_ptr<SessionService> sessions_;
   std::unique_ptr<Server> server_;

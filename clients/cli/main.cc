@@ -17,6 +17,7 @@
 #include "kernels/usable_memory.h"
 #include "services/common/child_process.h"
 #include "services/common/grpc_runtime.h"
+#include "services/listener/limits.h"
 #include "services/model/progress_bar.h"
 #include "services/model_server/gpu_faults.h"
 
@@ -73,6 +74,8 @@ int main(int argc, char** argv) {
   // Never destroyed: the watching thread outlives main.
   static auto& interrupt = *new sluice::Interrupt();
   WatchSignals(interrupt);
+  // For what it serves itself, and for the processes that it starts.
+  sluice::RaiseDescriptorLimit();
   sluice::LogWhatGrpcSays();
   sluice::Environment environment{
       .in = std::cin,

@@ -15,14 +15,25 @@ absl::StatusOr<std::string> NameOf(const absl::StatusOr<Caller>& caller) {
 
 }  // namespace
 
+absl::StatusOr<Caller> Admission::Told(absl::StatusOr<Caller> caller,
+                                       const grpc::ServerContextBase& context) const {
+  if (guard_ == nullptr) return caller;
+  if (caller.ok()) {
+    guard_->OnAdmitted(context.peer());
+  } else {
+    guard_->OnRefused(context.peer(), caller.status().message());
+  }
+  return caller;
+}
+
 absl::Status Admission::Check(const grpc::ServerContextBase& context) const {
   if (!asks_for_proof()) return absl::OkStatus();
-  return authenticator_->Admit(context).status();
+  return Told(authenticator_->Admit(context), context).status();
 }
 
 absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& context) const {
   if (!asks_for_proof()) return sluice::TenantOf(context);
-  return NameOf(authenticator_->Admit(context));
+  return NameOf(Told(authenticator_->Admit(context), context));
 }
 
 absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& session,
@@ -30,7 +41,7 @@ absl::StatusOr<std::string> Admission::TenantOf(const grpc::ServerContextBase& s
   if (!asks_for_proof()) return sluice::TenantOf(start.sluice_tenant(), session);
   std::optional<absl::string_view> authorization;
   if (!start.authorization().empty()) authorization = start.authorization();
-  return NameOf(authenticator_->Admit(authorization, session));
+  return NameOf(Told(authenticator_->Admit(authorization, session), session));
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "services/listener/connection_guard.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation_session.pb.h"
 
@@ -14,8 +15,11 @@ namespace sluice {
 
 class Admission {
  public:
-  // Borrowed. Null: callers need prove nothing, and every call is served for whom it names.
-  explicit Admission(const Authenticator* authenticator) : authenticator_(authenticator) {}
+  // Both borrowed. Without `authenticator` callers need prove nothing, and every call is served for whom
+  // it names. `guard` is told which peers have proved who they are, and which have failed to; may be
+  // null.
+  explicit Admission(const Authenticator* authenticator, ConnectionGuard* guard = nullptr)
+      : authenticator_(authenticator), guard_(guard) {}
 
   // Whether callers prove who they are.
   bool asks_for_proof() const { return authenticator_ != nullptr; }
@@ -32,7 +36,12 @@ class Admission {
                                        const v1::StartCall& start) const;
 
  private:
+  // Tells the guard what has become of a call over the connection of `context`.
+  absl::StatusOr<Caller> Told(absl::StatusOr<Caller> caller,
+                              const grpc::ServerContextBase& context) const;
+
   const Authenticator* const authenticator_;
+  ConnectionGuard* const guard_;
 };
 
 }  // namespace sluice

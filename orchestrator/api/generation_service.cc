@@ -1,5 +1,7 @@
 #include "orchestrator/api/generation_service.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -27,18 +29,9 @@ absl::StatusOr<Request> ParseIf(const absl::Status& admitted, const grpc::ByteBu
   return ParseMessage<Request>(bytes, limits);
 }
 
-// Answers with what is done elsewhere, which `ask` has done: ask(request, callback, caller).
-template <class Response, class Request, class Ask>
-grpc::ServerUnaryReactor* PassOn(absl::StatusOr<Request> request, grpc::ByteBuffer* response,
-                                 const Ask& ask) {
-  auto* call = new UnaryCall(response);
-  const auto answer = [call](const absl::StatusOr<Response>& answer) { call->Answer(answer); };
-  if (!request.ok()) {
-    answer(request.status());
-  } else {
-    ask(*std::move(request), answer, call->caller());
-  }
-  return call;
+template <class Response>
+auto AnswerTo(UnaryCall* call) {
+  return [call](const absl::StatusOr<Response>& answer) { call->Answer(answer); };
 }
 
 }  // namespace
@@ -47,7 +40,8 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      ConstraintPreparer* constraints, TokenizerClient* tokenizer,
                                      TokenizerWatch* watch, std::string tokenizer_address,
                                      const TenantBook* tenants, const Authenticator* authenticator,
-                                     RequestMetrics* metrics, const RequestTracer* tracer)
+                                     RequestMetrics* metrics, const RequestTracer* tracer,
+                                     ConnectionGuard* guard)
     : model_(std::move(model)),
       engine_(engine),
       constraints_(constraints),
@@ -55,19 +49,61 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       watch_(watch),
       tokenizer_address_(std::move(tokenizer_address)),
       tenants_(tenants),
-      admission_(authenticator),
+      guard_(guard),
+      admission_(authenticator, guard),
       metrics_(metrics),
       tracer_(tracer),
       started_(absl::Now()),
-      prompts_(&model_, tokenizer, watch) {}
+      prompts_(&model_, tokenizer, watch) {
+  Serve("Generate", &GenerationService::Generate);
+  Serve("Score", &GenerationService::Score);
+  Serve("Tokenize", &GenerationService::Tokenize);
+  Serve("Detokenize", &GenerationService::Detokenize);
+  Serve("ApplyChatTemplate", &GenerationService::ApplyChatTemplate);
+  Serve("GetVocabulary", &GenerationService::GetVocabulary);
+  Serve("GetModel", &GenerationService::GetModel);
+  Serve("GetStatus", &GenerationService::GetStatus);
+}
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerationService::Generate(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+void GenerationService::Serve(
+    const std::string& method,
+    Reactor* (GenerationService::*handler)(grpc::CallbackServerContext* context)) {
+  const int index = google::protobuf::DescriptorPool::generated_pool()
+                        ->FindServiceByName(v1::GenerationService::service_full_name())
+                        ->FindMethodByName(method)
+                        ->index();
+  // On the wire a unary call is a stream of one message each way.
+  MarkMethodStreamed(index, nullptr);
+  MarkMethodRawCallback(index,
+                        new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                            [this, handler](grpc::CallbackServerContext* context) {
+                              return (this->*handler)(context);
+                            }));
+}
+
+void GenerationService::OnMessage(const std::string& peer, size_t bytes) const {
+  if (guard_ == nullptr) return;
+  // Where nothing is to be proved it is a request that tells a client from one who only connects.
+  if (!admission_.asks_for_proof()) guard_->OnAdmitted(peer);
+  guard_->OnMessage(peer, bytes);
+}
+
+GenerationService::Reactor* GenerationService::Generate(grpc::CallbackServerContext* context) {
   const std::shared_ptr<WriterStream::Writer> writer = WriterStream::Writer::Start();
-  StartGenerate({.tenant = admission_.TenantOf(*context),
-                 .trace = TraceOf(*context),
-                 .deadline = DeadlineOf(*context)},
-                *request, std::make_shared<WriterStream>(writer));
+  const auto stream = std::make_shared<WriterStream>(writer);
+  GenerateOrigin origin = {.tenant = admission_.TenantOf(*context),
+                           .trace = TraceOf(*context),
+                           .deadline = DeadlineOf(*context)};
+  if (!origin.tenant.ok()) {
+    StartGenerate(origin, grpc::ByteBuffer(), stream);
+    return writer.get();
+  }
+  writer->ReadRequest([this, peer = context->peer(), origin = std::move(origin),
+                       stream](absl::StatusOr<grpc::ByteBuffer> request) {
+    if (!request.ok()) return stream->Close(request.status());
+    OnMessage(peer, request->Length());
+    StartGenerate(origin, *request, stream);
+  });
   return writer.get();
 }
 
@@ -101,70 +137,91 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                       std::move(parsed), origin.deadline, std::move(stream));
 }
 
-grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* context,
-                                                   const grpc::ByteBuffer* request,
-                                                   grpc::ByteBuffer* response) {
+GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
+  auto* const call = new UnaryCall;
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
-  return new ScoreCall({.model = model_,
-                        .prompts = prompts_,
-                        .engine = *engine_,
-                        .tenants = *tenants_,
-                        .tenant = tenant.value_or(""),
-                        .trace = TraceCall(TraceOf(*context), "Score", "score"),
-                        .tracer = tracer_},
-                       ParseIf<v1::ScoreRequest>(tenant.status(), *request), *response,
-                       DeadlineOf(*context));
+  const auto start = [this, call, tenant, trace = TraceOf(*context),
+                      deadline = DeadlineOf(*context)](const grpc::ByteBuffer& request) {
+    StartScore({.model = model_,
+                .prompts = prompts_,
+                .engine = *engine_,
+                .tenants = *tenants_,
+                .tenant = tenant.value_or(""),
+                .trace = TraceCall(trace, "Score", "score"),
+                .tracer = tracer_},
+               ParseIf<v1::ScoreRequest>(tenant.status(), request), deadline, call);
+  };
+  if (!tenant.ok()) {
+    start(grpc::ByteBuffer());
+    return call;
+  }
+  call->ReadRequest(
+      [this, call, start, peer = context->peer()](absl::StatusOr<grpc::ByteBuffer> request) {
+        if (!request.ok()) return call->Answer<v1::ScoreResponse>(request.status());
+        OnMessage(peer, request->Length());
+        start(*request);
+      });
+  return call;
 }
 
 template <class Request>
-absl::StatusOr<Request> GenerationService::ParseAdmitted(const grpc::CallbackServerContext& context,
-                                                         const grpc::ByteBuffer& bytes,
-                                                         const MessageLimits& limits) const {
-  absl::StatusOr<Request> request = ParseIf<Request>(admission_.Check(context), bytes, limits);
-  if (!request.ok()) return request;
-  const absl::Status known = CheckKnownFields(*request);
-  if (!known.ok()) return known;
-  return request;
+GenerationService::Reactor* GenerationService::ServeUnary(
+    grpc::CallbackServerContext* context, const MessageLimits& limits,
+    std::function<void(Request request, UnaryCall* call)> serve) {
+  auto* const call = new UnaryCall;
+  if (const absl::Status admitted = admission_.Check(*context); !admitted.ok()) {
+    call->Answer<Request>(admitted);
+    return call;
+  }
+  call->ReadRequest([this, call, limits, peer = context->peer(),
+                     serve = std::move(serve)](const absl::StatusOr<grpc::ByteBuffer>& bytes) {
+    if (!bytes.ok()) return call->Answer<Request>(bytes.status());
+    OnMessage(peer, bytes->Length());
+    absl::StatusOr<Request> request = ParseMessage<Request>(*bytes, limits);
+    if (!request.ok()) return call->Answer<Request>(request.status());
+    const absl::Status known = CheckKnownFields(*request);
+    if (!known.ok()) return call->Answer<Request>(known);
+    serve(*std::move(request), call);
+  });
+  return call;
 }
 
-grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContext* context,
-                                                      const grpc::ByteBuffer* request,
-                                                      grpc::ByteBuffer* response) {
-  return PassOn<v1::TokenizeResponse>(
-      ParseAdmitted<v1::TokenizeRequest>(*context, *request), response,
-      [&](v1::TokenizeRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->Tokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+GenerationService::Reactor* GenerationService::Tokenize(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::TokenizeRequest>(
+      context, {},
+      [this, deadline = DeadlineOf(*context)](v1::TokenizeRequest request, UnaryCall* call) {
+        tokenizer_->Tokenize(std::move(request), deadline, AnswerTo<v1::TokenizeResponse>(call),
+                             call->caller());
       });
 }
 
-grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerContext* context,
-                                                        const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
-  return PassOn<v1::DetokenizeResponse>(
-      ParseAdmitted<v1::DetokenizeRequest>(*context, *request), response,
-      [&](v1::DetokenizeRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->Detokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+GenerationService::Reactor* GenerationService::Detokenize(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::DetokenizeRequest>(
+      context, {},
+      [this, deadline = DeadlineOf(*context)](v1::DetokenizeRequest request, UnaryCall* call) {
+        tokenizer_->Detokenize(std::move(request), deadline, AnswerTo<v1::DetokenizeResponse>(call),
+                               call->caller());
       });
 }
 
-grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context,
-                                                           const grpc::ByteBuffer* request,
-                                                           grpc::ByteBuffer* response) {
-  return PassOn<v1::GetVocabularyResponse>(
-      ParseAdmitted<v1::GetVocabularyRequest>(*context, *request, kSmall), response,
-      [&](v1::GetVocabularyRequest&& asked, auto answer, Cancellation*) {
-        tokenizer_->GetVocabulary(std::move(asked), DeadlineOf(*context), std::move(answer));
+GenerationService::Reactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::GetVocabularyRequest>(
+      context, kSmall,
+      [this, deadline = DeadlineOf(*context)](v1::GetVocabularyRequest request, UnaryCall* call) {
+        tokenizer_->GetVocabulary(std::move(request), deadline,
+                                  AnswerTo<v1::GetVocabularyResponse>(call));
       });
 }
 
-grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(grpc::CallbackServerContext* context,
-                                                               const grpc::ByteBuffer* request,
-                                                               grpc::ByteBuffer* response) {
-  return PassOn<v1::ApplyChatTemplateResponse>(
-      ParseAdmitted<v1::ApplyChatTemplateRequest>(*context, *request), response,
-      [&](v1::ApplyChatTemplateRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->ApplyChatTemplate(std::move(asked), DeadlineOf(*context), std::move(answer),
-                                      caller);
+GenerationService::Reactor* GenerationService::ApplyChatTemplate(
+    grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::ApplyChatTemplateRequest>(
+      context, {},
+      [this, deadline = DeadlineOf(*context)](v1::ApplyChatTemplateRequest request,
+                                              UnaryCall* call) {
+        tokenizer_->ApplyChatTemplate(std::move(request), deadline,
+                                      AnswerTo<v1::ApplyChatTemplateResponse>(call),
+                                      call->caller());
       });
 }
 
@@ -181,20 +238,17 @@ v1::GetModelResponse GenerationService::DescribeModel() const {
   return response;
 }
 
-grpc::ServerUnaryReactor* GenerationService::GetModel(grpc::CallbackServerContext* context,
-                                                      const grpc::ByteBuffer* request,
-                                                      grpc::ByteBuffer* response) {
-  return PassOn<v1::GetModelResponse>(
-      ParseAdmitted<v1::GetModelRequest>(*context, *request, kSmall), response,
-      [&](const v1::GetModelRequest&, auto answer, Cancellation*) {
-        watch_->Get(DeadlineOf(*context),
-                    [answer, model = DescribeModel()](
-                        absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
-                      if (!info.ok()) return answer(info.status());
-                      model.set_has_tokenizer(info->has_tokenizer());
-                      model.set_has_chat_template(info->has_chat_template());
-                      answer(std::move(model));
-                    });
+GenerationService::Reactor* GenerationService::GetModel(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::GetModelRequest>(
+      context, kSmall,
+      [this, deadline = DeadlineOf(*context)](const v1::GetModelRequest&, UnaryCall* call) {
+        watch_->Get(deadline, [call, model = DescribeModel()](
+                                  absl::StatusOr<v1::GetTokenizerInfoResponse> info) mutable {
+          if (!info.ok()) return call->Answer<v1::GetModelResponse>(info.status());
+          model.set_has_tokenizer(info->has_tokenizer());
+          model.set_has_chat_template(info->has_chat_template());
+          call->Answer<v1::GetModelResponse>(std::move(model));
+        });
       });
 }
 
@@ -231,20 +285,19 @@ absl::StatusOr<LedgerQuery> GenerationService::QueryOf(const grpc::CallbackServe
   return query;
 }
 
-grpc::ServerUnaryReactor* GenerationService::GetStatus(grpc::CallbackServerContext* context,
-                                                       const grpc::ByteBuffer* request,
-                                                       grpc::ByteBuffer* response) {
-  return PassOn<v1::GetStatusResponse>(
-      ParseAdmitted<v1::GetStatusRequest>(*context, *request, kSmall), response,
-      [&](const v1::GetStatusRequest& asked, auto answer, Cancellation*) {
-        const absl::StatusOr<LedgerQuery> query = QueryOf(*context, asked);
-        if (!query.ok()) return answer(query.status());
+GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerContext* context) {
+  return ServeUnary<v1::GetStatusRequest>(
+      context, kSmall, [this, context](const v1::GetStatusRequest& request, UnaryCall* call) {
+        const absl::StatusOr<LedgerQuery> query = QueryOf(*context, request);
+        if (!query.ok()) return call->Answer<v1::GetStatusResponse>(query.status());
         v1::GetStatusResponse status = DescribeStatus();
-        if (!query->all && query->name.empty()) return answer(std::move(status));
+        if (!query->all && query->name.empty()) {
+          return call->Answer<v1::GetStatusResponse>(std::move(status));
+        }
         engine_->Report(*query,
-                        [answer, status = std::move(status)](const LedgerReport& report) mutable {
+                        [call, status = std::move(status)](const LedgerReport& report) mutable {
                           FillLedger(report, status);
-                          answer(std::move(status));
+                          call->Answer<v1::GetStatusResponse>(std::move(status));
                         });
       });
 }

@@ -2,6 +2,10 @@
 // Thread-safe.
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,64 +24,51 @@
 #include "orchestrator/text/tokenizer_watch.h"
 #include "orchestrator/tracing/request_tracer.h"
 #include "services/common/raw_message.h"
+#include "services/listener/connection_guard.h"
 #include "services/security/authenticator.h"
 #include "sluice/v1/generation.grpc.pb.h"
 #include "sluice/v1/generation_session.pb.h"
 
 namespace sluice {
 
-namespace internal {
+class UnaryCall;
 
-// Requests are parsed here (services/common/raw_message.h).
-using Api = v1::GenerationService;
-using GenerationServiceBase = Api::WithRawCallbackMethod_Generate<
-    Api::WithRawCallbackMethod_Score<Api::WithRawCallbackMethod_Tokenize<
-        Api::WithRawCallbackMethod_Detokenize<Api::WithRawCallbackMethod_ApplyChatTemplate<
-            Api::WithRawCallbackMethod_GetVocabulary<Api::WithRawCallbackMethod_GetModel<
-                Api::WithRawCallbackMethod_GetStatus<Api::Service>>>>>>>>;
-
-}  // namespace internal
-
-class GenerationService final : public internal::GenerationServiceBase {
+class GenerationService final : public v1::GenerationService::Service {
  public:
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted,
-  // without `tracer` no trace is begun.
+  // without `tracer` no trace is begun, without `guard` connections have no limits.
   // `tokenizer_address` is for GetStatus.
   GenerationService(ModelDescription model, Engine* engine, ConstraintPreparer* constraints,
                     TokenizerClient* tokenizer, TokenizerWatch* watch,
                     std::string tokenizer_address, const TenantBook* tenants,
                     const Authenticator* authenticator = nullptr, RequestMetrics* metrics = nullptr,
-                    const RequestTracer* tracer = nullptr);
-
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
-                                                       const grpc::ByteBuffer* request) override;
-  grpc::ServerUnaryReactor* Score(grpc::CallbackServerContext* context,
-                                  const grpc::ByteBuffer* request,
-                                  grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
-                                     const grpc::ByteBuffer* request,
-                                     grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
-                                       const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* GetVocabulary(grpc::CallbackServerContext* context,
-                                          const grpc::ByteBuffer* request,
-                                          grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* ApplyChatTemplate(grpc::CallbackServerContext* context,
-                                              const grpc::ByteBuffer* request,
-                                              grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* GetModel(grpc::CallbackServerContext* context,
-                                     const grpc::ByteBuffer* request,
-                                     grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
-                                      const grpc::ByteBuffer* request,
-                                      grpc::ByteBuffer* response) override;
+                    const RequestTracer* tracer = nullptr, ConnectionGuard* guard = nullptr);
 
   // Serves a Generate call that came as part of a session, over the connection of `session`.
   void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
                  std::shared_ptr<CallStream> stream);
+  // A message of the peer has been read.
+  void OnMessage(const std::string& peer, size_t bytes) const;
 
  private:
+  using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+  // Has calls of `method` served by `handler`, from their metadata on.
+  void Serve(const std::string& method,
+             Reactor* (GenerationService::*handler)(grpc::CallbackServerContext* context));
+
+  // Handlers. Each admits the caller before it reads the request: of the others nothing is read.
+  Reactor* Generate(grpc::CallbackServerContext* context);
+  Reactor* Score(grpc::CallbackServerContext* context);
+  Reactor* Tokenize(grpc::CallbackServerContext* context);
+  Reactor* Detokenize(grpc::CallbackServerContext* context);
+  Reactor* ApplyChatTemplate(grpc::CallbackServerContext* context);
+  Reactor* GetVocabulary(grpc::CallbackServerContext* context);
+  Reactor* GetModel(grpc::CallbackServerContext* context);
+  Reactor* GetStatus(grpc::CallbackServerContext* context);
+  // Answers a call whose caller may be anybody who is admitted: serve(request, call).
+  template <class Request>
+  Reactor* ServeUnary(grpc::CallbackServerContext* context, const MessageLimits& limits,
+                      std::function<void(Request request, UnaryCall* call)> serve);
   // A Generate call as its caller describes it.
   struct GenerateOrigin {
     absl::StatusOr<std::string> tenant;
@@ -87,11 +78,6 @@ class GenerationService final : public internal::GenerationServiceBase {
   void StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
                      std::shared_ptr<CallStream> stream);
 
-  // Refuses fields that are not known as well.
-  template <class Request>
-  absl::StatusOr<Request> ParseAdmitted(const grpc::CallbackServerContext& context,
-                                        const grpc::ByteBuffer& request,
-                                        const MessageLimits& limits = {}) const;
   CallTrace TraceCall(const std::optional<TraceContext>& caller, std::string method,
                       std::string operation) const;
   v1::GetModelResponse DescribeModel() const;
@@ -107,6 +93,7 @@ class GenerationService final : public internal::GenerationServiceBase {
   TokenizerWatch* const watch_;
   const std::string tokenizer_address_;
   const TenantBook* const tenants_;
+  ConnectionGuard* const guard_;
   const Admission admission_;
   RequestMetrics* const metrics_;
   const RequestTracer* const tracer_;

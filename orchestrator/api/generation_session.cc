@@ -36,8 +36,10 @@ class GenerationSession::Call final : public CallStream {
   const int64_t number_;
 };
 
-std::shared_ptr<GenerationSession> GenerationSession::Start(StartCall start_call) {
-  auto session = std::shared_ptr<GenerationSession>(new GenerationSession(std::move(start_call)));
+std::shared_ptr<GenerationSession> GenerationSession::Start(StartCall start_call,
+                                                            OnMessage on_message) {
+  auto session = std::shared_ptr<GenerationSession>(
+      new GenerationSession(std::move(start_call), std::move(on_message)));
   session->self_ = session;
   session->StartRead(&session->incoming_);
   return session;
@@ -51,6 +53,7 @@ void GenerationSession::OnReadDone(bool ok) {
     requests_ended_ = true;
     return FinishWhenDone();
   }
+  if (on_message_ != nullptr) on_message_(incoming_.Length());
   const absl::Status handled = HandleAll(incoming_);
   incoming_.Clear();
   if (!handled.ok()) End(handled);

@@ -34,8 +34,12 @@ class GenerationSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   // Commands of a message.
   static constexpr int kMostCommands = 4096;
 
+  // Is told the size of each message that is read; may be null.
+  using OnMessage = std::function<void(size_t bytes)>;
+
   // Starts to serve; gRPC keeps it alive from then on.
-  static std::shared_ptr<GenerationSession> Start(StartCall start_call);
+  static std::shared_ptr<GenerationSession> Start(StartCall start_call,
+                                                  OnMessage on_message = nullptr);
 
   // Takes no more calls, and ends with the last one.
   void Drain();
@@ -48,7 +52,8 @@ class GenerationSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   };
   using Clients = std::map<int64_t, Client>;
 
-  explicit GenerationSession(StartCall start_call) : start_call_(std::move(start_call)) {}
+  GenerationSession(StartCall start_call, OnMessage on_message)
+      : start_call_(std::move(start_call)), on_message_(std::move(on_message)) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -76,6 +81,7 @@ class GenerationSession final : public grpc::ServerBidiReactor<grpc::ByteBuffer,
   void End(const absl::Status& status);
 
   const StartCall start_call_;
+  const OnMessage on_message_;
   grpc::ByteBuffer incoming_;                // touched by gRPC's reads, one at a time
   int64_t last_call_ = 0;                    // as incoming_
   std::shared_ptr<GenerationSession> self_;  // cleared when gRPC is done with the stream

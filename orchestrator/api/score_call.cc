@@ -1,13 +1,13 @@
 #include "orchestrator/api/score_call.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "orchestrator/api/request_check.h"
-#include "services/common/raw_message.h"
-#include "services/common/status.h"
+#include "orchestrator/api/score_batch.h"
 
 namespace sluice {
 namespace {
@@ -38,42 +38,36 @@ v1::ScoreResponse ResponseOf(std::vector<v1::ScoredText> texts, bool several) {
   return response;
 }
 
-}  // namespace
-
 // The call's, given once. Outlives it.
-class ScoreCall::Answer {
+class ScoreAnswer {
  public:
-  Answer(grpc::ServerUnaryReactor* call, grpc::ByteBuffer* response, CallTrace trace,
-         const RequestTracer* tracer)
-      : call_(call), response_(response), trace_(std::move(trace)), tracer_(tracer) {}
+  ScoreAnswer(UnaryCall* call, CallTrace trace, const RequestTracer* tracer)
+      : call_(call), trace_(std::move(trace)), tracer_(tracer) {}
 
   void Give(const absl::StatusOr<v1::ScoreResponse>& answer) {
     absl::MutexLock lock(&mutex_);
     if (call_ == nullptr) return;
-    if (answer.ok()) *response_ = SerializeMessage(*answer);
     if (tracer_ != nullptr) tracer_->End(trace_, answer.status());
-    std::exchange(call_, nullptr)->Finish(ToGrpc(answer.status()));
+    std::exchange(call_, nullptr)->Answer(answer);
   }
 
  private:
   absl::Mutex mutex_;
-  grpc::ServerUnaryReactor* call_ ABSL_GUARDED_BY(mutex_);  // until it is answered
-  grpc::ByteBuffer* const response_;
+  UnaryCall* call_ ABSL_GUARDED_BY(mutex_);  // until it is answered
   const CallTrace trace_;
   const RequestTracer* const tracer_;
 };
 
-ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreRequest>& request,
-                     grpc::ByteBuffer& response, SteadyTime deadline)
-    : answer_(std::make_shared<Answer>(this, &response, context.trace, context.tracer)) {
+}  // namespace
+
+void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreRequest>& request,
+                SteadyTime deadline, UnaryCall* call) {
+  const auto answer = std::make_shared<ScoreAnswer>(call, context.trace, context.tracer);
   absl::Status status = request.ok() ? CheckScore(*request) : request.status();
   if (status.ok()) status = context.tenants.CheckPriority(context.tenant, request->priority());
-  if (!status.ok()) {
-    answer_->Give(status);
-    return;
-  }
+  if (!status.ok()) return answer->Give(status);
   const bool several = !request->inputs().empty();
-  batch_ = std::make_shared<ScoreBatch>(
+  const auto batch = std::make_shared<ScoreBatch>(
       ScoreBatch::Context{.model = context.model,
                           .prompts = context.prompts,
                           .engine = context.engine,
@@ -81,19 +75,16 @@ ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreReque
                           .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},
-      InputsOf(*request),
-      [answer = answer_, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
+      InputsOf(*request), [answer, several](absl::StatusOr<std::vector<v1::ScoredText>> texts) {
         if (!texts.ok()) return answer->Give(texts.status());
         answer->Give(ResponseOf(*std::move(texts), several));
       });
-  batch_->Start();
+  // Before it starts, while the call is there for certain.
+  call->caller()->OnCancel([batch, answer] {
+    batch->Cancel();
+    answer->Give(absl::CancelledError("the caller left"));
+  });
+  batch->Start();
 }
-
-void ScoreCall::OnCancel() {
-  if (batch_ != nullptr) batch_->Cancel();
-  answer_->Give(absl::CancelledError("the caller left"));
-}
-
-void ScoreCall::OnDone() { delete this; }
 
 }  // namespace sluice

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "orchestrator/api/request_reactor.h"
 #include "orchestrator/text/cancellation.h"
 #include "services/common/raw_message.h"
 #include "services/common/status.h"
@@ -14,16 +14,14 @@
 namespace sluice {
 
 // Belongs to gRPC, which ends its life with OnDone.
-class UnaryCall final : public grpc::ServerUnaryReactor {
+class UnaryCall final : public RequestReactor {
  public:
-  // `response` lives as long as the call.
-  explicit UnaryCall(grpc::ByteBuffer* response) : response_(response) {}
-
   // To be called once.
   template <class Response>
   void Answer(const absl::StatusOr<Response>& answer) {
-    if (answer.ok()) *response_ = SerializeMessage(*answer);
-    Finish(ToGrpc(answer.status()));
+    if (!answer.ok()) return Finish(ToGrpc(answer.status()));
+    response_ = SerializeMessage(*answer);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
   // For work that is done for the caller.
@@ -33,7 +31,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void OnCancel() override { caller_.Cancel(); }
   void OnDone() override { delete this; }
 
-  grpc::ByteBuffer* const response_;
+  grpc::ByteBuffer response_;
   Cancellation caller_;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "orchestrator/api/call_stream.h"
+#include "orchestrator/api/request_reactor.h"
 #include "services/common/raw_message.h"
 #include "services/common/server_writer.h"
 
@@ -14,7 +15,7 @@ namespace sluice {
 
 class WriterStream final : public CallStream {
  public:
-  using Writer = ServerWriter<grpc::ByteBuffer>;
+  using Writer = ServerWriter<grpc::ByteBuffer, RequestReactor>;
 
   explicit WriterStream(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
 

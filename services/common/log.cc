@@ -1,9 +1,8 @@
 #include "services/common/log.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -11,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "services/common/log_format.h"
+#include "services/common/stderr_writer.h"
 
 namespace sluice {
 namespace {
@@ -114,10 +114,13 @@ void Log(LogLevel level, absl::string_view service, absl::string_view event,
   if (level < minimum_level) return;
   const std::string time =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
-  const auto write_line = format == LogFormat::kJson ? JsonLine : TextLine;
-  const std::string line = write_line(time, level, service, event, fields);
+  const auto line = format == LogFormat::kJson ? JsonLine : TextLine;
+  uint64_t lost = 0;
   // One write per line, so that lines of several processes on one terminal do not mix.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  StderrWriter::Get().Write(line(time, level, service, event, fields), &lost);
+  if (lost == 0) return;
+  StderrWriter::Get().Write(
+      line(time, LogLevel::kWarning, service, "log-lines-dropped", {{"count", lost}}), &lost);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // Logs: one line per state transition on stderr, `time level service event key=value ...`; none per
-// token. Thread-safe.
+// token. Never waits for whoever reads stderr: lines that find no room are dropped, and a line
+// `log-lines-dropped count=N` says how many (stderr_writer.h). Thread-safe.
 #pragma once
 
 #include <initializer_list>

@@ -26,6 +26,7 @@
 #include "services/common/steady_time.h"
 #include "services/common/stop_signal.h"
 #include "services/common/wire_metrics.h"
+#include "services/listener/limits.h"
 #include "services/metrics/metrics_server.h"
 #include "services/metrics/process_metrics.h"
 #include "services/security/certificate_files.h"
@@ -178,6 +179,11 @@ int RunProcess(int argc, char** argv, const char* usage, const StartService& sta
   // these signals.
   const sigset_t signals = ShutdownSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  // A connection takes two descriptors, and a shell's usual limit is 1024.
+  RaiseDescriptorLimit();
+  // Of a log that nobody reads any longer.
+  std::signal(SIGPIPE, SIG_IGN);
 
   absl::InitializeSymbolizer(argv[0]);
   absl::SetProgramUsageMessage(usage);

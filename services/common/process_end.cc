@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,8 +15,10 @@
 #include "absl/debugging/symbolize.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "services/common/log.h"
+#include "services/common/stderr_writer.h"
 #include "services/common/steady_time.h"
 #include "services/common/termination_log.h"
 
@@ -26,6 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kExitCode = 70;  // EX_SOFTWARE of sysexits.h
 constexpr absl::Duration kPatience = absl::Milliseconds(200);
+constexpr absl::Duration kReaderPatience = absl::Seconds(2);
 // Of the handler and of the system's way into it.
 constexpr int kOwnFrames = 2;
 
@@ -111,10 +115,15 @@ void EndWithStacks(absl::string_view program, const std::string& hanging) {
   WriteTerminationLog(absl::StrCat("it hangs and has ended itself: ", hanging));
   Log(LogLevel::kError, program, "ends-itself", {{"hangs", hanging}, {"exit_status", kExitCode}});
   const std::string stacks = StacksOfAllThreads();
-  for (size_t at = 0; at < stacks.size();) {
-    const ssize_t written = write(STDERR_FILENO, stacks.data() + at, stacks.size() - at);
-    if (written <= 0) break;
-    at += static_cast<size_t>(written);
+  // Line by line, and not without end: what hangs must end, whoever reads.
+  const SteadyTime until = SteadyTime::Now() + kReaderPatience;
+  uint64_t lost = 0;
+  for (const absl::string_view line : absl::StrSplit(stacks, '\n')) {
+    if (line.empty()) continue;
+    const std::string text = absl::StrCat(line, "\n");
+    while (!StderrWriter::Get().Write(text, &lost) && SteadyTime::Now() < until) {
+      absl::SleepFor(absl::Milliseconds(5));
+    }
   }
   _exit(kExitCode);
 }

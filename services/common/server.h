@@ -15,11 +15,13 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "services/common/progress_watch.h"
 
 namespace sluice {
 
+class Acceptor;
+class ConnectionGuard;
 class HealthService;
-class ProgressWatch;
 
 struct ServerOptions {
   // "127.0.0.1:0" picks a free port. "inproc:NAME" listens nowhere and is reached through a Dialer.
@@ -40,6 +42,13 @@ struct ServerOptions {
   // Memory for what comes in and goes out, over all connections, beyond which calls are refused or
   // cut; 0: no limit.
   size_t memory_quota_bytes = 0;
+  // What its connections may take, and who of its peers has been admitted. Borrowed. Null: the server
+  // makes one of its own.
+  ConnectionGuard* guard = nullptr;
+  // The services tell the guard whom they admit. Otherwise whoever reaches one of them is admitted.
+  bool services_admit = false;
+  // Peers that were admitted are processes of the pipeline, which nothing more is held against.
+  bool trusts_admitted = true;
   // Borrowed; while work hangs the server answers NOT_SERVING. Null: nobody watches.
   ProgressWatch* progress = nullptr;
   // Ends, or has end soon, the calls that would not end by themselves: a shutdown begins.
@@ -86,11 +95,13 @@ class Server {
   void Shutdown(absl::Duration grace);
 
  private:
-  Server(std::string address, const ServerOptions& options, std::unique_ptr<HealthService> health,
-         std::unique_ptr<grpc::Server> server);
+  Server(std::string address, const ServerOptions& options, std::unique_ptr<ConnectionGuard> guard,
+         std::unique_ptr<HealthService> health, std::unique_ptr<grpc::Server> server);
   void SetHanging(bool hanging);
+  // From the threads that accept; `work` is one of cannot_accept_.
+  void SetAccepting(std::unique_ptr<ProgressWatch::Work>& work, bool accepts);
   bool ServesNow() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
-    return serving_ && !hanging_ && !stopping_;
+    return serving_ && !hanging_ && accepting_ && !stopping_;
   }
   void TellHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_);
 
@@ -98,6 +109,8 @@ class Server {
   const std::vector<std::string> names_;
   ProgressWatch* const progress_;
   const std::function<void()> on_shutdown_;
+  const std::unique_ptr<ConnectionGuard> own_guard_;  // may be null
+  std::unique_ptr<ConnectionGuard> probe_guard_;      // may be null
   const std::unique_ptr<HealthService> health_;
   const std::unique_ptr<grpc::Server> server_;
   mutable absl::Mutex health_mutex_;
@@ -106,7 +119,16 @@ class Server {
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool holding_ ABSL_GUARDED_BY(health_mutex_) = false;
   bool hanging_ ABSL_GUARDED_BY(health_mutex_) = false;
+  bool accepting_ ABSL_GUARDED_BY(health_mutex_) = true;
   bool stopping_ ABSL_GUARDED_BY(health_mutex_) = false;
+  // While one of the acceptors lacks what a connection needs: work that hangs, in the end.
+  std::unique_ptr<ProgressWatch::Work> cannot_accept_;
+  std::unique_ptr<ProgressWatch::Work> cannot_accept_probes_;
+  std::unique_ptr<Acceptor> acceptor_;        // null where it listens on nothing
+  std::unique_ptr<Acceptor> probe_acceptor_;  // of health_server_
 };
+
+// A guard that writes what it reports to the log. `most_streams`: of one connection.
+std::unique_ptr<ConnectionGuard> MakeConnectionGuard(int most_streams);
 
 }  // namespace sluice

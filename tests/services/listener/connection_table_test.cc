@@ -1,0 +1,173 @@
+// Which connections make room, and which have taken too much: by virtual time, without sockets.
+#include "services/listener/connection_table.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice {
+namespace {
+
+using Id = ConnectionTable::Id;
+
+constexpr int kMostStreams = 100;
+constexpr ListenerLimits kLimits = {
+    .connections = 8, .connections_per_host = 4, .streams = 300, .held_bytes = 1 << 20};
+
+class ConnectionTableTest : public ::testing::Test {
+ protected:
+  Id Add(const std::string& host) {
+    const ConnectionTable::Arrival arrival = table_.Add(host, now_);
+    displaced_ = arrival.displaced;
+    return arrival.id;
+  }
+  Id AddAdmitted(const std::string& host) {
+    const Id id = Add(host);
+    table_.Admit(id);
+    return id;
+  }
+  const char* Received(Id id, uint64_t total) { return table_.OnReceived(id, total, now_); }
+  const char* Streams(Id id, const ConnectionTable::Streams& streams) {
+    return table_.OnStreams(id, streams, now_);
+  }
+
+  ConnectionTable table_{kLimits, kMostStreams};
+  absl::Duration now_ = absl::Hours(1);
+  Id displaced_ = 0;
+};
+
+TEST_F(ConnectionTableTest, HostMakesRoomWithItsOwnOldestThatIsNotAdmitted) {
+  const Id first = Add("a");
+  Add("b");
+  for (int i = 0; i < 3; ++i) Add("a");
+  EXPECT_EQ(displaced_, 0);
+  now_ += absl::Minutes(1);
+  EXPECT_NE(Add("a"), 0);
+  EXPECT_EQ(displaced_, first);
+  EXPECT_EQ(table_.size(), 5);
+}
+
+TEST_F(ConnectionTableTest, HostThatHasManyMakesRoomForOthers) {
+  for (int i = 0; i < 3; ++i) Add("quiet");
+  const Id oldest_of_busy = Add("busy");
+  for (int i = 0; i < 3; ++i) Add("busy");
+  Add("third");
+  EXPECT_EQ(displaced_, 0);
+  EXPECT_NE(Add("good"), 0);
+  EXPECT_EQ(displaced_, oldest_of_busy);
+}
+
+TEST_F(ConnectionTableTest, AdmittedConnectionsStay) {
+  for (int i = 0; i < 4; ++i) AddAdmitted("a");
+  now_ += absl::Minutes(1);
+  const ConnectionTable::Arrival more = table_.Add("a", now_);
+  EXPECT_EQ(more.id, 0);
+  EXPECT_STREQ(more.refusal, "its host has too many connections");
+  for (int i = 0; i < 4; ++i) AddAdmitted(absl::StrCat("b", i));
+  EXPECT_STREQ(table_.Add("c", now_).refusal, "there are too many connections");
+  EXPECT_EQ(table_.size(), 8);
+}
+
+TEST_F(ConnectionTableTest, HostThatConnectsTooOftenWaits) {
+  for (int i = 0; i < 8; ++i) table_.Remove(Add("a"));
+  EXPECT_STREQ(table_.Add("a", now_).refusal, "its host connects too often");
+  EXPECT_NE(Add("b"), 0);
+  now_ += absl::Seconds(1);
+  EXPECT_NE(Add("a"), 0);
+}
+
+TEST_F(ConnectionTableTest, SendsLittleBeforeItIsAdmitted) {
+  const Id stranger = Add("a");
+  EXPECT_EQ(Received(stranger, 200 << 10), nullptr);
+  EXPECT_STREQ(Received(stranger, 300 << 10), "it sends too much before it is authenticated");
+  const Id known = AddAdmitted("a");
+  EXPECT_EQ(Received(known, 300 << 10), nullptr);
+}
+
+TEST_F(ConnectionTableTest, SmallCallsOfAStrangerGoOnForEver) {
+  const Id probe = Add("a");
+  uint64_t total = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    now_ += absl::Milliseconds(10);
+    ASSERT_EQ(Received(probe, total += 300), nullptr) << "after " << i;
+  }
+}
+
+TEST_F(ConnectionTableTest, WhatHandlersReadIsNotHeld) {
+  const Id id = Add("a");
+  uint64_t total = 0;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(Received(id, total += 100 << 10), nullptr) << "after " << i;
+    table_.CountMessage(id, 100 << 10);
+  }
+}
+
+TEST_F(ConnectionTableTest, LargestHolderGoesWhereAllHoldTooMuch) {
+  const Id good = AddAdmitted("good");
+  const Id greedy = AddAdmitted("greedy");
+  Received(good, 300 << 10);
+  Received(greedy, 600 << 10);
+  EXPECT_EQ(table_.FindExcess(now_).id, 0);
+  Received(greedy, 800 << 10);
+  EXPECT_EQ(table_.FindExcess(now_).id, greedy);
+  table_.CountMessage(greedy, 800 << 10);
+  EXPECT_EQ(table_.FindExcess(now_).id, 0);
+}
+
+TEST_F(ConnectionTableTest, StreamsHaveABoundThatIsLowerForStrangers) {
+  const Id stranger = Add("a");
+  EXPECT_EQ(Streams(stranger, {.started = 70, .ended = 10}), nullptr);
+  EXPECT_STREQ(Streams(stranger, {.started = 90, .ended = 10}),
+               "it has too many streams before it is authenticated");
+  const Id known = AddAdmitted("a");
+  EXPECT_EQ(Streams(known, {.started = 110, .ended = 10}), nullptr);
+  EXPECT_STREQ(Streams(known, {.started = 300, .ended = 10}), "it has too many streams");
+}
+
+TEST_F(ConnectionTableTest, MostStreamsGoWhereThereAreTooMany) {
+  std::vector<Id> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(AddAdmitted(absl::StrCat("host", i)));
+  for (int i = 0; i < 3; ++i) Streams(ids[i], {.started = 90});
+  EXPECT_EQ(table_.FindExcess(now_).id, 0);
+  Streams(ids[3], {.started = 100});
+  EXPECT_EQ(table_.FindExcess(now_).id, ids[3]);
+}
+
+TEST_F(ConnectionTableTest, ClientMayLeaveAllItsCallsAtOnceButNotAgainAndAgain) {
+  const Id id = AddAdmitted("a");
+  EXPECT_EQ(Streams(id, {.started = 100, .ended = 100, .failed = 100}), nullptr);
+  EXPECT_EQ(Streams(id, {.started = 200, .ended = 200, .failed = 200}), nullptr);
+  EXPECT_STREQ(Streams(id, {.started = 300, .ended = 300, .failed = 300}),
+               "it resets too many streams");
+}
+
+TEST_F(ConnectionTableTest, ResetsOfAHostCountOnItsNextConnectionsToo) {
+  for (int i = 0; i < 2; ++i) {
+    const Id id = AddAdmitted("bad");
+    EXPECT_NE(Streams(id, {.started = 250, .ended = 250, .failed = 250}), nullptr);
+    table_.Remove(id);
+  }
+  const Id next = AddAdmitted("bad");
+  EXPECT_EQ(Streams(next, {.started = 50, .ended = 50, .failed = 50}), nullptr);
+  EXPECT_STREQ(Streams(next, {.started = 120, .ended = 120, .failed = 120}),
+               "it resets too many streams");
+  const Id other = AddAdmitted("good");
+  EXPECT_EQ(Streams(other, {.started = 120, .ended = 120, .failed = 120}), nullptr);
+  now_ += absl::Minutes(1);
+  EXPECT_EQ(Streams(next, {.started = 200, .ended = 200, .failed = 200}), nullptr);
+}
+
+TEST_F(ConnectionTableTest, HostsThatAreGoneAreForgotten) {
+  for (int i = 0; i < 100'000; ++i) {
+    table_.Remove(Add(absl::StrCat("host", i)));
+    now_ += absl::Milliseconds(10);
+  }
+  EXPECT_EQ(table_.size(), 0);
+  EXPECT_LE(table_.num_hosts(), 4097);
+}
+
+}  // namespace
+}  // namespace sluice
