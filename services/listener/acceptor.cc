@@ -35,6 +35,7 @@ constexpr absl::Duration kLookAtLeast = absl::Seconds(1);
 constexpr absl::Duration kSettles = absl::Seconds(10);
 // Fewer bytes do not make streams worth counting.
 constexpr uint64_t kCountEvery = 1024;
+constexpr absl::Duration kExcessEvery = absl::Milliseconds(20);
 constexpr absl::Duration kRetry = absl::Milliseconds(100);
 constexpr absl::Duration kSweepEvery = absl::Seconds(1);
 constexpr size_t kSweepsPerRound = 30;
@@ -62,7 +63,8 @@ std::string PeerName(const sockaddr_storage& address) {
     return absl::StrCat("ipv4:", host.data(), ":", ntohs(v6.sin6_port));
   }
   inet_ntop(AF_INET6, &v6.sin6_addr, host.data(), host.size());
-  return absl::StrCat("ipv6:%5B", host.data(), "%5D:", ntohs(v6.sin6_port));
+  const std::string scope = v6.sin6_scope_id == 0 ? "" : absl::StrCat("%25", v6.sin6_scope_id);
+  return absl::StrCat("ipv6:%5B", host.data(), scope, "%5D:", ntohs(v6.sin6_port));
 }
 
 struct TcpState {
@@ -327,7 +329,10 @@ void Acceptor::LookAtDue() {
     if (found == connections_.end() || found->second.due != at) continue;
     Connection& connection = found->second;
     connection.due = absl::InfiniteDuration();
-    if (connection.ends || IsTrusted(connection)) continue;
+    if (connection.ends || IsTrusted(connection)) {
+      Watch(key, connection, /*is_new=*/false);  // for its end alone
+      continue;
+    }
     looked = true;
     if (const char* cause = Look(connection)) {
       End(key, cause, /*is_abuse=*/true);
@@ -340,7 +345,9 @@ void Acceptor::LookAtDue() {
            key, connection);
     Watch(key, connection, /*is_new=*/false);
   }
-  if (looked) EndExcess();
+  if (!looked || SteadyNow() < next_excess_) return;
+  next_excess_ = SteadyNow() + kExcessEvery;
+  EndExcess();
 }
 
 const char* Acceptor::Look(Connection& connection) {
@@ -366,12 +373,15 @@ const char* Acceptor::CountStreams(Connection& connection) {
 }
 
 void Acceptor::EndExcess() {
-  if (options_.guard->FindExcess().id == 0) return;
-  // Streams that have ended since are not known yet: their client has sent nothing.
-  for (auto& [key, connection] : connections_) {
-    if (connection.socket != 0 && !connection.ends) CountStreams(connection);
+  ConnectionTable::Excess excess = options_.guard->FindExcess();
+  if (excess.id == 0) return;
+  if (excess.is_of_streams) {
+    // Those that have ended since are not known yet: their clients have sent nothing.
+    for (auto& [key, connection] : connections_) {
+      if (connection.socket != 0 && !connection.ends) CountStreams(connection);
+    }
+    excess = options_.guard->FindExcess();
   }
-  const ConnectionTable::Excess excess = options_.guard->FindExcess();
   if (const auto found = keys_.find(excess.id); found != keys_.end()) {
     End(found->second, excess.cause, /*is_abuse=*/true);
   }
@@ -411,18 +421,16 @@ void Acceptor::Sweep() {
     auto& [key, connection] = *at;
     swept_ = key;
     if (connection.id == 0 || connection.ends) continue;
-    if (StateOf(connection.fd).is_closed) {
-      Forget(at);
-      continue;
-    }
     if (SteadyNow() - connection.accepted < kHandshake) continue;
-    if (const char* cause = CountStreams(connection)) {
+    const char* const cause = CountStreams(connection);
+    if (StateOf(connection.fd).is_closed ||
+        (connection.socket != 0 && !StreamCounts::Of(connection.socket).has_value())) {
+      Forget(at);  // gRPC has closed its end
+    } else if (connection.socket == 0 && !options_.guard->IsAdmitted(connection.id)) {
+      End(key, "its handshake did not end", /*is_abuse=*/false);
+    } else if (cause != nullptr && !IsTrusted(connection)) {
       End(key, cause, /*is_abuse=*/true);
-      continue;
     }
-    // gRPC has closed its end, or never began.
-    const bool is_open = connection.socket != 0 && StreamCounts::Of(connection.socket).has_value();
-    if (!is_open) End(key, "its handshake did not end", /*is_abuse=*/false);
   }
   if (next == connections_.end()) swept_ = 0;
 }

@@ -113,6 +113,7 @@ class Acceptor {
   bool accepts_ = true;
   absl::Duration retry_;
   absl::Duration next_sweep_;
+  absl::Duration next_excess_;
   Key next_key_;
   Key swept_ = 0;
   bool has_closed_ = false;  // since the last sweep

@@ -198,10 +198,12 @@ ConnectionTable::Excess ConnectionTable::FindExcess(absl::Duration now) const {
     }
   }
   if (held > static_cast<double>(limits_.held_bytes)) {
-    return {holder, "connections hold too many bytes, and it the most"};
+    return {.id = holder, .cause = "connections hold too many bytes, and it the most"};
   }
   if (open > static_cast<uint64_t>(limits_.streams)) {
-    return {opener, "there are too many streams, and it has the most"};
+    return {.id = opener,
+            .cause = "there are too many streams, and it has the most",
+            .is_of_streams = true};
   }
   return {};
 }

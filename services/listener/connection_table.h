@@ -59,6 +59,7 @@ class ConnectionTable {
   struct Excess {
     Id id = 0;  // 0: all is within the limits
     const char* cause = nullptr;
+    bool is_of_streams = false;
   };
   // Of the connections together: which one has to be closed first, by what it holds.
   Excess FindExcess(absl::Duration now) const;

@@ -1,6 +1,6 @@
 """Clients that speak HTTP/2 by hand, to send what no library would. beside.py starts them as a process of their own:
 
-http2.py HOST:PORT ATTACK COUNT
+http2.py [tls:]HOST:PORT ATTACK COUNT
 
 Prints "at work" once its load stands, "done" when it has done its COUNT, and stays until stdin is closed. A server that closes
 a connection has answered: the attack goes on with the next one, as long as that is accepted.
@@ -8,6 +8,7 @@ a connection has answered: the attack goes on with the next one, as long as that
 
 import gzip
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -58,10 +59,18 @@ def message(payload, compressed=False):
     return bytes([compressed]) + struct.pack(">I", len(payload)) + payload
 
 
+NO_PROOF = ssl.create_default_context()
+NO_PROOF.check_hostname = False
+NO_PROOF.verify_mode = ssl.CERT_NONE
+NO_PROOF.set_alpn_protocols(["h2"])
+
+
 class Connection:
     def __init__(self, endpoint):
-        host, port = endpoint.rsplit(":", 1)
+        host, port = endpoint.removeprefix("tls:").rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), 10)
+        if endpoint.startswith("tls:"):
+            self.socket = NO_PROOF.wrap_socket(self.socket)
         self.socket.settimeout(10)
         self.sent = 0
         self.stream = -1
@@ -85,7 +94,7 @@ class Connection:
             while True:
                 if not self.socket.recv(1 << 16):
                     return False
-        except (BlockingIOError, socket.timeout):
+        except (BlockingIOError, socket.timeout, ssl.SSLWantReadError):
             return True
         except OSError:
             return False
