@@ -116,6 +116,15 @@ grpc::ServerUnaryReactor* GenerationService::Score(grpc::CallbackServerContext* 
                        DeadlineOf(*context));
 }
 
+// The call outlives what is asked for it.
+RequestContext GenerationService::ContextOf(const grpc::CallbackServerContext& context,
+                                            Cancellation* caller) const {
+  return {.deadline = DeadlineOf(context),
+          .work = {.owner = tenants_->OwnerFor(admission_.TenantOf(context).value_or("")),
+                   .meter = nullptr},
+          .cancellation = std::shared_ptr<Cancellation>(std::shared_ptr<void>(), caller)};
+}
+
 template <class Request>
 absl::StatusOr<Request> GenerationService::ParseAdmitted(const grpc::CallbackServerContext& context,
                                                          const grpc::ByteBuffer& bytes,
@@ -133,7 +142,7 @@ grpc::ServerUnaryReactor* GenerationService::Tokenize(grpc::CallbackServerContex
   return PassOn<v1::TokenizeResponse>(
       ParseAdmitted<v1::TokenizeRequest>(*context, *request), response,
       [&](v1::TokenizeRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->Tokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+        tokenizer_->Tokenize(std::move(asked), ContextOf(*context, caller), std::move(answer));
       });
 }
 
@@ -143,7 +152,7 @@ grpc::ServerUnaryReactor* GenerationService::Detokenize(grpc::CallbackServerCont
   return PassOn<v1::DetokenizeResponse>(
       ParseAdmitted<v1::DetokenizeRequest>(*context, *request), response,
       [&](v1::DetokenizeRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->Detokenize(std::move(asked), DeadlineOf(*context), std::move(answer), caller);
+        tokenizer_->Detokenize(std::move(asked), ContextOf(*context, caller), std::move(answer));
       });
 }
 
@@ -152,8 +161,8 @@ grpc::ServerUnaryReactor* GenerationService::GetVocabulary(grpc::CallbackServerC
                                                            grpc::ByteBuffer* response) {
   return PassOn<v1::GetVocabularyResponse>(
       ParseAdmitted<v1::GetVocabularyRequest>(*context, *request, kSmall), response,
-      [&](v1::GetVocabularyRequest&& asked, auto answer, Cancellation*) {
-        tokenizer_->GetVocabulary(std::move(asked), DeadlineOf(*context), std::move(answer));
+      [&](v1::GetVocabularyRequest&& asked, auto answer, Cancellation* caller) {
+        tokenizer_->GetVocabulary(std::move(asked), ContextOf(*context, caller), std::move(answer));
       });
 }
 
@@ -163,8 +172,8 @@ grpc::ServerUnaryReactor* GenerationService::ApplyChatTemplate(grpc::CallbackSer
   return PassOn<v1::ApplyChatTemplateResponse>(
       ParseAdmitted<v1::ApplyChatTemplateRequest>(*context, *request), response,
       [&](v1::ApplyChatTemplateRequest&& asked, auto answer, Cancellation* caller) {
-        tokenizer_->ApplyChatTemplate(std::move(asked), DeadlineOf(*context), std::move(answer),
-                                      caller);
+        tokenizer_->ApplyChatTemplate(std::move(asked), ContextOf(*context, caller),
+                                      std::move(answer));
       });
 }
 

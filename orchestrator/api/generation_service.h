@@ -87,6 +87,8 @@ class GenerationService final : public internal::GenerationServiceBase {
   void StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
                      std::shared_ptr<CallStream> stream);
 
+  // For what the tokenizer is asked for a call.
+  RequestContext ContextOf(const grpc::CallbackServerContext& context, Cancellation* caller) const;
   // Refuses fields that are not known as well.
   template <class Request>
   absl::StatusOr<Request> ParseAdmitted(const grpc::CallbackServerContext& context,

@@ -78,6 +78,7 @@ ScoreCall::ScoreCall(const Context& context, const absl::StatusOr<v1::ScoreReque
                           .prompts = context.prompts,
                           .engine = context.engine,
                           .tenant = context.tenant,
+                          .owner = context.tenants.OwnerFor(context.tenant),
                           .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},
