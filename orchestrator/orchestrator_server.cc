@@ -168,6 +168,10 @@ struct OrchestratorServer::Health {
     tokenizer_answers = answers;
     Tell();
   }
+  bool TokenizerAnswers() {
+    absl::MutexLock lock(&mutex);
+    return tokenizer_answers;
+  }
   void SetServer(Server* started) {
     absl::MutexLock lock(&mutex);
     server = started;
@@ -229,8 +233,12 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->health_ = std::make_shared<Health>();
   result->health_->holds_for_tokenizer = options.hold_time > absl::ZeroDuration();
   result->tenants_ = tenants;
-  result->tokenizer_ =
-      std::make_unique<TokenizerClient>(*tokenizer, options.hang_timeout, options.hold_time);
+  result->tokenizer_ = std::make_unique<TokenizerClient>(
+      *tokenizer, TokenizerClient::Options{.hang_timeout = options.hang_timeout,
+                                           .connect_time = options.hold_time,
+                                           .answers = [health = result->health_] {
+                                             return health->TokenizerAnswers();
+                                           }});
   result->tokenizer_watch_ = std::make_unique<TokenizerWatch>(
       *tokenizer,
       TokenizerWatch::Options{

@@ -45,10 +45,16 @@ void GenerateCall::Begin() {
   absl::Status status = CheckGenerate(request_, context_.model);
   status.Update(context_.tenants.CheckPriority(context_.tenant, request_.priority()));
   if (!status.ok()) return Refuse(status);
-  context_.prompts.Resolve(request_, deadline_, caller_,
+  context_.prompts.Resolve(request_, AskingContext(),
                            [self = shared_from_this()](absl::StatusOr<ResolvedPrompt> prompt) {
                              self->Prepare(std::move(prompt));
                            });
+}
+
+RequestContext GenerateCall::AskingContext() const {
+  return {.deadline = deadline_,
+          .work = {.owner = context_.tenants.OwnerFor(context_.tenant), .meter = meter_},
+          .cancellation = caller_};
 }
 
 void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
@@ -67,7 +73,7 @@ void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
         "bad_words and dry_breakers need text, and this model has no tokenizer; use "
         "sampling.bad_words_ids and sampling.dry_breaker_token_ids"));
   }
-  ResolveWords(request_, &context_.tokenizer, deadline_, caller_,
+  ResolveWords(request_, &context_.tokenizer, AskingContext(),
                [self = shared_from_this(),
                 prompt = *std::move(prompt)](absl::StatusOr<v1::SamplingOptions> sampling) mutable {
                  if (!sampling.ok()) return self->Refuse(sampling.status());
@@ -82,7 +88,7 @@ void GenerateCall::Prepare(absl::StatusOr<ResolvedPrompt> prompt) {
 void GenerateCall::PrepareConstraint(ResolvedPrompt prompt) {
   if (!request_.has_constraint()) return Submit(std::move(prompt), nullptr);
   context_.constraints.Prepare(
-      request_.constraint(), deadline_, caller_,
+      request_.constraint(), AskingContext(),
       [self = shared_from_this(), prompt = std::move(prompt)](
           absl::StatusOr<std::shared_ptr<const KeptConstraint>> constraint) mutable {
         if (!constraint.ok()) return self->Refuse(constraint.status());
@@ -97,6 +103,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   request.wants_text = prompt.has_tokenizer;
   request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
+  request.work = meter_->total();
   request.trace_id = context_.trace.trace_id;
   request.span = context_.trace.span;
   request.arrived = arrived_;

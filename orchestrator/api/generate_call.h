@@ -55,6 +55,8 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
                std::shared_ptr<CallStream> stream);
 
   void Begin();
+  // For what is asked of others before the engine.
+  RequestContext AskingContext() const;
   void Prepare(absl::StatusOr<ResolvedPrompt> prompt);
   void PrepareConstraint(ResolvedPrompt prompt);
   void Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConstraint> constraint);
@@ -68,6 +70,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
   const Context context_;
   v1::GenerateRequest request_;  // constant once its texts are tokens
   const SteadyTime deadline_;
+  const std::shared_ptr<WorkMeter> meter_ = std::make_shared<WorkMeter>();
   // Set before the engine hears of the request.
   uint64_t seed_ = 0;
   int32_t num_prompt_tokens_ = 0;

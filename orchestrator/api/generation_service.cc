@@ -164,6 +164,15 @@ GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext
   return call;
 }
 
+// The call outlives what is asked for it.
+RequestContext GenerationService::ContextOf(const grpc::CallbackServerContext& context,
+                                            Cancellation* caller) const {
+  return {.deadline = DeadlineOf(context),
+          .work = {.owner = tenants_->OwnerFor(admission_.TenantOf(context).value_or("")),
+                   .meter = nullptr},
+          .cancellation = std::shared_ptr<Cancellation>(std::shared_ptr<void>(), caller)};
+}
+
 template <class Request>
 GenerationService::Reactor* GenerationService::ServeUnary(
     grpc::CallbackServerContext* context, const MessageLimits& limits,
@@ -188,27 +197,24 @@ GenerationService::Reactor* GenerationService::ServeUnary(
 
 GenerationService::Reactor* GenerationService::Tokenize(grpc::CallbackServerContext* context) {
   return ServeUnary<v1::TokenizeRequest>(
-      context, {},
-      [this, deadline = DeadlineOf(*context)](v1::TokenizeRequest request, UnaryCall* call) {
-        tokenizer_->Tokenize(std::move(request), deadline, AnswerTo<v1::TokenizeResponse>(call),
-                             call->caller());
+      context, {}, [this, context](v1::TokenizeRequest request, UnaryCall* call) {
+        tokenizer_->Tokenize(std::move(request), ContextOf(*context, call->caller()),
+                             AnswerTo<v1::TokenizeResponse>(call));
       });
 }
 
 GenerationService::Reactor* GenerationService::Detokenize(grpc::CallbackServerContext* context) {
   return ServeUnary<v1::DetokenizeRequest>(
-      context, {},
-      [this, deadline = DeadlineOf(*context)](v1::DetokenizeRequest request, UnaryCall* call) {
-        tokenizer_->Detokenize(std::move(request), deadline, AnswerTo<v1::DetokenizeResponse>(call),
-                               call->caller());
+      context, {}, [this, context](v1::DetokenizeRequest request, UnaryCall* call) {
+        tokenizer_->Detokenize(std::move(request), ContextOf(*context, call->caller()),
+                               AnswerTo<v1::DetokenizeResponse>(call));
       });
 }
 
 GenerationService::Reactor* GenerationService::GetVocabulary(grpc::CallbackServerContext* context) {
   return ServeUnary<v1::GetVocabularyRequest>(
-      context, kSmall,
-      [this, deadline = DeadlineOf(*context)](v1::GetVocabularyRequest request, UnaryCall* call) {
-        tokenizer_->GetVocabulary(std::move(request), deadline,
+      context, kSmall, [this, context](v1::GetVocabularyRequest request, UnaryCall* call) {
+        tokenizer_->GetVocabulary(std::move(request), ContextOf(*context, call->caller()),
                                   AnswerTo<v1::GetVocabularyResponse>(call));
       });
 }
@@ -216,12 +222,9 @@ GenerationService::Reactor* GenerationService::GetVocabulary(grpc::CallbackServe
 GenerationService::Reactor* GenerationService::ApplyChatTemplate(
     grpc::CallbackServerContext* context) {
   return ServeUnary<v1::ApplyChatTemplateRequest>(
-      context, {},
-      [this, deadline = DeadlineOf(*context)](v1::ApplyChatTemplateRequest request,
-                                              UnaryCall* call) {
-        tokenizer_->ApplyChatTemplate(std::move(request), deadline,
-                                      AnswerTo<v1::ApplyChatTemplateResponse>(call),
-                                      call->caller());
+      context, {}, [this, context](v1::ApplyChatTemplateRequest request, UnaryCall* call) {
+        tokenizer_->ApplyChatTemplate(std::move(request), ContextOf(*context, call->caller()),
+                                      AnswerTo<v1::ApplyChatTemplateResponse>(call));
       });
 }
 

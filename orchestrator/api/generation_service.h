@@ -78,6 +78,8 @@ class GenerationService final : public v1::GenerationService::Service {
   void StartGenerate(const GenerateOrigin& origin, const grpc::ByteBuffer& request,
                      std::shared_ptr<CallStream> stream);
 
+  // For what the tokenizer is asked for a call.
+  RequestContext ContextOf(const grpc::CallbackServerContext& context, Cancellation* caller) const;
   CallTrace TraceCall(const std::optional<TraceContext>& caller, std::string method,
                       std::string operation) const;
   v1::GetModelResponse DescribeModel() const;

@@ -7,18 +7,21 @@
 
 namespace sluice {
 
-void PromptResolver::Resolve(const v1::GenerateRequest& request, SteadyTime deadline,
-                             const std::shared_ptr<Cancellation>& caller, Callback callback) const {
-  if (request.has_token_ids())
-    return FromTokens(request.token_ids(), deadline, std::move(callback));
-  if (request.has_chat()) return FromChat(request.chat(), deadline, caller, std::move(callback));
-  FromText(request.text(), deadline, caller, std::move(callback));
+void PromptResolver::Resolve(const v1::GenerateRequest& request, const RequestContext& context,
+                             Callback callback) const {
+  if (request.has_token_ids()) {
+    return FromTokens(request.token_ids(), context.deadline, std::move(callback));
+  }
+  if (request.has_chat()) return FromChat(request.chat(), context, std::move(callback));
+  FromText(request.text(), context, std::move(callback));
 }
 
-void PromptResolver::Resolve(const v1::ScoreInput& input, SteadyTime deadline,
-                             const std::shared_ptr<Cancellation>& caller, Callback callback) const {
-  if (input.has_token_ids()) return FromTokens(input.token_ids(), deadline, std::move(callback));
-  FromText(input.text(), deadline, caller, std::move(callback));
+void PromptResolver::Resolve(const v1::ScoreInput& input, const RequestContext& context,
+                             Callback callback) const {
+  if (input.has_token_ids()) {
+    return FromTokens(input.token_ids(), context.deadline, std::move(callback));
+  }
+  FromText(input.text(), context, std::move(callback));
 }
 
 void PromptResolver::FromTokens(const v1::TokenIds& tokens, SteadyTime deadline,
@@ -35,21 +38,21 @@ void PromptResolver::FromTokens(const v1::TokenIds& tokens, SteadyTime deadline,
   });
 }
 
-void PromptResolver::FromText(const std::string& text, SteadyTime deadline,
-                              const std::shared_ptr<Cancellation>& caller,
+// A text may be long: it is held once while the tokenizer is waited for.
+void PromptResolver::FromText(const std::string& text, const RequestContext& context,
                               Callback callback) const {
-  v1::TokenizeRequest request;
-  request.set_text(text);
-  OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
-    tokenizer_->Tokenize(request, deadline, Tokens<v1::TokenizeResponse>(std::move(callback)),
-                         caller.get());
+  auto request = std::make_shared<v1::TokenizeRequest>();
+  request->set_text(text);
+  OnceTokenizerAnswers(context.deadline, std::move(callback), [=, this](Callback callback) {
+    tokenizer_->Tokenize(std::move(*request), context,
+                         Tokens<v1::TokenizeResponse>(std::move(callback)));
   });
 }
 
-void PromptResolver::FromChat(const v1::Chat& chat, SteadyTime deadline,
-                              const std::shared_ptr<Cancellation>& caller,
+void PromptResolver::FromChat(const v1::Chat& chat, const RequestContext& context,
                               Callback callback) const {
-  v1::ApplyChatTemplateRequest request;
+  const auto shared = std::make_shared<v1::ApplyChatTemplateRequest>();
+  v1::ApplyChatTemplateRequest& request = *shared;
   *request.mutable_messages() = chat.messages();
   request.set_tools_json(chat.tools_json());
   request.set_template_name(chat.template_name());
@@ -59,10 +62,9 @@ void PromptResolver::FromChat(const v1::Chat& chat, SteadyTime deadline,
   }
   request.set_continue_final_message(chat.continue_final_message());
   request.set_tokenize(true);
-  OnceTokenizerAnswers(deadline, std::move(callback), [=, this](Callback callback) {
-    tokenizer_->ApplyChatTemplate(request, deadline,
-                                  Tokens<v1::ApplyChatTemplateResponse>(std::move(callback)),
-                                  caller.get());
+  OnceTokenizerAnswers(context.deadline, std::move(callback), [=, this](Callback callback) {
+    tokenizer_->ApplyChatTemplate(std::move(*shared), context,
+                                  Tokens<v1::ApplyChatTemplateResponse>(std::move(callback)));
   });
 }
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/model_description.h"
-#include "orchestrator/text/cancellation.h"
+#include "orchestrator/text/request_context.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "orchestrator/text/tokenizer_watch.h"
 #include "services/common/steady_time.h"
@@ -31,18 +31,15 @@ class PromptResolver {
       : model_(model), tokenizer_(tokenizer), watch_(watch) {}
 
   // FAILED_PRECONDITION for text or chat without tokenizer or template; else the tokenizer's
-  // statuses. What is waited for and done is dropped when `caller` is cancelled.
-  void Resolve(const v1::GenerateRequest& request, SteadyTime deadline,
-               const std::shared_ptr<Cancellation>& caller, Callback callback) const;
-  void Resolve(const v1::ScoreInput& input, SteadyTime deadline,
-               const std::shared_ptr<Cancellation>& caller, Callback callback) const;
+  // statuses. What is waited for and done is dropped when the caller leaves.
+  void Resolve(const v1::GenerateRequest& request, const RequestContext& context,
+               Callback callback) const;
+  void Resolve(const v1::ScoreInput& input, const RequestContext& context, Callback callback) const;
 
  private:
   void FromTokens(const v1::TokenIds& tokens, SteadyTime deadline, Callback callback) const;
-  void FromText(const std::string& text, SteadyTime deadline,
-                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
-  void FromChat(const v1::Chat& chat, SteadyTime deadline,
-                const std::shared_ptr<Cancellation>& caller, Callback callback) const;
+  void FromText(const std::string& text, const RequestContext& context, Callback callback) const;
+  void FromChat(const v1::Chat& chat, const RequestContext& context, Callback callback) const;
   // Calls `then` with the callback when the tokenizer has answered for the first time; the callback
   // itself, with the reason, where it has not in time.
   void OnceTokenizerAnswers(SteadyTime deadline, Callback callback,

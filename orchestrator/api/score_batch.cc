@@ -69,7 +69,10 @@ void ScoreBatch::Cancel() {
 
 void ScoreBatch::Resolve(size_t index) {
   context_.prompts.Resolve(
-      inputs_[index], options_.deadline, caller_,
+      inputs_[index],
+      {.deadline = options_.deadline,
+       .work = {.owner = context_.owner, .meter = meter_},
+       .cancellation = caller_},
       [self = shared_from_this(), index](absl::StatusOr<ResolvedPrompt> prompt) {
         self->OnResolved(index, std::move(prompt));
       });
@@ -136,6 +139,7 @@ void ScoreBatch::Submit(size_t index) {
   request.num_logprobs = options_.top;
   request.priority = options_.priority;
   request.tenant = context_.tenant;
+  if (index == 0) request.work = meter_->total();
   request.trace_id = context_.trace.trace_id;
   if (context_.trace.span != nullptr) {
     request.span = std::make_shared<Span>(ChildOf(*context_.trace.span, "text", {}, {}));

@@ -34,6 +34,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
     const PromptResolver& prompts;
     Engine& engine;
     std::string tenant;
+    WorkOwner owner;  // the same, with its weight
     CallTrace trace;  // of the call; each text has a span in it
   };
   struct Options {
@@ -79,6 +80,7 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
   const Options options_;
   const std::vector<v1::ScoreInput> inputs_;
   const std::shared_ptr<Cancellation> caller_ = std::make_shared<Cancellation>();
+  const std::shared_ptr<WorkMeter> meter_ = std::make_shared<WorkMeter>();
   const SteadyTime arrived_ = SteadyTime::Now();
 
   absl::Mutex mutex_;

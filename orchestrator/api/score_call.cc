@@ -72,6 +72,7 @@ void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreReque
                           .prompts = context.prompts,
                           .engine = context.engine,
                           .tenant = context.tenant,
+                          .owner = context.tenants.OwnerFor(context.tenant),
                           .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},

@@ -16,11 +16,10 @@ class Walk : public std::enable_shared_from_this<Walk> {
  public:
   using Callback = std::function<void(absl::StatusOr<v1::SamplingOptions>)>;
 
-  Walk(const v1::GenerateRequest& request, TokenizerClient* tokenizer, SteadyTime deadline,
-       std::shared_ptr<Cancellation> caller, Callback callback)
+  Walk(const v1::GenerateRequest& request, TokenizerClient* tokenizer, RequestContext context,
+       Callback callback)
       : tokenizer_(tokenizer),
-        deadline_(deadline),
-        caller_(std::move(caller)),
+        context_(std::move(context)),
         callback_(std::move(callback)),
         sampling_(request.sampling()) {
     // A word has other tokens at the beginning of a text than after a space.
@@ -40,11 +39,10 @@ class Walk : public std::enable_shared_from_this<Walk> {
     request.set_text(texts_[next_]);
     request.set_add_special_tokens(false);
     tokenizer_->Tokenize(
-        std::move(request), deadline_,
+        std::move(request), context_,
         [self = shared_from_this()](const absl::StatusOr<v1::TokenizeResponse>& tokens) {
           self->OnTokens(tokens);
-        },
-        caller_.get());
+        });
   }
 
  private:
@@ -80,8 +78,7 @@ class Walk : public std::enable_shared_from_this<Walk> {
   }
 
   TokenizerClient* const tokenizer_;
-  const SteadyTime deadline_;
-  const std::shared_ptr<Cancellation> caller_;
+  const RequestContext context_;
   const Callback callback_;
   v1::SamplingOptions sampling_;
   std::vector<std::string> texts_;
@@ -92,9 +89,9 @@ class Walk : public std::enable_shared_from_this<Walk> {
 }  // namespace
 
 void ResolveWords(const v1::GenerateRequest& request, TokenizerClient* tokenizer,
-                  SteadyTime deadline, const std::shared_ptr<Cancellation>& caller,
+                  const RequestContext& context,
                   std::function<void(absl::StatusOr<v1::SamplingOptions>)> callback) {
-  std::make_shared<Walk>(request, tokenizer, deadline, caller, std::move(callback))->Next();
+  std::make_shared<Walk>(request, tokenizer, context, std::move(callback))->Next();
 }
 
 }  // namespace sluice

@@ -6,19 +6,17 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "orchestrator/text/cancellation.h"
+#include "orchestrator/text/request_context.h"
 #include "orchestrator/text/tokenizer_client.h"
-#include "services/common/steady_time.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {
 
 // Calls back with the request's sampling options, joined by the tokens of its bad_words and
 // dry_breakers as generation.proto says; at once where it has none. The tokenizer's statuses. It is
-// borrowed; what is under way is dropped when `caller` is cancelled.
+// borrowed; what is under way is dropped when the caller leaves.
 void ResolveWords(const v1::GenerateRequest& request, TokenizerClient* tokenizer,
-                  SteadyTime deadline, const std::shared_ptr<Cancellation>& caller,
+                  const RequestContext& context,
                   std::function<void(absl::StatusOr<v1::SamplingOptions>)> callback);
 
 }  // namespace sluice

@@ -24,6 +24,7 @@ struct ConstraintPreparer::Call {
   v1::PrepareConstraintRequest request;
   v1::PrepareConstraintResponse response;
   std::shared_ptr<const std::string> vocabulary;
+  WorkFor work;
   SteadyTime deadline;
   Callback callback;
   int num_lost = 0;
@@ -44,18 +45,21 @@ ConstraintPreparer::ConstraintPreparer(Model model, TokenizerClient* tokenizer,
       tokenizer_(tokenizer),
       sampler_(v1::SamplerService::NewStub(std::move(sampler))) {}
 
-void ConstraintPreparer::Prepare(const v1::Constraint& constraint, SteadyTime deadline,
-                                 const std::shared_ptr<Cancellation>& caller, Callback callback) {
+void ConstraintPreparer::Prepare(const v1::Constraint& constraint, const RequestContext& context,
+                                 Callback callback) {
   if (model_.end_token_ids.empty()) {
     return callback(absl::FailedPreconditionError(
         "constraint: the model has no end-of-sequence token to end a text with"));
   }
   auto call = std::make_shared<Call>();
   *call->request.mutable_constraint() = constraint;
-  call->deadline = std::min(deadline, SteadyTime::Now() + kPatience);
+  call->request.mutable_owner()->set_tenant(context.work.owner.tenant);
+  call->request.mutable_owner()->set_weight(context.work.owner.weight);
+  call->work = context.work;
+  call->deadline = std::min(context.deadline, SteadyTime::Now() + kPatience);
   call->callback = std::move(callback);
-  if (caller != nullptr) {
-    caller->OnCancel([self = weak_from_this(), weak = std::weak_ptr<Call>(call)] {
+  if (context.cancellation != nullptr) {
+    context.cancellation->OnCancel([self = weak_from_this(), weak = std::weak_ptr<Call>(call)] {
       const std::shared_ptr<ConstraintPreparer> preparer = self.lock();
       const std::shared_ptr<Call> left = weak.lock();
       if (preparer != nullptr && left != nullptr) preparer->Leave(*left);
@@ -99,7 +103,7 @@ void ConstraintPreparer::FetchPage(int32_t first_token_id, SteadyTime deadline) 
   v1::GetVocabularyRequest request;
   request.set_first_token_id(first_token_id);
   tokenizer_->GetVocabulary(
-      std::move(request), deadline,
+      std::move(request), {.deadline = deadline},
       [self = shared_from_this(), deadline](const absl::StatusOr<v1::GetVocabularyResponse>& page) {
         self->OnPage(page, deadline);
       });
@@ -177,7 +181,12 @@ void ConstraintPreparer::OnAnswer(const std::shared_ptr<Call>& call, const absl:
     call->request.mutable_vocabulary()->ParseFromString(*call->vocabulary);
     return AskSampler(call);
   }
+  if (call->work.meter != nullptr) {
+    call->work.meter->Add(absl::Microseconds(call->response.work_us()));
+  }
   auto kept = std::make_shared<KeptConstraint>();
+  kept->tenant = call->work.owner.tenant;
+  kept->tenant_weight = call->work.owner.weight;
   kept->constraint = call->request.constraint().SerializeAsString();
   kept->vocabulary = call->vocabulary;
   call->callback(std::shared_ptr<const KeptConstraint>(std::move(kept)));

@@ -19,7 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/pipeline/rows.h"
-#include "orchestrator/text/cancellation.h"
+#include "orchestrator/text/request_context.h"
 #include "orchestrator/text/tokenizer_client.h"
 #include "services/common/steady_time.h"
 #include "sluice/v1/sampler.grpc.pb.h"
@@ -41,10 +41,9 @@ class ConstraintPreparer : public std::enable_shared_from_this<ConstraintPrepare
 
   // Calls back with what the sampler is to be told, or why it can't keep it: a status of
   // constraint.proto, or UNAVAILABLE, DEADLINE_EXCEEDED where sampler or tokenizer can't be reached
-  // by `deadline`; CANCELLED where `caller`, which may be null, leaves before. From a thread of gRPC's,
-  // or at once.
-  void Prepare(const v1::Constraint& constraint, SteadyTime deadline,
-               const std::shared_ptr<Cancellation>& caller, Callback callback);
+  // by the request's deadline; CANCELLED where its caller leaves before. From a thread of gRPC's, or at
+  // once.
+  void Prepare(const v1::Constraint& constraint, const RequestContext& context, Callback callback);
 
   // Cancels what is under way. Whoever waits is told.
   void Stop();

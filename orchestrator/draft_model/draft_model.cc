@@ -17,6 +17,8 @@ namespace {
 constexpr int32_t kClose = 16;
 // A draft may go so far beyond the last token that its sequence may have.
 constexpr int32_t kBeyondEnd = 2;
+// How long a sequence sits out whose mask is not ready.
+constexpr absl::Duration kDeferral = absl::Milliseconds(2);
 
 DraftKind KindOf(float logprob) {
   const double probability = std::exp(static_cast<double>(logprob));
@@ -234,12 +236,16 @@ void DraftModel::Advance(SteadyTime now) {
 }
 
 SteadyTime DraftModel::NextWake() const {
-  const SteadyTime wake = replica_->NextWake();
+  SteadyTime wake = replica_->NextWake();
+  if (!returns_.empty()) wake = std::min(wake, returns_.front().first);
   if (!in_flight_.has_value() || given_up_) return wake;
   return std::min(wake, in_flight_->sent + in_flight_->bound);
 }
 
 void DraftModel::SendSteps(SteadyTime now) {
+  for (; !returns_.empty() && returns_.front().first <= now; returns_.pop_front()) {
+    if (scheduler_.has_value()) scheduler_->Return(returns_.front().second);
+  }
   if (!ready_ || in_flight_.has_value()) return;
   if (const std::optional<Step> step = scheduler_->Plan()) Send(*step, now);
 }
@@ -279,9 +285,14 @@ void DraftModel::On(const StepExecuted& executed, SteadyTime now) {
   }
   const StepInFlight step = *std::exchange(in_flight_, std::nullopt);
   std::vector<TokenId> tokens;
-  for (const RowResult& row : executed.rows) tokens.push_back(row.token);
-  const absl::StatusOr<StepOutcome> outcome = scheduler_->Commit(step.id, tokens);
+  std::vector<int32_t> deferred;
+  for (const RowResult& row : executed.rows) {
+    if (row.deferred) deferred.push_back(static_cast<int32_t>(tokens.size()));
+    tokens.push_back(row.token);
+  }
+  const absl::StatusOr<StepOutcome> outcome = scheduler_->Commit(step.id, tokens, deferred);
   if (!outcome.ok()) return GiveUp(outcome.status());
+  for (const SequenceId id : outcome->deferred) returns_.emplace_back(now + kDeferral, id);
   ++num_steps_;
   times_.Completed(step.num_positions, now - step.sent);
   owner_.on_step(step.num_positions, now - step.sent);

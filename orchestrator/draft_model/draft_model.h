@@ -15,9 +15,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -140,6 +142,7 @@ class DraftModel final : public ModelDrafter {
   absl::flat_hash_map<SequenceId, SequenceId> followers_;  // from sequences here to those
   SequenceId next_id_ = 1;
   std::optional<StepInFlight> in_flight_;
+  std::deque<std::pair<SteadyTime, SequenceId>> returns_;  // when those that sit out go on
   SteadyTime last_end_;
   bool ready_ = false;
   bool given_up_ = false;  // until the replica's loss has come

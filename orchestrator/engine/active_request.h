@@ -80,6 +80,10 @@ class ActiveRequest {
   RequestLedger Ledger() const;
   RequestTimes& times() { return times_; }
 
+  // Processor time that was spent on it outside of steps: before it came, and on masks.
+  absl::Duration work() const { return work_; }
+  void AddWork(absl::Duration work) { work_ += work; }
+
   // Something happened to it; of very many, the first are kept.
   void AddEvent(RequestEvent event);
 
@@ -119,6 +123,7 @@ class ActiveRequest {
   std::unique_ptr<BeamRun> beams_;
   std::vector<TokenEvent> prompt_tokens_;  // scored, not yet delivered
   RequestTimes times_;
+  absl::Duration work_ = request_.work;
   std::vector<RequestEvent> events_;
   uint32_t num_dropped_events_ = 0;
   bool over_ = false;

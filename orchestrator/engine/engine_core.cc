@@ -44,7 +44,8 @@ EngineCore::EngineCore(EngineOptions options, Replica* replica, TextStreams* tex
     : options_(std::move(options)),
       replica_(replica),
       text_(text),
-      requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text),
+      requests_(options_.scheduler.max_queued_sequences, options_.unread_timeout, text,
+                options_.max_request_work),
       speculation_(options_.speculation),
       draft_model_(draft_replica == nullptr ? nullptr : MakeDraftModel(draft_replica)),
       steps_(options_.hang_timeout, replica, &requests_, &speculation_, options_.observer),
@@ -112,8 +113,8 @@ SteadyTime EngineCore::Advance(SteadyTime now) {
   if (const absl::Status hangs = steps_.CheckTimeout(now); !hangs.ok()) GiveUp(hangs);
   if (given_up_) return now;
   SteadyTime wake =
-      std::min({replica_->NextWake(), steps_.NextTimeout(), requests_.NextUnreadTimeout(),
-                requests_.NextDeadline() + -NoticeBeforeDeadline()});
+      std::min({replica_->NextWake(), steps_.NextTimeout(), steps_.NextReturn(),
+                requests_.NextUnreadTimeout(), requests_.NextDeadline() + -NoticeBeforeDeadline()});
   if (draft_model_ != nullptr) {
     const SteadyTime waited = SteadyTime::FromStart(speculation_.NextTimeout());
     wake = std::min({wake, draft_model_->NextWake(), waited});
@@ -131,7 +132,7 @@ void EngineCore::SendSteps(SteadyTime now) {
 void EngineCore::SendTargetSteps(SteadyTime now) {
   while (serving_ && !given_up_ && AgreeOnWhoRuns()) {
     steps_.SendSteps(*scheduler_, now);
-    if (!running_alone_.has_value() || !steps_.idle()) return;
+    if (!running_alone_.has_value() || !steps_.idle() || steps_.awaits_returns()) return;
     suspects_.Excuse(*running_alone_);
   }
 }

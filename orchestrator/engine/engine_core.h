@@ -44,6 +44,9 @@ struct EngineOptions {
   int max_losses = 3;
   // How long a client may leave unread as much as may wait for it before its request ends.
   absl::Duration unread_timeout = absl::Minutes(1);
+  // Processor time outside of steps that a request may take over its life: chat template,
+  // tokenizing, compiling its constraint, and masks.
+  absl::Duration max_request_work = absl::Seconds(30);
   // How often the books are checked, at times when nothing is computed.
   absl::Duration integrity_interval = absl::Seconds(10);
   SpeculationOptions speculation;

@@ -9,6 +9,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "orchestrator/beams/beam_search.h"
 #include "orchestrator/engine/ledger.h"
 #include "orchestrator/pipeline/rows.h"
@@ -54,7 +55,9 @@ struct EngineRequest {
   int32_t num_logprobs = 0;                      // alternatives per token
   bool processed_logprobs = false;
   int32_t priority = 0;
-  std::string tenant;            // whom it is served for
+  std::string tenant;  // whom it is served for
+  // Processor time that was spent on it before: templates, tokenizing, compiling.
+  absl::Duration work;
   std::string cache_salt;        // keys and values are shared with requests of the same one
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none

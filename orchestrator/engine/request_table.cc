@@ -34,8 +34,12 @@ RequestPhase PhaseOf(SequencePhase phase) {
 
 }  // namespace
 
-RequestTable::RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text)
-    : max_waiting_(max_waiting), unread_timeout_(unread_timeout), text_(text) {}
+RequestTable::RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text,
+                           absl::Duration max_work)
+    : max_waiting_(max_waiting),
+      unread_timeout_(unread_timeout),
+      max_work_(max_work),
+      text_(text) {}
 
 void RequestTable::SetTime(SteadyTime now) {
   now_ = now;
@@ -98,6 +102,9 @@ void RequestTable::Activate(RequestId id, EngineRequest request,
   for (size_t i = 0; i < ids.size(); ++i) places_[ids[i]] = {&added, static_cast<int>(i)};
   const absl::Status status = AddSequences(added);
   if (!status.ok()) return Fail(id, status);
+  if (added.work() > absl::ZeroDuration()) {
+    scheduler_->BillTime(added.request().tenant, absl::ToDoubleSeconds(added.work()));
+  }
   RemoveIfOver(added);
 }
 
@@ -199,6 +206,18 @@ void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
       rows.push_back(place.request->RowFor(place.index, segment, row));
     }
   }
+}
+
+absl::Status RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
+  ActiveRequest* const request = OwnerOf(sequence);
+  if (request == nullptr) return absl::OkStatus();
+  scheduler_->BillTime(request->request().tenant, absl::ToDoubleSeconds(work));
+  request->AddWork(work);
+  if (request->work() <= max_work_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "constraint: its masks, and what went before them, have taken ",
+      absl::FormatDuration(absl::Trunc(request->work(), absl::Milliseconds(1))),
+      " of processor time; accepted: up to ", absl::FormatDuration(max_work_), " a request"));
 }
 
 void RequestTable::SetReading(RequestId id, bool reading) {

@@ -33,7 +33,9 @@ class RequestTable {
   // At most `max_waiting` requests wait for a scheduler. A client that has not read for
   // `unread_timeout` while as much waits for it as may loses its request. `text` is borrowed; null
   // for a model without a tokenizer.
-  RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text);
+  // Processor time outside of steps (masks and the like) beyond `max_work` ends a request.
+  RequestTable(int32_t max_waiting, absl::Duration unread_timeout, TextStreams* text,
+               absl::Duration max_work = absl::InfiniteDuration());
 
   // What happens from now on happens at this time.
   void SetTime(SteadyTime now);
@@ -59,6 +61,10 @@ class RequestTable {
   void OnStep(int num_sequences, int num_positions, absl::Duration time) {
     work_.Observe(num_sequences, num_positions, time);
   }
+
+  // Processor time was spent on a sequence outside of steps: its tenant is billed. OK, or
+  // RESOURCE_EXHAUSTED where its request has had more of it than one may; the caller ends it.
+  absl::Status AddWork(SequenceId sequence, absl::Duration work);
 
   // Requests go to `scheduler` from now on; those that waited, in order of arrival. Borrowed.
   void UseScheduler(Scheduler* scheduler);
@@ -147,6 +153,7 @@ class RequestTable {
 
   const int32_t max_waiting_;
   const absl::Duration unread_timeout_;
+  const absl::Duration max_work_;
   TextStreams* const text_;
   Scheduler* scheduler_ = nullptr;
 

@@ -48,6 +48,7 @@ StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTab
       times_(hang_timeout) {}
 
 void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
+  if (!returns_.empty()) ReturnDue(scheduler, now);
   while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
 }
 
@@ -69,6 +70,10 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   std::deque<std::vector<TokenId>> completed;  // borrowed by rows
   if (!committed_.empty()) CompleteTokens(step, completed);
   sent.num_rows = rows_.size();
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    if (rows_[row].constraint == nullptr) continue;
+    sent.constrained.emplace_back(static_cast<int32_t>(row), rows_[row].sequence);
+  }
   replica_->Execute(step, rows_);
 }
 
@@ -94,9 +99,18 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   Measure(step, scheduler, now);
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
-  for (const RowResult& row : rows) tokens.push_back(row.token);
-  absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens);
+  std::vector<int32_t> deferred;
+  for (const RowResult& row : rows) {
+    if (row.deferred) deferred.push_back(static_cast<int32_t>(tokens.size()));
+    tokens.push_back(row.token);
+  }
+  if (!step.constrained.empty()) CountWork(step, rows);
+  absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens, deferred);
   if (!outcome.ok()) return outcome.status();
+  if (!pauses_.empty()) {
+    for (const AcceptedRow& accepted : outcome->rows) pauses_.erase(accepted.sequence);
+  }
+  SitOut(outcome->deferred, now);
   ++num_steps_;
   requests_->AdvanceBeams(*outcome, rows);
   for (const AcceptedRow& accepted : outcome->rows) {
@@ -110,6 +124,39 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   }
   committed_.push_back({*std::move(outcome), std::move(rows)});
   return absl::OkStatus();
+}
+
+void StepDriver::SitOut(const std::vector<SequenceId>& sequences, SteadyTime now) {
+  // A row costs about a token: the pause grows with the wait, so that rows in vain stay few.
+  constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
+  constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
+  constexpr size_t kManyPauses = 4096;
+  if (pauses_.size() > kManyPauses) {
+    absl::erase_if(
+        pauses_, [this](const auto& pause) { return requests_->OwnerOf(pause.first) == nullptr; });
+  }
+  for (const SequenceId sequence : sequences) {
+    absl::Duration& pause = pauses_[sequence];
+    pause = std::clamp(2 * pause, kFirstPause, kLongestPause);
+    returns_.emplace(now + pause, sequence);
+  }
+}
+
+void StepDriver::ReturnDue(Scheduler& scheduler, SteadyTime now) {
+  while (!returns_.empty() && returns_.begin()->first <= now) {
+    const SequenceId sequence = returns_.begin()->second;
+    returns_.erase(returns_.begin());
+    scheduler.Return(sequence);
+    if (requests_->OwnerOf(sequence) == nullptr) pauses_.erase(sequence);
+  }
+}
+
+void StepDriver::CountWork(const StepInFlight& step, const std::vector<RowResult>& rows) {
+  for (const auto& [row, sequence] : step.constrained) {
+    if (rows[row].work == absl::ZeroDuration()) continue;
+    absl::Status status = requests_->AddWork(sequence, rows[row].work);
+    if (!status.ok()) overworked_.emplace_back(sequence, std::move(status));
+  }
 }
 
 void StepDriver::Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now) {
@@ -154,6 +201,10 @@ std::vector<RequestId> StepDriver::TellRequests() {
     } else {
       moved.insert(moved.end(), by_this.begin(), by_this.end());
     }
+  }
+  for (auto& [sequence, status] : std::exchange(overworked_, {})) {
+    const ActiveRequest* owner = requests_->OwnerOf(sequence);
+    if (owner != nullptr) requests_->Fail(owner->id(), status);
   }
   return moved;
 }

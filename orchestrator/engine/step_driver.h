@@ -6,8 +6,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "orchestrator/drafts/speculation.h"
@@ -39,6 +42,12 @@ class StepDriver {
   // Tells requests what committed steps have brought. Returns those that have a new token.
   std::vector<RequestId> TellRequests();
 
+  // When a sequence that sits out (Scheduler::Commit) is asked for again: SendSteps() does it.
+  SteadyTime NextReturn() const {
+    return returns_.empty() ? SteadyTime::InfiniteFuture() : returns_.begin()->first;
+  }
+  bool awaits_returns() const { return !returns_.empty(); }
+
   // The steps under way are lost: the requests that had a part in them, each once.
   std::vector<RequestId> Lose();
 
@@ -58,6 +67,8 @@ class StepDriver {
     absl::Duration bound;               // for it and those ahead of it
     std::vector<SequenceId> sequences;  // in the step
     size_t num_rows = 0;
+    // Rows whose sequences have a constraint, with these.
+    std::vector<std::pair<int32_t, SequenceId>> constrained;
     bool ahead = false;  // sent while another was under way
     bool after_idle = false;
   };
@@ -71,6 +82,11 @@ class StepDriver {
   // Tokens that its rows' requests have not been told of, for who has to hear of all; `completed` keeps
   // them.
   void CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed);
+  // Rows without a token yet: their sequences come back after a pause, a longer one each time.
+  void SitOut(const std::vector<SequenceId>& sequences, SteadyTime now);
+  void ReturnDue(Scheduler& scheduler, SteadyTime now);
+  // What the sampler spent on masks.
+  void CountWork(const StepInFlight& step, const std::vector<RowResult>& rows);
   void Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now);
   void FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows);
 
@@ -85,6 +101,9 @@ class StepDriver {
   SteadyTime last_end_;                 // when the last step that completed did
   std::vector<Committed> committed_;    // in order
   std::vector<RowRequest> rows_;        // of the step being sent
+  std::set<std::pair<SteadyTime, SequenceId>> returns_;
+  absl::flat_hash_map<SequenceId, absl::Duration> pauses_;  // the last one, until a token comes
+  std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   uint64_t num_steps_ = 0;
   uint64_t num_hangs_ = 0;  // steps given up
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/sampling_options/sampling_options.h"
 #include "orchestrator/scheduler/sequence.h"
@@ -26,6 +27,9 @@ struct ScoreTarget {
 struct KeptConstraint {
   std::string constraint;                         // v1::Constraint
   std::shared_ptr<const std::string> vocabulary;  // v1::ConstraintVocabulary; of the model
+  // Whom its masks are made for, and how much of the time is that tenant's.
+  std::string tenant;
+  double tenant_weight = 1;
 };
 
 struct RowRequest {
@@ -66,6 +70,9 @@ struct RowResult {
   absl::StatusCode error_code = absl::StatusCode::kInternal;
   std::vector<TokenId> forced;  // tokens that must follow
   std::vector<TokenId> likely;  // tokens that usually write the text that must follow
+  // It has no token yet: what the sampler needs for it is not ready.
+  bool deferred = false;
+  absl::Duration work;  // of the processor, that masks of its sequence took since its row before
 };
 
 }  // namespace sluice

@@ -78,6 +78,8 @@ void SamplerPlans::AddSequence(const RowRequest& row, const SamplingOptions& opt
   const absl::Span<const TokenId> tokens = row.tokens.first(row.position);
   told.mutable_token_ids()->Add(tokens.begin(), tokens.end());
   if (row.constraint == nullptr) return;
+  told.mutable_owner()->set_tenant(row.constraint->tenant);
+  told.mutable_owner()->set_weight(row.constraint->tenant_weight);
   SLUICE_CHECK(told.mutable_constraint()->ParseFromString(row.constraint->constraint));
   if (std::exchange(vocabulary_told_, true)) return;
   SLUICE_CHECK(execute.mutable_vocabulary()->ParseFromString(*row.constraint->vocabulary));

@@ -108,6 +108,8 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     result.token = row.token_id();
     result.logprob = row.logprob();
     SetError(row, result);
+    result.deferred = row.deferred();
+    if (row.work_us() != 0) result.work = absl::Microseconds(row.work_us());
     result.forced.assign(row.forced_token_ids().begin(), row.forced_token_ids().end());
     result.likely.assign(row.likely_token_ids().begin(), row.likely_token_ids().end());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {

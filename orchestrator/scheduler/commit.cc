@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens) {
+absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const TokenId> tokens,
+                                              absl::Span<const int32_t> deferred) {
   const auto it = FindInFlight(step);
   if (it == in_flight_.end()) return NotInFlight(step);
   if (it != in_flight_.begin()) {
@@ -20,6 +21,12 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
     return absl::InvalidArgumentError(absl::StrCat(
         "step ", step, " has ", tokens.size(), " result rows; it was planned with ", it->num_rows));
   }
+  if (!deferred.empty() && (deferred.front() < 0 || deferred.back() >= it->num_rows ||
+                            !std::is_sorted(deferred.begin(), deferred.end()))) {
+    return absl::InvalidArgumentError(absl::StrCat("step ", step, " has deferred rows from ",
+                                                   deferred.front(), " to ", deferred.back(),
+                                                   "; accepted: rising, of ", it->num_rows));
+  }
   const PlannedStep planned = std::move(in_flight_.front());
   in_flight_.pop_front();
   StepOutcome outcome;
@@ -27,7 +34,7 @@ absl::StatusOr<StepOutcome> Scheduler::Commit(StepId step, absl::Span<const Toke
   int32_t row = 0;
   for (const PlannedSegment& segment : planned.segments) {
     if (segment.sequence != nullptr) {
-      CommitSegment(*segment.sequence, segment, tokens, row, outcome);
+      CommitSegment(*segment.sequence, segment, {tokens, deferred, row}, outcome);
     }
     row += static_cast<int32_t>(segment.rows.size());
   }
@@ -59,12 +66,31 @@ void Scheduler::CountAgain(SequenceState& sequence, int32_t first, int32_t end) 
   recomputed_ += recomputed;
 }
 
-void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
-                              absl::Span<const TokenId> tokens, int32_t first_row,
-                              StepOutcome& outcome) {
+// Whether a row that counts was deferred: the one behind the last of `num_accepted` drafts, or one
+// before it, which then is the last that counts. Lowers `num_accepted` to the drafts before it.
+bool Scheduler::IsDeferred(const PlannedSegment& segment, const SegmentResults& results,
+                           int32_t& num_accepted) {
+  if (results.deferred.empty() || segment.rows.empty()) return false;
+  if (segment.rows.back().kind != RowKind::kSample) return false;
   const auto num_drafts = static_cast<int32_t>(segment.drafts.size());
-  const int32_t num_wrong = num_drafts - NumAccepted(segment, tokens.subspan(first_row));
-  const int32_t num_positions = segment.num_positions - num_wrong;
+  const int32_t first_choice =
+      results.first_row + static_cast<int32_t>(segment.rows.size()) - 1 - num_drafts;
+  const auto* const row =
+      std::lower_bound(results.deferred.begin(), results.deferred.end(), first_choice);
+  if (row == results.deferred.end() || *row > first_choice + num_accepted) return false;
+  num_accepted = *row - first_choice;
+  return true;
+}
+
+void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
+                              const SegmentResults& results, StepOutcome& outcome) {
+  const auto num_drafts = static_cast<int32_t>(segment.drafts.size());
+  int32_t num_accepted = NumAccepted(segment, results.tokens.subspan(results.first_row));
+  const bool is_deferred = IsDeferred(segment, results, num_accepted);
+  const int32_t num_wrong = num_drafts - num_accepted;
+  // The position of a deferred row is computed again, to choose its token.
+  const int32_t num_dropped = num_wrong + (is_deferred ? 1 : 0);
+  const int32_t num_positions = segment.num_positions - num_dropped;
   const int32_t end = segment.first_position + num_positions;
   const int32_t num_tokens_before = sequence.num_tokens();
   CountAgain(sequence, segment.first_position, end);
@@ -75,7 +101,8 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   CountWork(sequence, num_positions, num_drafts, num_wrong);
   sequence.num_promised -= num_wrong;
   sequence.num_drafts = 0;
-  AcceptRows(sequence, segment, num_wrong, tokens, first_row, outcome);
+  AcceptRows(sequence, segment, num_dropped, results, outcome);
+  if (is_deferred) Defer(sequence, outcome);
   kv_cache_.MarkComputed(sequence.spec.id, absl::MakeConstSpan(sequence.tokens).first(end));
   if (options_.drafts != nullptr && sequence.spec.max_drafts > 0 &&
       sequence.num_tokens() > num_tokens_before) {
@@ -84,14 +111,27 @@ void Scheduler::CommitSegment(SequenceState& sequence, const PlannedSegment& seg
   EndOrThrowBack(sequence, num_tokens_before, outcome);
 }
 
-// What the rows before wrong drafts have chosen or scored.
+// What was planned behind a deferred row goes on from a token that is not there.
+void Scheduler::Defer(SequenceState& sequence, StepOutcome& outcome) {
+  ForgetFlight(sequence);
+  sequence.sits_out = true;
+  sequence.was_deferred = true;
+  outcome.deferred.push_back(sequence.spec.id);
+}
+
+void Scheduler::Return(SequenceId id) {
+  SequenceState* sequence = Find(id);
+  if (sequence != nullptr) sequence->sits_out = false;
+}
+
+// What the rows before those that are dropped have chosen or scored.
 void Scheduler::AcceptRows(SequenceState& sequence, const PlannedSegment& segment,
-                           int32_t num_wrong, absl::Span<const TokenId> tokens, int32_t first_row,
+                           int32_t num_dropped, const SegmentResults& results,
                            StepOutcome& outcome) {
-  int32_t index = first_row;
-  const auto rows = absl::MakeConstSpan(segment.rows).first(segment.rows.size() - num_wrong);
+  int32_t index = results.first_row;
+  const auto rows = absl::MakeConstSpan(segment.rows).first(segment.rows.size() - num_dropped);
   for (const Row& row : rows) {
-    const TokenId token = row.kind == RowKind::kScore ? row.target : tokens[index];
+    const TokenId token = row.kind == RowKind::kScore ? row.target : results.tokens[index];
     const int32_t position = segment.first_position + row.offset + 1;
     outcome.rows.push_back({.sequence = sequence.spec.id,
                             .kind = row.kind,
@@ -101,6 +141,7 @@ void Scheduler::AcceptRows(SequenceState& sequence, const PlannedSegment& segmen
     ++index;
     if (row.kind == RowKind::kScore) continue;
     SLUICE_CHECK(position == sequence.num_tokens());
+    sequence.was_deferred = false;
     if (sequence.spec.chosen_outside) {
       AwaitChoice(sequence);
     } else {

@@ -95,7 +95,7 @@ bool Scheduler::IsReady(const SequenceState& sequence) const {
 bool Scheduler::MayGoAhead(const SequenceState& sequence) const {
   if (contended_ || steps_ahead_ == 0 || sequence.num_drafts > 0) return false;
   if (sequence.num_pending() > 1) return true;
-  if (sequence.num_in_flight > steps_ahead_) return false;
+  if (sequence.num_in_flight > steps_ahead_ || sequence.was_deferred) return false;
   if (sequence.spec.max_drafts > 0 && options_.drafts != nullptr &&
       options_.drafts->Waits(sequence.spec.id)) {
     return false;

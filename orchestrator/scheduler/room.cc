@@ -12,7 +12,7 @@ namespace sluice {
 // Only for a sibling ahead of it in line, because that one is sure to be computed without it.
 bool Scheduler::HeldBack(const SequenceState& sequence) const {
   const SequenceState* sibling = SharesWith(sequence);
-  return sibling != nullptr && !sibling->paused && !sibling->awaits_choice &&
+  return sibling != nullptr && !sibling->paused && !sibling->sits_out && !sibling->awaits_choice &&
          sibling->place < sequence.place && sibling->num_computed < sequence.num_prompt();
 }
 

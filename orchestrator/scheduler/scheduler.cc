@@ -193,6 +193,15 @@ void Scheduler::Resume(SequenceId id) {
   waiting_.Insert(*sequence);
 }
 
+void Scheduler::BillTime(const std::string& name, double seconds) {
+  // Where it is not known what a position costs, about what a small model's does.
+  constexpr double kSecondsPerPosition = 1e-3;
+  Tenant* const tenant = tenants_.Find(name);
+  if (tenant == nullptr || tenant->num_alive == 0) return;
+  const double each = step_cost_.known() ? step_cost_.per_position : kSecondsPerPosition;
+  waiting_.Bill(*tenant, Tenants::kDecodePrice * seconds / each);
+}
+
 double Scheduler::StartsAhead(const std::string& tenant) const {
   if (waiting_.empty()) return 0;
   const auto found = tenants_.all().find(tenant);

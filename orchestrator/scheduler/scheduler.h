@@ -122,11 +122,22 @@ class Scheduler {
 
   // Applies the results of the oldest step in flight. `tokens` has one entry per row of the step,
   // in the order of its segments and their rows: the token chosen, anything for a kScore row.
-  // Nothing has changed unless OK.
+  // `deferred` are the indexes, rising, of kSample rows that have no token yet because what they
+  // depend on is not ready: their sequences keep their blocks and what was chosen before, and sit
+  // out all steps until Return(). Nothing has changed unless OK.
   //   NOT_FOUND           the step is not in flight: never planned, over, or forgotten by Reset.
   //   FAILED_PRECONDITION an older step is still in flight.
-  //   INVALID_ARGUMENT    not one token per row.
-  absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens);
+  //   INVALID_ARGUMENT    not one token per row, or no such row in `deferred`.
+  absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens,
+                                     absl::Span<const int32_t> deferred = {});
+
+  // Lets a sequence that sits out into steps again. Nothing happens to others.
+  void Return(SequenceId sequence);
+
+  // Counts processor time that was spent on a tenant outside of steps (masks, compiling) as if it
+  // were tokens: as many as steps would have computed in it. Nothing happens where the tenant has no
+  // sequence.
+  void BillTime(const std::string& tenant, double seconds);
 
   // The token that comes next in a sequence whose tokens are chosen outside. Nothing has changed
   // unless OK.
@@ -201,6 +212,12 @@ class Scheduler {
     int32_t num_rows = 0;
     std::vector<PlannedSegment> segments;
   };
+  // What came back for a segment.
+  struct SegmentResults {
+    absl::Span<const TokenId> tokens;    // of all rows of the step
+    absl::Span<const int32_t> deferred;  // rows of the step
+    int32_t first_row = 0;               // of the segment
+  };
   struct Budget {
     int32_t tokens = 0;
     int32_t segments = 0;
@@ -258,7 +275,8 @@ class Scheduler {
   static int32_t NumAccepted(const PlannedSegment& segment, absl::Span<const TokenId> chosen);
 
   bool MayRun(const SequenceState& sequence) const {
-    return !sequence.paused && (!only_.has_value() || sequence.spec.request == *only_);
+    return !sequence.paused && !sequence.sits_out &&
+           (!only_.has_value() || sequence.spec.request == *only_);
   }
 
   // Who holds blocks (room.cc).
@@ -293,10 +311,13 @@ class Scheduler {
   void GiveUpPlacesOfAwaiting();
 
   void ForgetFlight(SequenceState& sequence);
+  static bool IsDeferred(const PlannedSegment& segment, const SegmentResults& results,
+                         int32_t& num_accepted);
+  void Defer(SequenceState& sequence, StepOutcome& outcome);
   void CommitSegment(SequenceState& sequence, const PlannedSegment& segment,
-                     absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
-  void AcceptRows(SequenceState& sequence, const PlannedSegment& segment, int32_t num_wrong,
-                  absl::Span<const TokenId> tokens, int32_t first_row, StepOutcome& outcome);
+                     const SegmentResults& results, StepOutcome& outcome);
+  void AcceptRows(SequenceState& sequence, const PlannedSegment& segment, int32_t num_dropped,
+                  const SegmentResults& results, StepOutcome& outcome);
   void EndOrThrowBack(SequenceState& sequence, int32_t num_tokens_before, StepOutcome& outcome);
 
   static SequenceSpec SpecOf(const SequenceState& from, const ForkSpec& fork);

@@ -66,6 +66,8 @@ struct SequenceState {
   int32_t refused_with_blocks = -1;
   bool running = false;
   bool paused = false;         // gets into no step; holds no blocks once none is under way
+  bool sits_out = false;       // gets into no step until Scheduler::Return; keeps its blocks
+  bool was_deferred = false;   // its last row had no token yet: the next one may have none either
   bool awaits_choice = false;  // all it has is computed, and its next token is chosen outside
   int32_t num_in_flight = 0;   // steps in flight that it is part of
   StepId last_step = 0;        // the latest step it was ever part of

@@ -95,6 +95,7 @@ struct AcceptedRow {
 struct StepOutcome {
   std::vector<AcceptedRow> rows;           // in row order
   std::vector<FinishedSequence> finished;  // sequences that this step's tokens ended
+  std::vector<SequenceId> deferred;        // sequences that sit out steps from now on
 };
 
 }  // namespace sluice

@@ -48,6 +48,11 @@ class Tenants {
 
   // One more sequence of a tenant, which begins at `least` where it had none.
   Tenant& Enter(absl::string_view name, double least);
+  // Null: it is not known.
+  Tenant* Find(absl::string_view name) {
+    const auto it = tenants_.find(name);
+    return it == tenants_.end() ? nullptr : &it->second;
+  }
   // One sequence less.
   void Leave(Tenant& tenant);
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "orchestrator/tenants/tenant_rules.h"
+#include "services/common/work_owner.h"
 
 namespace sluice {
 
@@ -22,6 +23,11 @@ class TenantBook {
 
   // For SchedulerOptions::tenant_policies: the same pointer while nothing changes.
   std::shared_ptr<const TenantPolicies> policies() const;
+
+  // Whom work for a tenant is done for, in other processes.
+  WorkOwner OwnerFor(const std::string& tenant) const {
+    return {.tenant = tenant, .weight = policies()->Of(tenant).weight};
+  }
 
   // INVALID_ARGUMENT naming the value and those that the tenant may ask for.
   absl::Status CheckPriority(const std::string& tenant, int32_t priority) const;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/common/call_deadline.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
+#include "services/common/work_metadata.h"
 
 namespace sluice {
 namespace {
@@ -19,13 +21,36 @@ constexpr absl::Duration kNearlyThere = absl::Milliseconds(5);
 
 }  // namespace
 
-TokenizerClient::TokenizerClient(std::shared_ptr<grpc::Channel> channel,
-                                 absl::Duration hang_timeout, absl::Duration connect_time)
+TokenizerClient::TokenizerClient(std::shared_ptr<grpc::Channel> channel, Options options)
     : shared_(new Shared{.channel = channel,
                          .stub = v1::TokenizerService::NewStub(channel),
-                         .connect_time = connect_time,
+                         .options = options,
                          .mutex = {},
-                         .times = StepTimes(hang_timeout)}) {}
+                         .times = StepTimes(options.hang_timeout),
+                         .num_bytes = 0,
+                         .num_bytes_of = {}}) {}
+
+absl::Status TokenizerClient::Shared::Reserve(const std::string& tenant, size_t bytes) {
+  absl::MutexLock lock(&mutex);
+  const auto found = num_bytes_of.find(tenant);
+  const size_t used = found == num_bytes_of.end() ? 0 : found->second;
+  const size_t free = options.max_bytes - std::min(options.max_bytes, num_bytes);
+  if (used + bytes > free) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "texts under way: the tenant has ", used, " bytes with the tokenizer and asks for ", bytes,
+        " more; accepted: as many as are free, now ", free, " of ", options.max_bytes));
+  }
+  num_bytes += bytes;
+  num_bytes_of[tenant] = used + bytes;
+  return absl::OkStatus();
+}
+
+void TokenizerClient::Shared::Release(const std::string& tenant, size_t bytes) {
+  absl::MutexLock lock(&mutex);
+  num_bytes -= bytes;
+  const auto found = num_bytes_of.find(tenant);
+  if ((found->second -= bytes) == 0) num_bytes_of.erase(found);
+}
 
 // One call, made until it is answered.
 template <class Request, class Response>
@@ -34,15 +59,19 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
                                                              Response*,
                                                              std::function<void(grpc::Status)>);
 
-  Attempts(std::shared_ptr<Shared> owner, Method which, Request asked, SteadyTime until,
-           Callback<Response> then)
+  // REQUIRES: `bytes` are reserved for the tenant of `work`.
+  Attempts(std::shared_ptr<Shared> owner, Method which, Request asked, size_t bytes,
+           SteadyTime until, WorkFor work, Callback<Response> then)
       : shared(std::move(owner)),
         method(which),
         request(std::move(asked)),
+        num_bytes(bytes),
         deadline(until),
+        work(std::move(work)),
         callback(std::move(then)),
-        connect_by(SteadyTime::Now() + shared->connect_time),
-        size(1 + static_cast<int>(request.ByteSizeLong() >> 10)) {}
+        connect_by(SteadyTime::Now() + shared->options.connect_time),
+        size(1 + static_cast<int>(num_bytes >> 10)) {}
+  ~Attempts() { shared->Release(work.owner.tenant, num_bytes); }
 
   void Try() {
     ++num_attempts;
@@ -53,7 +82,8 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     }
     auto next = std::make_shared<grpc::ClientContext>();
     next->set_wait_for_ready(true);
-    SetDeadline(*next, std::min(deadline, SteadyTime::Now() + bound));
+    SetDeadline(*next, std::min(deadline, SteadyTime::Now() + bound * patience));
+    SetWorkOwner(work.owner, *next);
     bool left = false;
     {
       absl::MutexLock lock(&mutex);
@@ -75,11 +105,18 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
   }
 
   void End(const grpc::Status& status) {
+    if (work.meter != nullptr) work.meter->Add(WorkOf(*Context()));
     const SteadyTime now = SteadyTime::Now();
     const bool hangs =
         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && now + kNearlyThere < deadline;
     const bool is_lost = hangs || status.error_code() == grpc::StatusCode::UNAVAILABLE;
     if (is_lost && now < connect_by && !IsConnected()) return Try();
+    if (hangs && shared->options.answers != nullptr && shared->options.answers()) {
+      // It waits for others of its tenant, or is more work than any before.
+      patience *= 4;
+      --num_attempts;
+      return Try();
+    }
     {
       absl::MutexLock lock(&shared->mutex);
       if (status.ok()) shared->times.Completed(size, SteadyTime::Now() - begun);
@@ -95,10 +132,17 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     return shared->channel->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
   }
 
+  std::shared_ptr<grpc::ClientContext> Context() {
+    absl::MutexLock lock(&mutex);
+    return context;
+  }
+
   const std::shared_ptr<Shared> shared;
   const Method method;
   const Request request;
+  const size_t num_bytes;
   const SteadyTime deadline;
+  const WorkFor work;
   const Callback<Response> callback;
   const SteadyTime connect_by;
   const int size;
@@ -108,16 +152,21 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
   Response response;
   SteadyTime begun;
   int num_attempts = 0;
+  double patience = 1;  // with an attempt, in bounds
 };
 
 template <class Request, class Response, class Method>
-void TokenizerClient::Call(Method method, Request request, SteadyTime deadline,
-                           Callback<Response> callback, Cancellation* cancellation) {
+void TokenizerClient::Call(Method method, Request request, const RequestContext& context,
+                           Callback<Response> callback) {
+  const size_t bytes = 1 + request.ByteSizeLong();
+  const absl::Status room = shared_->Reserve(context.work.owner.tenant, bytes);
+  if (!room.ok()) return callback(room);
   const auto attempts = std::make_shared<Attempts<Request, Response>>(
-      shared_, method, std::move(request), deadline, std::move(callback));
+      shared_, method, std::move(request), bytes, context.deadline, context.work,
+      std::move(callback));
   // Does not keep the call: its memory goes with its answer.
-  if (cancellation != nullptr) {
-    cancellation->OnCancel([weak = std::weak_ptr<Attempts<Request, Response>>(attempts)] {
+  if (context.cancellation != nullptr) {
+    context.cancellation->OnCancel([weak = std::weak_ptr<Attempts<Request, Response>>(attempts)] {
       if (const auto call = weak.lock()) call->Cancel();
     });
   }
@@ -129,35 +178,33 @@ template <class Request, class Response>
 using CallbackMethod = void (v1::TokenizerService::Stub::async::*)(
     grpc::ClientContext*, const Request*, Response*, std::function<void(grpc::Status)>);
 
-void TokenizerClient::Tokenize(v1::TokenizeRequest request, SteadyTime deadline,
-                               Callback<v1::TokenizeResponse> callback,
-                               Cancellation* cancellation) {
+void TokenizerClient::Tokenize(v1::TokenizeRequest request, const RequestContext& context,
+                               Callback<v1::TokenizeResponse> callback) {
   CallbackMethod<v1::TokenizeRequest, v1::TokenizeResponse> method =
       &v1::TokenizerService::Stub::async::Tokenize;
-  Call(method, std::move(request), deadline, std::move(callback), cancellation);
+  Call(method, std::move(request), context, std::move(callback));
 }
 
-void TokenizerClient::Detokenize(v1::DetokenizeRequest request, SteadyTime deadline,
-                                 Callback<v1::DetokenizeResponse> callback,
-                                 Cancellation* cancellation) {
+void TokenizerClient::Detokenize(v1::DetokenizeRequest request, const RequestContext& context,
+                                 Callback<v1::DetokenizeResponse> callback) {
   CallbackMethod<v1::DetokenizeRequest, v1::DetokenizeResponse> method =
       &v1::TokenizerService::Stub::async::Detokenize;
-  Call(method, std::move(request), deadline, std::move(callback), cancellation);
+  Call(method, std::move(request), context, std::move(callback));
 }
 
-void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request, SteadyTime deadline,
-                                        Callback<v1::ApplyChatTemplateResponse> callback,
-                                        Cancellation* cancellation) {
+void TokenizerClient::ApplyChatTemplate(v1::ApplyChatTemplateRequest request,
+                                        const RequestContext& context,
+                                        Callback<v1::ApplyChatTemplateResponse> callback) {
   CallbackMethod<v1::ApplyChatTemplateRequest, v1::ApplyChatTemplateResponse> method =
       &v1::TokenizerService::Stub::async::ApplyChatTemplate;
-  Call(method, std::move(request), deadline, std::move(callback), cancellation);
+  Call(method, std::move(request), context, std::move(callback));
 }
 
-void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, SteadyTime deadline,
+void TokenizerClient::GetVocabulary(v1::GetVocabularyRequest request, const RequestContext& context,
                                     Callback<v1::GetVocabularyResponse> callback) {
   CallbackMethod<v1::GetVocabularyRequest, v1::GetVocabularyResponse> method =
       &v1::TokenizerService::Stub::async::GetVocabulary;
-  Call(method, std::move(request), deadline, std::move(callback));
+  Call(method, std::move(request), context, std::move(callback));
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include "services/common/run_stream.h"
 #include "services/common/status.h"
 #include "services/common/wiring_message.h"
+#include "services/sampler/work_owner_message.h"
 
 namespace sluice {
 namespace {
@@ -15,11 +16,17 @@ namespace {
 class ConstraintCall final : public grpc::ServerUnaryReactor {
  public:
   // Borrows the store until it is done.
-  ConstraintCall(ConstraintStore& store, const v1::Constraint& constraint)
+  ConstraintCall(ConstraintStore& store, const v1::PrepareConstraintRequest& request,
+                 v1::PrepareConstraintResponse& response)
       : store_(store),
-        ticket_(store.Prepare(constraint, [this](const ConstraintStore::Result& result) {
-          Finish(ToGrpc(result.status()));
-        })) {}
+        ticket_(store.Prepare(request.constraint(), OwnerOf(request.owner()),
+                              [this, &response](const ConstraintStore::Result& result) {
+                                if (result.ok()) {
+                                  response.set_work_us(static_cast<uint64_t>(
+                                      absl::ToInt64Microseconds((*result)->TakeCompileTime())));
+                                }
+                                Finish(ToGrpc(result.status()));
+                              })) {}
 
   void OnCancel() override { store_.Leave(ticket_); }
   void OnDone() override { delete this; }
@@ -29,6 +36,13 @@ class ConstraintCall final : public grpc::ServerUnaryReactor {
   const ConstraintStore::Ticket ticket_;
 };
 
+// A job that comes to its next checkpoint makes progress, however long it takes in all.
+ConstraintStore::Options OptionsOf(ProgressWatch* progress) {
+  ConstraintStore::Options options;
+  options.work.progress = progress;
+  return options;
+}
+
 }  // namespace
 
 SamplerService::SamplerService(ServedModel model, Sampler* sampler, Backend* backend,
@@ -36,7 +50,7 @@ SamplerService::SamplerService(ServedModel model, Sampler* sampler, Backend* bac
     : model_(std::move(model)),
       sampler_(sampler),
       backend_(backend),
-      constraints_(sampler->vocab_size()),
+      constraints_(sampler->vocab_size(), OptionsOf(progress)),
       worker_(progress) {}
 
 grpc::ServerBidiReactor<v1::SamplerRunRequest, v1::SamplerRunResponse>* SamplerService::Run(
@@ -69,7 +83,7 @@ grpc::ServerUnaryReactor* SamplerService::PrepareConstraint(
     v1::PrepareConstraintResponse* response) {
   if (request->has_vocabulary()) constraints_.SetVocabulary(request->vocabulary());
   if (constraints_.has_vocabulary()) {
-    return new ConstraintCall(constraints_, request->constraint());  // deletes itself
+    return new ConstraintCall(constraints_, *request, *response);  // deletes itself
   }
   response->set_needs_vocabulary(true);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();

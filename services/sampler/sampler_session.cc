@@ -1,6 +1,7 @@
 #include "services/sampler/sampler_session.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,20 +44,35 @@ void AddPerturbed(const SampledToken& sampled, const v1::SamplerRow& asked, uint
   }
 }
 
-// A sequence whose row failed has ended; the step under way after this one, which nobody wants, goes
-// on with the first token of all.
+// A sequence whose row chose no token does not go on from it: what the embedding makes of it for the
+// step under way is dropped.
 int32_t IdOf(const SampledToken& sampled) { return sampled.status.ok() ? sampled.token.id : 0; }
 
 // Tokens told of that a constraint forces, at most.
 constexpr int32_t kMostForced = 64;
 
-// Of up to `most` tokens: those that must follow, or that are likely to because the text must.
-void AddWhatFollows(SamplerSequence& sequence, int32_t most, v1::SampledRow& row) {
-  const std::vector<int32_t> forced = sequence.Forced(most);
-  row.mutable_forced_token_ids()->Add(forced.begin(), forced.end());
-  if (!forced.empty()) return;
-  const std::vector<int32_t> likely = sequence.Likely(most);
-  row.mutable_likely_token_ids()->Add(likely.begin(), likely.end());
+// Half of the time that others took for the step: that is how long its masks may hold it up.
+SteadyTime DeadlineAfter(absl::Duration time) {
+  constexpr absl::Duration kLeast = absl::Microseconds(200);
+  constexpr absl::Duration kMost = absl::Milliseconds(20);
+  return SteadyTime::Now() + std::clamp(time / 2, kLeast, kMost);
+}
+
+// Of up to `most` tokens: those that must follow, or that are likely to because the text must. None
+// where that takes longer than `time` allows.
+void AddWhatFollows(SamplerSequence& sequence, int32_t most, absl::Duration time,
+                    v1::SampledRow& row) {
+  sequence.AskForMasks({}, most);
+  const MaskAnswer* answer = sequence.text()->Answer(DeadlineAfter(time));
+  if (answer == nullptr) return;
+  row.mutable_forced_token_ids()->Add(answer->forced.begin(), answer->forced.end());
+  row.mutable_likely_token_ids()->Add(answer->likely.begin(), answer->likely.end());
+}
+
+// What a row that is refused is drawn with, if it were.
+const SamplingOptions& NoOptions() {
+  static const SamplingOptions& options = *new SamplingOptions{.temperature = 0};
+  return options;
 }
 
 bool HasDraftBehind(const v1::SamplerExecute& plan, int row) {
@@ -86,13 +102,6 @@ SamplerSession::SamplerSession(const v1::SamplerOpen& open, const WiringIdentity
   }
 }
 
-void SamplerSession::Hurry(const v1::SamplerExecute& plan) {
-  if (plan.has_vocabulary()) constraints_.SetVocabulary(plan.vocabulary());
-  for (const v1::SamplerSequence& told : plan.sequences()) {
-    if (told.has_constraint()) constraints_.Hurry(told.constraint());
-  }
-}
-
 void SamplerSession::Run() {
   const absl::Status status = Serve();
   if (!status.ok()) Close(status);
@@ -117,42 +126,38 @@ absl::Status SamplerSession::Serve() {
   while (status.ok()) {
     const absl::StatusOr<v1::SamplerExecute> plan = steps_->NextPlan();
     if (!plan.ok()) return plan.status();
-    Hurry(*plan);
-    const absl::StatusOr<Prepared> prepared = Prepare(*plan);
-    status = prepared.status();
-    if (status.ok()) {
-      const absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
-      if (!rows.ok()) return rows.status();
-      ring.OpenIfOffered();
-      status = Execute(*plan, *prepared, *rows, ring);
-    }
+    if (plan->has_vocabulary()) constraints_.SetVocabulary(plan->vocabulary());
+    Prepared prepared = Prepare(*plan);
+    const absl::StatusOr<v1::PushStep> rows = steps_->RowsOf(plan->step_id());
+    if (!rows.ok()) return rows.status();
+    ring.OpenIfOffered();
+    TakeMasks(prepared);
+    status = Execute(*plan, prepared, *rows, ring);
     status = Annotate(status, absl::StrCat("step ", plan->step_id()));
   }
   return status;
 }
 
-absl::StatusOr<SamplerSession::Prepared> SamplerSession::Prepare(const v1::SamplerExecute& plan) {
-  if (absl::Status status = sequences_.Update(plan); !status.ok()) return status;
+SamplerSession::Prepared SamplerSession::Prepare(const v1::SamplerExecute& plan) {
+  sequences_.Update(plan);
   told_options_.Drop(plan);
   Prepared prepared;
   prepared.tasks.reserve(plan.rows_size());
-  for (int row = 0; row < plan.rows_size(); ++row) {
-    if (absl::Status status = PrepareRow(plan, row, prepared); !status.ok()) return status;
-  }
+  prepared.rows.reserve(plan.rows_size());
+  for (int row = 0; row < plan.rows_size(); ++row) PrepareRow(plan, row, prepared);
   return prepared;
 }
 
-absl::Status SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index,
-                                        Prepared& prepared) {
+void SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int index, Prepared& prepared) {
   const v1::SamplerRow& row = plan.rows(index);
   SamplerTask& task = prepared.tasks.emplace_back();
+  prepared.rows.push_back({.first = index});
   task.num_logprobs = row.num_logprobs();
   task.processed_logprobs = row.processed_logprobs() && !row.has_score_token_id();
   if (row.perturbed() && !row.has_score_token_id()) {
     task.num_logprobs = static_cast<int>(sampler_.vocab_size());
     task.processed_logprobs = true;
   }
-  prepared.sequences.push_back(nullptr);
   if (row.has_score_token_id()) {
     task.token = TokenToScore{row.score_token_id()};
   } else if (std::shared_ptr<const ToldOptions::Told> told = told_options_.Of(row)) {
@@ -160,29 +165,66 @@ absl::Status SamplerSession::PrepareRow(const v1::SamplerExecute& plan, int inde
     task.token = SampleRowFor(told->options, row.sequence_index(), row.position());
     prepared.options.push_back(std::move(told));
   } else {
-    return PrepareRowOfSequence(plan, index, prepared);
+    PrepareRowOfSequence(plan, index, prepared);
   }
-  return absl::OkStatus();
 }
 
-absl::Status SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan, int index,
-                                                  Prepared& prepared) {
+void SamplerSession::PrepareRowOfSequence(const v1::SamplerExecute& plan, int index,
+                                          Prepared& prepared) {
   const v1::SamplerRow& row = plan.rows(index);
-  const auto sequence = FindSequence(row);
-  if (!sequence.ok()) return sequence.status();
-  prepared.sequences.back() = *sequence;
   SamplerTask& task = prepared.tasks.back();
-  SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
-  const auto allowed = (*sequence)->Allowed();
-  task.refusal = allowed.status();
-  if (allowed.ok()) sample.allowed = *allowed;
-  // The sequence's own is gone with its next row.
-  if (!sample.allowed.empty() && (row.has_draft_token_id() || HasDraftBehind(plan, index))) {
-    sample.allowed = prepared.masks.emplace_back(sample.allowed.begin(), sample.allowed.end());
+  PreparedRow& state = prepared.rows.back();
+  task.token = SampleRowFor(NoOptions(), row.sequence_index(), row.position());
+  if (row.has_draft_token_id() && index > 0) {
+    const PreparedRow& before = prepared.rows[index - 1];
+    state.first = before.first;
+    state.deferred = before.deferred;
+    task.refusal = prepared.tasks[index - 1].refusal;
+    if (!task.refusal.ok()) return;
   }
+  const auto sequence = FindSequence(row);
+  if (!sequence.ok()) {
+    task.refusal = sequence.status();
+    state.deferred = absl::IsUnavailable(sequence.status());
+    return;
+  }
+  state.sequence = *sequence;
+  SampleRow sample = SampleRowFor((*sequence)->options(), row.sequence_index(), row.position());
+  sample.allowed = (*sequence)->allowed();
   sample.edits = prepared.edits.emplace_back((*sequence)->Edits());
   task.token = sample;
-  return absl::OkStatus();
+  if ((*sequence)->text() == nullptr || row.has_draft_token_id()) return;
+  std::vector<int32_t> drafts;
+  for (int last = index; HasDraftBehind(plan, last); ++last) {
+    drafts.push_back(plan.rows(last + 1).draft_token_id());
+  }
+  (*sequence)->AskForMasks(std::move(drafts), /*max_following=*/0);
+}
+
+void SamplerSession::TakeMasks(Prepared& prepared) {
+  std::optional<SteadyTime> deadline;
+  for (size_t index = 0; index < prepared.rows.size(); ++index) {
+    PreparedRow& row = prepared.rows[index];
+    SamplerTask& task = prepared.tasks[index];
+    if (row.sequence == nullptr || row.sequence->text() == nullptr) continue;
+    if (!deadline.has_value()) deadline = DeadlineAfter(SteadyTime::Now() - prepared.begin);
+    const MaskAnswer* answer = row.sequence->text()->Answer(*deadline);
+    if (answer == nullptr) {
+      row.deferred = true;
+      task.refusal = absl::UnavailableError("the mask of its constraint is not ready");
+      continue;
+    }
+    const absl::StatusOr<std::vector<uint32_t>>& mask =
+        answer->masks[index - static_cast<size_t>(row.first)];
+    if (!mask.ok()) {
+      task.refusal = mask.status();
+      continue;
+    }
+    std::vector<uint32_t>& allowed = prepared.masks.emplace_back(*mask);
+    const absl::Span<const uint32_t> within = row.sequence->allowed();
+    for (size_t i = 0; i < within.size(); ++i) allowed[i] &= within[i];
+    std::get<SampleRow>(task.token).allowed = allowed;
+  }
 }
 
 // As the tokens before the row's are, whoever chose the last of them.
@@ -216,13 +258,24 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
   // First: the next step waits for it.
   Publish(rows, *sampled, SteadyTime::Now() - begin);
   ring.Done();
+  Answer(plan, prepared, *sampled, SteadyTime::Now() - begin);
+  on_step_();
+  return absl::OkStatus();
+}
+
+void SamplerSession::Answer(const v1::SamplerExecute& plan, const Prepared& prepared,
+                            const std::vector<SampledToken>& sampled, absl::Duration time) {
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
   executed.set_epoch(plan.epoch());
   executed.set_step_id(plan.step_id());
   for (int row = 0; row < plan.rows_size(); ++row) {
-    const SampledToken& token = (*sampled)[row];
     v1::SampledRow& answer = *executed.add_rows();
+    if (prepared.rows[row].deferred) {
+      answer.set_deferred(true);
+      continue;
+    }
+    const SampledToken& token = sampled[row];
     ToProto(token, answer);
     const v1::SamplerRow& asked = plan.rows(row);
     if (asked.perturbed() && !asked.has_score_token_id()) {
@@ -232,29 +285,38 @@ absl::Status SamplerSession::Execute(const v1::SamplerExecute& plan, const Prepa
     }
   }
   for (int row = 0; row < plan.rows_size(); ++row) {
-    SamplerSequence* sequence = prepared.sequences[row];
+    SamplerSequence* sequence = prepared.rows[row].sequence;
     if (sequence == nullptr || plan.rows(row).has_draft_token_id()) continue;
-    const int last = Settle(plan, prepared, *sampled, row);
-    const int32_t max_forced = std::min(plan.rows(last).max_forced_tokens(), kMostForced);
-    if (max_forced == 0 || !(*sampled)[last].status.ok()) continue;
-    AddWhatFollows(*sequence, max_forced, *executed.mutable_rows(last));
+    const std::optional<int> last = Settle(plan, prepared, sampled, row);
+    if (sequence->text() == nullptr) continue;
+    if (last.has_value()) {
+      const int32_t max_forced = std::min(plan.rows(*last).max_forced_tokens(), kMostForced);
+      if (max_forced > 0) {
+        AddWhatFollows(*sequence, max_forced, time, *executed.mutable_rows(*last));
+      }
+    }
+    executed.mutable_rows(row)->set_work_us(
+        static_cast<uint64_t>(absl::ToInt64Microseconds(sequence->text()->TakeWork())));
   }
   answers_.Send(std::move(response),
                 [this](v1::SamplerRunResponse&& unsent) { stream_->Send(std::move(unsent)); });
-  on_step_();
-  return absl::OkStatus();
 }
 
-int SamplerSession::Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
-                           const std::vector<SampledToken>& sampled, int first) {
+std::optional<int> SamplerSession::Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
+                                          const std::vector<SampledToken>& sampled, int first) {
   int last = first;
   while (HasDraftBehind(plan, last) && sampled[last].status.ok() &&
          sampled[last].token.id == plan.rows(last + 1).draft_token_id()) {
     ++last;
   }
-  SamplerSequence& sequence = *prepared.sequences[first];
-  sequence.Truncate(plan.rows(last).position());
-  sequence.past().Append(IdOf(sampled[last]));
+  SamplerSequence& sequence = *prepared.rows[first].sequence;
+  const int32_t position = plan.rows(last).position();
+  sequence.Truncate(position);
+  if (!sampled[last].status.ok()) {  // a deferred row is one that was refused
+    sequence.set_without_token(position);
+    return std::nullopt;
+  }
+  sequence.past().Append(sampled[last].token.id);
   return last;
 }
 

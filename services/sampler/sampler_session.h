@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "services/common/ring_intake.h"
 #include "services/common/server_stream.h"
 #include "services/common/stage_worker.h"
+#include "services/common/steady_time.h"
 #include "services/common/step_joiner.h"
 #include "services/lane/lane_outbox.h"
 #include "services/rows/step_rows.h"
@@ -46,12 +48,18 @@ class SamplerSession final : public StageSession {
  private:
   using Joiner = StepJoiner<v1::SamplerRunRequest>;
 
+  struct PreparedRow {
+    SamplerSequence* sequence = nullptr;  // null: it needs none, or there is none
+    int first = 0;                        // the row of the sequence that has no draft before it
+    bool deferred = false;
+  };
   // What a plan asks of every row. The tasks borrow from the rest and from the sequences.
   struct Prepared {
+    SteadyTime begin = SteadyTime::Now();
     std::vector<std::shared_ptr<const ToldOptions::Told>> options;  // of rows that need no more
     std::vector<std::vector<LogitEdit>> edits;                      // of rows of sequences
-    std::vector<std::vector<uint32_t>> masks;                       // of rows of those with drafts
-    std::vector<SamplerSequence*> sequences;  // of each row; null: it needs none
+    std::vector<std::vector<uint32_t>> masks;                       // of those with constraints
+    std::vector<PreparedRow> rows;
     std::vector<SamplerTask> tasks;
 
     // Of the random numbers of a row that is not scored.
@@ -61,19 +69,23 @@ class SamplerSession final : public StageSession {
   };
 
   absl::Status Serve();
-  // What a plan needs compiled begins to be.
-  void Hurry(const v1::SamplerExecute& plan);
-  // Needs no rows: the stages before compute them meanwhile.
-  absl::StatusOr<Prepared> Prepare(const v1::SamplerExecute& plan);
-  absl::Status PrepareRow(const v1::SamplerExecute& plan, int row, Prepared& prepared);
-  absl::Status PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
+  // Needs no rows: the stages before compute them meanwhile. What is wrong with a row, or with its
+  // sequence, is that row's result.
+  Prepared Prepare(const v1::SamplerExecute& plan);
+  void PrepareRow(const v1::SamplerExecute& plan, int row, Prepared& prepared);
+  void PrepareRowOfSequence(const v1::SamplerExecute& plan, int row, Prepared& prepared);
   absl::StatusOr<SamplerSequence*> FindSequence(const v1::SamplerRow& row);
+  // Puts in the masks of constraints. Rows whose masks do not come in time are deferred.
+  static void TakeMasks(Prepared& prepared);
   absl::Status Execute(const v1::SamplerExecute& plan, const Prepared& prepared,
                        const v1::PushStep& rows, RingIntake& ring);
+  void Answer(const v1::SamplerExecute& plan, const Prepared& prepared,
+              const std::vector<SampledToken>& sampled, absl::Duration time);
   // Has a sequence go on with what the rows from `first` on chose of it, as far as its drafts were
-  // right. Returns the last row that counts.
-  static int Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
-                    const std::vector<SampledToken>& sampled, int first);
+  // right. Returns the last row that counts; nothing where that has no token, in which case the
+  // sequence is as it was before that row.
+  static std::optional<int> Settle(const v1::SamplerExecute& plan, const Prepared& prepared,
+                                   const std::vector<SampledToken>& sampled, int first);
   // `time`: that choosing them took.
   void Publish(const v1::PushStep& rows, const std::vector<SampledToken>& sampled,
                absl::Duration time);

@@ -99,24 +99,11 @@ SamplerSequence::SamplerSequence(SamplingOptions options, std::vector<int32_t> s
       past_(num_prompt),
       text_(std::move(text)) {}
 
-void SamplerSequence::Truncate(int32_t size) {
-  past_.Truncate(size);
-  if (text_.has_value()) text_->Truncate(past_.generated().size());
-}
-
-absl::StatusOr<absl::Span<const uint32_t>> SamplerSequence::Allowed() {
-  if (!text_.has_value()) return allowed_;
-  return text_->Allowed(past_.generated(), allowed_);
-}
-
-std::vector<int32_t> SamplerSequence::Forced(int32_t max) {
-  if (!text_.has_value()) return {};
-  return text_->Forced(past_.generated(), max);
-}
-
-std::vector<int32_t> SamplerSequence::Likely(int32_t max) {
-  if (!text_.has_value()) return {};
-  return text_->Likely(past_.generated(), max);
+void SamplerSequence::AskForMasks(std::vector<int32_t> drafts, int32_t max_following) {
+  const absl::Span<const int32_t> tokens = past_.generated();
+  text_->Ask({.tokens = {tokens.begin(), tokens.end()},
+              .drafts = std::move(drafts),
+              .max_following = max_following});
 }
 
 std::vector<LogitEdit> SamplerSequence::Edits() const {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/sampling.h"
 #include "kernels/sampling_options/sampling_options.h"
@@ -30,17 +29,21 @@ class SamplerSequence {
   SequencePast& past() { return past_; }
 
   // Takes back the tokens from position `size` on. REQUIRES: 0 <= size <= past().size().
-  void Truncate(int32_t size);
+  void Truncate(int32_t size) { past_.Truncate(size); }
 
-  // The tokens that must come after past(), up to `max`: the constraint allows no others. Of what
-  // other options say nothing is known here.
-  std::vector<int32_t> Forced(int32_t max);
-  // Those that must follow by their text, but may be others of the same text: as ConstrainedText::Likely.
-  std::vector<int32_t> Likely(int32_t max);
+  // The options' own mask of tokens that may come, as SampleRow::allowed; empty: all may.
+  absl::Span<const uint32_t> allowed() const { return allowed_; }
 
-  // Which tokens may come after past(), as SampleRow::allowed; valid until the next call. Statuses
-  // as ConstrainedText::Allowed.
-  absl::StatusOr<absl::Span<const uint32_t>> Allowed();
+  // The constraint of what comes after the prompt; null: there is none.
+  ConstrainedText* text() { return text_.has_value() ? &*text_ : nullptr; }
+  // Has the text's masks made for the tokens after past() and after each of `drafts`.
+  // REQUIRES: text() is not null.
+  void AskForMasks(std::vector<int32_t> drafts, int32_t max_following);
+
+  // The position of the last row that chose no token, because it was deferred or failed, until one at
+  // that position or before it is asked for again. Rows behind it have nothing to go on from.
+  std::optional<int32_t> without_token() const { return without_token_; }
+  void set_without_token(std::optional<int32_t> position) { without_token_ = position; }
   // What to change of the logits of the token after past(); by ascending id.
   std::vector<LogitEdit> Edits() const;
 
@@ -53,6 +56,7 @@ class SamplerSequence {
 
   SequencePast past_;
   std::optional<ConstrainedText> text_;
+  std::optional<int32_t> without_token_;
 };
 
 }  // namespace sluice

@@ -116,14 +116,15 @@ absl::StatusOr<const jinja::Template*> ChatTemplates::Choose(std::string_view na
   return compiled->get();
 }
 
-absl::StatusOr<jinja::Rendering> ChatTemplates::Render(std::string_view name,
-                                                       const nlohmann::ordered_json& variables,
-                                                       const jinja::LocalTime& now) const {
+absl::StatusOr<jinja::Rendering> ChatTemplates::Render(
+    std::string_view name, const nlohmann::ordered_json& variables, const jinja::LocalTime& now,
+    const std::function<void()>* checkpoint) const {
   const auto tools = variables.find("tools");
   const absl::StatusOr<const jinja::Template*> chosen =
       Choose(name, tools != variables.end() && !tools->is_null());
   if (!chosen.ok()) return chosen.status();
   jinja::Context context{.untrusted = &variables, .trusted_member = KnownRoles(), .now = now};
+  context.checkpoint = checkpoint;
   for (const auto& [token, text] : special_tokens_) {
     if (!variables.contains(token)) context.trusted[token] = text;
   }

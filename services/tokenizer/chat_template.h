@@ -3,6 +3,7 @@
 // from any thread at any time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -42,9 +43,11 @@ class ChatTemplates {
   //
   // FAILED_PRECONDITION where there is no such template, or it does not compile (with file, line
   // and column); INVALID_ARGUMENT and RESOURCE_EXHAUSTED as of jinja::Template::Render.
+  // `checkpoint` as jinja::Context's.
   absl::StatusOr<jinja::Rendering> Render(std::string_view name,
                                           const nlohmann::ordered_json& variables,
-                                          const jinja::LocalTime& now) const;
+                                          const jinja::LocalTime& now,
+                                          const std::function<void()>* checkpoint = nullptr) const;
 
   // Rewrites the `messages` of variables to what the template that Render() would choose reads of
   // earlier turns, see TemplateHistory. Hugging Face's apply_chat_template leaves that to its caller.

@@ -76,6 +76,7 @@ class Tokenizer::EncodeRun {
 
   absl::Status EncodeNormalized(const Piece& piece) {
     const auto tokenize = [&](const Piece& part) {
+      scratch_.model->Checkpoint(1 + part.text.size() / 2);
       tokenizer_.model_->Tokenize(part, *scratch_.model, &out_);
       return absl::OkStatus();
     };
@@ -139,6 +140,7 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
     made->model = model_->NewScratch();
     return made;
   });
+  (*scratch).model->set_checkpoint(options.checkpoint);
   Encoding encoding;
   if (auto status = EncodeRun(*this, text, options, *scratch, &encoding).Run(); !status.ok()) {
     return status;
@@ -160,10 +162,18 @@ absl::StatusOr<Encoding> Tokenizer::EncodeUtf8(std::string_view text,
 
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
                                               const DecodeOptions& options) const {
+  constexpr size_t kPiece = 4096;
+  if (absl::Status status = CheckIds(ids); !status.ok() && !options.skip_unknown) return status;
   IncrementalDecoder decoder(*this, options);
-  absl::StatusOr<std::string> text = decoder.Append(ids);
-  if (!text.ok()) return text.status();
-  return *std::move(text) + decoder.Finish();
+  std::string text;
+  while (!ids.empty()) {
+    const absl::StatusOr<std::string> piece = decoder.Append(ids.subspan(0, kPiece));
+    if (!piece.ok()) return piece.status();
+    text += *piece;
+    ids.remove_prefix(std::min(kPiece, ids.size()));
+    if (options.checkpoint != nullptr) (*options.checkpoint)();
+  }
+  return text + decoder.Finish();
 }
 
 absl::Status Tokenizer::CheckIds(absl::Span<const TokenId> ids) const {

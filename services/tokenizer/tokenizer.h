@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,9 @@ struct EncodeOptions {
   // Takes bytes that are not UTF-8 for U+FFFD, one for each beginning of a character, rather than
   // refusing the text. Offsets are those of the bytes as they are.
   bool replace_invalid = false;
+  // Called every few hundred microseconds, so that others are served meanwhile; borrowed, null for
+  // none.
+  const std::function<void()>* checkpoint = nullptr;
   // Longer texts are refused: a text of one long word takes some 30 bytes of memory for each of its
   // own.
   size_t max_bytes = size_t{16} << 20;
@@ -59,6 +63,8 @@ struct DecodeOptions {
   // Ids without a token have no text, rather than being an error: for models that have more ids
   // than their tokenizer has tokens.
   bool skip_unknown = false;
+  // As EncodeOptions::checkpoint; of Tokenizer::Decode alone.
+  const std::function<void()>* checkpoint = nullptr;
 };
 
 class Tokenizer {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/server_stream.h"
 #include "services/common/status.h"
+#include "services/common/work_metadata.h"
 #include "services/tokenizer/chat_context.h"
 #include "services/tokenizer/chat_continuation.h"
 #include "services/tokenizer/detokenize_session.h"
@@ -16,8 +17,13 @@
 namespace sluice {
 namespace {
 
+// Texts that are done at once, on the thread of their call: no longer than others wait for a slice.
+constexpr size_t kShortTextBytes = 1024;
+constexpr int kFewTokens = 512;
+// Texts that take so long that others are to find a thread beside them.
 constexpr size_t kLongTextBytes = size_t{64} << 10;
-constexpr int kManyTokens = 16 << 10;
+// What may wait, of all tenants: some texts of the longest.
+constexpr size_t kMaxWaitingBytes = size_t{128} << 20;
 constexpr int kMaxPageSize = 1000;
 
 int NumTokens(const v1::DetokenizeStreamRequest& request) {
@@ -39,20 +45,29 @@ TokenizerService::TokenizerService(Model model, const Tokenizer* tokenizer, Prog
       tokenizer_(tokenizer),
       progress_(progress),
       chat_templates_(tokenizer == nullptr ? TokenizerConfig() : tokenizer->config()),
-      long_text_thread_([this] {
-        while (const auto work = long_texts_.Next()) (*work)();
-      }) {}
+      work_({.max_running = 2,
+             .max_long_begun = 1,
+             .max_bytes = kMaxWaitingBytes,
+             .progress = progress}) {}
 
-TokenizerService::~TokenizerService() {
-  long_texts_.Close();
-  long_text_thread_.join();
-}
-
-void TokenizerService::DoLater(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* call,
-                               std::function<absl::Status()> work) {
-  long_texts_.Add([context, call, work = std::move(work)] {
-    call->Finish(ToGrpc(context->IsCancelled() ? absl::CancelledError("the caller left") : work()));
-  });
+grpc::ServerUnaryReactor* TokenizerService::Queue(
+    grpc::CallbackServerContext* context, size_t num_bytes,
+    std::function<absl::Status(const Checkpoint&)> work) {
+  grpc::ServerUnaryReactor* call = context->DefaultReactor();
+  const absl::Status queued =
+      work_.Add({.owner = WorkOwnerOf(*context),
+                 .num_bytes = num_bytes,
+                 .is_long = num_bytes >= kLongTextBytes,
+                 .run = [context, call, work = std::move(work)](FairWork::Slice& slice) {
+                   absl::Status status = absl::CancelledError("the caller left");
+                   if (!context->IsCancelled() && slice.wanted()) {
+                     status = work([&slice] { slice.Continue(); });
+                   }
+                   SetWork(slice.used(), *context);
+                   call->Finish(ToGrpc(status));
+                 }});
+  if (!queued.ok()) call->Finish(ToGrpc(Annotate(queued, "the tokenizer")));
+  return call;
 }
 
 absl::Status TokenizerService::CheckTokenizer() const {
@@ -64,9 +79,10 @@ absl::Status TokenizerService::CheckTokenizer() const {
 }
 
 absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
-                                          v1::TokenizeResponse& response) const {
-  const ProgressWatch::Work work(progress_, "tokenize", 1 + request.text().size() / 1024);
+                                          v1::TokenizeResponse& response,
+                                          const Checkpoint* checkpoint) const {
   EncodeOptions options;
+  options.checkpoint = checkpoint;
   if (request.has_add_special_tokens()) options.add_special = request.add_special_tokens();
   if (request.has_parse_special_tokens()) options.parse_special = request.parse_special_tokens();
   options.offsets = request.return_offsets() && !request.count_only();
@@ -87,18 +103,22 @@ grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext
                                                      const v1::TokenizeRequest* request,
                                                      v1::TokenizeResponse* response) {
   if (const absl::Status status = CheckTokenizer(); !status.ok()) return Answer(context, status);
-  if (request->text().size() < kLongTextBytes)
-    return Answer(context, DoTokenize(*request, *response));
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  DoLater(context, call, [this, request, response] { return DoTokenize(*request, *response); });
-  return call;
+  if (request->text().size() <= kShortTextBytes) {
+    const ProgressWatch::Work work(progress_, "tokenize");
+    return Answer(context, DoTokenize(*request, *response, nullptr));
+  }
+  return Queue(context, request->text().size(),
+               [this, request, response](const Checkpoint& checkpoint) {
+                 return DoTokenize(*request, *response, &checkpoint);
+               });
 }
 
 absl::Status TokenizerService::DoDetokenize(const v1::DetokenizeRequest& request,
-                                            v1::DetokenizeResponse& response) const {
-  const ProgressWatch::Work work(progress_, "detokenize", 1 + request.token_ids_size() / 1024);
+                                            v1::DetokenizeResponse& response,
+                                            const Checkpoint* checkpoint) const {
   absl::StatusOr<std::string> text =
-      tokenizer_->Decode(request.token_ids(), {.skip_special = request.skip_special_tokens()});
+      tokenizer_->Decode(request.token_ids(),
+                         {.skip_special = request.skip_special_tokens(), .checkpoint = checkpoint});
   if (!text.ok()) return text.status();
   response.set_text(*std::move(text));
   return absl::OkStatus();
@@ -108,11 +128,14 @@ grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerConte
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
   if (const absl::Status status = CheckTokenizer(); !status.ok()) return Answer(context, status);
-  if (request->token_ids_size() < kManyTokens)
-    return Answer(context, DoDetokenize(*request, *response));
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  DoLater(context, call, [this, request, response] { return DoDetokenize(*request, *response); });
-  return call;
+  if (request->token_ids_size() <= kFewTokens) {
+    const ProgressWatch::Work work(progress_, "detokenize");
+    return Answer(context, DoDetokenize(*request, *response, nullptr));
+  }
+  return Queue(context, sizeof(int32_t) * static_cast<size_t>(request->token_ids_size()),
+               [this, request, response](const Checkpoint& checkpoint) {
+                 return DoDetokenize(*request, *response, &checkpoint);
+               });
 }
 
 grpc::ServerBidiReactor<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>*
@@ -135,13 +158,13 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
 }
 
 absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
-                                                   v1::ApplyChatTemplateResponse& response) const {
-  const ProgressWatch::Work work(progress_, "chat-template", 1 + request.ByteSizeLong() / 1024);
+                                                   v1::ApplyChatTemplateResponse& response,
+                                                   const Checkpoint& checkpoint) const {
   absl::StatusOr<nlohmann::ordered_json> variables = ChatContext(request);
   if (!variables.ok()) return variables.status();
   chat_templates_.AdaptHistory(request.template_name(), *variables);
   absl::StatusOr<jinja::Rendering> rendering =
-      chat_templates_.Render(request.template_name(), *variables, LocalTimeNow());
+      chat_templates_.Render(request.template_name(), *variables, LocalTimeNow(), &checkpoint);
   if (!rendering.ok()) return rendering.status();
   if (request.continue_final_message()) {
     const absl::Status status = EndInFinalMessage(*variables, *rendering);
@@ -153,8 +176,11 @@ absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRe
       untrusted.push_back({static_cast<uint32_t>(range.begin), static_cast<uint32_t>(range.end)});
     }
     // The template writes what stands around the text itself.
-    const absl::StatusOr<Encoding> encoding = tokenizer_->Encode(
-        rendering->text, {.add_special = false, .parse_special = true, .untrusted = untrusted});
+    const absl::StatusOr<Encoding> encoding =
+        tokenizer_->Encode(rendering->text, {.add_special = false,
+                                             .parse_special = true,
+                                             .untrusted = untrusted,
+                                             .checkpoint = &checkpoint});
     if (!encoding.ok()) return encoding.status();
     response.mutable_token_ids()->Add(encoding->ids.begin(), encoding->ids.end());
   }
@@ -176,13 +202,10 @@ grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
         "the conversation has ", request->ByteSizeLong(), " bytes; accepted: up to ", most_bytes));
   }
   if (!status.ok()) return Answer(context, status);
-  if (request->ByteSizeLong() < kLongTextBytes) {
-    return Answer(context, DoApplyChatTemplate(*request, *response));
-  }
-  grpc::ServerUnaryReactor* call = context->DefaultReactor();
-  DoLater(context, call,
-          [this, request, response] { return DoApplyChatTemplate(*request, *response); });
-  return call;
+  return Queue(context, request->ByteSizeLong(),
+               [this, request, response](const Checkpoint& checkpoint) {
+                 return DoApplyChatTemplate(*request, *response, checkpoint);
+               });
 }
 
 absl::Status TokenizerService::DoGetVocabulary(const v1::GetVocabularyRequest& request,

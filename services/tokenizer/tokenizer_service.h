@@ -1,12 +1,12 @@
 // The gRPC face of the tokenizer: decodes, calls the library, encodes. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
-#include <thread>
 
+#include "services/common/fair_work.h"
 #include "services/common/progress_watch.h"
-#include "services/common/work_queue.h"
 #include "services/tokenizer/chat_template.h"
 #include "services/tokenizer/tokenizer.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
@@ -24,8 +24,6 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   // templates that do not compile are said to be so when they are asked for. Without `progress`
   // nobody watches the calls.
   TokenizerService(Model model, const Tokenizer* tokenizer, ProgressWatch* progress = nullptr);
-  ~TokenizerService() override;
-
   grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
                                      const v1::TokenizeRequest* request,
                                      v1::TokenizeResponse* response) override;
@@ -45,16 +43,22 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
                                     v1::GetTokenizerInfoResponse* response) override;
 
  private:
-  // Answers a call with what `work` gives, in its turn; not where the caller has left by then.
-  void DoLater(grpc::CallbackServerContext* context, grpc::ServerUnaryReactor* call,
-               std::function<absl::Status()> work);
+  // Called between the pieces of a call's work.
+  using Checkpoint = std::function<void()>;
+
+  // Answers a call of so many bytes with what `work` gives, among those of all tenants by weight; not
+  // where the caller has left by then. RESOURCE_EXHAUSTED where its tenant has too many waiting.
+  grpc::ServerUnaryReactor* Queue(grpc::CallbackServerContext* context, size_t num_bytes,
+                                  std::function<absl::Status(const Checkpoint&)> work);
   // FAILED_PRECONDITION without a tokenizer.
   absl::Status CheckTokenizer() const;
-  absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response) const;
-  absl::Status DoDetokenize(const v1::DetokenizeRequest& request,
-                            v1::DetokenizeResponse& response) const;
+  absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response,
+                          const Checkpoint* checkpoint) const;
+  absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse& response,
+                            const Checkpoint* checkpoint) const;
   absl::Status DoApplyChatTemplate(const v1::ApplyChatTemplateRequest& request,
-                                   v1::ApplyChatTemplateResponse& response) const;
+                                   v1::ApplyChatTemplateResponse& response,
+                                   const Checkpoint& checkpoint) const;
   absl::Status DoGetVocabulary(const v1::GetVocabularyRequest& request,
                                v1::GetVocabularyResponse& response) const;
 
@@ -62,10 +66,7 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   const Tokenizer* const tokenizer_;
   ProgressWatch* const progress_;
   const ChatTemplates chat_templates_;
-  // Long texts and conversations take a while: they are done here, one after another, so that short
-  // ones do not wait behind them.
-  WorkQueue<std::function<void()>> long_texts_;
-  std::thread long_text_thread_;
+  FairWork work_;  // last: its threads use what is above
 };
 
 }  // namespace sluice

@@ -93,6 +93,46 @@ TEST(Constraints, HoldBesideOtherOptions) {
   EXPECT_TRUE(Keeps(Kinds()[3], greedy.first().text)) << greedy.first().text;
 }
 
+// Each mask is a walk through hundreds of states that nobody has met: rows wait for it, and sit out.
+v1::Constraint Costly() {
+  v1::Constraint constraint;
+  constraint.set_regex(".*e.{150}t.*|.*a.{150}o.*|.*n.{150}i.*|.*h.{150}s.*");
+  return constraint;
+}
+
+TEST(Constraints, WhoseMasksTakeLongGiveTheSameBitsAndLoseNothing) {
+  const uint64_t epoch = SharedClient().GetStatus()->epoch();
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 4; ++i) requests.push_back(Constrained(Costly(), 300 + i, 25));
+  requests.push_back(SampledRequest(kPrompt, 40, 3));
+  const std::vector<Generated> together = GenerateAtOnce(SharedClient(), requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Generated alone = SharedClient().Generate(requests[i]);
+    ASSERT_TRUE(alone.status.ok()) << alone.status;
+    EXPECT_EQ(together[i].first(), alone.first()) << "request " << i;
+  }
+  EXPECT_EQ(SharedClient().GetStatus()->epoch(), epoch) << "the replica was lost";
+}
+
+TEST(Constraints, ThatTakeTooMuchEndTheirOwnRequestAlone) {
+  const uint64_t epoch = SharedClient().GetStatus()->epoch();
+  std::vector<v1::GenerateRequest> requests;
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(
+        Constrained(Schema(R"({"type": "string", "pattern": "^(a|b|[^x]){0,60}", "not": {"anyOf": [
+                   {"pattern": "e.{60}t"}, {"pattern": "a.{60}o"}, {"pattern": "n.{60}i"}]}})"),
+                    400 + i, 40));
+  }
+  requests.push_back(SampledRequest(kPrompt, 40, 3));
+  const std::vector<Generated> together = GenerateAtOnce(SharedClient(), requests);
+  for (const Generated& generated : together) {
+    EXPECT_TRUE(generated.status.ok() || absl::IsResourceExhausted(generated.status))
+        << generated.status;
+  }
+  EXPECT_TRUE(together.back().status.ok()) << together.back().status;
+  EXPECT_EQ(SharedClient().GetStatus()->epoch(), epoch) << "the replica was lost";
+}
+
 TEST(Constraints, GiveTheSameBitsAmongOthersAndWhenPreempted) {
   std::vector<v1::GenerateRequest> requests;
   const std::vector<v1::Constraint> kinds = Kinds();

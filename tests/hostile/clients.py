@@ -6,13 +6,15 @@ clients.py PROTO_PYTHON_DIR ENDPOINT ATTACK COUNT
 Prints "at work" once its load stands, "done" when it has done its COUNT, and stays until stdin is closed.
 """
 
+import itertools
+import json
 import sys
 import threading
 
 sys.path.insert(0, sys.argv[1])
 
 import grpc  # noqa: E402
-from sluice.v1 import generation_pb2  # noqa: E402
+from sluice.v1 import generation_pb2, tokenizer_pb2  # noqa: E402
 
 ENDPOINT, ATTACK, COUNT = sys.argv[2], sys.argv[3], int(sys.argv[4])
 GENERATE = "/sluice.v1.GenerationService/Generate"
@@ -166,6 +168,97 @@ def busy_tenant():
         threading.Thread(target=insist, args=(callers[i % 4],), daemon=True).start()
     say("at work")
     sys.stdin.read()
+
+
+def insist_on(requests):
+    """COUNT clients at a time, each with the next of `requests` when its last one is over, until stdin is closed. How their
+    requests end is counted by code."""
+    codes, lock = {}, threading.Lock()
+    first = generation_pb2.GenerateRequest()
+    first.CopyFrom(next(requests))
+    first.max_tokens = 1
+    code = read_all(Caller().start(first))
+    if code not in (grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED):
+        return say(f"the attack is none: it ends {code}")
+
+    def insist(caller):
+        while True:
+            with lock:
+                request = next(requests)
+            code = read_all(caller.start(request))
+            with lock:
+                codes[code.name] = codes.get(code.name, 0) + 1
+    for _ in range(COUNT):
+        threading.Thread(target=insist, args=(Caller(),), daemon=True).start()
+    say("at work")
+    sys.stdin.read()
+    print(codes, file=sys.stderr, flush=True)
+
+
+def constrained(max_tokens=100):
+    request = message(max_tokens)
+    request.stop.ignore_eos = False
+    return request
+
+
+def costly_masks():
+    """A regex of some sixty bytes whose masks take tens of milliseconds each: every letter that may begin a wait for another
+    doubles the states."""
+    pattern = "|".join([".*e.{150}t.*", ".*a.{150}o.*", ".*n.{150}i.*", ".*h.{150}s.*"])
+    request = constrained()
+    request.constraint.regex = pattern
+    insist_on(itertools.repeat(request))
+
+
+def costly_not(variant):
+    """Texts that keep one pattern and none of others: states by the thousands."""
+    schema = {"type": "string", "pattern": f"^(a|b|[^x]){{0,{60 + variant % 7}}}",
+              "not": {"anyOf": [{"pattern": f"{x}.{{{60 + variant % 3}}}{y}"} for x, y in ("et", "ao", "ni", "hs")]}}
+    request = constrained()
+    request.constraint.json_schema = json.dumps(schema)
+    return request
+
+
+def not_over_patterns():
+    insist_on(map(costly_not, itertools.count()))
+
+
+def fresh_schema(variant):
+    """One that takes a good part of a second to compile: whether any string keeps one pattern and not the other is a search
+    among thousands of states, for every member."""
+    members = {f"{variant}_{i}": {"type": "string", "pattern": f"^(a|b)*a(a|b){{12}}c{{{i}}}$",
+                                  "not": {"pattern": "^(a|b)*(a|b){12}c*$"}} for i in range(10)}
+    request = constrained(max_tokens=1)
+    request.constraint.json_schema = json.dumps({"properties": members})
+    return request
+
+
+def fresh_schemas():
+    insist_on(map(fresh_schema, itertools.count()))
+
+
+def long_texts():
+    """COUNT texts of 16 MiB at a time to be tokenized, again and again."""
+    request = tokenizer_pb2.TokenizeRequest(text=b"the king went " * ((16 << 20) // 14), count_only=True)
+    caller = Caller()
+    tokenize = caller.channel.unary_unary(
+        "/sluice.v1.GenerationService/Tokenize", request_serializer=tokenizer_pb2.TokenizeRequest.SerializeToString,
+        response_deserializer=tokenizer_pb2.TokenizeResponse.FromString)
+    calls = [tokenize.future(request, metadata=TENANT) for _ in range(COUNT)]
+    say("at work")
+    codes = {}
+    for call in calls:
+        codes[call.code().name] = codes.get(call.code().name, 0) + 1
+    if set(codes) - {"OK", "RESOURCE_EXHAUSTED"}:
+        say(f"texts ended {codes}")
+
+
+def long_chats():
+    """COUNT chats of 50 KB at a time, for a template that takes the square of their messages."""
+    request = message()
+    for i in range(2000):
+        request.chat.messages.add(role="user", content=f"message {i:08}")
+    insist_on(itertools.repeat(request))
 
 
 held = globals()[ATTACK]()

@@ -54,6 +54,10 @@ struct StageOptions {
   int num_ranks = 1;
   int block_size = 4;
   int num_blocks = 32;
+  // How often a row of the sampler has no token yet: its mask is not ready.
+  int deferred_percent = 0;
+  // Rows of sequences with this seed have no token at all.
+  std::optional<uint64_t> broken_seed;
 };
 
 class StageProcess;
@@ -122,6 +126,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
     std::shared_ptr<FollowStream> to_sampler;         // of an embedding
     std::map<uint64_t, std::vector<int32_t>> chosen;  // by step, what came over it
     std::map<uint64_t, uint64_t> seeds;               // of sequences that the sampler was told of
+    std::map<uint64_t, int> without_token;            // of these, the position of a deferred row
     std::weak_ptr<FollowStream> follower;             // of a sampler
     int num_accepted = 0;                             // of the streams above that it dials
     bool receiving = false;
@@ -144,6 +149,8 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   Rows Embed(const v1::EmbeddingExecute& plan) const;
   // Runs the stage on every rank. Nothing where a rank does not take part.
   std::optional<Rows> Forward(Session& session, const v1::ShardExecute& plan, const Rows& rows);
+  // Whether a row has no token yet: by chance, or because one before it has none.
+  bool IsDeferred(Session& session, const v1::SamplerRow& asked);
   void Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
               const Rows& rows);
   StageProcess* PeerOf(const Session& session, int rank) const;

@@ -127,10 +127,26 @@ std::optional<Rows> StageProcess::Forward(Session& session, const v1::ShardExecu
   return chosen;
 }
 
+bool StageProcess::IsDeferred(Session& session, const v1::SamplerRow& asked) {
+  if (asked.has_score_token_id()) return false;
+  const uint64_t sequence = asked.sequence_id();
+  const auto before = session.without_token.find(sequence);
+  if (before != session.without_token.end()) {
+    if (asked.position() > before->second) return true;
+    session.without_token.erase(before);
+  }
+  if (!world_.chance->Percent(world_.options.deferred_percent)) return false;
+  session.without_token[sequence] = asked.position();
+  return true;
+}
+
 void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::SamplerExecute& plan,
                           const Rows& rows) {
   SLUICE_CHECK(plan.rows_size() == static_cast<int>(rows.size()));
-  for (const uint64_t sequence : plan.ended_sequence_ids()) session->seeds.erase(sequence);
+  for (const uint64_t sequence : plan.ended_sequence_ids()) {
+    session->seeds.erase(sequence);
+    session->without_token.erase(sequence);
+  }
   for (const v1::SamplerSequence& told : plan.sequences()) session->seeds[told.sequence_id()] = 0;
   v1::SamplerRunResponse response;
   v1::SamplerExecuted& executed = *response.mutable_executed();
@@ -139,11 +155,21 @@ void StageProcess::Sample(const std::shared_ptr<Session>& session, const v1::Sam
   for (int i = 0; i < plan.rows_size(); ++i) {
     const v1::SamplerRow& asked = plan.rows(i);
     if (asked.has_sample()) session->seeds[asked.sequence_id()] = asked.sample().seed();
-    const TokenId token =
-        asked.has_score_token_id()
-            ? asked.score_token_id()
-            : ChosenToken(rows[i], session->seeds.at(asked.sequence_id()), asked.sequence_index());
     v1::SampledRow& row = *executed.add_rows();
+    if (IsDeferred(*session, asked)) {
+      row.set_deferred(true);
+      continue;
+    }
+    const uint64_t seed = asked.has_score_token_id() ? 0 : session->seeds.at(asked.sequence_id());
+    if (!asked.has_score_token_id() && world_.options.broken_seed == seed) {
+      row.set_error_message("broken");
+      row.set_error_code(static_cast<int>(absl::StatusCode::kFailedPrecondition));
+      session->without_token[asked.sequence_id()] = asked.position();
+      continue;
+    }
+    const TokenId token = asked.has_score_token_id()
+                              ? asked.score_token_id()
+                              : ChosenToken(rows[i], seed, asked.sequence_index());
     row.set_token_id(token);
     row.set_logprob(LogprobOf(rows[i], token));
     for (const TokenId top : MostProbable(rows[i], asked.num_logprobs())) {

@@ -35,6 +35,7 @@ World::World(const SimulationOptions& options)
     return found == processes_.end() ? nullptr : found->second.get();
   };
   stages_.host = [this](const std::string& address) { return hosts_.at(address); };
+  if (chance_.Percent(50)) stages_.options.deferred_percent = chance_.Pick(1, 30);
   max_positions_ = std::min(48, stages_.options.num_blocks * stages_.options.block_size);
   orchestrator_host_ = network_.AddHost("orchestrator", [this] { HasNews(orchestrator_); });
   rival_host_ = network_.AddHost("rival", [this] { HasNews(rival_); });
@@ -54,7 +55,8 @@ void World::AddDraftModel() {
   draft_stages_->options = {.num_stages = 1,
                             .num_ranks = 1,
                             .block_size = chance_.Pick(2, 5),
-                            .num_blocks = chance_.Pick(4, 32)};
+                            .num_blocks = chance_.Pick(4, 32),
+                            .deferred_percent = stages_.options.deferred_percent};
   draft_stages_->find = [find = stages_.find](const std::string& address) {
     return find("draft-" + address);
   };
@@ -118,6 +120,11 @@ void World::PlanRequests() {
     if (poison_ == i) request.prompt[chance_.Number() % request.prompt.size()] = kPoison;
     if (chance_.Percent(10)) {
       request.deadline = start + chance_.Between(absl::ZeroDuration(), absl::Seconds(2));
+    }
+    if (!broken_.has_value() && poison_ != i && !request.score && !request.beams.has_value() &&
+        chance_.Percent(5)) {
+      broken_ = i;
+      stages_.options.broken_seed = request.sampling.seed;
     }
     served_.push_back({std::make_shared<Client>(std::move(request), stages_.options.num_stages,
                                                 stages_.options.num_ranks),
@@ -218,7 +225,13 @@ std::string World::FinalFault() const {
         client.failure().code() != absl::StatusCode::kInternal) {
       return absl::StrCat(name, " is poison and ended otherwise: ", client.failure().ToString());
     }
-    if (!client.failure().ok() && !expired && !is_poison) {
+    const bool is_broken = broken_ == static_cast<int>(&served - served_.data());
+    if (is_broken && !client.left() && !expired &&
+        client.failure().code() != absl::StatusCode::kFailedPrecondition) {
+      return absl::StrCat(name,
+                          " has no tokens and ended otherwise: ", client.failure().ToString());
+    }
+    if (!client.failure().ok() && !expired && !is_poison && !is_broken) {
       return absl::StrCat(name, " failed: ", client.failure().ToString());
     }
   }

@@ -109,6 +109,7 @@ class World {
 
   std::vector<Served> served_;
   std::optional<int> poison_;  // index in served_
+  std::optional<int> broken_;  // the same: the sampler has no tokens for it
   std::vector<std::shared_ptr<Client>> of_the_rival_;
   SteadyTime faults_end_;
   std::string fault_;

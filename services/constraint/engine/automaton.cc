@@ -156,6 +156,7 @@ Automaton::State Automaton::MakeStep(State state, uint8_t byte) {
     return kDead;
   }
   work_left_ -= work;
+  grammar_.space().Checkpoint(work);
   for (uint32_t i = first; i < first + count; ++i) {
     const Position position = positions_[i];
     const GrammarEdge& edge = grammar_.edge(position.edge);

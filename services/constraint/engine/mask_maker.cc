@@ -109,9 +109,11 @@ void MaskMaker::Walk(const TokenTrie& trie, Automaton::State state, bool use_loo
   const absl::Span<const TokenTrie::Node> nodes = trie.nodes();
   path_.resize(static_cast<size_t>(trie.max_depth()) + 1);
   path_[0] = state;
-  size_t i = 0;
+  constexpr size_t kNodesOfAUnit = 4;  // of a checkpoint's work, where the steps are known
+  size_t i = 0, num_visited = 0;
   while (i < nodes.size()) {
     const TokenTrie::Node& node = nodes[i];
+    if (++num_visited % 1024 == 0) automaton_.grammar().space().Checkpoint(1024 / kNodesOfAUnit);
     const Automaton::State next = automaton_.Step(path_[node.depth - 1], node.byte);
     if (next == Automaton::kDead) {
       i = node.subtree_end;

@@ -31,6 +31,7 @@ Constraint::Constraint(std::unique_ptr<Grammar> grammar,
       num_exprs_(grammar_->space().size()) {
   absl::MutexLock lock(&mutex_);
   Forget();
+  memory_ = grammar_->memory() + made_->automaton.memory();
 }
 
 void Constraint::Forget() {
@@ -43,11 +44,7 @@ void Constraint::Forget() {
 void Constraint::Prepare() {
   if (made_->automaton.exhausted() || made_->automaton.memory() > limits_.max_bytes) Forget();
   made_->automaton.GrantWork(limits_.max_work);
-}
-
-size_t Constraint::memory() const {
-  absl::MutexLock lock(&mutex_);
-  return grammar_->memory() + made_->automaton.memory() + made_->masks.memory();
+  memory_ = grammar_->memory() + made_->automaton.memory() + made_->masks.memory();
 }
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {}

@@ -1,8 +1,10 @@
 // A grammar compiled for a vocabulary, and texts on their way through it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,8 +39,16 @@ class Constraint {
                                             const ConstraintLimits& limits = {});
 
   const TokenVocabulary& vocabulary() const { return *vocabulary_; }
-  // What it holds now, in bytes.
-  size_t memory() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What it held when its last token or mask began, in bytes. Never waits.
+  size_t memory() const { return memory_; }
+
+  // Has `checkpoint` called while texts under the grammar are worked on, as
+  // ExprSpace::set_checkpoint; null: nothing is called. It must not use the constraint. While it
+  // waits, others that use the constraint wait for it.
+  void SetCheckpoint(const std::function<void()>* checkpoint) {
+    absl::MutexLock lock(&mutex_);
+    grammar_->space().set_checkpoint(checkpoint);
+  }
 
  private:
   friend class Matcher;
@@ -65,6 +75,7 @@ class Constraint {
   mutable absl::Mutex mutex_;
   std::unique_ptr<Made> made_ ABSL_GUARDED_BY(mutex_);
   uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // of the states in made_
+  std::atomic<size_t> memory_ = 0;
 };
 
 // Where one text is, as a function of its tokens alone. Not thread-safe; any number of matchers may

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -81,6 +82,16 @@ class ExprSpace {
   // Whether it holds `text`. REQUIRES: valid UTF-8.
   bool Matches(ExprId expr, std::string_view text);
 
+  // Has `checkpoint`, which is borrowed, called about every twenty microseconds of work from now on;
+  // null: nothing is called. It may take its time, so that others are served meanwhile.
+  void set_checkpoint(const std::function<void()>* checkpoint) { checkpoint_ = checkpoint; }
+  // So much work, some tens of nanoseconds each, was done here or by who uses the space.
+  void Checkpoint(size_t work) {
+    if (checkpoint_ == nullptr || (since_checkpoint_ += work) < kCheckpointWork) return;
+    since_checkpoint_ = 0;
+    (*checkpoint_)();
+  }
+
   // Set once a limit was passed; what the space answers after that is of no use.
   bool exhausted() const { return exhausted_ || limits_.stop.stop_requested(); }
   // Forgets all expressions with ids from `size` on, and that a limit was passed.
@@ -95,6 +106,7 @@ class ExprSpace {
   // Recursion deeper than this passes for exhaustion: expressions are nested no deeper than patterns
   // may be (pattern_parser.h), but derivatives nest them anew.
   static constexpr int kMaxRecursion = 2000;
+  static constexpr size_t kCheckpointWork = 1000;
 
   enum class Kind : uint8_t { kNothing, kEmpty, kSet, kConcat, kOr, kAnd, kNot, kRepeat, kNumber };
   struct Key {
@@ -147,6 +159,8 @@ class ExprSpace {
   size_t memory_ = 0;
   size_t work_ = 0;
   int depth_ = 0;  // of recursion
+  const std::function<void()>* checkpoint_ = nullptr;
+  size_t since_checkpoint_ = 0;
   bool exhausted_ = false;
 };
 

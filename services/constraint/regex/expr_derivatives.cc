@@ -149,6 +149,7 @@ ExprSpace::ArcList ExprSpace::Derive(ExprId expr) {
   }
   --depth_;
   work_ += 10 + arcs.size();
+  Checkpoint(10 + arcs.size());
   return arcs;
 }
 

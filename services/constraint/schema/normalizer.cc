@@ -44,6 +44,7 @@ void SchemaNormalizer::Run(Work work, std::vector<Shape>& out) {
   while (!work.todo.empty()) {
     const Task task = std::move(work.todo.back());
     work.todo.pop_back();
+    space_.Checkpoint(10);
     if (++steps_ > limits_.max_steps || space_.exhausted())
       Fail(absl::ResourceExhaustedError("the schema takes too many steps to compile"));
     if (!status_.ok() || Apply(task, work) == Outcome::kNone) return;

@@ -1,51 +1,45 @@
 // One sequence's text under its constraint: which tokens may come next, as a function of the tokens
-// so far. Not thread-safe.
+// so far. Asking takes no time; masks are made elsewhere (MaskQueue). Not thread-safe.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <vector>
+#include <memory>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/time/time.h"
+#include "services/common/steady_time.h"
 #include "services/sampler/constraints/constraint_store.h"
+#include "services/sampler/constraints/mask_queue.h"
 
 namespace sluice {
 
 class ConstrainedText {
  public:
-  // Of a constraint that could not be compiled, Allowed says why.
-  explicit ConstrainedText(ConstraintStore::Result constraint);
+  // Of a constraint that is compiled, or could not be: every mask says why.
+  explicit ConstrainedText(const ConstraintStore::Result& constraint);
+  // Of one that may have to be compiled: its questions wait for that. The store is borrowed.
+  ConstrainedText(ConstraintStore& store, const v1::Constraint& constraint, const WorkOwner& owner);
+  ConstrainedText(ConstrainedText&& other) noexcept;
+  ConstrainedText& operator=(ConstrainedText&& other) noexcept;
+  // Nobody waits for the constraint here any more.
+  ~ConstrainedText();
 
-  // Which tokens may follow `tokens`, as SampleRow::allowed; valid until the next call. Of `within`,
-  // laid out alike, where that is not empty. `tokens` are those of the last call with others behind
-  // them, unless Truncate was called. INVALID_ARGUMENT where they don't keep the constraint;
-  // RESOURCE_EXHAUSTED where it takes too much.
-  absl::StatusOr<absl::Span<const uint32_t>> Allowed(absl::Span<const int32_t> tokens,
-                                                     absl::Span<const uint32_t> within);
+  // Takes the place of the question before, unless that asks for as much already: its answer stays.
+  void Ask(MaskQuery query);
+  // The answer to the last question; null where it has not come by `deadline`, which is finite. Valid
+  // until the next question. REQUIRES: there was one.
+  const MaskAnswer* Answer(SteadyTime deadline);
 
-  // The tokens that must follow `tokens`, which are as in Allowed: up to `max`, while one alone is
-  // allowed. None where that can't be told.
-  std::vector<int32_t> Forced(absl::Span<const int32_t> tokens, size_t max);
-
-  // The tokens in which what must follow `tokens`, which are as in Allowed, is usually written, up to
-  // `max`: others may write it as well, and the last may in truth be longer. None where no text must
-  // follow, or that can't be told.
-  std::vector<int32_t> Likely(absl::Span<const int32_t> tokens, size_t max);
-
-  // Takes back all but the first tokens.
-  void Truncate(size_t num_tokens);
+  // The processor time that was spent on this text since the last call.
+  absl::Duration TakeWork();
 
  private:
-  absl::Status Accept(absl::Span<const int32_t> tokens);
+  // Leaves the store when it goes.
+  struct Wait;
 
-  absl::Status status_;             // of the constraint
-  std::optional<Matcher> matcher_;  // where that is OK
-  size_t num_accepted_ = 0;         // tokens, the end of the text included
-  std::vector<uint64_t> mask_;
-  std::vector<uint32_t> allowed_;  // the same in other words
+  std::shared_ptr<MaskExchange> exchange_;
+  std::unique_ptr<Wait> wait_;  // null: the constraint was known
+  MaskQuery last_;
+  bool has_asked_ = false;
 };
 
 }  // namespace sluice

@@ -62,16 +62,19 @@ absl::StatusOr<RuleId> AddTags(const v1::StructuralTags& message, GrammarBuilder
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint,
-                                                           const std::stop_token& stop) {
+absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(
+    const v1::Constraint& constraint, const std::stop_token& stop,
+    const std::function<void()>& checkpoint) {
   SchemaLimits limits;
   limits.exprs.stop = stop;
   GrammarBuilder builder(limits.grammar, limits.exprs);
+  if (checkpoint != nullptr) builder.space().set_checkpoint(&checkpoint);
   const absl::StatusOr<RuleId> rule = constraint.has_structural_tags()
                                           ? AddTags(constraint.structural_tags(), builder)
                                           : AddPlain(constraint, builder);
   if (stop.stop_requested()) return absl::CancelledError("nobody waits for it any more");
   if (!rule.ok()) return rule.status();
+  builder.space().set_checkpoint(nullptr);  // the grammar outlives it
   return builder.Build(*rule);
 }
 

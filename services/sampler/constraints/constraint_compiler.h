@@ -1,6 +1,7 @@
 // From the constraint of a message to the grammar of the texts that keep it. Pure; thread-safe.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <stop_token>
 
@@ -12,7 +13,9 @@ namespace sluice {
 
 // Statuses as constraint.proto has them. REQUIRES: one field is set. Takes up
 // to a second for what is just within the limits; CANCELLED soon after `stop` is requested.
-absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(const v1::Constraint& constraint,
-                                                           const std::stop_token& stop = {});
+// `checkpoint`, where it is set, is called as ExprSpace::set_checkpoint says.
+absl::StatusOr<std::unique_ptr<Grammar>> CompileConstraint(
+    const v1::Constraint& constraint, const std::stop_token& stop = {},
+    const std::function<void()>& checkpoint = nullptr);
 
 }  // namespace sluice

@@ -9,9 +9,6 @@
 namespace sluice {
 namespace {
 
-// One that takes long does not hold up the others.
-constexpr int kNumThreads = 2;
-
 absl::StatusOr<std::shared_ptr<const TokenVocabulary>> VocabularyOf(v1::ConstraintVocabulary& told,
                                                                     int64_t size) {
   TokenVocabularyOptions options;
@@ -36,24 +33,29 @@ size_t MemoryOf(const ConstraintStore::Result& result) {
   return result.ok() ? (*result)->memory() : 0;
 }
 
+// Whether one was compiled by another tenant is nobody's business.
+std::string KeyOf(const std::string& tenant, const std::string& constraint) {
+  return absl::StrCat(tenant.size(), ":", tenant, constraint);
+}
+
 }  // namespace
 
 ConstraintStore::ConstraintStore(int64_t vocabulary_size, const Options& options)
     : vocabulary_size_(vocabulary_size), options_(options) {
-  for (int i = 0; i < kNumThreads; ++i) threads_.emplace_back([this] { Loop(); });
+  work_.emplace(options.work);
 }
 
 ConstraintStore::~ConstraintStore() {
   std::vector<Callback> callbacks;
   {
     absl::MutexLock lock(&mutex_);
-    stopping_ = true;
     for (Entry& entry : entries_) {
+      entry.stop.request_stop();
       for (Waiter& waiter : entry.waiters) callbacks.push_back(std::move(waiter.callback));
       entry.waiters.clear();
     }
   }
-  for (std::thread& thread : threads_) thread.join();
+  work_.reset();
   for (const Callback& callback : callbacks) callback(absl::CancelledError("shutting down"));
 }
 
@@ -63,9 +65,16 @@ bool ConstraintStore::has_vocabulary() const {
 }
 
 void ConstraintStore::SetVocabulary(const v1::ConstraintVocabulary& vocabulary) {
-  absl::MutexLock lock(&mutex_);
-  if (std::exchange(has_vocabulary_, true)) return;
-  told_ = vocabulary;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(has_vocabulary_, true)) return;
+  }
+  // Nobody's in particular, and everybody's: before all others.
+  (void)work_->Add({.owner = {.tenant = "", .weight = 1},
+                    .needs_room = false,
+                    .run = [this, told = vocabulary](FairWork::Slice&) mutable {
+                      MakeVocabulary(std::move(told));
+                    }});
 }
 
 size_t ConstraintStore::size() const {
@@ -76,19 +85,34 @@ size_t ConstraintStore::size() const {
 // ---- Asking ----
 
 ConstraintStore::Ticket ConstraintStore::Prepare(const v1::Constraint& constraint,
-                                                 Callback callback) {
+                                                 const WorkOwner& owner, Callback callback) {
+  return Ask(constraint, owner, /*needs_room=*/true, std::move(callback));
+}
+
+ConstraintStore::Ticket ConstraintStore::Need(const v1::Constraint& constraint,
+                                              const WorkOwner& owner, Callback callback) {
+  return Ask(constraint, owner, /*needs_room=*/false, std::move(callback));
+}
+
+ConstraintStore::Ticket ConstraintStore::Ask(const v1::Constraint& constraint,
+                                             const WorkOwner& owner, bool needs_room,
+                                             Callback callback) {
   std::optional<Result> known;
   Ticket ticket = 0;
   {
     absl::MutexLock lock(&mutex_);
-    std::string key = constraint.SerializeAsString();
+    std::string serialized = constraint.SerializeAsString();
+    std::string key = KeyOf(owner.tenant, serialized);
     Entry* entry = Find(key);
     if (entry == nullptr) {
-      if (absl::Status room = MakeRoom(); !room.ok()) {
-        known = room;
+      const absl::StatusOr<Entry*> added = Add({.key = std::move(key),
+                                                .owner = owner,
+                                                .constraint = std::move(serialized),
+                                                .needs_room = needs_room});
+      if (added.ok()) {
+        entry = *added;
       } else {
-        entry = &Add(std::move(key));
-        waiting_.push_back(entry);
+        known = added.status();
       }
     }
     if (entry != nullptr) known = entry->result;
@@ -118,7 +142,7 @@ ConstraintStore::Callback ConstraintStore::TakeWaiter(Ticket ticket) {
     if (waiter == entry->waiters.end()) continue;
     Callback callback = std::move(waiter->callback);
     entry->waiters.erase(waiter);
-    if (entry->waiters.empty() && !entry->is_planned) Drop(entry);
+    if (entry->waiters.empty()) Drop(entry);
     return callback;
   }
   return nullptr;
@@ -127,31 +151,12 @@ ConstraintStore::Callback ConstraintStore::TakeWaiter(Ticket ticket) {
 void ConstraintStore::Drop(Entries::iterator entry) {
   by_key_.erase(entry->key);
   entry->stop.request_stop();
-  const auto place = std::find(waiting_.begin(), waiting_.end(), &*entry);
-  if (place == waiting_.end()) {
-    return dropped_.splice(dropped_.begin(), entries_, entry);  // somebody compiles it
+  const auto without_job = std::find(without_job_.begin(), without_job_.end(), &*entry);
+  if (without_job == without_job_.end()) {
+    return dropped_.splice(dropped_.begin(), entries_, entry);  // its job comes to it
   }
-  waiting_.erase(place);
+  without_job_.erase(without_job);
   entries_.erase(entry);
-}
-
-void ConstraintStore::Hurry(const v1::Constraint& constraint) {
-  absl::MutexLock lock(&mutex_);
-  Hurried(constraint.SerializeAsString());
-}
-
-ConstraintStore::Result ConstraintStore::Get(const v1::Constraint& constraint) {
-  const std::string key = constraint.SerializeAsString();
-  absl::MutexLock lock(&mutex_);
-  if (!has_vocabulary_) {
-    return absl::FailedPreconditionError("nobody has told what tokens stand for");
-  }
-  Entry& entry = Hurried(key);
-  const auto is_done = [&entry] { return entry.result.has_value(); };
-  ++entry.num_waiting;
-  mutex_.Await(absl::Condition(&is_done));
-  --entry.num_waiting;
-  return *entry.result;
 }
 
 ConstraintStore::Entry* ConstraintStore::Find(const std::string& key) {
@@ -161,34 +166,31 @@ ConstraintStore::Entry* ConstraintStore::Find(const std::string& key) {
   return &entries_.front();
 }
 
-ConstraintStore::Entry& ConstraintStore::Add(std::string key) {
-  Entry& entry = entries_.emplace_front();
-  entry.key = std::move(key);
+absl::StatusOr<ConstraintStore::Entry*> ConstraintStore::Add(Entry given) {
+  if (given.needs_room) {
+    if (absl::Status room = CheckRoom(); !room.ok()) return room;
+  }
+  Entry& entry = entries_.emplace_front(std::move(given));
+  if (!vocabulary_.has_value()) {
+    without_job_.push_back(&entry);
+  } else if (absl::Status room = AddJob(entry); !room.ok()) {
+    entries_.pop_front();
+    return room;
+  }
   by_key_.emplace(entry.key, entries_.begin());
-  return entry;
+  return &entry;
 }
 
-ConstraintStore::Entry& ConstraintStore::Hurried(std::string key) {
-  Entry* entry = Find(key);
-  const bool is_new = entry == nullptr;
-  if (is_new) entry = &Add(std::move(key));
-  entry->is_planned = true;
-  if (is_new) {
-    waiting_.push_front(entry);
-    return *entry;
-  }
-  const auto place = std::find(waiting_.begin(), waiting_.end(), entry);
-  if (place == waiting_.end()) return *entry;  // somebody compiles it, or has
-  waiting_.erase(place);
-  waiting_.push_front(entry);
-  return *entry;
+absl::Status ConstraintStore::AddJob(Entry& entry) {
+  return work_->Add(
+      {.owner = entry.owner,
+       .num_bytes = entry.key.size() + entry.constraint.size(),
+       .is_long = true,
+       .needs_room = entry.needs_room,
+       .run = [this, &entry](FairWork::Slice& slice) { CompileEntry(entry, slice); }});
 }
 
-absl::Status ConstraintStore::MakeRoom() {
-  if (std::ssize(waiting_) >= options_.max_waiting) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(waiting_.size(), " constraints wait to be compiled already"));
-  }
+absl::Status ConstraintStore::CheckRoom() {
   if (used_bytes_ > options_.max_bytes) ForgetUnused();
   if (used_bytes_ > options_.max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("the constraints in use take ",
@@ -208,7 +210,7 @@ void ConstraintStore::ForgetUnused() {
     }
     const size_t memory = MemoryOf(*it->result) + 2 * it->key.size() + sizeof(Entry);
     bytes += memory;
-    if (IsUsed(*it->result) || it->num_waiting > 0) {
+    if (IsUsed(*it->result)) {
       used_bytes_ += memory;
       ++it;
     } else if (bytes > options_.max_bytes) {
@@ -223,62 +225,52 @@ void ConstraintStore::ForgetUnused() {
 
 // ---- Making ----
 
-bool ConstraintStore::HasWork() const {
-  return stopping_ || told_.has_value() || (vocabulary_.has_value() && !waiting_.empty());
-}
-
-void ConstraintStore::Loop() {
-  absl::MutexLock lock(&mutex_);
-  while (true) {
-    mutex_.Await(absl::Condition(this, &ConstraintStore::HasWork));
-    if (stopping_) return;
-    if (told_.has_value()) {
-      MakeVocabulary();
-    } else {
-      CompileNext();
-    }
-  }
-}
-
-void ConstraintStore::MakeVocabulary() {
-  v1::ConstraintVocabulary told = *std::exchange(told_, std::nullopt);
-  mutex_.Unlock();
+void ConstraintStore::MakeVocabulary(v1::ConstraintVocabulary told) {
   auto made = VocabularyOf(told, vocabulary_size_);
-  mutex_.Lock();
+  absl::MutexLock lock(&mutex_);
   vocabulary_ = std::move(made);
-}
-
-void ConstraintStore::CompileNext() {
-  Entry& entry = *waiting_.front();
-  waiting_.pop_front();
-  const auto vocabulary = *vocabulary_;
-  mutex_.Unlock();
-  Result result = Compile(entry.key, vocabulary, entry.stop.get_token());
-  mutex_.Lock();
-  if (entry.stop.stop_requested()) {
-    dropped_.remove_if([&entry](const Entry& dropped) { return &dropped == &entry; });
-    return;
+  for (Entry* entry : std::exchange(without_job_, {})) {
+    entry->needs_room = false;  // it was taken already
+    (void)AddJob(*entry);
   }
-  entry.result = result;
-  const std::vector<Waiter> waiters = std::exchange(entry.waiters, {});
-  ForgetUnused();  // not this one, which `result` uses
-  if (waiters.empty()) return;
-  mutex_.Unlock();
-  for (const Waiter& waiter : waiters) waiter.callback(result);
-  result = absl::UnknownError("");  // whoever uses it has it
-  mutex_.Lock();
 }
 
-ConstraintStore::Result ConstraintStore::Compile(
-    const std::string& key,
-    const absl::StatusOr<std::shared_ptr<const TokenVocabulary>>& vocabulary,
-    const std::stop_token& stop) const {
+void ConstraintStore::CompileEntry(Entry& entry, FairWork::Slice& slice) {
+  Result result = entry.stop.stop_requested() ? Result(absl::CancelledError("nobody waits for it"))
+                                              : Compile(entry, slice);
+  std::vector<Waiter> waiters;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (entry.stop.stop_requested()) {
+      dropped_.remove_if([&entry](const Entry& dropped) { return &dropped == &entry; });
+      return;
+    }
+    entry.result = result;
+    waiters = std::exchange(entry.waiters, {});
+    entry.constraint.clear();  // the key has it
+    ForgetUnused();            // not this one, which `result` uses
+  }
+  for (const Waiter& waiter : waiters) waiter.callback(result);
+}
+
+ConstraintStore::Result ConstraintStore::Compile(const Entry& entry, FairWork::Slice& slice) {
+  absl::StatusOr<std::shared_ptr<const TokenVocabulary>> vocabulary =
+      absl::FailedPreconditionError("it is not known what tokens stand for");
+  {
+    absl::MutexLock lock(&mutex_);
+    if (vocabulary_.has_value()) vocabulary = *vocabulary_;
+  }
   if (!vocabulary.ok()) return vocabulary.status();
   v1::Constraint constraint;
-  if (!constraint.ParseFromString(key)) return absl::InternalError("a constraint can't be parsed");
-  absl::StatusOr<std::unique_ptr<Grammar>> grammar = CompileConstraint(constraint, stop);
+  if (!constraint.ParseFromString(entry.constraint)) {
+    return absl::InternalError("a constraint can't be parsed");
+  }
+  absl::StatusOr<std::unique_ptr<Grammar>> grammar =
+      CompileConstraint(constraint, entry.stop.get_token(), [&slice] { slice.Continue(); });
   if (!grammar.ok()) return grammar.status();
-  return Constraint::Create(*std::move(grammar), *vocabulary, options_.limits);
+  return std::make_shared<MaskQueue>(
+      Constraint::Create(*std::move(grammar), *std::move(vocabulary), options_.limits), &*work_,
+      entry.owner, slice.used());
 }
 
 }  // namespace sluice

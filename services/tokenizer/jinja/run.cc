@@ -55,6 +55,10 @@ Value Run::FailUndefined(const Value& value) {
 bool Run::Step(int64_t steps) {
   if (failed()) return false;
   steps_ += steps;
+  if (steps_ >= next_checkpoint_) {
+    next_checkpoint_ = steps_ + kCheckpointSteps;
+    if (checkpoint_ != nullptr) (*checkpoint_)();
+  }
   if (steps_ <= limits_.max_steps) return true;
   Fail(Error::Kind::kLimit,
        absl::StrCat("the template takes too long: accepted are ", limits_.max_steps, " steps"));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,8 +24,9 @@ struct Scope;
 
 class Run {
  public:
-  Run(const Limits& limits, const LocalTime& now)
-      : limits_(limits), now_(now), stack_(limits.max_stack_bytes) {}
+  // `checkpoint` as Context's.
+  Run(const Limits& limits, const LocalTime& now, const std::function<void()>* checkpoint = nullptr)
+      : limits_(limits), now_(now), checkpoint_(checkpoint), stack_(limits.max_stack_bytes) {}
   Run(const Run&) = delete;
   ~Run();
 
@@ -93,11 +95,14 @@ class Run {
   void LeaveCall() { --call_depth_; }
 
  private:
+  static constexpr int64_t kCheckpointSteps = 2000;
+
   bool Admit(int inner_depth, size_t bytes);
   Value Sequence(Value::Kind kind, std::vector<Value> items);
 
   const Limits& limits_;
   const LocalTime& now_;
+  const std::function<void()>* const checkpoint_;
   const StackGuard stack_;
   Meter meter_;  // before what is charged to it
   std::vector<std::shared_ptr<Native>> kept_natives_;
@@ -106,6 +111,7 @@ class Run {
   std::optional<Error> error_;
   Place place_;
   int64_t steps_ = 0;
+  int64_t next_checkpoint_ = kCheckpointSteps;
   int call_depth_ = 0;
 };
 

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<const Template>> Template::Compile(std::string_vi
 }
 
 absl::StatusOr<Rendering> Template::Render(const Context& context) const {
-  Run run(limits_, context.now);
+  Run run(limits_, context.now, context.checkpoint);
   Output output;
   output.is_whole = true;
   run.set_context(MakeContext(run, context));

@@ -3,6 +3,7 @@
 // strftime_now. Immutable once compiled; rendered by any thread at any time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -33,6 +34,9 @@ struct Context {
   TrustedMember trusted_member;
   // What strftime_now shows.
   LocalTime now;
+  // Called every few hundred microseconds, so that others are served meanwhile; borrowed, null for
+  // none.
+  const std::function<void()>* checkpoint = nullptr;
 };
 
 class Template {

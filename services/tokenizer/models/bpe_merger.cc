@@ -10,12 +10,13 @@ constexpr size_t kMaxScanned = 48;
 
 }  // namespace
 
-void BpeMerger::Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols) {
+void BpeMerger::Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols,
+                      ModelScratch* scratch) {
   if (symbols->size() < 2) return;
   if (symbols->size() <= kMaxScanned) {
     MergeByScanning(table, symbols);
   } else {
-    MergeByQueue(table, symbols);
+    MergeByQueue(table, symbols, scratch);
   }
 }
 
@@ -37,10 +38,12 @@ void BpeMerger::MergeByScanning(const MergeTable& table, std::vector<BpeSymbol>*
   }
 }
 
-void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols) {
+void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols,
+                             ModelScratch* scratch) {
   std::vector<BpeSymbol>& word = *symbols;
-  Link(table, word);
+  Link(table, word, scratch);
   while (!queue_.empty()) {
+    if (scratch != nullptr) scratch->Checkpoint(1);
     const RankQueue::Place first = queue_.Pop();
     if (word[first.at].id == kNoToken) continue;  // merged away
     const uint32_t right = links_[first.at].next;
@@ -58,13 +61,17 @@ void BpeMerger::MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* sy
   std::erase_if(word, [](const BpeSymbol& symbol) { return symbol.id == kNoToken; });
 }
 
-void BpeMerger::Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols) {
+void BpeMerger::Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols,
+                     ModelScratch* scratch) {
   const auto size = static_cast<uint32_t>(symbols.size());
   links_.resize(size);
   queue_.Prepare(table.rank_limit());
   for (uint32_t i = 0; i < size; ++i)
     links_[i] = {i > 0 ? i - 1 : kNone, i + 1 < size ? i + 1 : kNone};
-  for (uint32_t i = 0; i + 1 < size; ++i) Offer(table, symbols, i);
+  for (uint32_t i = 0; i + 1 < size; ++i) {
+    if (scratch != nullptr) scratch->Checkpoint(1);
+    Offer(table, symbols, i);
+  }
 }
 
 void BpeMerger::Offer(const MergeTable& table, absl::Span<const BpeSymbol> symbols, uint32_t left) {

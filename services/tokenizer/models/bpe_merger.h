@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "services/tokenizer/models/merge_table.h"
+#include "services/tokenizer/models/model.h"
 #include "services/tokenizer/models/rank_queue.h"
 #include "services/tokenizer/token.h"
 
@@ -21,8 +22,9 @@ struct BpeSymbol {
 
 class BpeMerger {
  public:
-  // Merges `symbols` in place.
-  void Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols);
+  // Merges `symbols` in place. Long words pass the checkpoints of `scratch`, where that is not null.
+  void Merge(const MergeTable& table, std::vector<BpeSymbol>* symbols,
+             ModelScratch* scratch = nullptr);
 
  private:
   struct Links {
@@ -32,8 +34,9 @@ class BpeMerger {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void MergeByScanning(const MergeTable& table, std::vector<BpeSymbol>* symbols);
-  void MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols);
-  void Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols);
+  void MergeByQueue(const MergeTable& table, std::vector<BpeSymbol>* symbols,
+                    ModelScratch* scratch);
+  void Link(const MergeTable& table, absl::Span<const BpeSymbol> symbols, ModelScratch* scratch);
   void Offer(const MergeTable& table, absl::Span<const BpeSymbol> symbols, uint32_t left);
 
   std::vector<MergeRule> pairs_;  // of each symbol with the next, while scanning

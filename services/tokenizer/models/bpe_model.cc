@@ -72,6 +72,7 @@ void BpeModel::Tokenize(const Piece& piece, ModelScratch& model_scratch, Encodin
 }
 
 void BpeModel::TokenizeWord(const Piece& piece, Scratch& scratch, Encoding* out) const {
+  scratch.Checkpoint(piece.text.size());
   const bool wants_offsets = piece.map != nullptr;
   if (!wants_offsets) {
     const absl::Span<const TokenId> known = scratch.cache.Get(piece.text);
@@ -133,7 +134,7 @@ void BpeModel::Encode(const Piece& piece, Scratch& scratch) const {
     }
   }
   if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
-  scratch.merger.Merge(merges_, &scratch.symbols);
+  scratch.merger.Merge(merges_, &scratch.symbols, &scratch);
 }
 
 void BpeModel::EncodeAffixed(const Piece& piece, Scratch& scratch) const {
@@ -148,7 +149,7 @@ void BpeModel::EncodeAffixed(const Piece& piece, Scratch& scratch) const {
     AddCharacter(spelling, length, scratch);
   }
   if (scratch.unknown.has_value()) scratch.symbols.push_back(*scratch.unknown);
-  scratch.merger.Merge(merges_, &scratch.symbols);
+  scratch.merger.Merge(merges_, &scratch.symbols, &scratch);
 }
 
 TokenId BpeModel::WholeToken(const Piece& piece, Scratch& scratch) const {

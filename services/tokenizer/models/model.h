@@ -2,6 +2,8 @@
 // working lives in a ModelScratch, one per thread.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -14,6 +16,22 @@ namespace sluice {
 class ModelScratch {
  public:
   virtual ~ModelScratch() = default;
+
+  // Has `checkpoint`, which is borrowed, called every few hundred microseconds of work from now on;
+  // null: nothing is called. It may take its time, so that others are served meanwhile.
+  void set_checkpoint(const std::function<void()>* checkpoint) { checkpoint_ = checkpoint; }
+  // So many bytes or symbols have been worked on.
+  void Checkpoint(size_t work) {
+    if (checkpoint_ == nullptr || (since_checkpoint_ += work) < kCheckpointWork) return;
+    since_checkpoint_ = 0;
+    (*checkpoint_)();
+  }
+
+ private:
+  static constexpr size_t kCheckpointWork = 4096;
+
+  const std::function<void()>* checkpoint_ = nullptr;
+  size_t since_checkpoint_ = 0;
 };
 
 class Model {

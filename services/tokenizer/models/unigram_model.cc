@@ -103,6 +103,7 @@ void UnigramModel::TokenizeText(const Piece& piece, Scratch& scratch, Encoding* 
     end = step.begin;
   }
   for (auto part = path.rbegin(); part != path.rend(); ++part) {
+    scratch.Checkpoint(1);
     Append(piece, part->begin, part->end, out);
   }
   if (piece.text.size() > kMaxKeptBytes) {
@@ -130,6 +131,7 @@ void UnigramModel::FindBestPath(std::string_view text, Scratch& scratch) const {
     });
     if (!has_char) offer(begin, begin + char_length, unk_score_ + score, options_.unk_id);
     begin += char_length;
+    scratch.Checkpoint(char_length);
   }
 }
 

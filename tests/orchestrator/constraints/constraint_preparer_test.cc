@@ -103,7 +103,10 @@ struct ConstraintPreparerTest : testing::Test {
     constraint.set_regex("a");
     absl::StatusOr<std::shared_ptr<const KeptConstraint>> result;
     absl::Notification done;
-    preparer->Prepare(constraint, SteadyTime::Now() + absl::Seconds(30), caller,
+    preparer->Prepare(constraint,
+                      {.deadline = SteadyTime::Now() + absl::Seconds(30),
+                       .work = {.owner = {"someone", 2}},
+                       .cancellation = caller},
                       [&](auto prepared) {
                         result = std::move(prepared);
                         done.Notify();

@@ -56,7 +56,16 @@ class ObedientReplica final : public Replica {
   std::vector<ReplicaEvent> TakeEvents() override { return std::exchange(events_, {}); }
   void Execute(const Step& step, absl::Span<const RowRequest> rows) override {
     StepExecuted executed = {.step = step.id, .rows = std::vector<RowResult>(rows.size())};
-    for (RowResult& row : executed.rows) row.token = 7;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      RowResult& row = executed.rows[i];
+      row.token = 7;
+      if (rows[i].constraint == nullptr) continue;
+      row.work = mask_work;
+      row.deferred = num_deferrals > 0;
+      if (row.deferred) row.token = 0;
+      num_deferrals -= row.deferred ? 1 : 0;
+      ++num_constrained_rows;
+    }
     sent_.push_back(std::move(executed));
   }
   void GiveUp(const absl::Status& status) override { ADD_FAILURE() << "given up: " << status; }
@@ -64,6 +73,11 @@ class ObedientReplica final : public Replica {
   std::shared_ptr<const std::vector<ReplicaProcess>> processes() const override {
     return std::make_shared<std::vector<ReplicaProcess>>();
   }
+
+  // Of rows with a constraint: the next so many have no mask yet; each took so much to make.
+  int num_deferrals = 0;
+  int num_constrained_rows = 0;
+  absl::Duration mask_work;
 
  private:
   Topology topology_;
@@ -470,6 +484,51 @@ TEST_F(EngineCoreTest, CountsBooksThatAreWrong) {
   ASSERT_TRUE(saboteur.Plant(PlantedBug::kLeakedReference));
   Step();
   EXPECT_EQ(core().status().num_integrity_faults, 1u);
+}
+
+// ---- Masks that take long ----
+
+EngineRequest Constrained(EngineRequest request) {
+  request.constraint = std::make_shared<const KeptConstraint>();
+  return request;
+}
+
+TEST_F(EngineCoreTest, ARequestWhoseMaskIsNotReadySitsOutWhileOthersGoOn) {
+  replica_.num_deferrals = 3;
+  const auto slow = Submit(Constrained(Request("slow", 6, 2)));
+  const auto other = Submit(Request("other", 6, 4));
+  for (int i = 0; i < 6 && !other->end().has_value(); ++i) Step(absl::Microseconds(100));
+  ASSERT_TRUE(other->end().has_value()) << "it waited for another's mask";
+  EXPECT_FALSE(slow->end().has_value());
+  for (int i = 0; i < 20 && !slow->end().has_value(); ++i) Step(absl::Milliseconds(1));
+  ASSERT_TRUE(slow->end().has_value());
+  EXPECT_EQ(slow->end()->sequences.at(0).num_tokens, 2);
+  EXPECT_EQ(core().scheduler()->statistics().running_sequences, 0);
+}
+
+TEST_F(EngineCoreTest, AsksLessOftenTheLongerAMaskTakes) {
+  replica_.num_deferrals = 1'000'000;
+  Submit(Constrained(Request("slow", 6, 2)));
+  for (int i = 0; i < 1000; ++i) Step(absl::Milliseconds(1));
+  EXPECT_LE(replica_.num_constrained_rows, 30) << "of a second";
+  replica_.num_deferrals = 0;
+  for (int i = 0; i < 60; ++i) Step(absl::Milliseconds(1));
+  EXPECT_EQ(Named("slow").at(0).outcome, "ok");
+}
+
+TEST_F(EngineCoreTest, EndsARequestThatTakesMoreWorkThanOneMay) {
+  options_.max_request_work = absl::Seconds(10);
+  replica_.mask_work = absl::Seconds(4);
+  EngineRequest request = Constrained(Request("costly", 6, 100));
+  request.work = absl::Seconds(1);
+  const auto costly = Submit(std::move(request));
+  const auto other = Submit(Request("other", 6, 4));
+  for (int i = 0; i < 8; ++i) Step();
+  ASSERT_EQ(costly->num_ends(), 1);
+  EXPECT_EQ(costly->Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(costly->Wait().message()),
+              HasSubstr("have taken 13s of processor time; accepted: up to 10s a request"));
+  EXPECT_TRUE(other->end().has_value());
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ void RandomSchedule::RandomOperation() {
   const int dice = Pick(1, 100);
   if (dice <= 4) {
     ASSERT_NO_FATAL_FAILURE(ChooseOne());
+    ReturnSome(50);
   } else if (dice <= 22) {
     AddSequence();
   } else if (dice <= 58) {
@@ -177,11 +178,15 @@ void RandomSchedule::PlanStep() {
   }
   ++coverage_.steps;
   ASSERT_NO_FATAL_FAILURE(CheckShape(*step));
-  InFlight in_flight = {.id = step->id, .num_rows = step->num_rows()};
+  InFlight in_flight = {.id = step->id};
   std::vector<std::vector<uint64_t>> chains;
   for (const Segment& segment : step->segments) {
     const Client& client = clients_.at(segment.sequence);
     in_flight.serials.push_back(client.serial);
+    for (const Row& row : segment.rows) {
+      if (row.kind == RowKind::kSample) in_flight.choosing_rows.push_back(in_flight.num_rows);
+      ++in_flight.num_rows;
+    }
     const auto end = client.endless.begin() + segment.sequence_length;
     chains.push_back(HashChain({client.endless.begin(), end}, options_.longest_like));
     coverage_.ahead += segment.chosen_by.has_value();
@@ -195,14 +200,27 @@ void RandomSchedule::PlanStep() {
 void RandomSchedule::CommitOldest() {
   if (in_flight_.empty()) return;
   const InFlight step = in_flight_.front();
-  const absl::StatusOr<std::vector<TokenId>> rows = replica_.ExecuteThrough(step.id);
+  absl::StatusOr<std::vector<TokenId>> rows = replica_.ExecuteThrough(step.id);
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_EQ(std::ssize(*rows), step.num_rows);
-  const absl::StatusOr<StepOutcome> outcome = scheduler_.Commit(step.id, *rows);
+  std::vector<int32_t> deferred;
+  for (const int32_t row : step.choosing_rows) {
+    if (!Chance(5)) continue;
+    deferred.push_back(row);
+    (*rows)[row] = 0;  // as the sampler has it
+  }
+  const absl::StatusOr<StepOutcome> outcome = scheduler_.Commit(step.id, *rows, deferred);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   in_flight_.pop_front();
   coverage_.surplus += std::ssize(*rows) - std::ssize(outcome->rows);
   ASSERT_NO_FATAL_FAILURE(CheckRows(*outcome, *rows));
+  for (const SequenceId id : outcome->deferred) {
+    ASSERT_FALSE(std::exchange(clients_.at(id).sits_out, true)) << "it sits out already";
+    ++coverage_.deferred;
+    for (InFlight& other : in_flight_) {  // what was planned behind it is dropped
+      std::replace(other.serials.begin(), other.serials.end(), clients_.at(id).serial, uint64_t{0});
+    }
+  }
   for (const FinishedSequence& finished : outcome->finished) {
     ASSERT_NO_FATAL_FAILURE(CheckFinished(finished));
   }
@@ -231,6 +249,14 @@ void RandomSchedule::Choose(Client& client) {
   ASSERT_TRUE(finished.ok()) << finished.status();
   ++coverage_.finished;
   Forget(*finished);
+}
+
+void RandomSchedule::ReturnSome(int percent) {
+  for (auto& [id, client] : clients_) {
+    if (!client.sits_out || !Chance(percent)) continue;
+    scheduler_.Return(id);
+    client.sits_out = false;
+  }
 }
 
 void RandomSchedule::PauseOrResumeOne() {
@@ -323,6 +349,7 @@ void RandomSchedule::Drain() {
   }
   for (int64_t step = 0; !clients_.empty(); ++step) {
     ASSERT_LT(step, bound) << clients_.size() << " sequences don't come to an end";
+    ReturnSome(100);
     ASSERT_NO_FATAL_FAILURE(PlanStep());
     if (Chance(70)) {
       ASSERT_NO_FATAL_FAILURE(CommitOldest());

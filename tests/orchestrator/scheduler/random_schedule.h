@@ -49,6 +49,7 @@ struct Coverage {
   int64_t accepted_drafts = 0;
   int64_t other_lengths = 0;  // computed from the start again where lengths matter
   int64_t choices = 0;        // made outside
+  int64_t deferred = 0;       // sequences that sat out because a row had no token yet
   int64_t displaced = 0;      // sequences that had lost their blocks by then
 };
 
@@ -85,6 +86,7 @@ class RandomSchedule {
     std::vector<TokenId> tokens;  // prompt, resumed and accepted so far
     int32_t scored = 0;           // prompt tokens whose score arrived
     bool paused = false;
+    bool sits_out = false;          // until it returns
     std::optional<TokenId> choice;  // that it awaits; the same token, but from outside
     // The solo run, and what would follow if it did not end.
     std::vector<TokenId> endless;
@@ -92,6 +94,7 @@ class RandomSchedule {
   struct InFlight {
     StepId id = 0;
     int32_t num_rows = 0;
+    std::vector<int32_t> choosing_rows;
     std::vector<uint64_t> serials;
   };
 
@@ -113,6 +116,7 @@ class RandomSchedule {
   void ChooseOne();
   void Choose(Client& client);
   void PauseOrResumeOne();
+  void ReturnSome(int percent);
   void CommitWrongly();
   void FinishOne();
   void Abandon();

@@ -10,6 +10,11 @@ namespace sluice {
 
 // Whoever awaits a choice gives way to those of its priority and above.
 bool RandomSchedule::SomebodyCanGoOn() const {
+  // One that sits out keeps its blocks, and others behind it may need them.
+  if (std::any_of(clients_.begin(), clients_.end(),
+                  [](const auto& entry) { return entry.second.sits_out; })) {
+    return false;
+  }
   std::optional<int32_t> lowest;
   for (const auto& [id, client] : clients_) {
     if (client.paused || client.choice.has_value()) continue;
@@ -37,7 +42,7 @@ void RandomSchedule::CheckShape(const Step& step) {
     ASSERT_TRUE(in_this.insert(client.serial).second) << "twice in a step";
     const int num_steps = busy[client.serial];
     ASSERT_TRUE(num_steps == 0 || options_.steps_ahead > 0) << "in two steps at a time";
-    ASSERT_FALSE(client.paused);
+    ASSERT_FALSE(client.paused || client.sits_out);
     const std::vector<TokenId>& tokens = client.tokens;
     const auto end = segment.first_position + std::ssize(segment.tokens);
     ASSERT_GE(segment.sequence_length, std::ssize(tokens));
@@ -70,6 +75,7 @@ void RandomSchedule::CheckRows(const StepOutcome& outcome, const std::vector<Tok
     } else {
       ASSERT_EQ(row.position, std::ssize(client.tokens));
       ASSERT_EQ(row.token, rows.at(row.row));
+      ASSERT_FALSE(client.sits_out) << "a token chosen behind one that was deferred";
       ASSERT_FALSE(client.choice.has_value()) << "chosen twice";
       if (client.spec.chosen_outside) {
         client.choice = row.token;

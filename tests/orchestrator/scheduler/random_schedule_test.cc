@@ -51,6 +51,7 @@ TEST(RandomSchedule, EverySequenceEndsWithTheTokensOfItsSoloRun) {
   went("accepted_drafts", coverage.accepted_drafts, 5'000);
   went("other_lengths", coverage.other_lengths, 1'000);
   went("choices", coverage.choices, 10'000);
+  went("deferred", coverage.deferred, 10'000);
   went("displaced", coverage.displaced, 1'000);
 }
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -34,7 +36,7 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     response->set_num_tokens(3);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     absl::MutexLock lock(&mutex_);
-    const bool hangs = ++num_calls_ > 1 && num_calls_ <= 1 + num_hanging_;
+    const bool hangs = ++num_calls_ > 1 && num_calls_ <= 1 + num_hanging_ && !ended_;
     (hangs ? hanging_ : answered_).push_back(reactor);
     if (!hangs) reactor->Finish(grpc::Status::OK);
     return reactor;
@@ -44,6 +46,7 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
   // A server waits for its calls.
   void EndAll() {
     absl::MutexLock lock(&mutex_);
+    ended_ = true;
     for (grpc::ServerUnaryReactor* reactor : hanging_) reactor->Finish(grpc::Status::OK);
   }
 
@@ -51,19 +54,20 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
   const int num_hanging_;
   mutable absl::Mutex mutex_;
   int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ServerUnaryReactor*> hanging_ ABSL_GUARDED_BY(mutex_);
   std::vector<grpc::ServerUnaryReactor*> answered_ ABSL_GUARDED_BY(mutex_);
 };
 
 class Served {
  public:
-  explicit Served(int num_hanging) : tokenizer(num_hanging) {
+  explicit Served(int num_hanging, TokenizerClient::Options options = {}) : tokenizer(num_hanging) {
     auto started = Server::Start({.address = "inproc:tokenizer", .services = {&tokenizer}});
     EXPECT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
     dialer_.RegisterInProcess("tokenizer", server_->grpc_server());
-    client_ = std::make_unique<TokenizerClient>(*dialer_.Dial("inproc:tokenizer"),
-                                                absl::Milliseconds(20));
+    options.hang_timeout = absl::Milliseconds(20);
+    client_ = std::make_unique<TokenizerClient>(*dialer_.Dial("inproc:tokenizer"), options);
     EXPECT_TRUE(Call().ok());  // so that the client knows how long calls take
   }
   ~Served() { tokenizer.EndAll(); }
@@ -71,12 +75,25 @@ class Served {
   absl::StatusOr<v1::TokenizeResponse> Call(SteadyTime deadline = SteadyTime::InfiniteFuture()) {
     absl::Notification done;
     absl::StatusOr<v1::TokenizeResponse> result;
-    client_->Tokenize({}, deadline, [&](absl::StatusOr<v1::TokenizeResponse> response) {
-      result = std::move(response);
-      done.Notify();
-    });
+    client_->Tokenize({}, {.deadline = deadline},
+                      [&](absl::StatusOr<v1::TokenizeResponse> response) {
+                        result = std::move(response);
+                        done.Notify();
+                      });
     done.WaitForNotification();
     return result;
+  }
+
+  // Asks for a tenant, and leaves it under way where the tokenizer hangs; what it was told meanwhile.
+  std::shared_ptr<absl::Status> Ask(const std::string& tenant, size_t num_bytes) {
+    v1::TokenizeRequest request;
+    request.set_text(std::string(num_bytes, 'a'));
+    auto told = std::make_shared<absl::Status>(absl::UnknownError("nothing yet"));
+    client_->Tokenize(std::move(request), {.work = {.owner = {tenant}}},
+                      [told](const absl::StatusOr<v1::TokenizeResponse>& response) {
+                        *told = response.status();
+                      });
+    return told;
   }
 
   Tokenizer tokenizer;
@@ -100,6 +117,24 @@ TEST(TokenizerClientTest, GivesUpATokenizerThatHangsForGood) {
   const absl::Status status = served.Call().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("hangs"));
+}
+
+TEST(TokenizerClientTest, WaitsForAsLongAsTheTokenizerAnswersOtherCalls) {
+  // More often than a tokenizer that hangs is asked.
+  Served served(/*num_hanging=*/4, {.answers = [] { return true; }});
+  const auto response = served.Call();
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(served.tokenizer.num_calls(), 6);
+}
+
+TEST(TokenizerClientTest, BoundsTheTextsUnderWayOfATenant) {
+  Served served(/*num_hanging=*/100, {.answers = [] { return true; }, .max_bytes = 1000});
+  const auto first = served.Ask("greedy", 300), second = served.Ask("greedy", 300);
+  EXPECT_EQ(first->code(), absl::StatusCode::kUnknown);
+  EXPECT_EQ(second->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(second->message()), HasSubstr("the tenant has 30"));
+  EXPECT_THAT(std::string(second->message()), HasSubstr("of 1000"));
+  EXPECT_EQ(served.Ask("good", 300)->code(), absl::StatusCode::kUnknown) << "another finds room";
 }
 
 TEST(TokenizerClientTest, TheCallersDeadlineComesFirst) {

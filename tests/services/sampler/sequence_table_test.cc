@@ -40,50 +40,59 @@ struct SequenceTableTest : testing::Test {
 };
 
 TEST_F(SequenceTableTest, KeepsWhatItIsToldUntilTheSequenceEnds) {
-  ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3}, 2), Told(8, {4}, 1)})).ok());
+  table.Update(Plan({Told(7, {1, 2, 3}, 2), Told(8, {4}, 1)}));
   const auto seven = table.Find(7, 3);
   ASSERT_TRUE(seven.ok()) << seven.status();
   EXPECT_THAT(TokensOf(**seven), ElementsAre(1, 2, 3));
   EXPECT_EQ((*seven)->past().num_generated(), 1);
   EXPECT_EQ((*seven)->options().frequency_penalty, 1);
-  ASSERT_TRUE(table.Update(Plan({}, {7, 99})).ok());
-  EXPECT_EQ(table.Find(7, 3).status().code(), absl::StatusCode::kFailedPrecondition);
+  table.Update(Plan({}, {7, 99}));
+  EXPECT_EQ(table.Find(7, 3).status().code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(table.Find(8, 1).ok());
   EXPECT_EQ(table.size(), 1u);
 }
 
 TEST_F(SequenceTableTest, GoesOnWithADraftUntilItIsTakenBack) {
-  ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3}, 2)})).ok());
+  table.Update(Plan({Told(7, {1, 2, 3}, 2)}));
   ASSERT_TRUE(table.Find(7, 3).ok());
   EXPECT_THAT(TokensOf(**table.Assume(7, 4, 8)), ElementsAre(1, 2, 3, 8));
   EXPECT_THAT(TokensOf(**table.Assume(7, 5, 9)), ElementsAre(1, 2, 3, 8, 9));
-  EXPECT_EQ(table.Assume(7, 5, 9).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(table.Assume(8, 1, 9).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(table.Assume(7, 5, 9).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(table.Assume(8, 1, 9).status().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(table.Assume(7, 6, 10).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(TokensOf(**table.Find(7, 4)), ElementsAre(1, 2, 3, 8));
   EXPECT_EQ((*table.Find(7, 3))->past().counts().count(8), 0u);
 }
 
 TEST_F(SequenceTableTest, TakesLaterTokensBackAndNeverGuessesMissingOnes) {
-  ASSERT_TRUE(table.Update(Plan({Told(7, {1, 2, 3, 4}, 2)})).ok());
+  table.Update(Plan({Told(7, {1, 2, 3, 4}, 2)}));
   EXPECT_THAT(TokensOf(**table.Find(7, 3)), ElementsAre(1, 2, 3));
-  EXPECT_EQ(table.Find(7, 4).status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(table.Find(7, -1).status().code(), absl::StatusCode::kFailedPrecondition);
-  ASSERT_TRUE(table.Update(Plan({Told(7, {5, 6}, 1)})).ok());  // told anew
+  EXPECT_EQ(table.Find(7, 4).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(table.Find(7, -1).status().code(), absl::StatusCode::kInternal);
+  table.Update(Plan({Told(7, {5, 6}, 1)}));  // told anew
   EXPECT_THAT(TokensOf(**table.Find(7, 2)), ElementsAre(5, 6));
 }
 
-TEST_F(SequenceTableTest, RefusesWhatIsOutOfRange) {
-  EXPECT_THAT(std::string(table.Update(Plan({Told(7, {1, 10}, 2)})).message()),
-              HasSubstr("sequence 7: a token is 10; accepted: 0 to 9"));
-  v1::SamplerSequence stop = Told(7, {}, 0);
+TEST_F(SequenceTableTest, ASequenceThatIsToldWronglyFailsAlone) {
+  v1::SamplerSequence stop = Told(8, {}, 0);
   stop.add_stop_token_ids(-1);
-  EXPECT_EQ(table.Update(Plan({stop})).code(), absl::StatusCode::kInvalidArgument);
-  v1::SamplerSequence options = Told(7, {}, 0);
+  v1::SamplerSequence options = Told(9, {}, 0);
   options.mutable_sampling()->set_frequency_penalty(3);
-  EXPECT_THAT(std::string(table.Update(Plan({options})).message()),
+  table.Update(Plan({Told(7, {1, 10}, 2), stop, options, Told(10, {1}, 1)}));
+  EXPECT_THAT(std::string(table.Find(7, 2).status().message()),
+              HasSubstr("sequence 7: a token is 10; accepted: 0 to 9"));
+  EXPECT_EQ(table.Find(8, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(table.Find(9, 0).status().message()),
               HasSubstr("frequency_penalty is 3"));
-  EXPECT_EQ(table.size(), 0u);
+  EXPECT_TRUE(table.Find(10, 1).ok());
+}
+
+TEST_F(SequenceTableTest, RowsBehindOneWithoutATokenHaveNothingToGoOnFrom) {
+  table.Update(Plan({Told(7, {1, 2, 3}, 2)}));
+  (*table.Find(7, 3))->set_without_token(3);
+  EXPECT_EQ(table.Find(7, 4).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(table.Find(7, 3).ok()) << "it is asked for again";
+  EXPECT_EQ(table.Find(7, 4).status().code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

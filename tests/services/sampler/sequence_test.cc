@@ -75,7 +75,7 @@ TEST(SequencePast, CountsWhatIsLeftAfterAnyAppendsAndTruncations) {
 TEST(SamplerSequence, WithoutOptionsEditsNothing) {
   SamplerSequence sequence = Make({}, {1, 2, 3}, {4, 5}, {0});
   EXPECT_TRUE(sequence.Edits().empty());
-  EXPECT_TRUE(sequence.Allowed()->empty());
+  EXPECT_TRUE(sequence.allowed().empty());
 }
 
 TEST(SamplerSequence, RepetitionCountsPromptAndGeneratedPresenceAndFrequencyGeneratedAlone) {
@@ -91,11 +91,11 @@ TEST(SamplerSequence, RepetitionCountsPromptAndGeneratedPresenceAndFrequencyGene
 
 TEST(SamplerSequence, MasksWhatIsNotAllowedAndWhatIsBanned) {
   SamplerSequence some = Make({.allowed_token_ids = {0, 33}}, {}, {});
-  EXPECT_EQ((*some.Allowed())[0], 1u);
-  EXPECT_EQ((*some.Allowed())[1], 2u);
+  EXPECT_EQ(some.allowed()[0], 1u);
+  EXPECT_EQ(some.allowed()[1], 2u);
   SamplerSequence others = Make({.banned_token_ids = {1, 32}}, {}, {});
-  EXPECT_EQ((*others.Allowed())[0], ~uint32_t{2});
-  EXPECT_EQ((*others.Allowed())[1], ~uint32_t{1});
+  EXPECT_EQ(others.allowed()[0], ~uint32_t{2});
+  EXPECT_EQ(others.allowed()[1], ~uint32_t{1});
 }
 
 TEST(SamplerSequence, ForbidsTheLastTokenOfABadWordAfterTheOthers) {

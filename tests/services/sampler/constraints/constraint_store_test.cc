@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -36,26 +38,49 @@ v1::Constraint Regex(const std::string& pattern) {
   return constraint;
 }
 
+const WorkOwner kSomebody = {.tenant = "somebody"};
+
+// What a sequence that is under way waits for.
+ConstraintStore::Result Get(ConstraintStore& store, const v1::Constraint& constraint,
+                            const WorkOwner& owner = kSomebody) {
+  ConstraintStore::Result result;
+  absl::Notification done;
+  store.Need(constraint, owner, [&](const ConstraintStore::Result& needed) {
+    result = needed;
+    done.Notify();
+  });
+  done.WaitForNotification();
+  return result;
+}
+
 struct ConstraintStoreTest : testing::Test {
   ConstraintStoreTest() { store.SetVocabulary(Letters()); }
 
   ConstraintStore::Result Prepare(const v1::Constraint& constraint) {
     ConstraintStore::Result result;
     absl::Notification done;
-    store.Prepare(constraint, [&](const ConstraintStore::Result& prepared) {
+    store.Prepare(constraint, kSomebody, [&](const ConstraintStore::Result& prepared) {
       result = prepared;
       done.Notify();
     });
     done.WaitForNotification();
     return result;
   }
+  ConstraintStore::Result Get(const v1::Constraint& constraint) {
+    return sluice::Get(store, constraint);
+  }
 
   ConstraintStore store{40};
 };
 
-std::vector<int32_t> Allowed(ConstrainedText& text, const std::vector<int32_t>& tokens,
-                             const std::vector<uint32_t>& within = {}) {
-  const auto mask = text.Allowed(tokens, within);
+MaskAnswer Answer(ConstrainedText& text, MaskQuery query) {
+  text.Ask(std::move(query));
+  const MaskAnswer* answer = text.Answer(SteadyTime::Now() + absl::Seconds(60));
+  EXPECT_NE(answer, nullptr);
+  return answer == nullptr ? MaskAnswer() : *answer;
+}
+
+std::vector<int32_t> IdsOf(const absl::StatusOr<std::vector<uint32_t>>& mask) {
   EXPECT_TRUE(mask.ok()) << mask.status();
   if (!mask.ok()) return {};
   EXPECT_EQ(mask->size(), 2u);  // words of a vocabulary of 40
@@ -66,12 +91,16 @@ std::vector<int32_t> Allowed(ConstrainedText& text, const std::vector<int32_t>& 
   return ids;
 }
 
+std::vector<int32_t> Allowed(ConstrainedText& text, const std::vector<int32_t>& tokens) {
+  return IdsOf(Answer(text, {.tokens = tokens}).masks.at(0));
+}
+
 TEST_F(ConstraintStoreTest, CompilesOnceAndSharesIt) {
   const auto first = Prepare(Regex("ab*"));
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(*Prepare(Regex("ab*")), *first);
-  EXPECT_EQ(*store.Get(Regex("ab*")), *first);
-  EXPECT_NE(*store.Get(Regex("ab")), *first);
+  EXPECT_EQ(*Get(Regex("ab*")), *first);
+  EXPECT_NE(*Get(Regex("ab")), *first);
   EXPECT_EQ(store.size(), 2u);
 }
 
@@ -110,54 +139,55 @@ TEST_F(ConstraintStoreTest, CompilesEveryKind) {
               HasSubstr("structural_tags.tags[0].content: grammar: line 1"));
 }
 
+TEST_F(ConstraintStoreTest, IsAskedForByEachTenantForItself) {
+  const auto mine = Get(Regex("ab*"));
+  EXPECT_NE(*sluice::Get(store, Regex("ab*"), {.tenant = "another"}), *mine);
+  EXPECT_EQ(*Get(Regex("ab*")), *mine);
+}
+
 TEST_F(ConstraintStoreTest, ForgetsWhatNobodyUsesWhereRoomIsShort) {
   ConstraintStore small(40, {.max_bytes = 1});
   small.SetVocabulary(Letters());
-  { const auto used = small.Get(Regex("a")); }
-  const auto used = small.Get(Regex("b"));
+  { const auto used = sluice::Get(small, Regex("a")); }
+  const auto used = sluice::Get(small, Regex("b"));
   EXPECT_EQ(small.size(), 1u);  // a was forgotten
   absl::Notification done;
-  small.Prepare(Regex("c"), [&](const ConstraintStore::Result& result) {
+  small.Prepare(Regex("c"), kSomebody, [&](const ConstraintStore::Result& result) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(result.status().message()), HasSubstr("the constraints in use take"));
     done.Notify();
   });
   done.WaitForNotification();
-  EXPECT_TRUE(small.Get(Regex("c")).ok());  // an open stream goes on
+  EXPECT_TRUE(sluice::Get(small, Regex("c")).ok());  // an open stream goes on
 }
 
 // Nothing is compiled before it is known what tokens stand for.
 TEST(ConstraintStore, DoesNotCompileWhatNobodyWaitsForAnyMore) {
   ConstraintStore store(40);
-  std::vector<absl::Status> told(4, absl::UnknownError("nothing yet"));
+  std::vector<absl::Status> told(3, absl::UnknownError("nothing yet"));
   absl::Notification done;
   const auto prepare = [&](int caller, const char* pattern) {
-    return store.Prepare(Regex(pattern), [&, caller](const ConstraintStore::Result& result) {
-      told[caller] = result.status();
-      if (caller == 1) done.Notify();
-    });
+    return store.Prepare(Regex(pattern), kSomebody,
+                         [&, caller](const ConstraintStore::Result& result) {
+                           told[caller] = result.status();
+                           if (caller == 1) done.Notify();
+                         });
   };
   const auto first = prepare(0, "a");
   prepare(1, "a");
   const auto third = prepare(2, "b");
-  const auto fourth = prepare(3, "c");
-  store.Hurry(Regex("c"));
-  EXPECT_EQ(store.size(), 3u);
+  EXPECT_EQ(store.size(), 2u);
   store.Leave(first);
   EXPECT_EQ(told[0].code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(store.size(), 3u) << "somebody else waits for it";
+  EXPECT_EQ(store.size(), 2u) << "somebody else waits for it";
   store.Leave(third);
   EXPECT_EQ(told[2].code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(store.size(), 2u);
-  store.Leave(fourth);
-  EXPECT_EQ(told[3].code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(store.size(), 2u) << "a plan needs it";
+  EXPECT_EQ(store.size(), 1u);
   store.SetVocabulary(Letters());
   done.WaitForNotification();
   EXPECT_TRUE(told[1].ok()) << told[1];
-  EXPECT_TRUE(store.Get(Regex("c")).ok());
   store.Leave(first);
-  EXPECT_TRUE(store.Get(Regex("b")).ok()) << "it is compiled where it is wanted again";
+  EXPECT_TRUE(Get(store, Regex("b")).ok()) << "it is compiled where it is wanted again";
 }
 
 // Takes a good part of a second: whether any string keeps one pattern and not the other is a search
@@ -178,73 +208,138 @@ TEST(ConstraintStore, StopsCompilingWhatNobodyWaitsForAnyMore) {
   auto store = std::make_unique<ConstraintStore>(40);
   store->SetVocabulary(Letters());
   const absl::Time begin = absl::Now();
-  store->Get(Slow(0)).IgnoreError();
+  Get(*store, Slow(0)).IgnoreError();
   const absl::Duration whole = absl::Now() - begin;
   absl::Status told;
   const auto ticket = store->Prepare(
-      Slow(1), [&](const ConstraintStore::Result& result) { told = result.status(); });
-  EXPECT_TRUE(store->Get(Regex("a")).ok());
+      Slow(1), kSomebody, [&](const ConstraintStore::Result& result) { told = result.status(); });
+  EXPECT_TRUE(Get(*store, Regex("a")).ok());
   EXPECT_TRUE(told.ok()) << told << ": that one was compiled while this one is";
   store->Leave(ticket);
   const absl::Time left = absl::Now();
   EXPECT_EQ(told.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(store->size(), 2u);
-  EXPECT_TRUE(store->Get(Regex("b")).ok()) << "others are compiled as before";
+  EXPECT_TRUE(Get(*store, Regex("b")).ok()) << "others are compiled as before";
   store.reset();  // waits for whoever compiles
   EXPECT_LT(absl::Now() - left, whole / 4);
 }
 
-TEST(ConstraintStore, NeedsToKnowWhatTokensStandFor) {
+// One thread compiles at a time, so that what is done before is counted, not timed.
+TEST(ConstraintStore, ATrivialOneDoesNotWaitForNinetyOfAnotherTenant) {
+  ConstraintStore::Options options;
+  options.work.max_running = 1;
+  ConstraintStore store(40, options);
+  store.SetVocabulary(Letters());
+  std::atomic<int> num_compiled = 0, num_refused = 0;
+  for (int i = 0; i < 90; ++i) {
+    store.Prepare(Slow(i), {.tenant = "greedy"}, [&](const ConstraintStore::Result& result) {
+      if (result.ok()) ++num_compiled;
+      if (absl::IsResourceExhausted(result.status())) ++num_refused;
+    });
+  }
+  absl::Notification done;
+  store.Prepare(Regex("a"), {.tenant = "good"}, [&](const ConstraintStore::Result& result) {
+    EXPECT_TRUE(result.ok()) << result.status();
+    done.Notify();
+  });
+  done.WaitForNotification();
+  EXPECT_EQ(num_compiled, 0) << "it waits for a slice, not for one of them";
+  EXPECT_EQ(num_refused, 0);
+}
+
+TEST(ConstraintStore, OneTenantsWaitingIsNotAnothersRefusal) {
+  ConstraintStore::Options options;
+  options.work.max_running = 1;
+  options.work.max_jobs = 20;
+  ConstraintStore store(40, options);
+  store.SetVocabulary(Letters());
+  Get(store, Regex("first")).IgnoreError();
+  int num_refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    store.Prepare(Slow(i), {.tenant = "greedy"}, [&](const ConstraintStore::Result& result) {
+      if (absl::IsResourceExhausted(result.status())) ++num_refused;
+    });
+  }
+  EXPECT_EQ(num_refused, 20);
+  absl::Notification done;
+  store.Prepare(Regex("a"), {.tenant = "good"}, [&](const ConstraintStore::Result& result) {
+    EXPECT_TRUE(result.ok()) << result.status();
+    done.Notify();
+  });
+  done.WaitForNotification();
+}
+
+// ---- Texts ----
+
+TEST(ConstrainedText, IsNotReadyUntilItsConstraintIsCompiled) {
   ConstraintStore store(40);
-  EXPECT_FALSE(store.has_vocabulary());
-  EXPECT_EQ(store.Get(Regex("a")).status().code(), absl::StatusCode::kFailedPrecondition);
+  ConstrainedText text(store, Regex("ab"), kSomebody);
+  text.Ask({.tokens = {}});
+  EXPECT_EQ(text.Answer(SteadyTime::Now()), nullptr);
+  store.SetVocabulary(Letters());
+  EXPECT_THAT(Allowed(text, {}), ElementsAre(2, 5));
+  EXPECT_GT(text.TakeWork(), absl::ZeroDuration());
+  EXPECT_EQ(text.TakeWork(), absl::ZeroDuration());
+}
+
+TEST(ConstrainedText, ThatEndsLetsGoOfAConstraintThatIsNotCompiled) {
+  ConstraintStore store(40);
+  { const ConstrainedText text(store, Regex("ab"), kSomebody); }
+  EXPECT_EQ(store.size(), 0u);
 }
 
 TEST_F(ConstraintStoreTest, TextIsAFunctionOfItsTokens) {
-  ConstrainedText text(store.Get(Regex("(ab)+c")));
+  ConstrainedText text(Get(Regex("(ab)+c")));
   EXPECT_THAT(Allowed(text, {}), ElementsAre(2, 5));
   EXPECT_THAT(Allowed(text, {2}), ElementsAre(3));
   EXPECT_THAT(Allowed(text, {2, 3}), ElementsAre(2, 4, 5));
   EXPECT_THAT(Allowed(text, {2, 3, 4}), ElementsAre(kEnd));
-  text.Truncate(1);
-  EXPECT_THAT(Allowed(text, {2}), ElementsAre(3));
-  text.Truncate(0);
+  EXPECT_THAT(Allowed(text, {2}), ElementsAre(3)) << "the others were taken back";
   EXPECT_THAT(Allowed(text, {5, 5}), ElementsAre(2, 4, 5));
   EXPECT_THAT(Allowed(text, {5, 5, 4, kEnd}), ElementsAre());
-  text.Truncate(3);
   EXPECT_THAT(Allowed(text, {5, 5, 4}), ElementsAre(kEnd));
-  ConstrainedText rebuilt(store.Get(Regex("(ab)+c")));
+  ConstrainedText rebuilt(Get(Regex("(ab)+c")));
   EXPECT_THAT(Allowed(rebuilt, {2, 3}), ElementsAre(2, 4, 5));
 }
 
-TEST_F(ConstraintStoreTest, TextKnowsHowWhatMustComeIsUsuallyWritten) {
-  ConstrainedText text(store.Get(Regex("abcab(a|b)")));
-  EXPECT_THAT(text.Forced({}, 9), ElementsAre()) << "a or ab";
-  EXPECT_THAT(text.Likely({}, 9), ElementsAre(5, 4, 5));
-  EXPECT_THAT(text.Likely({}, 2), ElementsAre(5, 4));
-  const std::vector<int32_t> otherwise = {2, 3};
-  EXPECT_THAT(text.Likely(otherwise, 9), ElementsAre(4, 5)) << "however it was begun";
-  const std::vector<int32_t> open = {2, 3, 4, 5};
-  EXPECT_THAT(text.Likely(open, 9), ElementsAre());
-  ConstrainedText broken(store.Get(Regex("a[")));
-  EXPECT_THAT(broken.Likely({}, 9), ElementsAre());
+TEST_F(ConstraintStoreTest, TextHasAMaskBehindEachDraftUntilOneIsWrong) {
+  ConstrainedText text(Get(Regex("(ab)+c")));
+  const MaskAnswer answer = Answer(text, {.tokens = {2}, .drafts = {3, 4, 4, 4}});
+  ASSERT_EQ(answer.masks.size(), 5u);
+  EXPECT_THAT(IdsOf(answer.masks[0]), ElementsAre(3));
+  EXPECT_THAT(IdsOf(answer.masks[1]), ElementsAre(2, 4, 5));
+  EXPECT_THAT(IdsOf(answer.masks[2]), ElementsAre(kEnd));
+  EXPECT_EQ(answer.masks[3].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(answer.masks[4].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Allowed(text, {2}), ElementsAre(3)) << "drafts leave nothing behind";
 }
 
-TEST_F(ConstraintStoreTest, TextKeepsToTheTokensAllowedOtherwise) {
-  ConstrainedText text(store.Get(Regex("a|ab|b")));
-  EXPECT_THAT(Allowed(text, {}), ElementsAre(2, 3, 5));
-  EXPECT_THAT(Allowed(text, {}, {1u << 3 | 1u << 4, 0}), ElementsAre(3));
+TEST_F(ConstraintStoreTest, TextKnowsHowWhatMustComeIsUsuallyWritten) {
+  ConstrainedText text(Get(Regex("abcab(a|b)")));
+  const MaskAnswer begin = Answer(text, {.tokens = {}, .max_following = 9});
+  EXPECT_THAT(begin.forced, ElementsAre()) << "a or ab";
+  EXPECT_THAT(begin.likely, ElementsAre(5, 4, 5));
+  ConstrainedText other(Get(Regex("abcab(a|b)")));
+  EXPECT_THAT(Answer(other, {.tokens = {}, .max_following = 2}).likely, ElementsAre(5, 4));
+  EXPECT_THAT(Answer(text, {.tokens = {2}, .max_following = 9}).forced, ElementsAre(3, 4));
+  EXPECT_THAT(Answer(text, {.tokens = {2, 3}, .max_following = 9}).forced, ElementsAre(4));
+  const MaskAnswer open = Answer(text, {.tokens = {2, 3, 4, 5}, .max_following = 9});
+  EXPECT_THAT(open.forced, ElementsAre());
+  EXPECT_THAT(open.likely, ElementsAre());
+  ConstrainedText broken(Get(Regex("a[")));
+  EXPECT_THAT(Answer(broken, {.tokens = {}, .max_following = 9}).likely, ElementsAre());
 }
 
 TEST_F(ConstraintStoreTest, TextRefusesTokensThatDoNotKeepIt) {
-  ConstrainedText text(store.Get(Regex("ab")));
-  const std::vector<int32_t> tokens = {2, 2};
-  const absl::Status refused = text.Allowed(tokens, {}).status();
+  ConstrainedText text(Get(Regex("ab")));
+  const absl::Status refused = Answer(text, {.tokens = {2, 2}}).masks.at(0).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("the text so far does not keep the constraint: token 2 at 1"));
-  ConstrainedText broken(store.Get(Regex("a[")));
-  EXPECT_EQ(broken.Allowed({}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Allowed(text, {2}), ElementsAre(3)) << "what was wrong left nothing behind";
+  ConstrainedText broken(Get(Regex("a[")));
+  EXPECT_EQ(Answer(broken, {.tokens = {}}).masks.at(0).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+// Whom work is done for, as messages say it.
+#pragma once
+
+#include "services/common/work_owner.h"
+#include "sluice/v1/sampler.pb.h"
+
+namespace sluice {
+
+inline WorkOwner OwnerOf(const v1::WorkOwner& message) {
+  WorkOwner owner = {.tenant = message.tenant()};
+  if (message.weight() > 0) owner.weight = message.weight();
+  return owner;
+}
+
+}  // namespace sluice
