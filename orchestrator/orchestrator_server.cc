@@ -206,9 +206,11 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!sampling.ok()) return sampling.status();
   const absl::StatusOr<std::string> tokenizer_digest = TokenizerDigest(options.model);
   if (!tokenizer_digest.ok()) return tokenizer_digest.status();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer = dialer->Dial(options.tokenizer);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> tokenizer =
+      dialer->Dial(options.tokenizer, Role::kTokenizer);
   if (!tokenizer.ok()) return tokenizer.status();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer->Dial(options.topology.sampler);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler =
+      dialer->Dial(options.topology.sampler, Role::kSampler);
   if (!sampler.ok()) return sampler.status();
   SchedulerOptions scheduler;
   scheduler.max_tokens_per_step = options.max_step_tokens;

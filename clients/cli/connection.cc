@@ -87,9 +87,10 @@ absl::StatusOr<std::unique_ptr<Client>> ConnectToEndpoint(const EndpointFlags& e
   absl::StatusOr<std::string> token = TokenOf(endpoint, environment);
   if (!token.ok()) return token.status();
   std::vector<std::shared_ptr<grpc::Channel>> channels;
+  ClientSecurity security = endpoint.security();
+  security.server = Role::kOrchestrator;
   for (const std::string& address : endpoint.addresses()) {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-        DialPublic(address, endpoint.security());
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = DialPublic(address, security);
     if (!channel.ok()) return channel.status();
     channels.push_back(*std::move(channel));
   }

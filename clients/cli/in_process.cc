@@ -118,7 +118,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
   orchestrator_ = *std::move(orchestrator);
   if (const absl::Status status = WaitUntilServing(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-      dialer_.Dial(Reachable(dialer_, "orchestrator", *orchestrator_));
+      dialer_.Dial(Reachable(dialer_, "orchestrator", *orchestrator_), Role::kOrchestrator);
   if (!channel.ok()) return channel.status();
   channel_ = *std::move(channel);
   return absl::OkStatus();

@@ -15,12 +15,29 @@
 #include "services/lane/lane_outbox.h"
 #include "services/lane/lane_pump.h"
 #include "services/security/local_address.h"
+#include "services/security/role.h"
 #include "sluice/v1/embedding.grpc.pb.h"
 #include "sluice/v1/sampler.grpc.pb.h"
 #include "sluice/v1/shard.grpc.pb.h"
 
 namespace sluice {
 namespace {
+
+// What serves the service, as its certificate has to say.
+template <class Service>
+constexpr Role ServerOf();
+template <>
+constexpr Role ServerOf<v1::EmbeddingService>() {
+  return Role::kEmbedding;
+}
+template <>
+constexpr Role ServerOf<v1::ShardService>() {
+  return Role::kShard;
+}
+template <>
+constexpr Role ServerOf<v1::SamplerService>() {
+  return Role::kSampler;
+}
 
 absl::Status Failure(const grpc::Status& status) {
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return FromGrpc(status);
@@ -33,7 +50,8 @@ void Ask(Dialer& dialer, const Post& post, const std::string& address, const std
   const auto answer = [post, callback = std::move(callback)](absl::StatusOr<Response> info) {
     post([callback, info = std::move(info)]() mutable { callback(std::move(info)); });
   };
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      dialer.Dial(address, ServerOf<Service>());
   if (!channel.ok()) return answer(channel.status());
   struct Call {
     std::unique_ptr<typename Service::Stub> stub;
@@ -148,7 +166,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Run(Dialer& dialer, const Post& post,
                                             const std::string& orchestrator,
                                             const std::string& address,
                                             typename Stream::Handler handler) {
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = dialer.Dial(address);
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+      dialer.Dial(address, ServerOf<Service>());
   if (!channel.ok()) return channel.status();
   const auto stub = Service::NewStub(*channel);
   return std::make_unique<Stream>(

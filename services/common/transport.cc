@@ -25,7 +25,8 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Calls that change nothing may be made again when the tokenizer is lost under them.
+  // Calls that change nothing may be made again when the tokenizer is lost under them, or another
+  // model's has taken its place (expected_tokenizer.h).
   arguments.SetServiceConfigJSON(R"({"methodConfig": [{
     "name": [{"service": "sluice.v1.TokenizerService", "method": "Tokenize"},
              {"service": "sluice.v1.TokenizerService", "method": "Detokenize"},
@@ -120,7 +121,8 @@ void Dialer::RegisterInProcess(absl::string_view name, grpc::Server* server) {
   in_process_.insert_or_assign(std::string(name), server);
 }
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view address) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view address,
+                                                            Role server) {
   if (absl::Status valid = CheckAddress(address); !valid.ok()) return valid;
   PrepareGrpc();
   const grpc::ChannelArguments arguments = ChannelArgumentsForPeers();
@@ -132,22 +134,24 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Dialer::Dial(absl::string_view ad
     }
     return server->second->InProcessChannel(arguments);
   }
-  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials = CredentialsFor(address);
+  absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> credentials =
+      CredentialsFor(address, server);
   if (!credentials.ok()) return credentials.status();
   return grpc::CreateCustomChannel(std::string(address), *credentials, arguments);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Dialer::CredentialsFor(
-    absl::string_view address) {
+    absl::string_view address, Role server) {
   if (IsOwnersAddress(address)) return grpc::InsecureChannelCredentials();
   absl::MutexLock lock(&mutex_);
-  if (mutual_tls_ == nullptr) {
+  std::shared_ptr<grpc::ChannelCredentials>& known = mutual_tls_[server];
+  if (known == nullptr) {
     absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> made =
-        PipelineChannelCredentials(address, tls_);
+        PipelineChannelCredentials(address, tls_, server);
     if (!made.ok()) return made.status();
-    mutual_tls_ = *std::move(made);
+    known = *std::move(made);
   }
-  return mutual_tls_;
+  return known;
 }
 
 }  // namespace sluice

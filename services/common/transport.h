@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "services/security/credentials.h"
 #include "services/security/local_address.h"
+#include "services/security/role.h"
 #include "services/security/tls_files.h"
 
 namespace sluice {
@@ -46,17 +47,18 @@ class Dialer {
 
   // A lazily connecting channel that retries with growing pauses. NOT_FOUND for an unknown
   // in-process name, INVALID_ARGUMENT for an empty address; errors of PipelineChannelCredentials.
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(absl::string_view address);
+  // With certificates, none but a holder of the role `server` is believed.
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> Dial(absl::string_view address, Role server);
 
  private:
   absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> CredentialsFor(
-      absl::string_view address);
+      absl::string_view address, Role server);
 
   const TlsFiles tls_;
   absl::Mutex mutex_;
   std::map<std::string, grpc::Server*> in_process_ ABSL_GUARDED_BY(mutex_);
-  // Made once: every one watches the files from a thread of its own.
-  std::shared_ptr<grpc::ChannelCredentials> mutual_tls_ ABSL_GUARDED_BY(mutex_);
+  // Made once for a role of servers: every one watches the files from a thread of its own.
+  std::map<Role, std::shared_ptr<grpc::ChannelCredentials>> mutual_tls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -32,9 +32,11 @@ absl::StatusOr<std::shared_ptr<EmbeddingSession>> EmbeddingService::Open(
     const std::string& orchestrator, const v1::EmbeddingOpen& open, Stream& stream) {
   const absl::StatusOr<WiringIdentity> wiring = WiringToOpen(open, model_.fingerprint);
   if (!wiring.ok()) return wiring.status();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage =
+      dialer_->Dial(open.next_stage(), Role::kShard);
   if (!next_stage.ok()) return next_stage.status();
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler = dialer_->Dial(open.sampler());
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> sampler =
+      dialer_->Dial(open.sampler(), Role::kSampler);
   if (!sampler.ok()) return sampler.status();
   auto session = std::make_shared<EmbeddingSession>(
       *wiring,

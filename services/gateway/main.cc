@@ -185,6 +185,7 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   const ClientSecurity security = {
       .tls = {.certificate = absl::GetFlag(FLAGS_orchestrator_tls_cert),
               .key = absl::GetFlag(FLAGS_orchestrator_tls_key),
+      .server = Role::kOrchestrator,
               .authority = absl::GetFlag(FLAGS_orchestrator_tls_ca)},
       .insecure = absl::GetFlag(FLAGS_orchestrator_insecure)};
   for (const absl::string_view address :

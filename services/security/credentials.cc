@@ -98,7 +98,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> PipelineServerCredentia
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PipelineChannelCredentials(
-    absl::string_view address, const TlsFiles& tls) {
+    absl::string_view address, const TlsFiles& tls, Role server) {
   if (IsOwnersAddress(address)) return grpc::InsecureChannelCredentials();
   if (const absl::Status status = CheckPipeline(address, tls); !status.ok()) return status;
   TlsChannelCredentialsOptions options;
@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PipelineChannelCredent
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   // The role stands in the place of the host name.
-  options.set_certificate_verifier(MakeRoleVerifier(kServingRoles, tls.domain));
+  options.set_certificate_verifier(MakeRoleVerifier({server}, tls.domain));
   options.set_check_call_host(false);
   return grpc::experimental::TlsCredentials(options);
 }
@@ -150,6 +150,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ClientChannelCredentia
   if (!client.tls.empty()) options.set_certificate_provider(Watch(client.tls));
   if (!client.tls.authority.empty()) options.watch_root_certs();
   if (!client.tls.certificate.empty()) options.watch_identity_key_cert_pairs();
+  if (client.server.has_value()) {
+    options.set_certificate_verifier(MakeHostAndRoleVerifier(*client.server, client.tls.domain));
+  }
   return grpc::experimental::TlsCredentials(options);
 }
 

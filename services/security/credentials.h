@@ -7,6 +7,7 @@
 #include <grpcpp/security/server_credentials.h>
 
 #include <memory>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,11 +20,12 @@ namespace sluice {
 // process, mutual TLS by role everywhere else, loopback included: other users of the host reach it
 // too. FAILED_PRECONDITION where `address` needs certificates and `tls` is not complete.
 
-// `self` is what the server is; `pushers` is who may send activations to it.
+// `self` is what the server is; `pushers` is who may send activations to it. A channel reaches a
+// server whose certificate names the role `server`, and no other.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> PipelineServerCredentials(
     absl::string_view address, const TlsFiles& tls, Role self, RoleSet pushers = {});
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> PipelineChannelCredentials(
-    absl::string_view address, const TlsFiles& tls);
+    absl::string_view address, const TlsFiles& tls, Role server);
 
 // The public listener.
 struct PublicListener {
@@ -46,6 +48,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> PublicServerCredentials
 struct ClientSecurity {
   TlsFiles tls;  // authority empty: the system's, where `use_tls`
   bool use_tls = false;
+  // What the server is to be where its certificate names roles at all; unset: anything.
+  std::optional<Role> server;
   // Plaintext to another host.
   bool insecure = false;
 

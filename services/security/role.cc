@@ -1,9 +1,11 @@
 #include "services/security/role.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace sluice {
@@ -83,6 +85,28 @@ RoleSet RolesNamed(const std::vector<absl::string_view>& dns_names,
   for (absl::string_view uri : uris) {
     if (!absl::ConsumePrefix(&uri, prefix)) continue;
     if (const std::optional<Role> role = RoleOf(uri)) roles.Add(*role);
+  }
+  return roles;
+}
+
+RoleSet RolesNamedBelow(const std::vector<absl::string_view>& dns_names,
+                        const std::vector<absl::string_view>& uris, absl::string_view domain) {
+  RoleSet roles;
+  const auto is_below = [&](absl::string_view name) {
+    return name == domain || absl::EndsWith(name, absl::StrCat(".", domain));
+  };
+  for (const absl::string_view name : dns_names) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(name, absl::MaxSplits('.', 1));
+    const std::optional<Role> role = RoleOf(parts.first);
+    if (role.has_value() && is_below(parts.second)) roles.Add(*role);
+  }
+  for (absl::string_view uri : uris) {
+    if (!absl::ConsumePrefix(&uri, "spiffe://")) continue;
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(uri, absl::MaxSplits('/', 1));
+    const std::optional<Role> role = RoleOf(parts.second);
+    if (role.has_value() && is_below(parts.first)) roles.Add(*role);
   }
   return roles;
 }

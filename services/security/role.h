@@ -40,12 +40,13 @@ class RoleSet {
   uint8_t bits_ = 0;
 };
 
-inline constexpr RoleSet kServingRoles = {Role::kTokenizer, Role::kEmbedding, Role::kShard,
-                                          Role::kSampler};
-
 // The roles among a certificate's names: DNS "<role>.<domain>" and URI "spiffe://<domain>/<role>".
 RoleSet RolesNamed(const std::vector<absl::string_view>& dns_names,
                    const std::vector<absl::string_view>& uris, absl::string_view domain);
+
+// The same, where the domain may also be one below `domain`, as each release of the chart has one.
+RoleSet RolesNamedBelow(const std::vector<absl::string_view>& dns_names,
+                        const std::vector<absl::string_view>& uris, absl::string_view domain);
 
 // Who may call `method`, such as "/sluice.v1.ShardService/Run". `pushers` is who may send
 // activations to the server in question: the stage before it. Empty for a method that is unknown.

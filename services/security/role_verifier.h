@@ -15,4 +15,10 @@ namespace sluice {
 std::shared_ptr<grpc::experimental::CertificateVerifier> MakeRoleVerifier(RoleSet wanted,
                                                                           std::string domain);
 
+// For channels to the public API: the certificate is to be for the host that is dialled, and where it
+// names roles of a domain at or below `domain`, `wanted` is to be among them. One that names none,
+// such as a public authority's, passes by its host name alone.
+std::shared_ptr<grpc::experimental::CertificateVerifier> MakeHostAndRoleVerifier(
+    Role wanted, std::string domain);
+
 }  // namespace sluice

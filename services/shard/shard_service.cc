@@ -60,7 +60,7 @@ absl::StatusOr<JoinRanks> ShardService::JoinerFor(const v1::ShardOpen& open,
   }
   if (open.communicator() == v1::COMMUNICATOR_KIND_TCP) {
     absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-        dialer_->Dial(open.rendezvous_address());
+        dialer_->Dial(open.rendezvous_address(), Role::kShard);
     if (!channel.ok()) return channel.status();
     TcpOptions options = {.group = name,
                           .wiring = wiring,
@@ -108,7 +108,8 @@ absl::StatusOr<std::shared_ptr<ShardSession>> ShardService::Open(const std::stri
                             }};
   std::shared_ptr<ShardSession> session;
   if (placement.rank == 0) {
-    absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage = dialer_->Dial(open.next_stage());
+    absl::StatusOr<std::shared_ptr<grpc::Channel>> next_stage =
+        dialer_->Dial(open.next_stage(), parts.is_last_stage ? Role::kSampler : Role::kShard);
     if (!next_stage.ok()) return next_stage.status();
     session = std::make_shared<LeadSession>(*wiring, parts, *std::move(join),
                                             stream.shared_from_this(), *std::move(next_stage));

@@ -149,7 +149,7 @@ class TextStreamsTest : public ::testing::Test {
   TextStreamsTest()
       : server_(*Server::Start({.address = "inproc:tokenizer", .services = {&tokenizer_}})) {
     dialer_.RegisterInProcess("tokenizer", server_->grpc_server());
-    streams_ = std::make_unique<LoopedStreams>(*dialer_.Dial("inproc:tokenizer"));
+    streams_ = std::make_unique<LoopedStreams>(*dialer_.Dial("inproc:tokenizer", Role::kTokenizer));
   }
   ~TextStreamsTest() override { streams_.reset(); }
 

@@ -67,7 +67,9 @@ class Served {
     server_ = *std::move(started);
     dialer_.RegisterInProcess("tokenizer", server_->grpc_server());
     options.hang_timeout = absl::Milliseconds(20);
-    client_ = std::make_unique<TokenizerClient>(*dialer_.Dial("inproc:tokenizer"), options);
+    options.digest = "right";
+    client_ = std::make_unique<TokenizerClient>(*dialer_.Dial("inproc:tokenizer", Role::kTokenizer),
+                                                options);
     EXPECT_TRUE(Call().ok());  // so that the client knows how long calls take
   }
   ~Served() { tokenizer.EndAll(); }

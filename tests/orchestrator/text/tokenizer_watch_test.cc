@@ -38,7 +38,7 @@ class TokenizerWatchTest : public ::testing::Test {
   }
 
   void Watch() {
-    watch_.emplace(*Dialer().Dial(address_),
+    watch_.emplace(*Dialer().Dial(address_, Role::kTokenizer),
                    TokenizerWatch::Options{.address = address_,
                                            .on_changed =
                                                [this](bool answers) {

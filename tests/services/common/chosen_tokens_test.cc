@@ -51,7 +51,7 @@ class ChosenTokensTest : public ::testing::TestWithParam<LaneUse> {
                                     : "inproc:it";
     server_ = *Server::Start({.address = address, .services = {&publisher_}});
     if (GetParam() == LaneUse::kNone) dialer_.RegisterInProcess("it", server_->grpc_server());
-    channel_ = *dialer_.Dial(address);
+    channel_ = *dialer_.Dial(address, Role::kSampler);
   }
   ~ChosenTokensTest() override {
     server_.reset();

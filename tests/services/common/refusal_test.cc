@@ -83,7 +83,7 @@ TEST(RefusalListener, HearsWhatGetInfoCarriesAndThatOtherCallsCome) {
   ASSERT_TRUE(server.ok()) << server.status();
   Dialer dialer;
   dialer.RegisterInProcess("refusal", (*server)->grpc_server());
-  const auto stub = v1::TokenizerService::NewStub(*dialer.Dial("inproc:refusal"));
+  const auto stub = v1::TokenizerService::NewStub(*dialer.Dial("inproc:refusal", Role::kTokenizer));
   const std::string bytes("its weights \xff differ");
   for (const std::string& refusal : {std::string(), bytes}) {
     grpc::ClientContext context;

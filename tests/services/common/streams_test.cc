@@ -221,7 +221,7 @@ class Activations : public ::testing::TestWithParam<bool> {
         GetParam() ? absl::StrCat("unix:", mkdtemp(folder_.data()), "/it") : "inproc:it";
     server_ = *Server::Start({.address = address, .services = {&receiver_}});
     if (!GetParam()) dialer_.RegisterInProcess("it", server_->grpc_server());
-    channel_ = *dialer_.Dial(address);
+    channel_ = *dialer_.Dial(address, Role::kShard);
   }
   ~Activations() override {
     server_.reset();
@@ -472,7 +472,8 @@ TEST(ActivationsReceiver, RefusesARequestThatSaysNothing) {
 TEST(Streams, MayBeTheLastToHoldTheirChannel) {
   for (int i = 0; i < 3; ++i) {
     absl::Notification dropped, done;
-    auto stub = v1::ActivationsService::NewStub(*Dialer().Dial("unix:/nowhere/at/all"));
+    auto stub =
+        v1::ActivationsService::NewStub(*Dialer().Dial("unix:/nowhere/at/all", Role::kShard));
     ClientEnd::Start([&](auto* context, auto* end) { stub->async()->Push(context, end); },
                      {.on_response = [](const v1::PushResponse&) {},
                       .on_done =

@@ -50,10 +50,11 @@ TEST(Server, ListensInPlaintextOnLocalAddressesAlone) {
 TEST(Dialer, WantsCertificatesWhereOthersCanListen) {
   Dialer dialer;
   for (const char* address : {"127.0.0.1:1", "0.0.0.0:1", "example.org:1"}) {
-    EXPECT_EQ(dialer.Dial(address).status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(dialer.Dial(address, Role::kShard).status().code(),
+              absl::StatusCode::kFailedPrecondition);
   }
   Dialer nameless({.certificate = "/none/cert.pem", .key = "/none/key", .authority = "/none/ca"});
-  const absl::Status missing = nameless.Dial("example.org:1").status();
+  const absl::Status missing = nameless.Dial("example.org:1", Role::kShard).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()), HasSubstr("/none/cert.pem"));
 }
@@ -139,7 +140,7 @@ TEST(Server, ListensOnAUnixSocket) {
   EXPECT_EQ((*server)->address(), absl::StrCat("unix:", path));
   (*server)->SetServing(true);
   Dialer dialer;
-  EXPECT_EQ(Health(*dialer.Dial((*server)->address())), "SERVING");
+  EXPECT_EQ(Health(*dialer.Dial((*server)->address(), Role::kShard)), "SERVING");
 }
 
 TEST(Server, AnswersHealthOnAddressesOfItsOwn) {
@@ -163,15 +164,15 @@ TEST(Dialer, ReachesInProcessServersByName) {
   ASSERT_TRUE(server.ok()) << server.status();
   (*server)->SetServing(true);
   Dialer dialer;
-  EXPECT_EQ(dialer.Dial("inproc:here").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(dialer.Dial("inproc:here", Role::kShard).status().code(), absl::StatusCode::kNotFound);
   dialer.RegisterInProcess("here", (*server)->grpc_server());
-  const auto channel = dialer.Dial("inproc:here");
+  const auto channel = dialer.Dial("inproc:here", Role::kShard);
   ASSERT_TRUE(channel.ok()) << channel.status();
   EXPECT_EQ(Health(*channel), "SERVING");
-  const absl::Status unknown = dialer.Dial("inproc:elsewhere").status();
+  const absl::Status unknown = dialer.Dial("inproc:elsewhere", Role::kShard).status();
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(unknown.message()), HasSubstr("elsewhere"));
-  EXPECT_EQ(dialer.Dial("").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(dialer.Dial("", Role::kShard).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -136,7 +136,9 @@ class CredentialsTest : public ::testing::Test {
   absl::Status Shard(const TlsFiles& peer, const std::string& method) {
     const TestServer server(
         PipelineServerCredentials("127.0.0.1:0", Of("shard"), Role::kShard, {Role::kShard}));
-    return Call(Connect(server, PipelineChannelCredentials(server.address(), peer)), method).status;
+    return Call(Connect(server, PipelineChannelCredentials(server.address(), peer, Role::kShard)),
+                method)
+        .status;
   }
 
   static std::string Slug() {
@@ -209,12 +211,12 @@ TEST_F(CredentialsTest, AnExpiredCertificateDoesNotPass) {
       PipelineServerCredentials("127.0.0.1:0", Of("shard"), Role::kShard, {Role::kShard}));
   // The peer would notice itself, so the credentials are made while its certificate holds.
   const TlsFiles peer = Of("orchestrator", "expiring");
-  const auto credentials = PipelineChannelCredentials(server.address(), peer);
+  const auto credentials = PipelineChannelCredentials(server.address(), peer, Role::kShard);
   EXPECT_EQ(Call(Connect(server, credentials), kRun).status, absl::OkStatus());
   authority_.Issue("expiring", {.names = {"DNS:orchestrator.sluice.internal"},
                                 .from = absl::Now() - absl::Hours(2),
                                 .to = absl::Now() - absl::Hours(1)});
-  EXPECT_EQ(PipelineChannelCredentials(server.address(), peer).status().code(),
+  EXPECT_EQ(PipelineChannelCredentials(server.address(), peer, Role::kShard).status().code(),
             absl::StatusCode::kFailedPrecondition);
   const absl::Time give_up = absl::Now() + absl::Seconds(30);
   absl::Status status;
@@ -227,15 +229,53 @@ TEST_F(CredentialsTest, AnExpiredCertificateDoesNotPass) {
 TEST_F(CredentialsTest, AServerInTheWrongRoleIsNotBelieved) {
   const TestServer server(
       PipelineServerCredentials("127.0.0.1:0", Of("client"), Role::kShard, {Role::kShard}));
-  const auto orchestrator = PipelineChannelCredentials(server.address(), Of("orchestrator"));
+  const auto orchestrator =
+      PipelineChannelCredentials(server.address(), Of("orchestrator"), Role::kShard);
   EXPECT_EQ(Call(Connect(server, orchestrator), kRun).status.code(),
             absl::StatusCode::kUnavailable);
+}
+
+// One kind of connection of the private plane.
+struct Edge {
+  Role dialler;
+  Role server;
+  RoleSet pushers;  // of the server
+  const char* method;
+};
+
+constexpr Edge kEdges[] = {
+    {Role::kOrchestrator, Role::kTokenizer, {}, "/sluice.v1.TokenizerService/Tokenize"},
+    {Role::kOrchestrator, Role::kEmbedding, {}, "/sluice.v1.EmbeddingService/Run"},
+    {Role::kOrchestrator, Role::kShard, {Role::kEmbedding}, kRun},
+    {Role::kOrchestrator, Role::kSampler, {Role::kShard}, "/sluice.v1.SamplerService/Run"},
+    {Role::kEmbedding, Role::kShard, {Role::kEmbedding}, kPush},
+    {Role::kEmbedding, Role::kSampler, {Role::kShard}, "/sluice.v1.ChosenTokensService/Follow"},
+    {Role::kShard, Role::kShard, {Role::kShard}, kPush},
+    {Role::kShard, Role::kSampler, {Role::kShard}, kPush},
+    {Role::kShard, Role::kShard, {Role::kShard}, "/sluice.v1.ShardService/PutRendezvous"},
+};
+
+TEST_F(CredentialsTest, OnEveryEdgeOnlyTheRoleThatIsDialledIsBelieved) {
+  for (const Edge& edge : kEdges) {
+    for (const Role answering : kAllRoles) {
+      const TestServer server(
+          PipelineServerCredentials("127.0.0.1:0", Of(Name(answering)), edge.server, edge.pushers));
+      const auto credentials =
+          PipelineChannelCredentials(server.address(), Of(Name(edge.dialler)), edge.server);
+      const absl::Status status = Call(Connect(server, credentials), edge.method).status;
+      EXPECT_EQ(status.code(),
+                answering == edge.server ? absl::StatusCode::kOk : absl::StatusCode::kUnavailable)
+          << Name(edge.dialler) << " dials " << Name(edge.server) << " by " << edge.method << ", "
+          << Name(answering) << " answers: " << status;
+    }
+  }
 }
 
 TEST_F(CredentialsTest, NewFilesCountFromTheNextHandshakeAndOpenConnectionsStay) {
   const TestServer server(PipelineServerCredentials("127.0.0.1:0", Of("shard", "renewed"),
                                                     Role::kShard, {Role::kShard}));
-  const auto credentials = PipelineChannelCredentials(server.address(), Of("orchestrator"));
+  const auto credentials =
+      PipelineChannelCredentials(server.address(), Of("orchestrator"), Role::kShard);
   const std::shared_ptr<grpc::Channel> open = Connect(server, credentials);
   ASSERT_EQ(Call(open, kRun).status, absl::OkStatus());
   // The new one is good for nothing, which is how a new handshake shows that it is in use.
@@ -255,13 +295,13 @@ TEST_F(CredentialsTest, TheOtherUsersOfThisHostNeedCertificatesToo) {
   for (const char* address : {"127.0.0.1:0", "[::1]:1", "localhost:1", "10.0.0.1:1"}) {
     for (const absl::Status& status :
          {PipelineServerCredentials(address, {}, Role::kShard).status(),
-          PipelineChannelCredentials(address, {}).status()}) {
+          PipelineChannelCredentials(address, {}, Role::kShard).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << address;
       EXPECT_THAT(std::string(status.message()), HasSubstr("--tls_cert, --tls_key and --tls_ca"));
     }
   }
   EXPECT_TRUE(PipelineServerCredentials("unix:/a", {}, Role::kShard).ok());
-  EXPECT_TRUE(PipelineChannelCredentials("unix:/a", {}).ok());
+  EXPECT_TRUE(PipelineChannelCredentials("unix:/a", {}, Role::kShard).ok());
 }
 
 // --- The public listener -----------------------------------------------------------------------
@@ -297,6 +337,40 @@ TEST_F(CredentialsTest, TheServersCertificateMustBeForTheHostThatIsDialled) {
       "127.0.0.1:0", {.tls = {.certificate = files.certificate, .key = files.key}}));
   const auto credentials =
       ClientChannelCredentials(server.address(), {.tls = {.authority = authority_.certificate()}});
+  EXPECT_EQ(Call(Connect(server, credentials), kGenerate).status.code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CredentialsTest, AClientBelievesNoOtherPartOfAPipelineInTheOrchestratorsPlace) {
+  const auto call = [&](std::vector<std::string> names, std::optional<Role> wanted) {
+    names.push_back("DNS:localhost");
+    const TlsFiles files = authority_.Issue("answering", {.names = std::move(names)});
+    const TestServer server(PublicServerCredentials(
+        "127.0.0.1:0", {.tls = {.certificate = files.certificate, .key = files.key}}));
+    const auto credentials = ClientChannelCredentials(
+        server.address(), {.tls = {.authority = authority_.certificate()}, .server = wanted});
+    return Call(Connect(server, credentials), kGenerate).status.code();
+  };
+  const auto ok = absl::StatusCode::kOk;
+  const auto refused = absl::StatusCode::kUnavailable;
+  EXPECT_EQ(call({}, Role::kOrchestrator), ok);
+  EXPECT_EQ(call({"DNS:orchestrator.sluice.internal"}, Role::kOrchestrator), ok);
+  EXPECT_EQ(call({"DNS:orchestrator.a.b.sluice.internal"}, Role::kOrchestrator), ok);
+  EXPECT_EQ(call({"DNS:tokenizer.sluice.internal"}, Role::kOrchestrator), refused);
+  EXPECT_EQ(call({"DNS:sampler.a.b.sluice.internal"}, Role::kOrchestrator), refused);
+  EXPECT_EQ(call({"URI:spiffe://a.sluice.internal/shard"}, Role::kOrchestrator), refused);
+  // `sluice health` asks any part.
+  EXPECT_EQ(call({"DNS:tokenizer.sluice.internal"}, std::nullopt), ok);
+}
+
+TEST_F(CredentialsTest, ARoleDoesNotReplaceTheHostNameOfAPublicServer) {
+  const TlsFiles files = authority_.Issue(
+      "elsewhere", {.names = {"DNS:other.example", "DNS:orchestrator.sluice.internal"}});
+  const TestServer server(PublicServerCredentials(
+      "127.0.0.1:0", {.tls = {.certificate = files.certificate, .key = files.key}}));
+  const auto credentials = ClientChannelCredentials(
+      server.address(),
+      {.tls = {.authority = authority_.certificate()}, .server = Role::kOrchestrator});
   EXPECT_EQ(Call(Connect(server, credentials), kGenerate).status.code(),
             absl::StatusCode::kUnavailable);
 }
