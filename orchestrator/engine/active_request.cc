@@ -301,8 +301,10 @@ void ActiveRequest::OnPiece(int index, absl::StatusOr<TextPiece> piece) {
     Fail(piece.status());
     return;
   }
-  const auto num_consumed = static_cast<size_t>(piece->num_tokens - output.num_text_tokens);
-  output.num_text_tokens = piece->num_tokens;
+  // Of no fewer tokens than the piece before.
+  const int64_t num_tokens = std::max<int64_t>(piece->num_tokens, output.num_text_tokens);
+  const auto num_consumed = static_cast<size_t>(num_tokens - output.num_text_tokens);
+  output.num_text_tokens = num_tokens;
   const bool ends = piece->finished && output.scheduler_end.has_value();
   // With the last piece comes what has no text: the token that stopped the sequence.
   Deliver(index, std::move(piece->text),

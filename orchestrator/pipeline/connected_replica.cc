@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "orchestrator/pipeline/process_check.h"
+#include "services/common/epoch.h"
 #include "services/common/log.h"
 #include "services/common/status.h"
 
@@ -156,9 +157,15 @@ StageNetwork::InfoCallback<Response> ConnectedReplica::Answer(size_t index) {
           fingerprint = options_.model_fingerprint](absl::StatusOr<Response> info) {
     --round->num_unanswered;
     if (index >= round->processes.size()) return;  // concluded without this answer
-    if (info.ok()) round->newest_epoch = std::max(round->newest_epoch, info->epoch());
     round->fits[index] =
         info.ok() ? TakeInfo(*info, fingerprint, round->processes[index]) : info.status();
+    if (info.ok()) {
+      round->fits[index]->Update(CheckEpoch(info->epoch()));
+      // What a process that is not fit reports must not move the epoch of the others.
+      if (info->epoch() < kMaxEpoch) {
+        round->newest_epoch = std::max(round->newest_epoch, info->epoch());
+      }
+    }
     if constexpr (std::is_same_v<Response, v1::GetShardInfoResponse>) {
       if (info.ok()) round->shards[index] = *std::move(info);
     }
@@ -254,7 +261,7 @@ void ConnectedReplica::Pause(const absl::Status& reason, SteadyTime now) {
 void ConnectedReplica::Open(const KvGeometry& geometry, SteadyTime now) {
   phase_ = Phase::kOpening;
   wake_ = now + kOpenTimeout;
-  ++epoch_;
+  epoch_ = EpochAfter(epoch_);
   // Blocks that the shards kept are used as they were planned.
   const bool holds_plan = geometry.num_blocks >= geometry_.num_blocks;
   keeps_blocks_ = keeps_blocks_ && opening_change_.empty() && holds_plan;
@@ -280,11 +287,8 @@ bool ConnectedReplica::AwaitOpened(SteadyTime now) {
     Pause(absl::DeadlineExceededError("a stage did not answer Open in time"), now);
     return true;
   }
-  if (keeps_blocks_) {
-    Confirm(now);
-  } else {
-    BeWired(false);
-  }
+  Ask(now);
+  phase_ = Phase::kConfirming;
   return true;
 }
 
@@ -296,19 +300,26 @@ bool ConnectedReplica::HasItsBlocks(const v1::GetShardInfoResponse& info, size_t
   return ours && info.num_steps() >= num_steps_[index];
 }
 
-void ConnectedReplica::Confirm(SteadyTime now) {
-  phase_ = Phase::kConfirming;
-  wake_ = now + kAskTimeout;
-  round_ = std::make_shared<Round>();
-  round_->processes = *processes_;
-  round_->fits.resize(round_->processes.size());
-  round_->shards.resize(round_->processes.size());
-  for (size_t i = 0; i < round_->processes.size(); ++i) {
-    if (round_->processes[i].service != "shard") continue;
-    ++round_->num_unanswered;
-    network_->AskShard(round_->processes[i].address, kAskTimeout,
-                       Answer<v1::GetShardInfoResponse>(i));
+// A process may have been replaced between its answer and its Open. Once it has answered Open, it is
+// the one that answers here, or its stream is lost.
+absl::Status ConnectedReplica::CheckSame(const std::vector<ReplicaProcess>& now,
+                                         const KvGeometry& geometry) const {
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (now[i].weights_digest == (*processes_)[i].weights_digest &&
+        now[i].arithmetic == (*processes_)[i].arithmetic) {
+      continue;
+    }
+    return absl::UnavailableError(absl::StrCat(now[i].service, " at ", now[i].address,
+                                               " was replaced while the replica was opened"));
   }
+  if (geometry.block_size == opening_geometry_.block_size &&
+      geometry.num_blocks >= opening_geometry_.num_blocks) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the shards have ", geometry.num_blocks, " blocks of ", geometry.block_size,
+                   " positions, but were opened for ", opening_geometry_.num_blocks, " of ",
+                   opening_geometry_.block_size));
 }
 
 bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {
@@ -318,14 +329,21 @@ bool ConnectedReplica::AwaitConfirmed(SteadyTime now) {
     return true;
   }
   if (round_->num_unanswered > 0 && now < wake_) return false;
-  bool kept = true;
+  KvGeometry geometry;
+  absl::Status status = Conclude(*round_, geometry);
+  if (status.ok()) status = CheckSame(round_->processes, geometry);
+  bool kept = keeps_blocks_;
   for (size_t i = 0; i < round_->processes.size(); ++i) {
     if (round_->processes[i].service != "shard") continue;
-    kept = kept && round_->fits[i].has_value() && round_->fits[i]->ok() &&
-           HasItsBlocks(round_->shards[i], i);
+    kept = kept && HasItsBlocks(round_->shards[i], i);
   }
+  processes_ = std::make_shared<std::vector<ReplicaProcess>>(std::move(round_->processes));
   round_.reset();
-  BeWired(kept);
+  if (status.ok()) {
+    BeWired(kept);
+  } else {
+    Pause(status, now);
+  }
   return true;
 }
 
@@ -349,7 +367,10 @@ void ConnectedReplica::BeWired(bool kept_blocks) {
 
 bool ConnectedReplica::Watch(SteadyTime now) {
   for (StepExecuted& executed : wiring_->TakeExecuted()) {
-    for (uint64_t& num_steps : num_steps_) ++num_steps;
+    // Without wrapping to 0, which the count of any other process would reach.
+    for (uint64_t& num_steps : num_steps_) {
+      num_steps += num_steps < std::numeric_limits<uint64_t>::max() ? 1 : 0;
+    }
     events_.emplace_back(std::move(executed));
   }
   TakeTimes();

@@ -7,8 +7,8 @@
 //
 // Where the embedding or the sampler was lost, or a connection, the shards still have their keys
 // and values, and the wiring that follows says so. That a shard is the process it was is known by
-// the steps that it has executed: a new one begins to count at zero. It is asked before the shards
-// are opened and confirmed after, because a process may be replaced in between.
+// the steps that it has executed: a new one begins to count at zero. Every process is asked before it
+// is opened and again after, because it may be replaced in between.
 //
 // Processes that come back with fewer blocks or other arithmetic are wired too: ReplicaReady says
 // what has changed. Stages that belong to another orchestrator are tried again now and then:
@@ -94,7 +94,8 @@ class ConnectedReplica final : public Replica {
   bool Yields(SteadyTime now);
   void Open(const KvGeometry& geometry, SteadyTime now);
   bool AwaitOpened(SteadyTime now);
-  void Confirm(SteadyTime now);
+  // UNAVAILABLE where the processes are not those that were asked before they were opened.
+  absl::Status CheckSame(const std::vector<ReplicaProcess>& now, const KvGeometry& geometry) const;
   bool AwaitConfirmed(SteadyTime now);
   void BeWired(bool kept_blocks);
   // Whether `reason` has not been told since the replica was last ready.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/epoch.h"
 
 namespace sluice {
 namespace {
@@ -46,6 +47,12 @@ absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& f
   process.kv_bytes = info.kv_bytes();
   process.arithmetic = info.arithmetic();
   return CheckFingerprint(info.model_fingerprint(), fingerprint);
+}
+
+absl::Status CheckEpoch(uint64_t epoch) {
+  if (epoch < kMaxEpoch) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("it reports epoch ", epoch, "; accepted: below ", kMaxEpoch));
 }
 
 absl::Status TakePlace(const v1::GetShardInfoResponse& info, const Topology& topology,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,9 @@ absl::Status TakeInfo(const v1::GetSamplerInfoResponse& info, const std::string&
                       ReplicaProcess& process);
 absl::Status TakeInfo(const v1::GetShardInfoResponse& info, const std::string& fingerprint,
                       ReplicaProcess& process);
+
+// FAILED_PRECONDITION where a process reports an epoch that no stage reports (StageWorker::epoch).
+absl::Status CheckEpoch(uint64_t epoch);
 
 // FAILED_PRECONDITION where the shard stands elsewhere than `process` in `topology`, or its blocks
 // are of another size than `geometry` says (0: of any), or of a size or number that no orchestrator

@@ -147,10 +147,16 @@ absl::Status ChosenTokensFollower::WaitUntilOpen(SteadyTime deadline) {
   return shared_->ended.value_or(absl::OkStatus());
 }
 
-void ChosenTokensFollower::Remember(v1::FollowResponse response) {
-  newest_ = response.chosen().step_id();
+absl::Status ChosenTokensFollower::Remember(v1::FollowResponse response) {
+  const uint64_t step_id = response.chosen().step_id();
+  if (step_id <= newest_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the sampler has chosen in step ", step_id, " after step ", newest_));
+  }
+  newest_ = step_id;
   chosen_[newest_] = std::move(*response.mutable_chosen());
-  while (chosen_.begin()->first + kRemembered < newest_) chosen_.erase(chosen_.begin());
+  while (newest_ - chosen_.begin()->first > kRemembered) chosen_.erase(chosen_.begin());
+  return absl::OkStatus();
 }
 
 absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
@@ -158,7 +164,8 @@ absl::Status ChosenTokensFollower::TokensOf(uint64_t step_id, int32_t first_row,
   while (newest_ < step_id) {
     absl::StatusOr<v1::FollowResponse> response = shared_->inbox.Next();
     if (!response.ok()) return response.status();
-    Remember(*std::move(response));
+    const absl::Status remembered = Remember(*std::move(response));
+    if (!remembered.ok()) return remembered;
   }
   const auto found = chosen_.find(step_id);
   const auto num_rows = static_cast<int64_t>(tokens.size());
@@ -176,7 +183,7 @@ std::vector<uint64_t> ChosenTokensFollower::ComputedFor(uint64_t step_id) {
   while (true) {
     absl::StatusOr<std::optional<v1::FollowResponse>> response = shared_->inbox.TakeIfThere();
     if (!response.ok() || !response->has_value()) break;
-    Remember(**std::move(response));
+    if (!Remember(**std::move(response)).ok()) break;
   }
   const auto found = chosen_.find(step_id == 0 ? newest_ : step_id);
   if (found == chosen_.end()) return {};

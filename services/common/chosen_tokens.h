@@ -84,8 +84,8 @@ class ChosenTokensFollower {
   absl::Status WaitUntilOpen(SteadyTime deadline);
 
   // Waits for the tokens of rows from `first_row` on, one for each of `tokens`. INVALID_ARGUMENT
-  // where a later step has been told, or the step has no such rows, or the lane is damaged; why the stream
-  // ended, once it has.
+  // where a later step has been told, the step has no such rows, steps come out of order, or the lane is
+  // damaged; why the stream ended, once it has.
   absl::Status TokensOf(uint64_t step_id, int32_t first_row, absl::Span<int32_t> tokens);
   // Chosen.computed_ns of a step whose tokens have come, 0 for the newest; empty where it is
   // forgotten, or there is none.
@@ -114,7 +114,8 @@ class ChosenTokensFollower {
     void OnDone(const absl::Status& status);
   };
 
-  void Remember(v1::FollowResponse response);
+  // INVALID_ARGUMENT where the step does not follow the newest one.
+  absl::Status Remember(v1::FollowResponse response);
 
   const std::unique_ptr<v1::ChosenTokensService::Stub> stub_;
   const std::shared_ptr<Shared> shared_;

@@ -1,6 +1,7 @@
 #include "services/common/stage_worker.h"
 
 #include "absl/strings/str_cat.h"
+#include "services/common/epoch.h"
 
 namespace sluice {
 
@@ -29,7 +30,11 @@ absl::Status StageWorker::Switch(const std::string& orchestrator, uint64_t epoch
     if (stopping_) return absl::UnavailableError("the service is shutting down");
     const absl::Status free = tenure_.Check(orchestrator, SteadyTime::Now());
     if (!free.ok()) return free;
-    if (epoch <= epoch_) {
+    if (epoch == 0 || epoch > kMaxEpoch) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("epoch is ", epoch, "; accepted: 1 to ", kMaxEpoch));
+    }
+    if (!IsNewerEpoch(epoch, epoch_)) {
       return absl::AbortedError(
           absl::StrCat("epoch ", epoch, " is not newer than the current epoch ", epoch_));
     }
@@ -54,7 +59,7 @@ void StageWorker::NoteStep() {
 
 uint64_t StageWorker::epoch() const {
   absl::MutexLock lock(&mutex_);
-  return epoch_;
+  return epoch_ < kMaxEpoch ? epoch_ : 0;
 }
 
 void StageWorker::Loop() {

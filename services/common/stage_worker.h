@@ -51,15 +51,16 @@ class StageWorker {
   ~StageWorker();
 
   // Closes the current session with ABORTED and runs `session` next. With nothing changed, ABORTED
-  // unless `epoch` is larger than that of every session before, and ALREADY_EXISTS where the stage
-  // belongs to another orchestrator than the one of this name (StageTenure).
+  // unless `epoch` is newer than that of the session before (IsNewerEpoch), INVALID_ARGUMENT where it
+  // is not 1 to kMaxEpoch, and ALREADY_EXISTS where the stage belongs to another orchestrator than the one
+  // of this name (StageTenure).
   absl::Status Switch(const std::string& orchestrator, uint64_t epoch,
                       std::shared_ptr<StageSession> session);
 
   // The current session has computed a step.
   void NoteStep();
 
-  // The newest epoch, 0 before the first.
+  // The newest epoch; 0 before the first, and after kMaxEpoch, when any is accepted next.
   uint64_t epoch() const;
 
  private:

@@ -5,6 +5,7 @@
 // the rest is thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <type_traits>
@@ -38,8 +39,8 @@ class StepJoiner {
     return std::move(*request->mutable_execute());
   }
 
-  // Waits for the rows of a step, which may be told once. Statuses as above, and ABORTED for rows of
-  // another epoch.
+  // Waits for the rows of a step, which may be told once. Statuses as above, ABORTED for rows of
+  // another epoch, and INVALID_ARGUMENT where rows of other steps come without end.
   absl::StatusOr<v1::PushStep> RowsOf(uint64_t step_id) {
     while (!early_.contains(step_id)) {
       absl::StatusOr<v1::PushRequest> request = rows_.Next();
@@ -50,6 +51,10 @@ class StepJoiner {
             absl::StrCat("rows of epoch ", step.epoch(), " on a stream of epoch ", epoch_));
       }
       const uint64_t id = step.step_id();
+      if (early_.size() >= kMostEarly) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rows of ", early_.size(), " steps came before those of step ", step_id));
+      }
       early_.insert_or_assign(id, std::move(step));
     }
     return std::move(early_.extract(step_id).mapped());
@@ -62,6 +67,9 @@ class StepJoiner {
   }
 
  private:
+  // Steps whose rows may come before their plan's turn; an orchestrator has a few under way.
+  static constexpr size_t kMostEarly = 4096;
+
   const uint64_t epoch_;
   LaneInbox<Request> plans_;
   LaneInbox<v1::PushRequest> rows_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -52,7 +53,7 @@ class LaneInbox {
   }
 
   // Waits for the next message. What it was closed with; INVALID_ARGUMENT where the lane is damaged, or
-  // holds a message whose turn is over.
+  // a message has come whose turn is over, or one that too many turns lie before.
   absl::StatusOr<Message> Next() {
     while (true) {
       absl::StatusOr<std::optional<Message>> message = TakeIfThere();
@@ -76,6 +77,9 @@ class LaneInbox {
   }
 
  private:
+  // Messages that came by the stream before their turn. Senders have a few steps under way.
+  static constexpr size_t kMostHeld = size_t{1} << 16;
+
   absl::StatusOr<std::optional<Message>> TakeStreamed() {
     absl::MutexLock lock(&mutex_);
     if (!closed_.ok()) return closed_;
@@ -83,9 +87,26 @@ class LaneInbox {
       ++next_;
       return std::optional<Message>(std::move(node.mapped()));
     }
+    if (absl::Status in_order = CheckOrder(); !in_order.ok()) return in_order;
     news_ = false;
     holds_ = !streamed_.empty();
     return std::optional<Message>();
+  }
+
+  // What has come by the stream waits for turns that the lane can still bring.
+  absl::Status CheckOrder() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (streamed_.empty()) return absl::OkStatus();
+    const uint64_t first = streamed_.begin()->first;
+    if (first < next_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the stream brought a message of turn ", first, " after turn ", next_ - 1));
+    }
+    if (first - next_ <= LaneSegment::capacity() && streamed_.size() <= kMostHeld) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat("the stream brought ", streamed_.size(),
+                                                   " messages from turn ", first,
+                                                   " on, but not turn ", next_));
   }
 
   // What the lane has, one message ahead of its turn at most.

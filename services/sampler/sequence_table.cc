@@ -53,7 +53,7 @@ absl::StatusOr<SamplerSequence*> SequenceTable::Assume(uint64_t id, int32_t posi
   if (absl::Status status = CheckTokens({draft}, vocabulary_size_); !status.ok()) return status;
   const auto found = sequences_.find(id);
   if (found == sequences_.end() || !found->second.ok() ||
-      found->second->past().size() != position - 1) {
+      found->second->past().size() != int64_t{position} - 1) {
     return absl::InternalError(absl::StrCat("a draft before position ", position, " of sequence ",
                                             id, " does not follow what is known of it here"));
   }

@@ -39,6 +39,7 @@ struct FakeStages::Fake {
   v1::ShardOpen last_open;
   absl::Status refusal;
   bool is_of_another_wiring = false;
+  std::function<void(v1::GetShardInfoResponse&)> change_on_open;
   int num_ends_after_open = 0;
   std::function<void(const absl::Status&)> close;
 };
@@ -260,6 +261,12 @@ void FakeStages::ChangeInfo(const std::string& name,
   change(fakes_.at(name).info);
 }
 
+void FakeStages::ReplaceOnOpen(const std::string& name,
+                               std::function<void(v1::GetShardInfoResponse&)> change) {
+  absl::MutexLock lock(&mutex_);
+  fakes_.at(name).change_on_open = std::move(change);
+}
+
 std::vector<uint64_t> FakeStages::epochs(const std::string& name) const {
   absl::MutexLock lock(&mutex_);
   return fakes_.at(name).epochs;
@@ -286,6 +293,7 @@ bool FakeStages::Open(const std::string& name, uint64_t epoch,
                       std::function<void(const absl::Status&)> close) {
   absl::MutexLock lock(&mutex_);
   Fake& fake = fakes_.at(name);
+  if (const auto change = std::exchange(fake.change_on_open, nullptr)) change(fake.info);
   if (!fake.refusal.ok()) {
     close(fake.refusal);
     return false;

@@ -84,6 +84,10 @@ class FakeStages {
   void ChangeInfo(const std::string& name,
                   const std::function<void(v1::GetShardInfoResponse&)>& change);
 
+  // The same, from the next Open of `name` on: as if another process had taken its address.
+  void ReplaceOnOpen(const std::string& name,
+                     std::function<void(v1::GetShardInfoResponse&)> change);
+
   // Epochs that a fake has opened, in order.
   std::vector<uint64_t> epochs(const std::string& name) const;
   // How often a fake was asked for its info.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -14,9 +15,11 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "orchestrator/pipeline/grpc_stage_network.h"
+#include "services/common/epoch.h"
 #include "services/common/event_loop.h"
 #include "tests/testing/fake_stages.h"
 
@@ -281,6 +284,8 @@ INSTANTIATE_TEST_SUITE_P(
          "steps of up to 256 positions, the orchestrator plans up to 512"},
         {"OtherArithmetic", "shard-1-1", [](auto& i) { i.set_arithmetic("cpu/portable"); },
          "it computes with cpu/portable, other shards with fake; the bits would differ"},
+        {"EpochOfNoStage", "shard-1-1", [](auto& i) { i.set_epoch(~uint64_t{0}); },
+         "it reports epoch 18446744073709551615; accepted: below 4611686018427387904"},
         {"OtherWeights", "shard-1-1", [](auto& i) { i.set_weights_digest("0123456789abcdef0"); },
          "its weight files hold other weights (SHA-256 0123456789abcdef) than those of embedding "
          "at "
@@ -479,6 +484,52 @@ TEST(ConnectedReplica, GoesOnFromTheNewestEpochThatAStageKnows) {
   wired.Start();
   ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
   EXPECT_EQ(wired.epochs()[0], 42u);
+}
+
+TEST(ConnectedReplica, CountsFromTheBeginningAfterTheLastEpoch) {
+  Wired wired;
+  wired.stages.ChangeInfo("shard-1-0", [](auto& info) { info.set_epoch(kMaxEpoch - 1); });
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_EQ(wired.epochs()[0], kMaxEpoch);
+  // What a stage reports once it has been opened under the last one.
+  wired.stages.ChangeInfo("shard-1-0", [](auto& info) { info.set_epoch(0); });
+  wired.stages.End("shard-1-0", absl::UnavailableError("restarting"));
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 2; }));
+  EXPECT_EQ(wired.epochs()[1], 1u);
+  EXPECT_FALSE(wired.kept_blocks());
+}
+
+// It answered the questions of one process, and another was opened.
+TEST(ConnectedReplica, UsesNoProcessThatWasReplacedWhileItWasOpened) {
+  for (const char* name : {"embedding", "shard-0-1", "sampler"}) {
+    SCOPED_TRACE(name);
+    Wired wired;
+    v1::GetShardInfoResponse right;
+    wired.stages.ChangeInfo(name, [&](auto& info) { right = info; });
+    wired.stages.ReplaceOnOpen(name, [](auto& info) { info.set_weights_digest("other"); });
+    wired.stages.BringUpAll();
+    wired.Start();
+    ASSERT_TRUE(Await([&] {
+      const auto all = wired.processes();
+      return std::any_of(all.begin(), all.end(), [](const ReplicaProcess& process) {
+        return absl::StrContains(process.detail, "its weight files hold other weights");
+      });
+    }));
+    EXPECT_TRUE(wired.epochs().empty());
+    wired.stages.ChangeInfo(name, [&](auto& info) { info = right; });
+    EXPECT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  }
+}
+
+TEST(ConnectedReplica, ComparesArithmeticOnceMoreAfterItOpened) {
+  Wired wired;
+  wired.stages.ReplaceOnOpen("sampler", [](auto& info) { info.set_arithmetic("other"); });
+  wired.stages.BringUpAll();
+  wired.Start();
+  ASSERT_TRUE(Await([&] { return wired.epochs().size() == 1; }));
+  EXPECT_EQ(wired.stages.epochs("sampler").size(), 2u);  // the first was not used
 }
 
 }  // namespace

@@ -114,6 +114,27 @@ TEST_P(ChosenTokensTest, GiveUpByTheSteadyClock) {
   EXPECT_FALSE(follower->WaitUntilOpen(SteadyTime::Now()).ok());
 }
 
+TEST_P(ChosenTokensTest, TakeStepsInOrderUpToTheLastNumber) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  const uint64_t last = ~uint64_t{0};
+  publisher_.Publish(4, ChosenIn(last, {7}));
+  EXPECT_EQ(TokenOf(*follower, last, 0).value_or(-1), 7);
+  EXPECT_EQ(TokenOf(*follower, 1, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(ChosenTokensTest, RefuseAStepThatCameBefore) {
+  publisher_.Open(4);
+  const auto follower = Follow(4);
+  ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
+  publisher_.Publish(4, ChosenIn(2, {7}));
+  EXPECT_EQ(TokenOf(*follower, 2, 0).value_or(-1), 7);
+  publisher_.Publish(4, ChosenIn(2, {8}));
+  EXPECT_THAT(std::string(TokenOf(*follower, 3, 0).status().message()),
+              HasSubstr("in step 2 after step 2"));
+}
+
 TEST_P(ChosenTokensTest, SayWhereARowHasChosenNothing) {
   publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);

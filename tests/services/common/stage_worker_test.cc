@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "services/common/epoch.h"
 #include "services/common/step_joiner.h"
 #include "services/common/work_queue.h"
 #include "sluice/v1/shard.pb.h"
@@ -67,6 +68,30 @@ TEST(StageWorker, ReplacesASessionByANewerOne) {
   EXPECT_EQ(worker.epoch(), 7u);
 }
 
+TEST(StageWorker, RefusesEpochsThatNothingCouldFollow) {
+  StageWorker worker;
+  const auto session = std::make_shared<FakeSession>();
+  for (const uint64_t epoch : {uint64_t{0}, kMaxEpoch + 1, ~uint64_t{0}}) {
+    const absl::Status status = worker.Switch("a", epoch, session);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << epoch;
+    EXPECT_EQ(status.message(), absl::StrCat("epoch is ", epoch, "; accepted: 1 to ", kMaxEpoch));
+  }
+  EXPECT_EQ(worker.epoch(), 0u);
+  EXPECT_TRUE(worker.Switch("a", 1, session).ok());
+}
+
+TEST(StageWorker, CountsFromTheBeginningAfterTheLastEpoch) {
+  StageWorker worker;
+  const auto last = std::make_shared<FakeSession>();
+  const auto next = std::make_shared<FakeSession>();
+  ASSERT_TRUE(worker.Switch("a", kMaxEpoch, last).ok());
+  EXPECT_EQ(worker.epoch(), 0u);  // what an orchestrator counts on from
+  EXPECT_EQ(worker.Switch("a", kMaxEpoch, next).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(worker.Switch("a", EpochAfter(worker.epoch()), next).ok());
+  EXPECT_EQ(worker.epoch(), 1u);
+  EXPECT_FALSE(last->reason().ok());
+}
+
 TEST(StageWorker, BelongsToTheOrchestratorWhoseStreamIsOpen) {
   StageWorker worker;
   const auto first = std::make_shared<FakeSession>();
@@ -83,7 +108,7 @@ TEST(StageWorker, RefusesWhatIsNotNewer) {
   StageWorker worker;
   const auto current = std::make_shared<FakeSession>();
   ASSERT_TRUE(worker.Switch("a", 5, current).ok());
-  for (const uint64_t epoch : {5, 4, 0}) {
+  for (const uint64_t epoch : {5, 4}) {
     const auto refused = std::make_shared<FakeSession>();
     EXPECT_EQ(worker.Switch("a", epoch, refused).code(), absl::StatusCode::kAborted);
     EXPECT_FALSE(refused->running.HasBeenNotified());

@@ -176,6 +176,28 @@ TEST_F(LaneInboxTest, RefusesATurnThatIsOver) {
   EXPECT_THAT(std::string(inbox_.TakeIfThere().status().message()), HasSubstr("after turn 1"));
 }
 
+TEST_F(LaneInboxTest, RefusesATurnThatIsOverByTheStreamToo) {
+  inbox_.Add(WithTurn(1));
+  EXPECT_EQ(Take(), 1u);
+  inbox_.Add(WithTurn(1));
+  const absl::Status status = inbox_.TakeIfThere().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("turn 1 after turn 1"));
+}
+
+TEST_F(LaneInboxTest, RefusesATurnThatNoLaneCanLeadTo) {
+  inbox_.Add(WithTurn(~uint64_t{0}));
+  const absl::Status status = inbox_.TakeIfThere().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("but not turn 1"));
+}
+
+TEST_F(LaneInboxTest, KeepsABoundedNumberOfMessagesForATurnThatDoesNotCome) {
+  uint64_t turn = 2;
+  while (inbox_.TakeIfThere().ok() && turn < 100'000) inbox_.Add(WithTurn(turn++));
+  EXPECT_LT(turn, 100'000u);
+}
+
 TEST_F(LaneInboxTest, RemainsUsableAfterASleeperIsDamaged) {
   OpenLane();
   const auto peer = LaneSegment::Open(*inbox_.Offer(kWiring), kWiring);
