@@ -253,6 +253,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
           .patience = std::max(TokenizerWatch::Options().patience, options.hold_time)});
   result->progress_ = WatchProgress("orchestrator", options.hang_timeout);
   result->constraints_ = ConstraintPreparer::Make(
+                                           .digest = *tokenizer_digest,
       {.vocabulary_size = static_cast<int32_t>(config->vocab_size),
        .end_token_ids = {config->eos_token_ids.begin(), config->eos_token_ids.end()}},
       result->tokenizer_.get(), *sampler);
@@ -277,6 +278,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .topology = options.topology,
                      .model_fingerprint = identity->fingerprint,
                      .rank_transport = options.rank_transport,
+  engine.tokenizer_digest = *tokenizer_digest;
                      .max_step_tokens = options.max_step_tokens,
                      .yield_time = YieldTime(options),
                      .vocabulary_size = static_cast<int32_t>(config->vocab_size)},

@@ -8,9 +8,11 @@
 namespace sluice {
 namespace {
 
-std::optional<TextStreams> TextOver(std::shared_ptr<grpc::Channel> tokenizer, const Post& post) {
+std::optional<TextStreams> TextOver(std::shared_ptr<grpc::Channel> tokenizer,
+                                    const std::string& digest, const Post& post) {
   if (tokenizer == nullptr) return std::nullopt;
-  return std::optional<TextStreams>(std::in_place, DetokenizeOver(std::move(tokenizer), post));
+  return std::optional<TextStreams>(std::in_place,
+                                    DetokenizeOver(std::move(tokenizer), post, digest));
 }
 
 }  // namespace
@@ -22,7 +24,7 @@ Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
       post_(loop_.post()),
       network_(dialer, post_, replica.orchestrator),
       replica_(std::move(replica), &network_),
-      text_(TextOver(std::move(tokenizer), post_)),
+      text_(TextOver(std::move(tokenizer), options.tokenizer_digest, post_)),
       core_(std::move(options), &replica_, text_.has_value() ? &*text_ : nullptr,
             ConnectDraftModel(std::move(draft_model))),
       processes_(replica_.processes()) {

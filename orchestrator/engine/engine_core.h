@@ -54,6 +54,8 @@ struct EngineOptions {
   // its options follow from those above.
   int32_t draft_max_positions = 0;
   std::function<int32_t(int32_t length)> draft_longest_like;
+  // Of the tokenizer that texts come from; empty: any (services/common/expected_tokenizer.h).
+  std::string tokenizer_digest;
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;

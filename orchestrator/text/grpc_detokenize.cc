@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "services/common/expected_tokenizer.h"
 #include "sluice/v1/tokenizer.grpc.pb.h"
 
 namespace sluice {
@@ -29,15 +30,18 @@ DetokenizeStream::Handler OneByOne(DetokenizeStream::Handler handler) {
 
 }  // namespace
 
-OpenDetokenizeStream DetokenizeOver(std::shared_ptr<grpc::Channel> channel, Post post) {
+OpenDetokenizeStream DetokenizeOver(std::shared_ptr<grpc::Channel> channel, Post post,
+                                    std::string digest) {
   std::shared_ptr<v1::TokenizerService::Stub> stub =
       v1::TokenizerService::NewStub(std::move(channel));
-  return [stub, post = std::move(post)](DetokenizeStream::Handler handler) {
+  return [stub, post = std::move(post),
+          digest = std::move(digest)](DetokenizeStream::Handler handler) {
     using Stream = PostedStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
     return std::make_unique<Stream>(
         post,
-        [&stub](auto* context, auto* stream) {
+        [&stub, &digest](auto* context, auto* stream) {
           context->set_wait_for_ready(true);
+          ExpectTokenizer(*context, digest);
           stub->async()->DetokenizeStream(context, stream);
         },
         OneByOne(std::move(handler)), Merge);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "services/common/log.h"
 
@@ -115,12 +116,33 @@ void TextStreams::Replay(uint64_t id, Sequence& sequence) {
   sequence.num_replaying = sequence.num_unanswered;
 }
 
+absl::Status TextStreams::Check(const Sequence& sequence,
+                                const v1::DetokenizeStreamResponse& response) {
+  const uint64_t num_sent = sequence.resumed.size() + sequence.tokens.size();
+  const int num_stop_strings = sequence.open.stop_strings_size();
+  if (sequence.num_unanswered == 0) {
+    return absl::InternalError("the tokenizer answered more than it was asked");
+  }
+  if (response.num_tokens() > num_sent) {
+    return absl::InternalError(absl::StrCat("the tokenizer counts ", response.num_tokens(),
+                                            " tokens of ", num_sent, " that it was sent"));
+  }
+  if (response.has_stop_string_index() &&
+      (response.stop_string_index() < 0 || response.stop_string_index() >= num_stop_strings)) {
+    return absl::InternalError(absl::StrCat("the tokenizer found stop string ",
+                                            response.stop_string_index(), " of ",
+                                            num_stop_strings));
+  }
+  return absl::OkStatus();
+}
+
 std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
     Sequence& sequence, const v1::DetokenizeStreamResponse& response) {
   if (response.error_code() != 0) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()),
                         response.error_message());
   }
+  if (absl::Status possible = Check(sequence, response); !possible.ok()) return possible;
   if (sequence.num_replaying > 0) --sequence.num_replaying;
   if (--sequence.num_unanswered == 0) sequence.num_losses = 0;
   const auto num_resumed = static_cast<int64_t>(sequence.resumed.size());
@@ -141,6 +163,7 @@ std::optional<absl::StatusOr<TextPiece>> TextStreams::PieceOf(
 }
 
 void TextStreams::OnResponse(const v1::DetokenizeStreamResponse& response) {
+  refused_ = false;
   const auto found = sequences_.find(response.sequence_id());
   if (found == sequences_.end()) return;
   std::optional<absl::StatusOr<TextPiece>> piece = PieceOf(found->second, response);
@@ -162,13 +185,15 @@ void TextStreams::Advance(SteadyTime now) {
 }
 
 void TextStreams::Lose(const absl::Status& status, SteadyTime now) {
+  // A tokenizer of another model has refused the stream: no text is to blame.
+  const bool is_refusal = absl::IsAborted(status);
   stream_ = nullptr;
   to_replay_.clear();
   for (auto it = sequences_.begin(); it != sequences_.end();) {
     Sequence& sequence = it->second;
     sequence.live = false;
     sequence.num_replaying = 0;
-    const bool suspect = std::exchange(sequence.num_unanswered, 0) > 0;
+    const bool suspect = std::exchange(sequence.num_unanswered, 0) > 0 && !is_refusal;
     if (suspect && ++sequence.num_losses > kMaxLosses) {
       answers_.push_back({it->first, absl::InternalError("the tokenizer was lost again and again "
                                                          "over this text")});
@@ -177,8 +202,11 @@ void TextStreams::Lose(const absl::Status& status, SteadyTime now) {
       ++it;
     }
   }
-  Log(LogLevel::kWarning, "orchestrator", "tokenizer-lost",
-      {{"status", status.ToString()}, {"sequences", sequences_.size()}});
+  if (!is_refusal || !refused_) {
+    Log(LogLevel::kWarning, "orchestrator", "tokenizer-lost",
+        {{"status", status.ToString()}, {"sequences", sequences_.size()}});
+  }
+  refused_ = is_refusal;
   reconnect_at_ = now + kReconnectPause;
 }
 

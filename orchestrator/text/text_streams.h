@@ -104,6 +104,8 @@ class TextStreams {
   void SendOpen(uint64_t id, Sequence& sequence);
   void SendAppend(uint64_t id, Sequence& sequence, absl::Span<const int32_t> tokens);
   void SendFinish(uint64_t id, Sequence& sequence);
+  // INTERNAL where the tokenizer answers what it can't have found in what it was sent.
+  static absl::Status Check(const Sequence& sequence, const v1::DetokenizeStreamResponse& response);
   // The piece that a response means for its sequence; nothing where there is nothing to tell.
   static std::optional<absl::StatusOr<TextPiece>> PieceOf(
       Sequence& sequence, const v1::DetokenizeStreamResponse& response);
@@ -113,6 +115,7 @@ class TextStreams {
   std::map<uint64_t, Sequence> sequences_;
   std::unique_ptr<DetokenizeStream> stream_;
   std::optional<absl::Status> ended_;  // the stream has, for Advance() to see
+  bool refused_ = false;               // the last stream was, which is logged once
   SteadyTime reconnect_at_ = SteadyTime::InfiniteFuture();
   std::deque<uint64_t> to_replay_;
   std::vector<Answer> answers_;

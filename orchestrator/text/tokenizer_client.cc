@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "services/common/call_deadline.h"
+#include "services/common/expected_tokenizer.h"
 #include "services/common/status.h"
 #include "services/common/steady_time.h"
 #include "services/common/work_metadata.h"
@@ -84,6 +85,7 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     next->set_wait_for_ready(true);
     SetDeadline(*next, std::min(deadline, SteadyTime::Now() + bound * patience));
     SetWorkOwner(work.owner, *next);
+    ExpectTokenizer(*next, shared->options.digest);
     bool left = false;
     {
       absl::MutexLock lock(&mutex);
@@ -124,6 +126,9 @@ struct TokenizerClient::Attempts : std::enable_shared_from_this<Attempts<Request
     }
     if (hangs && num_attempts < kMostAttempts) return Try();
     if (hangs) return callback(absl::UnavailableError("the tokenizer hangs"));
+    if (status.error_code() == grpc::StatusCode::ABORTED) {
+      return callback(absl::UnavailableError(status.error_message()));
+    }
     if (!status.ok()) return callback(FromGrpc(status));
     callback(std::move(response));
   }

@@ -34,6 +34,8 @@ class TokenizerClient {
     absl::Duration hang_timeout = absl::Seconds(2);
     // A call for which there is no connection waits for that so long, and is no hang meanwhile.
     absl::Duration connect_time = absl::ZeroDuration();
+    // Of the tokenizer that has to answer (services/common/expected_tokenizer.h); empty: any.
+    std::string digest = "";
     // Whether the tokenizer answers other calls: then one that takes long waits for its tenant's
     // others, and is not given up. Empty: nobody knows.
     std::function<bool()> answers;
@@ -46,7 +48,7 @@ class TokenizerClient {
   TokenizerClient(std::shared_ptr<grpc::Channel> channel, Options options);
 
   // Statuses as in tokenizer.proto; DEADLINE_EXCEEDED where the request's deadline passes, UNAVAILABLE
-  // where the tokenizer hangs or can't be reached, CANCELLED once the caller has left,
+  // where the tokenizer hangs, can't be reached or is that of another model, CANCELLED once the caller has left,
   // RESOURCE_EXHAUSTED where too many bytes of its tenant are under way.
   void Tokenize(v1::TokenizeRequest request, const RequestContext& context,
                 Callback<v1::TokenizeResponse> callback);

@@ -32,7 +32,7 @@ grpc::ChannelArguments ChannelArgumentsForPeers() {
              {"service": "sluice.v1.TokenizerService", "method": "Detokenize"},
              {"service": "sluice.v1.TokenizerService", "method": "ApplyChatTemplate"}],
     "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"]}}]})");
+                    "retryableStatusCodes": ["UNAVAILABLE", "ABORTED"]}}]})");
   // Channels to one address share no connection, nor the time that is to pass after an attempt that failed (0.1 s
   // at least): who dials again finds a process that was restarted the moment it listens.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/expected_tokenizer.h"
 #include "services/common/server_stream.h"
 #include "services/common/status.h"
 #include "services/common/work_metadata.h"
@@ -70,7 +71,11 @@ grpc::ServerUnaryReactor* TokenizerService::Queue(
   return call;
 }
 
-absl::Status TokenizerService::CheckTokenizer() const {
+absl::Status TokenizerService::CheckCall(const grpc::CallbackServerContext& context) const {
+  if (absl::Status expected = CheckExpectedTokenizer(context, model_.tokenizer_digest);
+      !expected.ok()) {
+    return expected;
+  }
   if (tokenizer_ != nullptr) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("model ", model_.name,
@@ -102,7 +107,7 @@ absl::Status TokenizerService::DoTokenize(const v1::TokenizeRequest& request,
 grpc::ServerUnaryReactor* TokenizerService::Tokenize(grpc::CallbackServerContext* context,
                                                      const v1::TokenizeRequest* request,
                                                      v1::TokenizeResponse* response) {
-  if (const absl::Status status = CheckTokenizer(); !status.ok()) return Answer(context, status);
+  if (const absl::Status status = CheckCall(*context); !status.ok()) return Answer(context, status);
   if (request->text().size() <= kShortTextBytes) {
     const ProgressWatch::Work work(progress_, "tokenize");
     return Answer(context, DoTokenize(*request, *response, nullptr));
@@ -127,7 +132,7 @@ absl::Status TokenizerService::DoDetokenize(const v1::DetokenizeRequest& request
 grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerContext* context,
                                                        const v1::DetokenizeRequest* request,
                                                        v1::DetokenizeResponse* response) {
-  if (const absl::Status status = CheckTokenizer(); !status.ok()) return Answer(context, status);
+  if (const absl::Status status = CheckCall(*context); !status.ok()) return Answer(context, status);
   if (request->token_ids_size() <= kFewTokens) {
     const ProgressWatch::Work work(progress_, "detokenize");
     return Answer(context, DoDetokenize(*request, *response, nullptr));
@@ -139,10 +144,11 @@ grpc::ServerUnaryReactor* TokenizerService::Detokenize(grpc::CallbackServerConte
 }
 
 grpc::ServerBidiReactor<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>*
-TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
+TokenizerService::DetokenizeStream(grpc::CallbackServerContext* context) {
   using Stream = ServerStream<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>;
+  const absl::Status valid = CheckCall(*context);
   std::shared_ptr<DetokenizeSession> session;
-  if (tokenizer_ != nullptr) session = std::make_shared<DetokenizeSession>(*tokenizer_);
+  if (valid.ok()) session = std::make_shared<DetokenizeSession>(*tokenizer_);
   Stream* stream =
       Stream::Start({.on_request =
                          [session, progress = progress_](
@@ -153,7 +159,7 @@ TokenizerService::DetokenizeStream(grpc::CallbackServerContext*) {
                              stream.Send(*std::move(response));
                          },
                      .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
-  if (tokenizer_ == nullptr) stream->Close(CheckTokenizer());
+  if (!valid.ok()) stream->Close(valid);
   return stream;
 }
 
@@ -191,7 +197,7 @@ absl::Status TokenizerService::DoApplyChatTemplate(const v1::ApplyChatTemplateRe
 grpc::ServerUnaryReactor* TokenizerService::ApplyChatTemplate(
     grpc::CallbackServerContext* context, const v1::ApplyChatTemplateRequest* request,
     v1::ApplyChatTemplateResponse* response) {
-  absl::Status status = CheckTokenizer();
+  absl::Status status = CheckCall(*context);
   if (status.ok() && chat_templates_.empty()) {
     status = absl::FailedPreconditionError(
         absl::StrCat("model ", model_.name, " has no chat template; send the prompt as text"));
@@ -236,7 +242,7 @@ absl::Status TokenizerService::DoGetVocabulary(const v1::GetVocabularyRequest& r
 grpc::ServerUnaryReactor* TokenizerService::GetVocabulary(grpc::CallbackServerContext* context,
                                                           const v1::GetVocabularyRequest* request,
                                                           v1::GetVocabularyResponse* response) {
-  absl::Status status = CheckTokenizer();
+  absl::Status status = CheckCall(*context);
   if (status.ok()) status = DoGetVocabulary(*request, *response);
   return Answer(context, status);
 }

@@ -50,8 +50,8 @@ class TokenizerService final : public v1::TokenizerService::CallbackService {
   // where the caller has left by then. RESOURCE_EXHAUSTED where its tenant has too many waiting.
   grpc::ServerUnaryReactor* Queue(grpc::CallbackServerContext* context, size_t num_bytes,
                                   std::function<absl::Status(const Checkpoint&)> work);
-  // FAILED_PRECONDITION without a tokenizer.
-  absl::Status CheckTokenizer() const;
+  // ABORTED where the caller expects another tokenizer, FAILED_PRECONDITION without one.
+  absl::Status CheckCall(const grpc::CallbackServerContext& context) const;
   absl::Status DoTokenize(const v1::TokenizeRequest& request, v1::TokenizeResponse& response,
                           const Checkpoint* checkpoint) const;
   absl::Status DoDetokenize(const v1::DetokenizeRequest& request, v1::DetokenizeResponse& response,

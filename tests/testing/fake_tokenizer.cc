@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/expected_tokenizer.h"
 
 namespace sluice::testing {
 
@@ -25,6 +26,16 @@ std::string FakeText(const std::vector<int32_t>& tokens) {
 void FakeTokenizer::SetBreaks(Breaks breaks) {
   absl::MutexLock lock(&mutex_);
   breaks_ = std::move(breaks);
+}
+
+void FakeTokenizer::SetDigest(std::string digest) {
+  absl::MutexLock lock(&mutex_);
+  digest_ = std::move(digest);
+}
+
+void FakeTokenizer::SetChange(std::function<void(v1::DetokenizeStreamResponse&)> change) {
+  absl::MutexLock lock(&mutex_);
+  change_ = std::move(change);
 }
 
 int FakeTokenizer::num_streams() const {
@@ -50,20 +61,25 @@ bool FakeTokenizer::WaitUntilEnded(uint64_t id) const {
 }
 
 grpc::ServerBidiReactor<v1::DetokenizeStreamRequest, v1::DetokenizeStreamResponse>*
-FakeTokenizer::DetokenizeStream(grpc::CallbackServerContext*) {
+FakeTokenizer::DetokenizeStream(grpc::CallbackServerContext* context) {
+  absl::Status valid;
   {
     absl::MutexLock lock(&mutex_);
     ++num_streams_;
+    valid = CheckExpectedTokenizer(*context, digest_);
   }
-  return Stream::Start({.on_request =
-                            [this, session = std::make_shared<Session>()](
-                                Stream& stream, const v1::DetokenizeStreamRequest& request) {
-                              Handle(*session, stream, request);
-                              for (const auto& other : request.others()) {
-                                Handle(*session, stream, other);
-                              }
-                            },
-                        .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+  Stream* const stream =
+      Stream::Start({.on_request =
+                         [this, session = std::make_shared<Session>()](
+                             Stream& stream, const v1::DetokenizeStreamRequest& request) {
+                           Handle(*session, stream, request);
+                           for (const auto& other : request.others()) {
+                             Handle(*session, stream, other);
+                           }
+                         },
+                     .on_requests_end = [](Stream& stream) { stream.Close(absl::OkStatus()); }});
+  if (!valid.ok()) stream->Close(valid);
+  return stream;
 }
 
 void FakeTokenizer::Handle(Session& session, Stream& stream,
@@ -108,6 +124,7 @@ void FakeTokenizer::Handle(Session& session, Stream& stream,
     ended_.insert(id);
     session.sequences.erase(found);
   }
+  if (change_ != nullptr) change_(response);
   stream.Send(std::move(response));
 }
 

@@ -25,6 +25,12 @@ class FakeTokenizer final : public v1::TokenizerService::CallbackService {
 
   void SetBreaks(Breaks breaks);
 
+  // Streams for another tokenizer are refused (services/common/expected_tokenizer.h).
+  void SetDigest(std::string digest);
+
+  // Called with every answer before it is sent.
+  void SetChange(std::function<void(v1::DetokenizeStreamResponse&)> change);
+
   // How many streams have begun.
   int num_streams() const;
   // Sequences that were finished or ended, of all streams.
@@ -43,6 +49,8 @@ class FakeTokenizer final : public v1::TokenizerService::CallbackService {
 
   mutable absl::Mutex mutex_;
   Breaks breaks_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(v1::DetokenizeStreamResponse&)> change_ ABSL_GUARDED_BY(mutex_);
+  std::string digest_ ABSL_GUARDED_BY(mutex_);
   int num_streams_ ABSL_GUARDED_BY(mutex_) = 0;
   std::multiset<uint64_t> ended_ ABSL_GUARDED_BY(mutex_);
 };

@@ -92,13 +92,15 @@ class Recording {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
+constexpr char kDigest[] = "0123456789abcdef";
+
 // TextStreams on a loop of their own, for tests that call and wait.
 class LoopedStreams final : private EventLoop::Task {
  public:
   using OnPiece = std::function<void(absl::StatusOr<TextPiece>)>;
 
   explicit LoopedStreams(std::shared_ptr<grpc::Channel> channel)
-      : streams_(DetokenizeOver(std::move(channel), loop_.post())) {
+      : streams_(DetokenizeOver(std::move(channel), loop_.post(), kDigest)) {
     loop_.Start(this);
   }
   ~LoopedStreams() override { loop_.Stop(); }
@@ -148,6 +150,7 @@ class TextStreamsTest : public ::testing::Test {
  protected:
   TextStreamsTest()
       : server_(*Server::Start({.address = "inproc:tokenizer", .services = {&tokenizer_}})) {
+    tokenizer_.SetDigest(kDigest);
     dialer_.RegisterInProcess("tokenizer", server_->grpc_server());
     streams_ = std::make_unique<LoopedStreams>(*dialer_.Dial("inproc:tokenizer", Role::kTokenizer));
   }
@@ -317,6 +320,39 @@ TEST_F(TextStreamsTest, NeverCallsBackOnceDropHasReturned) {
     ASSERT_TRUE(next.WaitUntilOver());
     ASSERT_FALSE(*late) << "round " << round;
   }
+}
+
+TEST_F(TextStreamsTest, EndsASequenceOverAnAnswerThatIsNoneToWhatWasSent) {
+  using Response = v1::DetokenizeStreamResponse;
+  const std::pair<std::function<void(Response&)>, std::string> answers[] = {
+      {[](Response& response) { response.set_num_tokens(~uint64_t{0}); },
+       "18446744073709551615 tokens of 1"},
+      {[](Response& response) { response.set_stop_string_index(1); }, "stop string 1 of 1"},
+      {[](Response& response) { response.set_stop_string_index(-1); }, "stop string -1 of 1"}};
+  uint64_t id = 0;
+  for (const auto& [change, message] : answers) {
+    tokenizer_.SetChange(change);
+    Recording recording;
+    streams_->Open(++id, {.stop_strings = {"x"}}, recording.OnPiece());
+    streams_->Append(id, {10});
+    ASSERT_TRUE(recording.WaitUntilOver());
+    EXPECT_EQ(recording.failure().code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(recording.failure().message()), HasSubstr(message));
+  }
+}
+
+TEST_F(TextStreamsTest, WaitsWhileTheTokenizerIsThatOfAnotherModel) {
+  tokenizer_.SetDigest("other");
+  Recording recording;
+  streams_->Open(1, {}, recording.OnPiece());
+  streams_->Append(1, {10});
+  // More often than a text may lose a tokenizer.
+  while (tokenizer_.num_streams() < 8) std::this_thread::yield();
+  EXPECT_EQ(recording.num_pieces(), 0);
+  tokenizer_.SetDigest(kDigest);
+  streams_->Finish(1);
+  ASSERT_TRUE(recording.WaitUntilOver());
+  EXPECT_EQ(recording.text(), "<10>");
 }
 
 TEST_F(TextStreamsTest, EndsQuietlyWithSequencesOpen) {

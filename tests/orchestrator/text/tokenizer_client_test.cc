@@ -11,7 +11,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "services/common/expected_tokenizer.h"
 #include "services/common/server.h"
+#include "services/common/status.h"
 #include "services/common/transport.h"
 
 namespace sluice {
@@ -36,6 +38,10 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
     response->set_num_tokens(3);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     absl::MutexLock lock(&mutex_);
+    if (const absl::Status fits = CheckExpectedTokenizer(*context, digest_); !fits.ok()) {
+      reactor->Finish(ToGrpc(fits));
+      return reactor;
+    }
     const bool hangs = ++num_calls_ > 1 && num_calls_ <= 1 + num_hanging_ && !ended_;
     (hangs ? hanging_ : answered_).push_back(reactor);
     if (!hangs) reactor->Finish(grpc::Status::OK);
@@ -43,6 +49,11 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
   }
 
  public:
+  void SetDigest(const std::string& digest) {
+    absl::MutexLock lock(&mutex_);
+    digest_ = digest;
+  }
+
   // A server waits for its calls.
   void EndAll() {
     absl::MutexLock lock(&mutex_);
@@ -53,6 +64,7 @@ class Tokenizer final : public v1::TokenizerService::CallbackService {
  private:
   const int num_hanging_;
   mutable absl::Mutex mutex_;
+  std::string digest_ ABSL_GUARDED_BY(mutex_) = "right";
   int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ServerUnaryReactor*> hanging_ ABSL_GUARDED_BY(mutex_);
@@ -137,6 +149,16 @@ TEST(TokenizerClientTest, BoundsTheTextsUnderWayOfATenant) {
   EXPECT_THAT(std::string(second->message()), HasSubstr("the tenant has 30"));
   EXPECT_THAT(std::string(second->message()), HasSubstr("of 1000"));
   EXPECT_EQ(served.Ask("good", 300)->code(), absl::StatusCode::kUnknown) << "another finds room";
+}
+
+TEST(TokenizerClientTest, UsesNoTokenizerOfAnotherModel) {
+  Served served(/*num_hanging=*/0);
+  served.tokenizer.SetDigest("wrong");
+  const absl::Status status = served.Call().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("SHA-256 is wrong, expected right"));
+  served.tokenizer.SetDigest("right");
+  EXPECT_TRUE(served.Call().ok());
 }
 
 TEST(TokenizerClientTest, TheCallersDeadlineComesFirst) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "services/common/expected_tokenizer.h"
 #include "services/common/server.h"
 #include "services/common/status.h"
 #include "services/model/json_fields.h"
@@ -98,6 +100,44 @@ TEST_F(TokenizerServiceTest, TokenizesAndDetokenizes) {
     EXPECT_EQ(count.num_tokens(), tokens.num_tokens());
     EXPECT_EQ(count.token_ids_size(), 0);
   }
+}
+
+TEST_F(TokenizerServiceTest, AnswersNothingForAnotherTokenizer) {
+  const auto call = [this](const auto& method, const auto& request, auto response,
+                           const std::string& expected) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Minutes(1)));
+    ExpectTokenizer(context, expected);
+    return FromGrpc((stub_.get()->*method)(&context, request, &response));
+  };
+  using Stub = v1::TokenizerService::Stub;
+  for (const char* expected : {"d1935", "", "another"}) {
+    v1::DetokenizeRequest ids;
+    ids.add_token_ids(1);
+    v1::ApplyChatTemplateRequest chat;
+    chat.add_messages()->set_role("user");
+    const absl::Status answers[] = {
+        call(&Stub::Tokenize, v1::TokenizeRequest(), v1::TokenizeResponse(), expected),
+        call(&Stub::Detokenize, ids, v1::DetokenizeResponse(), expected),
+        call(&Stub::GetVocabulary, v1::GetVocabularyRequest(), v1::GetVocabularyResponse(),
+             expected)};
+    for (const absl::Status& answer : answers) {
+      EXPECT_EQ(answer.code(), std::string(expected) == "another" ? absl::StatusCode::kAborted
+                                                                  : absl::StatusCode::kOk)
+          << expected << ": " << answer;
+    }
+    const absl::Status rendered =
+        call(&Stub::ApplyChatTemplate, chat, v1::ApplyChatTemplateResponse(), expected);
+    EXPECT_EQ(absl::IsAborted(rendered), std::string(expected) == "another") << rendered;
+  }
+  grpc::ClientContext context;
+  ExpectTokenizer(context, "another");
+  const auto stream = stub_->DetokenizeStream(&context);
+  v1::DetokenizeStreamResponse response;
+  EXPECT_FALSE(stream->Read(&response));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("SHA-256 is d1935, expected another"));
 }
 
 TEST_F(TokenizerServiceTest, SaysWhatIsWrongWithATextOrId) {
