@@ -1,17 +1,18 @@
 #include "services/model/json_fields.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "services/model/regular_file.h"
 #include "services/model/stand_in.h"
 
 namespace sluice {
@@ -134,24 +135,23 @@ absl::Status MissingFile(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  std::error_code error;
-  const auto kind = std::filesystem::status(path, error).type();
-  if (kind == std::filesystem::file_type::not_found) return MissingFile(path);
-  if (kind == std::filesystem::file_type::none) return absl::ErrnoToStatus(error.value(), path);
-  if (kind != std::filesystem::file_type::regular) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+  const absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (absl::IsNotFound(file.status())) return MissingFile(path);
+  if (!file.ok()) return file.status();
+  if (file->size_bytes() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has ", file->size_bytes(),
+                                                   " bytes; accepted: at most ", kMaxFileBytes));
   }
-  const auto size = std::filesystem::file_size(path, error);
-  if (!error && size > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": has ", size, " bytes; accepted: at most ", kMaxFileBytes));
+  std::string contents(file->size_bytes(), '\0');
+  size_t filled = 0;
+  while (filled < contents.size()) {
+    const ssize_t got = read(file->fd(), contents.data() + filled, contents.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, path);
+    if (got == 0) break;  // it has become shorter
+    filled += static_cast<size_t>(got);
   }
-  std::ifstream file;
-  std::ostringstream text;
-  file.open(path, std::ios::binary);
-  if (!file.is_open()) return absl::ErrnoToStatus(errno, path);
-  text << file.rdbuf();
-  std::string contents = std::move(text).str();
+  contents.resize(filled);
   if (absl::Status real = CheckIsNoStandIn(contents, path); !real.ok()) return real;
   return contents;
 }

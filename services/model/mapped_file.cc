@@ -1,8 +1,6 @@
 #include "services/model/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,45 +8,17 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "services/model/regular_file.h"
 
 namespace sluice {
-namespace {
-
-absl::Status SystemError(int error, const std::string& path) {
-  if (error == ENOENT) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  return absl::ErrnoToStatus(error, path);
-}
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO by mistake must not wait for its writer.
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return SystemError(errno, path);
-  struct stat status;
-  if (fstat(fd.get(), &status) != 0) return SystemError(errno, path);
-  if (!S_ISREG(status.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
-  }
-  const size_t size = static_cast<size_t>(status.st_size);
+  const absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (!file.ok()) return file.status();
+  const size_t size = file->size_bytes();
   if (size == 0) return MappedFile(path, {});
-  void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  if (start == MAP_FAILED) return SystemError(errno, path);
+  void* start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->fd(), 0);
+  if (start == MAP_FAILED) return absl::ErrnoToStatus(errno, path);
   return MappedFile(path, absl::MakeConstSpan(static_cast<const std::byte*>(start), size));
 }
 

@@ -1,9 +1,7 @@
 #include "services/model/digest/file_digest.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "services/model/regular_file.h"
 
 namespace sluice {
 namespace {
@@ -25,20 +24,6 @@ namespace {
 constexpr size_t kReadBytes = size_t{1} << 20;
 
 using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
-
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 std::string Hex(const Digest& digest) {
   return absl::BytesToHexString(
@@ -68,12 +53,9 @@ bool DigestRun(int fd, int64_t begin, int64_t end, const std::function<void(uint
 
 absl::StatusOr<std::string> FileDigest(const std::string& path, int threads,
                                        const std::function<void(uint64_t bytes)>& report) {
-  const OpenFile file(path);
-  struct stat about = {};
-  if (file.fd() < 0 || fstat(file.fd(), &about) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  }
-  const int64_t size = about.st_size;
+  const absl::StatusOr<RegularFile> file = RegularFile::Open(path);
+  if (!file.ok()) return file.status();
+  const auto size = static_cast<int64_t>(file->size_bytes());
   std::vector<Digest> runs((size + kDigestRunBytes - 1) / kDigestRunBytes);
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
@@ -81,7 +63,7 @@ absl::StatusOr<std::string> FileDigest(const std::string& path, int threads,
     for (size_t i = next++; i < runs.size() && !failed; i = next++) {
       const int64_t begin = static_cast<int64_t>(i) * kDigestRunBytes;
       const int64_t end = std::min(begin + kDigestRunBytes, size);
-      if (!DigestRun(file.fd(), begin, end, report, runs[i])) failed = true;
+      if (!DigestRun(file->fd(), begin, end, report, runs[i])) failed = true;
     }
   };
   {

@@ -13,8 +13,7 @@ namespace sluice {
 inline constexpr int64_t kDigestRunBytes = int64_t{16} << 20;
 
 // With up to `threads` threads. `report`, which several of them call, hears of every part that has
-// been read. NOT_FOUND or PERMISSION_DENIED where the file can't be opened, DATA_LOSS where it can't
-// be read to its end.
+// been read. Errors of RegularFile::Open, DATA_LOSS where the file can't be read to its end.
 absl::StatusOr<std::string> FileDigest(const std::string& path, int threads,
                                        const std::function<void(uint64_t bytes)>& report);
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -36,6 +37,9 @@ TEST(ReadTextFile, ALinkThatLeadsNowhereIsNoMissingFile) {
 TEST(ReadTextFile, RefusesWhatIsNoFile) {
   const TempFolder folder;
   EXPECT_EQ(ReadTextFile(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string fifo = folder.PathOf("fifo");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(ReadTextFile(fifo).status().message()), HasSubstr("not a regular file"));
   const std::string loop = folder.PathOf("loop");
   std::filesystem::create_symlink("loop", loop);
   EXPECT_THAT(std::string(ReadTextFile(loop).status().message()), HasSubstr(loop));

@@ -1,6 +1,8 @@
 #include "services/model/digest/model_digest.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 
@@ -9,6 +11,7 @@
 namespace sluice {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::TempFolder;
 
 std::string Weights() { return testing::SafetensorsBytes(testing::TinyLlamaTensors(DType::kF32)); }
@@ -55,6 +58,16 @@ TEST(TokenizerDigest, IsOfAllFilesThatSayWhatTextBecomes) {
   }
   folder.Write("config.json", "{}");
   EXPECT_EQ(*TokenizerDigest(folder.path()), before);
+}
+
+TEST(TokenizerDigest, IsNotHeldUpByAFifoWithTheNameOfAFile) {
+  for (const char* name : {"x.tiktoken", "added_tokens.json", "tokenizer.json"}) {
+    const TempFolder folder;
+    ASSERT_EQ(mkfifo(folder.PathOf(name).c_str(), 0600), 0);
+    const absl::Status status = TokenizerDigest(folder.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not a regular file"));
+  }
 }
 
 }  // namespace
