@@ -6,15 +6,14 @@
 #include <openssl/x509.h>
 
 #include <array>
-#include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <memory>
-#include <sstream>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "services/security/read_file.h"
 
 namespace sluice {
 namespace {
@@ -117,15 +116,13 @@ absl::Status CheckIdentity(const TlsFiles& tls, absl::Time now) {
 }  // namespace
 
 absl::Status ReadSecurityFile(const std::string& path, std::string* into) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read TLS file ", path));
-  std::stringstream contents;
-  contents << file.rdbuf();
-  // It fails where nothing came.
-  if (!file || !contents) {
-    return absl::NotFoundError(absl::StrCat("TLS file ", path, " is empty, or a folder"));
+  absl::StatusOr<std::string> contents = ReadRegularFile(path);
+  if (!contents.ok()) {
+    return absl::Status(contents.status().code(), absl::StrCat("cannot read TLS file ", path, ": ",
+                                                               contents.status().message()));
   }
-  *into = contents.str();
+  if (contents->empty()) return absl::NotFoundError(absl::StrCat("TLS file ", path, " is empty"));
+  *into = *std::move(contents);
   return absl::OkStatus();
 }
 

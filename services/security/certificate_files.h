@@ -20,7 +20,7 @@ absl::Status CheckCertificateFiles(const TlsFiles& tls, absl::Time now);
 // of reading them. REQUIRES: both are named.
 absl::Status CheckIssuer(const TlsFiles& tls);
 
-// The whole of a file. NOT_FOUND where it can't be read or is empty.
+// The whole of a file. NOT_FOUND where it is not there or is empty; errors of ReadRegularFile.
 absl::Status ReadSecurityFile(const std::string& path, std::string* into);
 
 }  // namespace sluice

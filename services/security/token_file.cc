@@ -4,20 +4,21 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
-#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/types/span.h"
+#include "services/security/read_file.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kMaxName = 64;
+constexpr size_t kMostFaults = 8;  // named in one message
 
 bool IsName(absl::string_view name) {
   return !name.empty() && name.size() <= kMaxName &&
@@ -25,6 +26,14 @@ bool IsName(absl::string_view name) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
                   c == '.';
          });
+}
+
+using Hash = std::array<uint8_t, SHA256_DIGEST_LENGTH>;
+
+Hash HashOf(absl::string_view token) {
+  Hash hash;
+  SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(), hash.data());
+  return hash;
 }
 
 bool ParseHash(absl::string_view text, std::array<uint8_t, 32>* into) {
@@ -37,43 +46,50 @@ bool ParseHash(absl::string_view text, std::array<uint8_t, 32>* into) {
   return true;
 }
 
-absl::Status Wrong(int line, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": ", what));
-}
-
-absl::StatusOr<TokenEntry> ParseLine(absl::string_view text, int line) {
+// Empty where the line is right.
+std::string ParseLine(absl::string_view text, TokenEntry& entry) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(text, absl::ByAnyChar(" \t"), absl::SkipEmpty());
-  TokenEntry entry;
-  if (words.size() != 2) {
-    return Wrong(line, words.size() < 2 ? "expected HASH TENANT"
-                                        : "expected HASH TENANT and nothing else: what a tenant is "
-                                          "granted is in the file of --tenants");
+  if (words.size() < 2) return "expected HASH TENANT";
+  if (words.size() > 2) {
+    return "expected HASH TENANT and nothing else: what a tenant is granted is in the file of "
+           "--tenants";
   }
   if (!ParseHash(words[0], &entry.hash)) {
-    return Wrong(line, "the hash is not the 64 hexadecimal digits of a SHA-256");
+    return "the hash is not the 64 hexadecimal digits of a SHA-256";
   }
+  if (entry.hash == HashOf("")) return "the hash is that of the empty token";
   entry.caller.tenant = std::string(words[1]);
-  if (!IsName(entry.caller.tenant)) {
-    return Wrong(line, "the tenant is not 1 to 64 letters, digits, '-', '_' or '.'");
-  }
-  return entry;
+  if (IsName(entry.caller.tenant)) return "";
+  return "the tenant is not 1 to 64 letters, digits, '-', '_' or '.'";
+}
+
+// The first ones, and how many there are besides.
+std::string Summary(const std::vector<std::string>& faults) {
+  const size_t shown = std::min(faults.size(), kMostFaults);
+  const std::string first = absl::StrJoin(absl::MakeConstSpan(faults).first(shown), "; ");
+  return shown == faults.size() ? first
+                                : absl::StrCat(first, "; and ", faults.size() - shown, " more");
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<TokenEntry>> ParseTokens(absl::string_view text) {
-  std::vector<TokenEntry> entries;
+ParsedTokens ParseTokens(absl::string_view text) {
+  ParsedTokens parsed;
   int number = 0;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     line = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
     if (line.empty()) continue;
-    absl::StatusOr<TokenEntry> entry = ParseLine(line, number);
-    if (!entry.ok()) return entry.status();
-    entries.push_back(*std::move(entry));
+    TokenEntry entry;
+    const std::string fault = ParseLine(line, entry);
+    if (fault.empty()) {
+      parsed.entries.push_back(std::move(entry));
+    } else {
+      parsed.faults.push_back(absl::StrCat("line ", number, ": ", fault));
+    }
   }
-  return entries;
+  return parsed;
 }
 
 absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(
@@ -81,8 +97,16 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(
   auto file = std::unique_ptr<TokenFile>(new TokenFile(path, std::move(on_fault)));
   absl::MutexLock lock(&file->mutex_);
   file->version_ = file->Look();
-  const absl::Status read = file->Read();
-  if (!read.ok()) return read;
+  const absl::StatusOr<std::string> text = ReadRegularFile(path);
+  if (!text.ok()) {
+    return absl::Status(text.status().code(), absl::StrCat("cannot read the tokens in ", path, ": ",
+                                                           text.status().message()));
+  }
+  ParsedTokens parsed = ParseTokens(*text);
+  if (!parsed.faults.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", parsed.faults.front()));
+  }
+  file->entries_ = std::move(parsed.entries);
   return file;
 }
 
@@ -94,34 +118,29 @@ TokenFile::Version TokenFile::Look() const {
           .modified_ns = seen.st_mtim.tv_sec * int64_t{1'000'000'000} + seen.st_mtim.tv_nsec};
 }
 
-absl::Status TokenFile::Read() {
-  std::ifstream file(path_, std::ios::binary);
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the tokens in ", path_));
-  std::stringstream text;
-  // An empty file is one without tokens.
-  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  const bool is_empty = file.eof() && Look() == version_ && version_.size == 0;
-  if ((!file || !text) && !is_empty) {
-    return absl::NotFoundError(absl::StrCat("cannot read the tokens in ", path_));
+void TokenFile::Reread() {
+  const Version now = Look();
+  const absl::StatusOr<std::string> text = ReadRegularFile(path_);
+  // This process lacks descriptors or memory: once more with the next call.
+  if (absl::IsResourceExhausted(text.status())) return;
+  version_ = now;
+  ParsedTokens parsed;
+  if (text.ok()) {
+    parsed = ParseTokens(*text);
+  } else {
+    parsed.faults.push_back(std::string(text.status().message()));
   }
-  absl::StatusOr<std::vector<TokenEntry>> entries = ParseTokens(text.str());
-  if (!entries.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path_, ": ", entries.status().message()));
-  }
-  entries_ = *std::move(entries);
-  return absl::OkStatus();
+  entries_ = std::move(parsed.entries);
+  if (parsed.faults.empty() || on_fault_ == nullptr) return;
+  on_fault_(absl::InvalidArgumentError(absl::StrCat(path_, ": ", Summary(parsed.faults), "; ",
+                                                    entries_.size(), " tokens are accepted")));
 }
 
 absl::StatusOr<Caller> TokenFile::Find(absl::string_view token) {
-  std::array<uint8_t, 32> hash;
-  SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(), hash.data());
+  if (token.empty()) return absl::UnauthenticatedError("the bearer token is empty");
+  const Hash hash = HashOf(token);
   absl::MutexLock lock(&mutex_);
-  if (const Version now = Look(); now != version_) {
-    version_ = now;
-    // A slip in a file must not lock everybody out.
-    const absl::Status read = Read();
-    if (!read.ok() && on_fault_ != nullptr) on_fault_(read);
-  }
+  if (Look() != version_) Reread();
   const TokenEntry* found = nullptr;
   for (const TokenEntry& entry : entries_) {
     if (CRYPTO_memcmp(entry.hash.data(), hash.data(), hash.size()) == 0) found = &entry;

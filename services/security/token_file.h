@@ -33,20 +33,28 @@ struct TokenEntry {
   Caller caller;
 };
 
-// INVALID_ARGUMENT naming the line that is wrong. Names of tenants are 1 to 64 letters, digits, '-',
-// '_' or '.'.
-absl::StatusOr<std::vector<TokenEntry>> ParseTokens(absl::string_view text);
+struct ParsedTokens {
+  std::vector<TokenEntry> entries;  // of the lines that can be read
+  std::vector<std::string> faults;  // what is wrong with the others, by line number
+};
+
+// Names of tenants are 1 to 64 letters, digits, '-', '_' or '.'. The hash of the empty token is
+// refused: whoever sends no token would hold it.
+ParsedTokens ParseTokens(absl::string_view text);
 
 class TokenFile {
  public:
-  // NOT_FOUND where the file can't be read, errors of ParseTokens. `on_fault` is told, once for
-  // each change, of a file that has become unreadable or wrong later; may be null.
+  // INVALID_ARGUMENT naming the first line that is wrong; errors of ReadRegularFile. `on_fault` is
+  // called once for each later change after which lines are wrong or the file can't be read; may be
+  // null.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(
       const std::string& path, std::function<void(const absl::Status&)> on_fault);
 
-  // Who holds the token. Reads the file first where it has changed: a token that was taken out is
-  // refused from then on. A file at fault leaves the tokens as they were. Takes the same time
-  // wherever in the file the token is. UNAUTHENTICATED for a token that is not there.
+  // Who holds the token. Reads the file first where it has changed. A token counts only while a line
+  // that can be read names it: wrong lines are left out, and a file that is gone, or that this
+  // process may not read, holds none. Only where the process lacks descriptors or memory to read it
+  // do the tokens stay, until the next call. Takes the same time wherever in the file the token is.
+  // UNAUTHENTICATED for a token that is not there, and for the empty one.
   absl::StatusOr<Caller> Find(absl::string_view token);
 
  private:
@@ -60,7 +68,8 @@ class TokenFile {
 
   TokenFile(std::string path, std::function<void(const absl::Status&)> on_fault)
       : path_(std::move(path)), on_fault_(std::move(on_fault)) {}
-  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reads the file, which has changed.
+  void Reread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Version Look() const;
 
   const std::string path_;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,6 +21,8 @@ using ::testing::IsEmpty;
 // `printf %s alpha | sha256sum`, and of "beta".
 constexpr char kAlpha[] = "8ed3f6ad685b959ead7022518e1af76cd816f8e8ec7ccdda1ed4018e8f2223f8";
 constexpr char kBeta[] = "f44e64e75f3948e9f73f8dfa94721c4ce8cbb4f265c4790c702b2d41cfbf2753";
+
+constexpr char kEmpty[] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 class TokenFileTest : public ::testing::Test {
  protected:
@@ -75,18 +79,77 @@ TEST_F(TokenFileTest, RefusesATokenFromTheMomentItIsTakenOut) {
   EXPECT_THAT(faults_, IsEmpty());
 }
 
-TEST_F(TokenFileTest, KeepsItsTokensWhereTheFileIsAtFaultAndSaysSoOnce) {
+TEST_F(TokenFileTest, ASlipInOneLineRevivesNoTokenOfAnother) {
+  Write(absl::StrCat(kAlpha, " a\n", kBeta, " b\n"));
+  const auto file = Open();
+  // The line of alpha was taken out, and the new one is wrong.
+  Write(absl::StrCat("not a hash\n", kBeta, " b\n"));
+  EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_TRUE(file->Find("beta").ok());
+  EXPECT_THAT(faults_, ElementsAre(::testing::AllOf(HasSubstr("line 1: expected HASH TENANT"),
+                                                    HasSubstr("; 1 tokens are accepted"))));
+  Write(absl::StrCat(kAlpha, " a\n"));
+  EXPECT_TRUE(file->Find("alpha").ok());
+  EXPECT_EQ(faults_.size(), 1u);
+}
+
+TEST_F(TokenFileTest, AFileThatIsGoneHoldsNoTokens) {
   Write(absl::StrCat(kAlpha, " a\n"));
   const auto file = Open();
-  Write("not a hash\n");
-  EXPECT_TRUE(file->Find("alpha").ok());
-  EXPECT_TRUE(file->Find("alpha").ok());
-  EXPECT_THAT(faults_, ElementsAre(HasSubstr("line 1: ")));
   std::filesystem::remove(path_);
-  EXPECT_TRUE(file->Find("alpha").ok());
-  EXPECT_EQ(faults_.size(), 2u);
-  Write(absl::StrCat(kBeta, " b\n"));
   EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_EQ(faults_.size(), 1u);
+  Write(absl::StrCat(kAlpha, " a\n"));
+  EXPECT_TRUE(file->Find("alpha").ok());
+}
+
+TEST_F(TokenFileTest, IsNotHeldUpByAFifoInItsPlace) {
+  Write(absl::StrCat(kAlpha, " a\n"));
+  const auto file = Open();
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_THAT(faults_, ElementsAre(HasSubstr("it is no regular file")));
+  EXPECT_EQ(TokenFile::Open(path_, nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// Of two calls, the second finds a descriptor.
+TEST_F(TokenFileTest, KeepsItsTokensWhileItLacksADescriptorToReadWith) {
+  Write(absl::StrCat(kAlpha, " a\n"));
+  const auto file = Open();
+  Write(absl::StrCat(kBeta, " b\n"));
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool known = file->Find("alpha").ok();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(known);
+  EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_TRUE(file->Find("beta").ok());
+  EXPECT_THAT(faults_, IsEmpty());
+}
+
+TEST_F(TokenFileTest, TheEmptyTokenIsNobodys) {
+  Write(absl::StrCat(kEmpty, " a\n"));
+  EXPECT_THAT(std::string(TokenFile::Open(path_, nullptr).status().message()),
+              HasSubstr("line 1: the hash is that of the empty token"));
+  Write(absl::StrCat(kAlpha, " a\n"));
+  const auto file = Open();
+  Write(absl::StrCat(kEmpty, " a\n", kAlpha, " a\n"));
+  EXPECT_EQ(file->Find("").status().code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_TRUE(file->Find("alpha").ok());
+}
+
+TEST_F(TokenFileTest, NamesTheFirstOfManyFaults) {
+  Write(absl::StrCat(kAlpha, " a\n"));
+  const auto file = Open();
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "x\n";
+  Write(text);
+  EXPECT_FALSE(file->Find("alpha").ok());
+  EXPECT_THAT(faults_, ElementsAre(HasSubstr("line 8: expected HASH TENANT; and 12 more")));
 }
 
 TEST_F(TokenFileTest, NamesWhatIsWrongAtStart) {
