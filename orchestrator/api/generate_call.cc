@@ -104,6 +104,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
   request.constraint = std::move(constraint);
   request.tenant = context_.tenant;
   request.work = meter_->total();
+  request.cache_salt = context_.tenants.CacheDomain(context_.tenant, request_.cache_salt());
   request.trace_id = context_.trace.trace_id;
   request.span = context_.trace.span;
   request.arrived = arrived_;

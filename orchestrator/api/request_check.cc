@@ -352,7 +352,6 @@ EngineRequest EngineRequestFrom(const v1::GenerateRequest& request, const ModelD
   result.num_logprobs = request.logprobs();
   result.processed_logprobs = request.logprobs_mode() == v1::LOGPROBS_MODE_PROCESSED;
   result.priority = request.priority();
-  result.cache_salt = request.cache_salt();
   result.use_prefix_cache = !request.decline_prefix_cache();
   SetDrafts(request.drafts(), result);
   for (const v1::ResumedSequence& sequence : request.resume()) {

@@ -34,8 +34,9 @@ class ScoreBatch : public std::enable_shared_from_this<ScoreBatch> {
     const PromptResolver& prompts;
     Engine& engine;
     std::string tenant;
-    WorkOwner owner;  // the same, with its weight
-    CallTrace trace;  // of the call; each text has a span in it
+    WorkOwner owner;           // the same, with its weight
+    std::string cache_domain;  // TenantBook::CacheDomain
+    CallTrace trace;           // of the call; each text has a span in it
   };
   struct Options {
     int32_t top = 0;

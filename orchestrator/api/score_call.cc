@@ -73,6 +73,7 @@ void StartScore(const ScoreContext& context, const absl::StatusOr<v1::ScoreReque
                           .engine = context.engine,
                           .tenant = context.tenant,
                           .owner = context.tenants.OwnerFor(context.tenant),
+                          .cache_domain = context.tenants.CacheDomain(context.tenant, ""),
                           .trace = context.trace},
       ScoreBatch::Options{
           .top = request->top(), .priority = request->priority(), .deadline = deadline},

@@ -58,7 +58,8 @@ struct EngineRequest {
   std::string tenant;  // whom it is served for
   // Processor time that was spent on it before: templates, tokenizing, compiling.
   absl::Duration work;
-  std::string cache_salt;        // keys and values are shared with requests of the same one
+  // Keys and values are shared with requests of the same one; TenantBook::CacheDomain of the client's.
+  std::string cache_salt;
   bool use_prefix_cache = true;  // false: computes everything and leaves nothing to others
   int32_t max_drafts = 0;        // the longest draft of a step; 0: none
   // What is expected to be generated, from the first new token on; null: nothing is.

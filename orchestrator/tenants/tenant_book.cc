@@ -32,6 +32,16 @@ bool TenantBook::SeesAllRequests(const std::string& tenant) const {
   return rules_.Of(tenant).sees_all_requests;
 }
 
+// The number of bytes before the tenant keeps names and salts apart, whatever they contain.
+std::string TenantBook::CacheDomain(const std::string& tenant,
+                                    const std::string& cache_salt) const {
+  absl::MutexLock lock(&mutex_);
+  if (!cache_salt.empty() && rules_.Of(tenant).shares_prefixes) {
+    return absl::StrCat("shared:", cache_salt);
+  }
+  return absl::StrCat(tenant.size(), ":", tenant, cache_salt);
+}
+
 std::string TenantBook::ClassOf(const std::string& tenant) const {
   absl::MutexLock lock(&mutex_);
   return rules_.named.contains(tenant) ? tenant : "default";

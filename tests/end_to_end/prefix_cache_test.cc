@@ -91,6 +91,17 @@ TEST_P(PrefixCache, SaltsKeepRequestsApart) {
   }
 }
 
+TEST_P(PrefixCache, SaysNothingOfWhatOtherTenantsSent) {
+  const v1::GenerateRequest request = Sampled(kStory, false);
+  const auto num_cached = [&](const std::string& tenant) {
+    const GenerationClient client(started_.pipeline->channel(), tenant);
+    return client.Generate(request).finished.usage().num_cached_prompt_tokens();
+  };
+  EXPECT_EQ(num_cached("a"), 0);
+  EXPECT_GT(num_cached("a"), 0);
+  EXPECT_EQ(num_cached("b"), 0);
+}
+
 // Several sequences fork off one prompt, inside a block, and go different ways there.
 TEST_P(PrefixCache, ForkedSequencesHaveTheBitsOfTheirSoloRuns) {
   v1::GenerateRequest request = Sampled(kStory, true);

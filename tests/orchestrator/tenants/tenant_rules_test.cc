@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "orchestrator/tenants/tenant_book.h"
 #include "tests/services/model/model_folder.h"
@@ -63,6 +66,28 @@ TEST(TenantRules, NameWhatIsWrong) {
                  "t: default.max_running_sequences is 0");
   expect_refused(R"({"max_slowdown": 0.9})", "t: max_slowdown is 0.9");
   expect_refused(R"({"default": {"priorities": []}})", "t: default.priorities is []");
+}
+
+TEST(TenantBook, KeptPrefixesAreSharedWithinATenantAlone) {
+  const TenantBook book("");
+  EXPECT_EQ(book.CacheDomain("a", ""), book.CacheDomain("a", ""));
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {"a", ""}, {"b", ""}, {"a", "s"}, {"b", "s"}, {"as", ""}, {"", "as"}, {"", "1:as"}};
+  std::set<std::string> domains;
+  for (const auto& [tenant, salt] : all) domains.insert(book.CacheDomain(tenant, salt));
+  EXPECT_EQ(domains.size(), all.size());
+}
+
+TEST(TenantBook, KeptPrefixesAreSharedByASaltWhereTheRulesOfBothTenantsSaySo) {
+  testing::TempFolder folder;
+  TenantBook book(folder.Write(
+      "t.json",
+      R"({"tenants": {"a": {"shares_prefixes": true}, "b": {"shares_prefixes": true}}})"));
+  ASSERT_TRUE(book.Load().ok());
+  EXPECT_EQ(book.CacheDomain("a", "s"), book.CacheDomain("b", "s"));
+  EXPECT_NE(book.CacheDomain("a", "s"), book.CacheDomain("b", "t"));
+  EXPECT_NE(book.CacheDomain("a", "s"), book.CacheDomain("c", "s"));
+  EXPECT_NE(book.CacheDomain("a", ""), book.CacheDomain("b", ""));
 }
 
 TEST(TenantBook, WithoutAFileEverybodyHasPriority0) {
