@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 
 set(programs sluice sluice-tokenizer sluice-embedding sluice-shard sluice-sampler sluice-orchestrator)
 if(SLUICE_GATEWAY)
-  list(APPEND programs sluice-gateway)
+  list(APPEND programs sluice-gateway sluice-gateway-demo)
 endif()
 install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 

@@ -53,17 +53,21 @@ class Planner {
     const std::string orchestrator = GatewaySocket();
     ProcessSpec process{
         .name = "gateway",
-        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-gateway"), "--orchestrator",
-                 orchestrator.empty() ? spec_.listen : orchestrator, "--listen", spec_.http_listen,
-                 "--health_listen", SocketOf("gateway")},
+        .argv = {absl::StrCat(spec_.bin_folder, spec_.demo_token_file.empty()
+                                                    ? "/sluice-gateway"
+                                                    : "/sluice-gateway-demo"),
+                 "--orchestrator", orchestrator.empty() ? spec_.listen : orchestrator, "--listen",
+                 spec_.http_listen, "--health_listen", SocketOf("gateway")},
         .health = SocketOf("gateway")};
     process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
     process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
-    if (spec_.demo) process.argv.push_back("--demo");
     if (spec_.memory_limit != std::numeric_limits<uint64_t>::max()) {
       // The model's processes need most of what all of them share.
       const uint64_t mib = std::clamp<uint64_t>(spec_.memory_limit >> 23, 64, 1 << 20);
       process.argv.insert(process.argv.end(), {"--memory_mib", absl::StrCat(mib)});
+    }
+    if (!spec_.demo_token_file.empty()) {
+      process.argv.insert(process.argv.end(), {"--demo_token_file", spec_.demo_token_file});
     }
     AddLogFlags(process);
     return process;

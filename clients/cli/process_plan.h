@@ -37,7 +37,7 @@ struct PipelineSpec {
   std::vector<std::string> gateway;    // its flags about who may come; some: it reaches the
                                        // orchestrator on a socket, without TLS
   uint64_t memory_limit = std::numeric_limits<uint64_t>::max();  // of all processes together
-  bool demo = false;  // the gateway's page may kill processes
+  std::string demo_token_file;  // the page may kill processes for whoever knows the token
   LogFormat log_format = LogFormat::kText;
   int num_gpus = 0;  // of this host, for --device cuda
   ModelFlags flags;

@@ -1,5 +1,6 @@
 // `sluice up`: one process per service and shard on this host, supervised until interrupted.
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "clients/cli/socket_folder.h"
 #include "clients/cli/up_flags.h"
 #include "services/common/log.h"
+#include "services/common/random.h"
 #include "services/common/transport.h"
 #include "services/model/digest/vocabulary_check.h"
 #include "services/model/model_check.h"
@@ -38,6 +40,7 @@ struct Plan {
   std::string address;
   std::string health;        // the orchestrator's own, which no other process can have
   std::string http_address;  // empty: no gateway
+  std::string demo_page;     // its address with the token for demonstrations; empty: none
   std::vector<ProcessSpec> processes;
 };
 
@@ -111,11 +114,30 @@ absl::StatusOr<Plan> ReservePlaces(const UpFlags& flags, const Environment& envi
   return plan;
 }
 
+// Draws what the page has to know to kill processes, and leaves it for the gateway in `path`.
+absl::StatusOr<std::string> MakeDemoToken(const std::string& path) {
+  const std::string token = absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16),
+                                         absl::Hex(RandomNumber(), absl::kZeroPad16));
+  std::ofstream file(path);
+  file << token << '\n';
+  file.close();
+  if (file) return token;
+  return absl::UnavailableError(absl::StrCat("cannot write ", path));
+}
+
 absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environment) {
   absl::StatusOr<Model> model = LoadModel(flags.model, environment);
   if (!model.ok()) return model.status();
   absl::StatusOr<Plan> plan = ReservePlaces(flags, environment);
   if (!plan.ok()) return plan.status();
+  std::string demo_token_file;
+  if (flags.demo) {
+    demo_token_file = absl::StrCat(plan->sockets->path(), "/demo-token");
+    const absl::StatusOr<std::string> token = MakeDemoToken(demo_token_file);
+    if (!token.ok()) return token.status();
+    plan->demo_page = absl::StrCat(flags.listener.tls.certificate.empty() ? "http://" : "https://",
+                                   plan->http_address, "/#demo=", *token);
+  }
   plan->processes =
       PlanProcesses({.bin_folder = fs::path(environment.executable).parent_path().string(),
                      .socket_folder = plan->sockets->path(),
@@ -130,7 +152,7 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .gateway = flags.http_port.has_value() ? GatewayArguments(flags)
                                                             : std::vector<std::string>(),
                      .memory_limit = environment.memory_limit,
-                     .demo = flags.demo,
+                     .demo_token_file = std::move(demo_token_file),
                      .log_format = flags.log_format,
                      .num_gpus = flags.model.on_gpu() ? NumGpus() : 0,
                      .flags = flags.model,
@@ -198,6 +220,7 @@ int Serve(const Plan& plan, absl::Duration drain, absl::Duration hang_timeout,
             if (!plan.http_address.empty()) {
               environment.out << "http " << plan.http_address << std::endl;
             }
+            if (!plan.demo_page.empty()) environment.out << "demo " << plan.demo_page << std::endl;
             LogPool(plan.address, environment);
           },
       .stopped_first = "orchestrator",

@@ -134,8 +134,11 @@ void AddListenerFlags(FlagSet& flags, UpFlags* into) {
                   "Is told in a sentence why all of it ends, where it does so by itself: "
                   "/dev/termination-log in a container of Kubernetes. Default: none.",
                   [](const std::string& path) { return SetTerminationLog(path); });
-  flags.AddSwitch("demo", "The gateway's page gets buttons that kill processes, to show what then.",
-                  &into->demo);
+  flags.AddSwitch(
+      "demo",
+      "The gateway's page gets buttons that kill processes, for whoever opens it by the "
+      "address that is printed.",
+      &into->demo);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@
 #include "services/common/steady_time.h"
 #include "services/common/transport.h"
 #include "services/gateway/gateway_server.h"
+#include "services/gateway/page/page_flags.h"
 #include "services/gateway/tool_calls/format.h"
 #include "services/security/certificate_files.h"
 #include "services/security/local_address.h"
@@ -72,8 +73,6 @@ ABSL_FLAG(
     "how the model writes calls of tools: hermes, llama3_json, pythonic, mistral, phi, gemma, "
     "qwen3_xml, glm, deepseek, kimi, granite, lfm, harmony or none; auto: as its chat template "
     "tells");
-ABSL_FLAG(bool, demo, false,
-          "the page has buttons that kill processes which this one's parent has started");
 ABSL_FLAG(int, max_connections, 4096, "connections at a time; more are answered 503");
 ABSL_FLAG(int, max_body_mib, 16,
           "MiB that a request's body may have, at most 56: a message of a session has 64; more are "
@@ -185,8 +184,8 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   const ClientSecurity security = {
       .tls = {.certificate = absl::GetFlag(FLAGS_orchestrator_tls_cert),
               .key = absl::GetFlag(FLAGS_orchestrator_tls_key),
-      .server = Role::kOrchestrator,
               .authority = absl::GetFlag(FLAGS_orchestrator_tls_ca)},
+      .server = Role::kOrchestrator,
       .insecure = absl::GetFlag(FLAGS_orchestrator_insecure)};
   for (const absl::string_view address :
        absl::StrSplit(absl::GetFlag(FLAGS_orchestrator), ',', absl::SkipEmpty())) {
@@ -205,7 +204,9 @@ absl::StatusOr<gateway::GatewayOptions> OptionsFromFlags() {
   options.memory_bytes = MemoryToTake();
   options.max_descriptors = AllowManyDescriptors();
   options.tool_format = gateway::ToolFormatByName(absl::GetFlag(FLAGS_tool_parser));
-  options.page.demo = absl::GetFlag(FLAGS_demo);
+  absl::StatusOr<gateway::PageOptions> page = gateway::PageOptionsFromFlags();
+  if (!page.ok()) return page.status();
+  options.page = *std::move(page);
   options.limits.max_connections = absl::GetFlag(FLAGS_max_connections);
   options.limits.max_body_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_max_body_mib)) << 20;
   options.limits.header_timeout = absl::GetFlag(FLAGS_header_timeout);

@@ -19,7 +19,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = None  # the folder with the programs
 PROGRAMS = ("sluice", "sluice-tokenizer", "sluice-embedding", "sluice-shard", "sluice-sampler", "sluice-orchestrator",
-            "sluice-gateway")
+            "sluice-gateway", "sluice-gateway-demo")
 BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")

@@ -1,14 +1,16 @@
 #include "services/gateway/page/page.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "services/gateway/json/json_text.h"
 #include "services/gateway/json/object_reader.h"
 #include "services/gateway/openai/error.h"
 #include "services/gateway/page/assets.h"
-#include "services/gateway/page/process_kill.h"
 #include "services/gateway/page/sampling_form.h"
 
 namespace sluice::gateway {
@@ -127,24 +129,45 @@ void ServeStatus(const ApiContext& context, const PageOptions& options,
               body["time_to_first_token"] = HistogramJson(meter.time_to_first_token);
               body["time_between_tokens"] = HistogramJson(meter.time_between_tokens);
               body["has_chat_template"] = has_template;
-              body["demo"] = options.demo;
+              body["demo"] = options.kill != nullptr;
               call->Respond(200, body);
             });
       });
 }
 
-// Only what a page of this origin can send: other origins' forms have no JSON.
-absl::Status Kill(const ApiCall& call) {
-  const absl::string_view type = call.request().Header("content-type").value_or("");
-  if (type.substr(0, 16) != "application/json") {
-    return absl::InvalidArgumentError("the body must be of type application/json");
+// Takes the same time for every token of the same length.
+bool IsEqual(absl::string_view a, absl::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+// A browser names the origin of the page that sends a request like this one.
+bool IsOfThisOrigin(const http::Request& request) {
+  const std::optional<absl::string_view> origin = request.Header("origin");
+  if (!origin.has_value()) return true;
+  const absl::string_view host = request.authority;
+  return !host.empty() &&
+         (*origin == absl::StrCat("http://", host) || *origin == absl::StrCat("https://", host));
+}
+
+absl::Status Kill(const ApiCall& call, const PageOptions& options) {
+  if (!IsOfThisOrigin(call.request())) {
+    return absl::PermissionDeniedError("a page of another origin may not do this");
+  }
+  const absl::string_view token = call.request().Header("x-sluice-demo-token").value_or("");
+  if (!IsEqual(token, options.demo_token)) {
+    return absl::PermissionDeniedError(
+        "x-sluice-demo-token is not the token in the address that `sluice up --demo` prints");
   }
   const absl::StatusOr<json> body = call.Body();
   if (!body.ok()) return body.status();
   ObjectReader reader(*body);
   const std::string address = reader.String("address").value_or("");
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
-  return KillSibling(address);
+  return options.kill(address);
 }
 
 }  // namespace
@@ -161,13 +184,13 @@ void AddPageRoutes(http::Router& router, const ApiContext& context, const PageOp
   router.Add("GET", "/page/status", [&context, options](std::shared_ptr<http::Exchange> exchange) {
     ServeStatus(context, options, std::move(exchange));
   });
-  if (!options.demo) return;
-  router.Add("POST", "/page/kill", [&context](std::shared_ptr<http::Exchange> exchange) {
+  if (options.kill == nullptr) return;
+  router.Add("POST", "/page/kill", [&context, options](std::shared_ptr<http::Exchange> exchange) {
     const auto call = std::make_shared<ApiCall>(std::move(exchange));
-    // Only for callers whom the orchestrator serves.
+    // Only for callers whom the orchestrator serves, too.
     context.backend.AskForModel(
-        call->caller(), [call](const absl::StatusOr<v1::GetModelResponse>& model) {
-          const absl::Status status = model.ok() ? Kill(*call) : model.status();
+        call->caller(), [call, options](const absl::StatusOr<v1::GetModelResponse>& model) {
+          const absl::Status status = model.ok() ? Kill(*call, options) : model.status();
           if (!status.ok()) return call->Respond(openai::ErrorResponse(status));
           call->Respond(200, {{"killed", true}});
         });

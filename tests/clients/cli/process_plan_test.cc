@@ -120,6 +120,16 @@ TEST(ProcessPlanTest, StartsTheGatewayLastWhereAskedTo) {
             "--health_listen unix:/tmp/s/gateway");
 }
 
+TEST(ProcessPlanTest, StartsTheGatewayThatKillsWhereADemonstrationIsAskedFor) {
+  PipelineSpec spec = Spec({});
+  spec.http_listen = "127.0.0.1:8080";
+  spec.demo_token_file = "/tmp/s/demo-token";
+  EXPECT_EQ(CommandLines(spec).back(),
+            "gateway: /bin/sluice-gateway-demo --orchestrator 127.0.0.1:8700 --listen "
+            "127.0.0.1:8080 --health_listen unix:/tmp/s/gateway --demo_token_file "
+            "/tmp/s/demo-token");
+}
+
 TEST(ProcessPlanTest, AllLogAlike) {
   PipelineSpec spec = Spec({});
   spec.flags.log_level = LogLevel::kError;

@@ -28,7 +28,8 @@ def tearDownModule():
 class NpmTest(unittest.TestCase):
     def run_file(self, name):
         done = subprocess.run(["node", "--test", f"{name}.test.js"], cwd=NPM, capture_output=True, text=True, timeout=300,
-                              env={**os.environ, "SLUICE_GATEWAY": served.address})
+                              env={**os.environ, "SLUICE_GATEWAY": served.address,
+                                   "SLUICE_DEMO_TOKEN": served.demo_token})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_openai(self):

@@ -40,7 +40,7 @@ class PageCase(unittest.TestCase):
     def setUp(self):
         self.page = browser.Browser(**self.window)
         self.addCleanup(self.page.close)
-        self.page.open(f"http://{served.address}/")
+        self.page.open(f"http://{served.address}/#demo={served.demo_token}")
         self.page.wait("document.querySelector('.served.serving')")
 
     def tearDown(self):
@@ -253,12 +253,6 @@ class HeadersTest(unittest.TestCase):
         page = call(served.address, "GET", "/")
         self.assertIn("default-src 'none'", page.headers["content-security-policy"])
         self.assertNotRegex(page.text, r"https?://")
-
-    def test_only_processes_of_this_pipeline_can_be_killed(self):
-        refused = call(served.address, "POST", "/page/kill", {"address": "127.0.0.1:1"})
-        self.assertEqual(refused.status, 404)
-        form = call(served.address, "POST", "/page/kill", b"address=x", {"content-type": "text/plain"})
-        self.assertEqual(form.status, 400)
 
 
 if __name__ == "__main__":

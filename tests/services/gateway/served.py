@@ -46,9 +46,11 @@ class Served:
             [os.path.join(bin_folder, "sluice"), "up", "--model", self.model, "--port", "0",
              *(["--http_port", "0"] if http else []), *flags],
             stdout=subprocess.PIPE, stderr=log, text=True)
-        self.lines = [self.process.stdout.readline().strip() for _ in range(2 if http else 1)]
+        demo = "--demo" in flags
+        self.lines = [self.process.stdout.readline().strip() for _ in range(1 + http + demo)]
         self.endpoint, *addresses = (line.split(" ")[-1] for line in self.lines)
         self.address = addresses[0] if http else None
+        self.demo_token = addresses[1].rpartition("#demo=")[2] if demo else None
 
     def stop(self):
         self.process.terminate()

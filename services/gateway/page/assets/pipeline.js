@@ -52,11 +52,19 @@ function linesOf(process) {
 const kSeen = 1500;  // ms
 const lostUntil = new Map();  // by address
 
+// The token in the address that `sluice up --demo` prints. Kept for this tab: views change the address.
+const given = new URLSearchParams(location.hash.slice(1)).get("demo");
+if (given) {
+  sessionStorage.setItem("demo-token", given);
+  history.replaceState(null, "", location.pathname);
+}
+const demoToken = () => sessionStorage.getItem("demo-token");
+
 async function kill(process) {
   const notice = document.getElementById("notice");
   const response = await fetch("/page/kill", {
     method: "POST",
-    headers: {"content-type": "application/json", ...keyHeaders()},
+    headers: {"content-type": "application/json", "x-sluice-demo-token": demoToken(), ...keyHeaders()},
     body: JSON.stringify({address: process.address}),
   }).catch(() => null);
   const answer = await response?.json().catch(() => null);
@@ -76,7 +84,7 @@ function cardOf(process, demo) {
   if (!card) {
     card = element("div", {className: "process", role: "listitem"}, element("h3"), element("p"),
       element("p", {className: "facts"}));
-    if (demo) {
+    if (demo && demoToken() && process.service !== "orchestrator") {
       const button = element("button", {type: "button", className: "danger", textContent: "kill −9"});
       button.addEventListener("click", () => kill(process));
       button.setAttribute("aria-label", `Kill ${titleOf(process)}`);

@@ -14,7 +14,7 @@ export async function killAShard() {
   const shard = status.processes.find((process) => process.service === "shard");
   const response = await fetch(`http://${address}/page/kill`, {
     method: "POST",
-    headers: {"content-type": "application/json"},
+    headers: {"content-type": "application/json", "x-sluice-demo-token": process.env.SLUICE_DEMO_TOKEN},
     body: JSON.stringify({address: shard.address}),
   });
   if (!response.ok) throw new Error(await response.text());
