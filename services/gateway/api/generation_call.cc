@@ -60,8 +60,10 @@ void GenerationCall::FetchTokenTexts() {
 void GenerationCall::FindOutputStyle() {
   if (needs_.chat == nullptr) return TokenizeBadWord(0);
   context_.output_styles.Get(call_.caller(), model_.name(), needs_.chat->variables_json(),
-                             [this, self = shared_from_this()](OutputStyle style) {
-                               output_style_ = style;
+                             [this, self = shared_from_this()](absl::StatusOr<OutputStyle> style) {
+                               // Without tools, a text is a text in any style.
+                               if (!style.ok() && has_tools()) return Fail(style.status());
+                               output_style_ = style.value_or(OutputStyle());
                                ConstrainCalls();
                              });
 }
@@ -87,8 +89,7 @@ OutputSplitter GenerationCall::NewSplitter() const {
 
 OutputStyle GenerationCall::StyleOfAnswer() const {
   OutputStyle style = output_style_;
-  const bool has_tools = needs_.chat != nullptr && !needs_.chat->tools_json().empty();
-  if (!has_tools) style.tool_format = ToolFormat::kNone;
+  if (!has_tools()) style.tool_format = ToolFormat::kNone;
   style.begins_in_thought = needs_.chat != nullptr && BeginsInThought(*needs_.chat, output_style_);
   return style;
 }

@@ -81,6 +81,7 @@ class GenerationCall : public std::enable_shared_from_this<GenerationCall> {
   void TokenizeBadWord(size_t index);
   // How the answer is written where no call is required.
   OutputStyle StyleOfAnswer() const;
+  bool has_tools() const { return needs_.chat != nullptr && !needs_.chat->tools_json().empty(); }
   bool must_call() const { return needs_.tools != nullptr && needs_.tools->required; }
 
   const ApiContext context_;

@@ -29,7 +29,7 @@ OutputStyles::Key OutputStyles::KeyOf(const std::string& model, const std::strin
 }
 
 void OutputStyles::Get(const Caller& caller, const std::string& model,
-                       const std::string& variables_json, std::function<void(OutputStyle)> done) {
+                       const std::string& variables_json, Callback done) {
   const Key key = KeyOf(model, variables_json);
   std::optional<OutputStyle> known;
   {
@@ -51,14 +51,15 @@ void OutputStyles::Get(const Caller& caller, const std::string& model,
                                  const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) {
                                OutputStyle style;
                                if (prompt.ok()) style.tool_format = FormatOfPrompt(prompt->text());
-                               if (!prompt.ok() && !IsFinal(prompt.status())) return done(style);
+                               if (!prompt.ok() && !IsFinal(prompt.status()))
+                                 return done(prompt.status());
                                ProbeThought(caller, key, variables_json, style, done);
                              });
 }
 
 void OutputStyles::ProbeThought(const Caller& caller, const Key& key,
                                 const std::string& variables_json, OutputStyle style,
-                                std::function<void(OutputStyle)> done) {
+                                Callback done) {
   v1::ApplyChatTemplateRequest request;
   *request.add_messages() = ProbeMessages()[0];
   request.set_variables_json(variables_json);
@@ -66,8 +67,9 @@ void OutputStyles::ProbeThought(const Caller& caller, const Key& key,
       caller, std::move(request),
       [this, key, style, done = std::move(done)](
           const absl::StatusOr<v1::ApplyChatTemplateResponse>& prompt) mutable {
+        if (!prompt.ok() && !IsFinal(prompt.status())) return done(prompt.status());
         if (prompt.ok()) ReadReasoningFormat(prompt->text(), style);
-        if (prompt.ok() || IsFinal(prompt.status())) Keep(key, style);
+        Keep(key, style);
         done(style);
       });
 }

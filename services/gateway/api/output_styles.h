@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "services/gateway/backend/backend.h"
 #include "services/gateway/tool_calls/output_style.h"
@@ -25,10 +26,12 @@ class OutputStyles {
   OutputStyles(Backend* backend, std::optional<ToolFormat> tool_format)
       : backend_(*backend), tool_format_(tool_format) {}
 
+  using Callback = std::function<void(absl::StatusOr<OutputStyle>)>;
+
   // On the caller's loop; at once where it is known. That of plain texts where there is no template,
-  // or none that writes calls.
+  // or none that writes calls. The server's status where it says nothing of the template.
   void Get(const Caller& caller, const std::string& model, const std::string& variables_json,
-           std::function<void(OutputStyle)> done);
+           Callback done);
 
  private:
   // The SHA-256 of both: clients choose the variables, and how long they are.
@@ -36,7 +39,7 @@ class OutputStyles {
   static Key KeyOf(const std::string& model, const std::string& variables_json);
 
   void ProbeThought(const Caller& caller, const Key& key, const std::string& variables_json,
-                    OutputStyle style, std::function<void(OutputStyle)> done);
+                    OutputStyle style, Callback done);
   void Keep(const Key& key, OutputStyle style);
 
   Backend& backend_;

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -21,6 +22,7 @@ from served import Served, call, connect, read_all
 BIN = sys.argv[1]
 TOKEN = "let me in"
 served = None
+tokens = None  # the file
 
 
 class Gateway:
@@ -41,15 +43,23 @@ class Gateway:
         self.process.stderr.close()
 
 
+def write_tokens(text):
+    """In one move, as the documents ask for."""
+    with open(f"{tokens}.new", "w") as file:
+        file.write(text)
+    os.replace(f"{tokens}.new", tokens)
+
+
 def setUpModule():
-    global served
-    with tempfile.NamedTemporaryFile("w", suffix=".tokens", delete=False) as file:
-        file.write(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} search\n")
-    served = Served(BIN, "--tokens", file.name)
+    global served, tokens
+    tokens = os.path.join(tempfile.mkdtemp(), "tokens")
+    write_tokens(f"{hashlib.sha256(TOKEN.encode()).hexdigest()} search\n")
+    served = Served(BIN, "--tokens", tokens)
 
 
 def tearDownModule():
     served.stop()
+    shutil.rmtree(os.path.dirname(tokens))
 
 
 def make_certificate(folder, name, *extensions):
@@ -96,6 +106,39 @@ class StartTest(unittest.TestCase):
                     self.assertEqual(done.returncode, status)
                     with open(words) as file:
                         self.assertEqual(file.read(), said)
+
+
+class TokenTest(unittest.TestCase):
+    def test_what_was_revoked_is_answered_nothing(self):
+        name = "a second one"
+        with open(tokens) as file:
+            others = file.read()
+        self.addCleanup(write_tokens, others)
+        write_tokens(f"{others}{hashlib.sha256(name.encode()).hexdigest()} lab\n")
+        header = {"authorization": f"Bearer {name}"}
+        asked = (("GET", "/v1/models", None), ("GET", "/v1/models/storyteller", None), ("GET", "/v2/models/storyteller", None),
+                 ("GET", "/page/status", None), ("POST", "/tokenize", {"prompt": "Once"}),
+                 ("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 1, "logprobs": 1}))
+        for method, path, body in asked:
+            self.assertEqual(call(served.address, method, path, body, header).status, 200, path)
+        write_tokens(others)
+        for method, path, body in asked:
+            self.assertEqual(call(served.address, method, path, body, header).status, 401, path)
+
+    def test_a_slip_in_the_file_revives_no_token(self):
+        with open(tokens) as file:
+            others = file.read()
+        self.addCleanup(write_tokens, others)
+        write_tokens("a slip\n")
+        header = {"authorization": f"Bearer {TOKEN}"}
+        self.assertEqual(call(served.address, "GET", "/v1/models", headers=header).status, 401)
+        write_tokens(f"a slip\n{others}")
+        self.assertEqual(call(served.address, "GET", "/v1/models", headers=header).status, 200)
+
+    def test_the_empty_token_is_nobodys(self):
+        for value in ("Bearer ", "Bearer", ""):
+            answer = call(served.address, "GET", "/v1/models", headers={"authorization": value})
+            self.assertEqual(answer.status, 401, value)
 
 
 class HealthTest(unittest.TestCase):
