@@ -116,6 +116,21 @@ absl::Duration YieldTime(const OrchestratorServerOptions& options) {
   return options.hold_time > absl::ZeroDuration() ? absl::Seconds(4) : absl::ZeroDuration();
 }
 
+// What clients are not told of (ClientErrors).
+std::vector<std::string> LocationsOf(const OrchestratorServerOptions& options) {
+  std::vector<std::string> locations = {options.model, options.tokenizer,
+                                        options.topology.embedding, options.topology.sampler,
+                                        NameOf(options.address)};
+  for (const std::vector<std::string>& stage : options.topology.shards) {
+    locations.insert(locations.end(), stage.begin(), stage.end());
+  }
+  if (options.draft_model.has_value()) {
+    const DraftModelPlace& draft = *options.draft_model;
+    locations.insert(locations.end(), {draft.model, draft.embedding, draft.shard, draft.sampler});
+  }
+  return locations;
+}
+
 PublicListener ListenerOf(const OrchestratorServerOptions& options) {
   PublicListener listener = options.listener;
   listener.tokens = !options.tokens.empty();
@@ -238,6 +253,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   result->tokenizer_ = std::make_unique<TokenizerClient>(
       *tokenizer, TokenizerClient::Options{.hang_timeout = options.hang_timeout,
                                            .connect_time = options.hold_time,
+                                           .digest = *tokenizer_digest,
                                            .answers = [health = result->health_] {
                                              return health->TokenizerAnswers();
                                            }});
@@ -253,7 +269,6 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
           .patience = std::max(TokenizerWatch::Options().patience, options.hold_time)});
   result->progress_ = WatchProgress("orchestrator", options.hang_timeout);
   result->constraints_ = ConstraintPreparer::Make(
-                                           .digest = *tokenizer_digest,
       {.vocabulary_size = static_cast<int32_t>(config->vocab_size),
        .end_token_ids = {config->eos_token_ids.begin(), config->eos_token_ids.end()}},
       result->tokenizer_.get(), *sampler);
@@ -263,6 +278,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   engine.on_holding_changed = [health = result->health_](bool holds) {
     health->SetEngineHolds(holds);
   };
+  engine.tokenizer_digest = *tokenizer_digest;
   engine.speculation = {.mode = options.draft, .policy = options.draft_policy};
   result->tracer_ = options.tracer;
   result->request_tracer_ = std::make_unique<RequestTracer>(options.tracer, identity->name);
@@ -278,7 +294,6 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
                      .topology = options.topology,
                      .model_fingerprint = identity->fingerprint,
                      .rank_transport = options.rank_transport,
-  engine.tokenizer_digest = *tokenizer_digest;
                      .max_step_tokens = options.max_step_tokens,
                      .yield_time = YieldTime(options),
                      .vocabulary_size = static_cast<int32_t>(config->vocab_size)},
@@ -292,7 +307,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
       result->engine_.get(), result->constraints_.get(), result->tokenizer_.get(),
       result->tokenizer_watch_.get(), options.tokenizer, tenants.get(),
       result->authenticator_.get(), result->request_metrics_.get(), result->request_tracer_.get(),
-      result->guard_.get());
+      result->guard_.get(), ClientErrors(LocationsOf(options)));
   result->sessions_ = std::make_unique<SessionService>(result->service_.get());
   absl::StatusOr<std::unique_ptr<Server>> server =
       Server::Start({.address = options.address,

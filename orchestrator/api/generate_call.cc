@@ -130,7 +130,7 @@ void GenerateCall::Submit(ResolvedPrompt prompt, std::shared_ptr<const KeptConst
 
 void GenerateCall::Refuse(const absl::Status& status) {
   CountRefused(context_, status);
-  stream_->Close(status);
+  stream_->Close(context_.errors.ForClient(request_.request_id(), status));
 }
 
 void GenerateCall::CountRefused(const Context& context, const absl::Status& status) {
@@ -178,6 +178,8 @@ void GenerateCall::Send(v1::GenerateResponse response) {
   stream_->Send(std::move(response));
 }
 
-void GenerateCall::OnFailed(absl::Status status) { stream_->Close(status); }
+void GenerateCall::OnFailed(absl::Status status) {
+  stream_->Close(context_.errors.ForClient(request_.request_id(), status));
+}
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "orchestrator/api/call_stream.h"
+#include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/constraints/constraint_preparer.h"
 #include "orchestrator/engine/engine.h"
@@ -34,6 +35,7 @@ class GenerateCall final : public RequestSink, public std::enable_shared_from_th
     ConstraintPreparer& constraints;
     Engine& engine;
     const TenantBook& tenants;
+    const ClientErrors& errors;
     std::string tenant;        // that it is served for
     std::string tenant_class;  // as the metrics have it
     CallTrace trace;

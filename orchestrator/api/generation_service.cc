@@ -41,7 +41,7 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
                                      TokenizerWatch* watch, std::string tokenizer_address,
                                      const TenantBook* tenants, const Authenticator* authenticator,
                                      RequestMetrics* metrics, const RequestTracer* tracer,
-                                     ConnectionGuard* guard)
+                                     ConnectionGuard* guard, ClientErrors errors)
     : model_(std::move(model)),
       engine_(engine),
       constraints_(constraints),
@@ -53,6 +53,7 @@ GenerationService::GenerationService(ModelDescription model, Engine* engine,
       admission_(authenticator, guard),
       metrics_(metrics),
       tracer_(tracer),
+      errors_(std::move(errors)),
       started_(absl::Now()),
       prompts_(&model_, tokenizer, watch) {
   Serve("Generate", &GenerationService::Generate);
@@ -129,6 +130,7 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
                        .constraints = *constraints_,
                        .engine = *engine_,
                        .tenants = *tenants_,
+                       .errors = errors_,
                        .tenant = origin.tenant.value_or(""),
                        .tenant_class = tenants_->ClassOf(origin.tenant.value_or("")),
                        .trace = TraceCall(origin.trace, "Generate", operation),
@@ -138,7 +140,7 @@ void GenerationService::StartGenerate(const GenerateOrigin& origin, const grpc::
 }
 
 GenerationService::Reactor* GenerationService::Score(grpc::CallbackServerContext* context) {
-  auto* const call = new UnaryCall;
+  auto* const call = new UnaryCall(&errors_, "Score");
   const absl::StatusOr<std::string> tenant = admission_.TenantOf(*context);
   const auto start = [this, call, tenant, trace = TraceOf(*context),
                       deadline = DeadlineOf(*context)](const grpc::ByteBuffer& request) {
@@ -177,7 +179,7 @@ template <class Request>
 GenerationService::Reactor* GenerationService::ServeUnary(
     grpc::CallbackServerContext* context, const MessageLimits& limits,
     std::function<void(Request request, UnaryCall* call)> serve) {
-  auto* const call = new UnaryCall;
+  auto* const call = new UnaryCall(&errors_, Request::descriptor()->name());
   if (const absl::Status admitted = admission_.Check(*context); !admitted.ok()) {
     call->Answer<Request>(admitted);
     return call;
@@ -294,14 +296,24 @@ GenerationService::Reactor* GenerationService::GetStatus(grpc::CallbackServerCon
         const absl::StatusOr<LedgerQuery> query = QueryOf(*context, request);
         if (!query.ok()) return call->Answer<v1::GetStatusResponse>(query.status());
         v1::GetStatusResponse status = DescribeStatus();
+        // Where the parts are is for operators.
+        const bool hides = query->tenant.has_value();
+        for (int i = 0; hides && i < status.processes_size(); ++i) {
+          v1::ProcessStatus& process = *status.mutable_processes(i);
+          process.set_detail(errors_.Detail(process.detail()));
+        }
         if (!query->all && query->name.empty()) {
           return call->Answer<v1::GetStatusResponse>(std::move(status));
         }
-        engine_->Report(*query,
-                        [call, status = std::move(status)](const LedgerReport& report) mutable {
-                          FillLedger(report, status);
-                          call->Answer<v1::GetStatusResponse>(std::move(status));
-                        });
+        engine_->Report(*query, [this, call, hides,
+                                 status = std::move(status)](const LedgerReport& report) mutable {
+          FillLedger(report, status);
+          for (int i = 0; hides && i < status.requests_size(); ++i) {
+            v1::RequestStatus& of_one = *status.mutable_requests(i);
+            of_one.set_detail(errors_.Detail(of_one.detail()));
+          }
+          call->Answer<v1::GetStatusResponse>(std::move(status));
+        });
       });
 }
 

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "orchestrator/api/admission.h"
 #include "orchestrator/api/call_stream.h"
+#include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/model_description.h"
 #include "orchestrator/api/prompt.h"
 #include "orchestrator/constraints/constraint_preparer.h"
@@ -37,12 +38,13 @@ class GenerationService final : public v1::GenerationService::Service {
  public:
   // Borrows all; without `authenticator` everybody may call, without `metrics` nothing is counted,
   // without `tracer` no trace is begun, without `guard` connections have no limits.
-  // `tokenizer_address` is for GetStatus.
+  // `tokenizer_address` is for GetStatus. Every error passes `errors` on its way to a client.
   GenerationService(ModelDescription model, Engine* engine, ConstraintPreparer* constraints,
                     TokenizerClient* tokenizer, TokenizerWatch* watch,
                     std::string tokenizer_address, const TenantBook* tenants,
                     const Authenticator* authenticator = nullptr, RequestMetrics* metrics = nullptr,
-                    const RequestTracer* tracer = nullptr, ConnectionGuard* guard = nullptr);
+                    const RequestTracer* tracer = nullptr, ConnectionGuard* guard = nullptr,
+                    ClientErrors errors = ClientErrors());
 
   // Serves a Generate call that came as part of a session, over the connection of `session`.
   void StartCall(const grpc::CallbackServerContext& session, const v1::StartCall& start,
@@ -99,6 +101,7 @@ class GenerationService final : public v1::GenerationService::Service {
   const Admission admission_;
   RequestMetrics* const metrics_;
   const RequestTracer* const tracer_;
+  const ClientErrors errors_;
   const absl::Time started_;
   const PromptResolver prompts_;
 };

@@ -4,8 +4,12 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <string>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "orchestrator/api/client_errors.h"
 #include "orchestrator/api/request_reactor.h"
 #include "orchestrator/text/cancellation.h"
 #include "services/common/raw_message.h"
@@ -16,10 +20,14 @@ namespace sluice {
 // Belongs to gRPC, which ends its life with OnDone.
 class UnaryCall final : public RequestReactor {
  public:
+  // `errors` outlives the call, which the log names by `method`.
+  UnaryCall(const ClientErrors* errors, std::string method)
+      : errors_(*errors), method_(std::move(method)) {}
+
   // To be called once.
   template <class Response>
   void Answer(const absl::StatusOr<Response>& answer) {
-    if (!answer.ok()) return Finish(ToGrpc(answer.status()));
+    if (!answer.ok()) return Finish(ToGrpc(errors_.ForClient(method_, answer.status())));
     response_ = SerializeMessage(*answer);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
@@ -31,6 +39,8 @@ class UnaryCall final : public RequestReactor {
   void OnCancel() override { caller_.Cancel(); }
   void OnDone() override { delete this; }
 
+  const ClientErrors& errors_;
+  const std::string method_;
   grpc::ByteBuffer response_;
   Cancellation caller_;
 };

@@ -31,7 +31,7 @@ ApiCall::ApiCall(Tracer* tracer, std::shared_ptr<http::Exchange> exchange)
       id_(IdOf(exchange_->request())),
       span_(tracer, exchange_->request()),
       caller_{&exchange_->loop(), AuthorizationOf(exchange_->request()).value_or(kInvalid),
-              span_.context()} {}
+              span_.context(), id_} {}
 
 absl::StatusOr<nlohmann::json> ApiCall::Body() const { return ParseJson(request().body); }
 

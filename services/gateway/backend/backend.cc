@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "services/common/health_message.h"
+#include "services/common/location_filter.h"
+#include "services/common/log.h"
 #include "services/common/metadata.h"
 #include "services/common/status.h"
 #include "services/gateway/backend/session.h"
@@ -122,6 +124,15 @@ void Backend::Prepare(grpc::ClientContext& context, const Caller& caller) {
   }
 }
 
+absl::Status Backend::ForClient(const Caller& caller, const absl::Status& status) {
+  absl::Status told = LocationFilter().ForClient(status);
+  if (told.message() != status.message()) {
+    Log(LogLevel::kWarning, "gateway", "call-failed",
+        {{"request", caller.request_id}, {"status", status.ToString()}});
+  }
+  return told;
+}
+
 template <class Request, class Response>
 struct Backend::UnaryCall {
   using Method = void (v1::GenerationService::Stub::async::*)(grpc::ClientContext*, const Request*,
@@ -161,7 +172,7 @@ struct Backend::UnaryCall {
     if (is_lost && now < *self->give_up) {
       return self->caller.loop->After(kRetryPause, [self] { Try(self); });
     }
-    if (!status.ok()) return self->done(status);
+    if (!status.ok()) return self->done(ForClient(self->caller, status));
     self->done(std::move(self->response));
   }
 };
@@ -205,7 +216,7 @@ void Backend::CheckHealth(http::Loop* loop, std::function<void(absl::Status)> do
   if (!CallBegins(&call->context)) return EndCheck(absl::UnavailableError("shutting down"));
   call->stub->UnaryCall(&call->context, kHealthCheckMethod, grpc::StubOptions(), &call->request,
                         &call->response, [this, call](const grpc::Status& status) {
-                          EndCheck(call->Result(status));
+                          EndCheck(LocationFilter().ForClient(call->Result(status)));
                           CallEnds(&call->context);
                         });
 }

@@ -45,6 +45,7 @@ struct Caller {
   std::string authorization;
   // What the call is made as a part of, passed on as it is.
   std::optional<TraceContext> trace;
+  std::string request_id;  // for the log
 };
 
 class Session;
@@ -94,6 +95,10 @@ class Backend {
   // Null where the backend is shut down. On the caller's loop.
   std::shared_ptr<Call> StartCall(const Caller& caller, const v1::GenerateRequest& request,
                                   std::weak_ptr<CallListener> listener);
+
+  // What the caller is told of an error, which may name addresses of this host's network: those are
+  // logged instead.
+  static absl::Status ForClient(const Caller& caller, const absl::Status& status);
 
   // For calls, which tell gRPC themselves what they are.
   static void Prepare(grpc::ClientContext& context, const Caller& caller);

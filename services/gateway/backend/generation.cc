@@ -94,7 +94,7 @@ void Generation::OnEnd(const absl::Status& status) {
   }
   over_ = true;
   handler_.on_failed(status.ok() ? absl::InternalError("the stream ended before its last event")
-                                 : status);
+                                 : Backend::ForClient(caller_, status));
 }
 
 void Generation::Pause() {
