@@ -13,8 +13,15 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "kernels/communicator/process_identity.h"
 
 namespace sluice {
 namespace {
@@ -23,6 +30,8 @@ namespace fs = std::filesystem;
 
 constexpr char kPrefix[] = "sluice-";
 constexpr char kPattern[] = "sluice-XXXXXX";
+constexpr char kMarker[] = ".sluice-up";  // the file that says whose the folder is
+constexpr char kMark[] = "sluice up";
 constexpr int kMaxTries = 10;
 constexpr size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr size_t kLongestName = sizeof("/shard-1023-1023") - 1;
@@ -46,6 +55,33 @@ void Remove(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
+// "sluice up", the pid, when it started and its pid namespace, by spaces.
+std::string MarkerText() {
+  const ProcessIdentity self = ThisProcess();
+  return absl::StrCat(kMark, " ", self.pid, " ", self.start_ticks, " ", self.pid_namespace, "\n");
+}
+
+// Whether the folder bears the marker of a `sluice up` that no longer runs. In `folder`, so that its
+// path can't have come to mean another since it was locked.
+bool IsMarkedByTheDead(int folder) {
+  const int file = openat(folder, kMarker, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return false;
+  struct stat status;
+  char bytes[256];
+  const bool regular =
+      fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
+  const ssize_t size = regular ? read(file, bytes, sizeof(bytes)) : -1;
+  close(file);
+  absl::string_view text(bytes, size > 0 ? static_cast<size_t>(size) : 0);
+  if (!absl::ConsumePrefix(&text, kMark)) return false;
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(absl::StripAsciiWhitespace(text), ' ', absl::SkipEmpty());
+  ProcessIdentity owner;
+  return fields.size() == 3 && absl::SimpleAtoi(fields[0], &owner.pid) &&
+         absl::SimpleAtoi(fields[1], &owner.start_ticks) &&
+         absl::SimpleAtoi(fields[2], &owner.pid_namespace) && HasDied(owner);
+}
+
 void RemoveAbandoned(const std::string& parent) {
   std::error_code error;
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
@@ -54,9 +90,18 @@ void RemoveAbandoned(const std::string& parent) {
     if (name.size() != std::strlen(kPattern) || name.rfind(kPrefix, 0) != 0) continue;
     const int lock = Lock(entry->path().string());
     if (lock < 0) continue;
-    Remove(entry->path().string());
+    if (IsMarkedByTheDead(lock)) Remove(entry->path().string());
     close(lock);
   }
+}
+
+// False where it can't be written.
+bool Mark(int folder) {
+  const int file = openat(folder, kMarker, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  const std::string text = MarkerText();
+  const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  return close(file) == 0 && written;
 }
 
 }  // namespace
@@ -76,9 +121,15 @@ absl::StatusOr<std::unique_ptr<SocketFolder>> SocketFolder::Make(const std::stri
           absl::StrCat("cannot make ", parent, "/", kPattern, ": ", std::strerror(errno)));
     }
     const int lock = Lock(path);
-    if (lock >= 0) return std::unique_ptr<SocketFolder>(new SocketFolder(std::move(path), lock));
-    // Another process may have taken it for abandoned, in the moment before the lock.
-    Remove(path);
+    // Until it is marked, no other process removes it; one may have locked it to look for the mark.
+    if (lock < 0) {
+      Remove(path);
+      continue;
+    }
+    auto folder = std::unique_ptr<SocketFolder>(new SocketFolder(std::move(path), lock));
+    if (Mark(lock)) return folder;
+    return absl::UnavailableError(
+        absl::StrCat("cannot write into ", folder->path(), ": ", std::strerror(errno)));
   }
   return absl::UnavailableError(absl::StrCat("cannot lock a folder below ", parent));
 }

@@ -8,11 +8,13 @@
 
 namespace sluice {
 
-// Holds a lock on its folder as long as it lives, so that folders left behind by a process that was
-// killed are known from those in use.
+// Holds a lock on its folder as long as it lives, and marks it with a file that names this process.
+// Folders left behind by a process that was killed are known by their mark from those in use and from
+// folders that something else has made.
 class SocketFolder {
  public:
-  // Makes PARENT/sluice-XXXXXX after removing this user's folders there that nobody holds.
+  // Makes PARENT/sluice-XXXXXX after removing this user's folders of this name that bear the mark of a
+  // SocketFolder whose process no longer runs.
   // INVALID_ARGUMENT where PARENT is so long that the path of a socket in the folder would not fit
   // the 107 bytes that it may have; UNAVAILABLE where the folder cannot be made.
   static absl::StatusOr<std::unique_ptr<SocketFolder>> Make(const std::string& parent);

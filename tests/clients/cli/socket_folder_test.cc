@@ -1,9 +1,15 @@
 #include "clients/cli/socket_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -16,6 +22,10 @@ class SocketFolderTest : public ::testing::Test {
     EXPECT_NE(mkdtemp(parent_.data()), nullptr);
   }
   ~SocketFolderTest() override { fs::remove_all(parent_); }
+
+  int NumFolders() const {
+    return static_cast<int>(std::distance(fs::directory_iterator(parent_), {}));
+  }
 
   std::string parent_;
 };
@@ -32,20 +42,53 @@ TEST_F(SocketFolderTest, IsThisUsersAloneAndGoesWithItsContents) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-TEST_F(SocketFolderTest, RemovesWhatAKilledProcessLeftAndNothingElse) {
-  for (const char* name :
-       {"/sluice-killed", "/sluice-mine", "/sluice-longername", "/others-killed"}) {
-    fs::create_directory(parent_ + name);
-    std::ofstream(parent_ + name + "/socket") << "x";
+// What a process leaves that is killed while it has a folder.
+TEST_F(SocketFolderTest, RemovesWhatAKilledProcessLeft) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto folder = SocketFolder::Make(parent_);
+    if (folder.ok()) std::ofstream((*folder)->path() + "/socket") << "x";
+    raise(SIGKILL);
   }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_EQ(NumFolders(), 1);
   const auto first = SocketFolder::Make(parent_);
   const auto second = SocketFolder::Make(parent_);
   ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_FALSE(fs::exists(parent_ + "/sluice-killed"));
-  EXPECT_TRUE(fs::exists(parent_ + "/sluice-mine"));  // not a name that Make gives
-  EXPECT_TRUE(fs::exists(parent_ + "/sluice-longername"));
-  EXPECT_TRUE(fs::exists(parent_ + "/others-killed"));
+  EXPECT_EQ(NumFolders(), 2);
   EXPECT_TRUE(fs::exists((*first)->path()));  // in use
+}
+
+// Such as sluice-models, which has as many letters as the names that Make gives.
+TEST_F(SocketFolderTest, RemovesNothingThatItHasNotMarked) {
+  const std::pair<const char*, std::string> folders[] = {
+      {"/sluice-models", ""},
+      {"/sluice-empty1", "-"},
+      {"/sluice-other1", "somebody else 1 1 1\n"},
+      {"/sluice-other2", "sluice up\n"},
+      {"/sluice-other3", "sluice up 1 x 1\n"},
+      {"/sluice-longername", ""},
+      {"/others-killed", ""}};
+  for (const auto& [name, mark] : folders) {
+    fs::create_directory(parent_ + name);
+    std::ofstream(parent_ + name + "/model.safetensors") << "x";
+    if (!mark.empty()) std::ofstream(parent_ + name + "/.sluice-up") << mark;
+  }
+  const auto made = SocketFolder::Make(parent_);
+  ASSERT_TRUE(made.ok()) << made.status();
+  for (const auto& [name, mark] : folders) {
+    EXPECT_TRUE(fs::exists(parent_ + name + "/model.safetensors")) << name;
+  }
+}
+
+// Its lock may be gone, as after a copy, but the process runs.
+TEST_F(SocketFolderTest, LeavesWhatAProcessThatRunsHasMarked) {
+  const auto made = SocketFolder::Make(parent_);
+  ASSERT_TRUE(made.ok()) << made.status();
+  fs::copy((*made)->path(), parent_ + "/sluice-copied");
+  const auto other = SocketFolder::Make(parent_);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_TRUE(fs::exists(parent_ + "/sluice-copied"));
 }
 
 TEST_F(SocketFolderTest, SaysWhereItCannotBeMade) {
