@@ -16,7 +16,6 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::DescriptorPool;
 using google::protobuf::FieldDescriptor;
-using google::protobuf::FileDescriptor;
 using Response = ReflectionService::Response;
 
 constexpr size_t kMaxRequestBytes = 4096;
@@ -27,8 +26,8 @@ void SetNotFound(const std::string& what, Response& response) {
 }
 
 // The file and, before that of those who import them, all others that it needs.
-void AddFile(const FileDescriptor& file, std::set<const FileDescriptor*>& added,
-             Response& response) {
+void AddFile(const google::protobuf::FileDescriptor& file,
+             std::set<const google::protobuf::FileDescriptor*>& added, Response& response) {
   if (!added.insert(&file).second) return;
   google::protobuf::FileDescriptorProto proto;
   file.CopyTo(&proto);
@@ -38,9 +37,10 @@ void AddFile(const FileDescriptor& file, std::set<const FileDescriptor*>& added,
   }
 }
 
-void SetFile(const FileDescriptor* file, const std::string& what, Response& response) {
+void SetFile(const google::protobuf::FileDescriptor* file, const std::string& what,
+             Response& response) {
   if (file == nullptr) return SetNotFound(what, response);
-  std::set<const FileDescriptor*> added;
+  std::set<const google::protobuf::FileDescriptor*> added;
   AddFile(*file, added, response);
 }
 
@@ -57,7 +57,8 @@ void SetExtensionNumbers(const std::string& type, Response& response) {
   }
 }
 
-const FileDescriptor* FileOfExtension(const grpc::reflection::v1::ExtensionRequest& asked) {
+const google::protobuf::FileDescriptor* FileOfExtension(
+    const grpc::reflection::v1::ExtensionRequest& asked) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   const Descriptor* message = pool.FindMessageTypeByName(asked.containing_type());
   if (message == nullptr) return nullptr;
