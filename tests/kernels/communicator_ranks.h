@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "kernels/communicator/communicator.h"
 #include "kernels/communicator/rendezvous_store.h"
+#include "kernels/communicator/wiring_identity.h"
 
 namespace sluice::testing {
 
