@@ -31,7 +31,7 @@ class PipelineReplica final : public Replica {
   }
   void BeLost(bool with_blocks) {
     sent_.clear();
-    with_blocks ? fake_.Lose() : fake_.Drop();
+    with_blocks ? fake_.Lose(geometry_.num_blocks) : fake_.Drop();
     events_.emplace_back(ReplicaLost{absl::UnavailableError("lost")});
   }
   // Executes the oldest step; false where there is none.

@@ -115,7 +115,7 @@ TEST_P(ChosenTokensTest, GiveUpByTheSteadyClock) {
 }
 
 TEST_P(ChosenTokensTest, TakeStepsInOrderUpToTheLastNumber) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   const uint64_t last = ~uint64_t{0};
@@ -125,7 +125,7 @@ TEST_P(ChosenTokensTest, TakeStepsInOrderUpToTheLastNumber) {
 }
 
 TEST_P(ChosenTokensTest, RefuseAStepThatCameBefore) {
-  publisher_.Open(4);
+  publisher_.Open(TestWiring(4));
   const auto follower = Follow(4);
   ASSERT_TRUE(follower->WaitUntilOpen(SoonEnough()).ok());
   publisher_.Publish(4, ChosenIn(2, {7}));
