@@ -113,7 +113,10 @@ TEST_F(ChatContextTest, PublishedTemplatesTakeALoopOfTools) {
   const auto text_of = [](const std::string& name) {
     return *ReadTextFile(*testing::TestData("chat_templates/templates/" + name + ".jinja"));
   };
-  request_.set_tools_json(R"([{"type": "function", "function": {"name": "weather"}}])");
+  request_.set_tools_json(
+      R"([{"type": "function", "function": {"name": "weather", "description": "Tells it.", )"
+      R"("parameters": {"type": "object", "properties": {"city": {"type": "string", )"
+      R"("description": "Where."}}}}}])");
   request_.set_variables_json(R"({"bos_token": "<s>", "eos_token": "</s>"})");
   Say("user", "Rain?");
   Say("assistant", "",

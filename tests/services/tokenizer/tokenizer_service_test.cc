@@ -405,7 +405,7 @@ TEST_F(ChatTest, NamesWhatIsWrongWithATemplateOrARequest) {
   request_.set_template_name("broken");
   const absl::Status broken = Apply();
   EXPECT_EQ(broken.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(broken.message()), HasSubstr("m/broken.jinja:1:"));
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("compile: broken.jinja:1:"));
   request_.clear_template_name();
   for (const std::string json : {"[", "[1]", "{\"messages\": []}"}) {
     request_.set_variables_json(json);
