@@ -180,7 +180,7 @@ void MessageCall::OnFinished(const std::vector<v1::Finished>& all) {
     message.erase("content");
     ObjectWriter body;
     for (const auto& member : message.items()) body.Add(member.key(), member.value());
-    body.AddText("content", absl::StrCat("[", absl::StrJoin(block_texts_, ", "), "]"));
+    body.AddText("content", absl::StrCat("[", absl::StrJoin(block_texts_, ","), "]"));
     return call().Respond(
         {.status = 200, .headers = {{"content-type", "application/json"}}, .body = body.Text()});
   }

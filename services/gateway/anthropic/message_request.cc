@@ -134,7 +134,7 @@ class BlockReader {
     ObjectWriter extra;
     if (!thought_.empty()) extra.Add("reasoning_content", thought_);
     if (!calls_.empty()) {
-      extra.AddText("tool_calls", absl::StrCat("[", absl::StrJoin(calls_, ", "), "]"));
+      extra.AddText("tool_calls", absl::StrCat("[", absl::StrJoin(calls_, ","), "]"));
     }
     AddMessage(chat_, role_, text_, extra);
   }

@@ -105,7 +105,7 @@ absl::StatusOr<std::string> ReadToolCalls(const json& calls, absl::string_view r
     result.push_back(
         ObjectWriter().Add("id", id).Add("type", "function").AddText("function", made).Text());
   }
-  return absl::StrCat("[", absl::StrJoin(result, ", "), "]");
+  return absl::StrCat("[", absl::StrJoin(result, ","), "]");
 }
 
 std::string TemplateRole(const std::string& role) {

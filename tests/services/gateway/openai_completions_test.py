@@ -172,7 +172,7 @@ class CompletionsTest(ApiTest):
         self.assertEqual(self.api.complete(priority=3).status, 200)
         refused = self.api.complete(priority=-9)  # larger than any that the operator grants
         self.assertEqual(refused.status, 400)
-        self.assertIn("priority is 9", refused.json["error"]["message"])
+        self.assertIn("priority is -9", refused.json["error"]["message"])
 
 
 class SurvivalTest(ApiTest):
