@@ -59,3 +59,30 @@ test("a stream can be left", async () => {
   stream.abort();
   await untilIdle();
 });
+
+test("a turn that was begun goes on, in a stream too", async () => {
+  const begun = [...messages, {role: "assistant", content: "The king was"}];
+  const whole = await client.messages.create({...ask, messages: begun});
+  const final = await client.messages.stream({...ask, messages: begun}).finalMessage();
+  assert.equal(final.content[0].text, whole.content[0].text);
+  const other = await client.messages.create(ask);
+  assert.notEqual(whole.content[0].text, other.content[0].text);
+});
+
+test("what agents send is taken", async () => {
+  const answer = await client.beta.messages.create({
+    ...ask, thinking: {type: "adaptive"}, betas: ["context-management-2025-06-27"],
+    context_management: {edits: [{type: "clear_thinking_20251015", keep: "all"}]},
+    output_config: {effort: "high"},
+    tools: [{name: "weather", input_schema: {type: "object"}, eager_input_streaming: true, defer_loading: true}],
+    messages: [...messages,
+      {role: "assistant", content: [{type: "thinking", thinking: "hm", signature: "s"},
+        {type: "redacted_thinking", data: "AA"}, {type: "tool_use", id: "t1", name: "weather", input: {}}]},
+      {role: "user", content: [{type: "tool_result", tool_use_id: "t1", content: [{type: "image",
+        source: {type: "base64", media_type: "image/png", data: "AA=="}}]}]}]});
+  assert.equal(answer.role, "assistant");
+  const long = [{role: "user", content: "Once upon a time. ".repeat(1000)}];
+  await assert.rejects(client.messages.create({...ask, messages: long}), /prompt is too long: \d+ tokens > \d+ maximum/);
+  const search = [{type: "web_search_20250305", name: "web_search"}];
+  await assert.rejects(client.messages.create({...ask, tools: search}), /web_search_20250305/);
+});

@@ -130,3 +130,21 @@ test("responses", async () => {
   await assert.rejects(client.responses.create({...ask, previous_response_id: "resp_1"}), /previous_response_id/);
   await assert.rejects(client.responses.create({...ask, model: "gpt-9"}), OpenAI.NotFoundError);
 });
+
+test("what Codex sends is taken", async () => {
+  const response = await client.responses.create({
+    model, instructions: "Be brief.", max_output_tokens: 16, store: false, parallel_tool_calls: false, truncation: "auto",
+    input: [{type: "message", role: "user", content: [{type: "input_text", text: "Tell me of the king."}]}],
+    tools: [{type: "function", name: "shell", parameters: {type: "object"}, strict: false}, {type: "web_search"}],
+    reasoning: {effort: "medium", summary: "auto"}, include: ["reasoning.encrypted_content"], text: {verbosity: "low"}});
+  assert.equal(response.object, "response");
+  assert.deepEqual(response.tools.map((each) => each.type), ["function"]);
+});
+
+test("a prompt that is too long is told as clients expect", async () => {
+  const long = [{role: "user", content: "Once upon a time. ".repeat(1000)}];
+  await assert.rejects(client.chat.completions.create({...greedy, messages: long}), (error) => {
+    assert.deepEqual([error.status, error.code, error.param], [400, "context_length_exceeded", "messages"]);
+    return true;
+  });
+});
