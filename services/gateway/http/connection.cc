@@ -167,7 +167,7 @@ Connection::Connection(const ConnectionContext& context, Loop& loop,
 
 void Connection::Read() {
   if (closed_ || is_reading_ || has_ended_ || is_admitting_) return;
-  if (parser_.num_waiting_bytes() > kMostSentAhead) return;
+  if (is_serving_ && parser_.num_waiting_bytes() > kMostSentAhead) return;
   is_reading_ = true;
   stream_->Read(absl::MakeSpan(incoming_), [self = shared_from_this()](size_t num_bytes) {
     self->is_reading_ = false;

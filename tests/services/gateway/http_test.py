@@ -167,7 +167,7 @@ class SlowClientsTest(unittest.TestCase):
 class ConnectionsTest(unittest.TestCase):
     def test_keep_alive_and_requests_sent_ahead(self):
         request = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n"
-        last = request.replace(b"host: localhost", b"connection: close")
+        last = request.replace(b"host: localhost", b"host: localhost\r\nconnection: close")
         text = raw(request + request + last, served.address)
         self.assertEqual(text.count("HTTP/1.1 200 OK"), 3)
         self.assertEqual(text.count("connection: keep-alive"), 2)
