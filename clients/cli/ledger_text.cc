@@ -28,28 +28,6 @@ const char* NameOf(v1::RequestState state) {
   }
 }
 
-// On one line.
-std::string Line(const std::string& text) {
-  std::string line = Printable(text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  return line;
-}
-
-// `text` beside the name of what it says, as lines.
-std::string Beside(const std::string& name, const std::string& text, size_t width) {
-  constexpr size_t kColumn = 12, kNarrowest = 20;
-  const size_t room =
-      width > 0 ? std::max(width, kColumn + kNarrowest) - kColumn : std::string::npos;
-  std::string result, head = name;
-  for (const std::string& line : Wrapped(text, room)) {
-    head.resize(std::max(head.size() + 1, kColumn), ' ');
-    absl::StrAppend(&result, head, line, "\n");
-    head.clear();
-  }
-  return result;
-}
-
 std::string Duration(uint64_t milliseconds) {
   if (milliseconds < 1000) return absl::StrCat(milliseconds, "ms");
   if (milliseconds < 100'000) {
@@ -89,8 +67,8 @@ struct Sums {
 
 std::vector<std::string> CellsOf(const v1::RequestStatus& request) {
   const Sums sums(request);
-  return {Line(request.request_id()),
-          Line(request.tenant()),
+  return {OnOneLine(request.request_id()),
+          OnOneLine(request.tenant()),
           NameOf(request.state()),
           absl::StrCat(request.sequences_size()),
           absl::StrCat(sums.prompt),
@@ -173,13 +151,14 @@ std::string RequestsTable(const v1::GetStatusResponse& status, int most, size_t 
 
 std::string RequestText(const v1::RequestStatus& request, size_t width) {
   const std::string outcome =
-      absl::StrCat(request.outcome().empty() ? "" : ": ", Line(request.outcome()),
-                   request.detail().empty() ? "" : ", ", Line(request.detail()));
+      absl::StrCat(request.outcome().empty() ? "" : ": ", OnOneLine(request.outcome()),
+                   request.detail().empty() ? "" : ", ", OnOneLine(request.detail()));
   std::string text = Beside(
-      "Request", absl::StrCat(Line(request.request_id()), ", ", NameOf(request.state()), outcome),
-      width);
-  text += Beside("Tenant", absl::StrCat(Line(request.tenant()), ", priority ", request.priority()),
-                 width);
+      "Request",
+      absl::StrCat(OnOneLine(request.request_id()), ", ", NameOf(request.state()), outcome), width);
+  text +=
+      Beside("Tenant", absl::StrCat(OnOneLine(request.tenant()), ", priority ", request.priority()),
+             width);
   text += Beside(
       "Times",
       absl::StrCat(DurationOrDash(request.has_queue_ms(), request.queue_ms()), " until its turn, ",
@@ -229,7 +208,7 @@ std::string TenantsTable(const v1::GetStatusResponse& status, int most, size_t w
                    {.name = "SERVED", .min_width = 12, .importance = 3}});
   for (int i = 0; i < std::min(status.tenants_size(), most); ++i) {
     const v1::TenantStatus& tenant = status.tenants(i);
-    table.AddRow({Line(tenant.name()), absl::StrCat(tenant.num_running_sequences()),
+    table.AddRow({OnOneLine(tenant.name()), absl::StrCat(tenant.num_running_sequences()),
                   absl::StrCat(tenant.num_waiting_sequences()),
                   absl::StrFormat("%.0f", tenant.served())});
   }

@@ -118,9 +118,10 @@ void AddPromptFlags(FlagSet& flags, RequestFlags* into) {
       "\"prompt_token_ids\" and \"prompt_logprobs\".",
       &into->prompt_logprobs);
   flags.AddSwitch("json",
-                  "One JSON object per event: {\"sequence\":0,\"text\":\"..\",\"token_ids\":[..]}, "
-                  "with --logprobs also \"logprobs\":[{\"logprob\":..,\"top\":[..]}]; the last one "
-                  "is {\"finished\":true,\"finish_reason\":..,\"usage\":{..},\"seed\":..}, with "
+                  "One JSON object per event: {\"sequence\": 0, \"text\": \"..\", \"token_ids\": "
+                  "[..]}, with --logprobs also \"logprobs\": [{\"logprob\": .., \"top\": "
+                  "[..]}]; the last one is {\"finished\": true, \"finish_reason\": .., \"usage\": "
+                  "{..}, \"seed\": ..}, with "
                   "\"length_limit\" where the reason is length; of a search, \"scores\" and "
                   "\"sum_logprobs\" of all texts.",
                   &into->json);

@@ -1,9 +1,9 @@
 // `sluice status`: what runs where, and how it is.
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
@@ -13,6 +13,7 @@
 #include "clients/cli/outcome.h"
 #include "clients/cli/refresh.h"
 #include "clients/cli/terminal_text.h"
+#include "clients/cli/text_table.h"
 
 namespace sluice {
 namespace {
@@ -127,64 +128,89 @@ std::string JsonText(const v1::GetStatusResponse& status, bool with_requests) {
   return DumpLine(json) + "\n";
 }
 
-std::string ProcessTable(const v1::GetStatusResponse& status) {
-  size_t width = std::string("ADDRESS").size();
-  for (const v1::ProcessStatus& process : status.processes()) {
-    width = std::max(width, process.address().size());
-  }
-  const int address_width = static_cast<int>(width);
-  const int service_width = status.has_draft_model() ? 15 : 10;
-  std::string table = absl::StrFormat(
-      "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", service_width, "SERVICE", "STAGE",
-      "RANK", "STATE", "WEIGHTS", "KV CACHE", "GAPS", "SYSTEM", address_width, "ADDRESS", "DETAIL");
+// As wide as what is in it, or where `width` is not 0, with the columns that matter most.
+std::string ProcessTable(const v1::GetStatusResponse& status, size_t width) {
+  constexpr size_t kLongestName = 15, kLongestText = 40;
+  TextTable table({{.name = "SERVICE", .min_width = 10, .importance = 0, .cut_to = kLongestName},
+                   {.name = "STAGE", .importance = 2},
+                   {.name = "RANK", .importance = 3},
+                   {.name = "STATE", .min_width = 10, .importance = 1, .cut_to = kLongestName},
+                   {.name = "WEIGHTS", .min_width = 9, .importance = 5},
+                   {.name = "KV CACHE", .min_width = 9, .importance = 6},
+                   {.name = "GAPS", .min_width = 6, .importance = 8},
+                   {.name = "SYSTEM", .min_width = 6, .importance = 9},
+                   {.name = "ADDRESS", .importance = 7, .cut_to = kLongestText},
+                   {.name = "DETAIL", .importance = 4, .cut_to = kLongestText}});
   for (const v1::ProcessStatus& process : status.processes()) {
     const bool shard = IsShard(process);
     // What is wrong with it or, where nothing is, what it computes with.
     const std::string& detail = process.detail().empty() ? process.arithmetic() : process.detail();
-    absl::StrAppendFormat(
-        &table, "%-*s  %5s  %4s  %-10s  %9s  %9s  %6s  %6s  %-*s  %s\n", service_width,
-        process.service(), shard ? absl::StrCat(process.stage()) : "-",
-        shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
-        Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()), GapShare(process),
-        SystemGapShare(process), address_width, process.address(), detail);
+    table.AddRow({process.service(), shard ? absl::StrCat(process.stage()) : "-",
+                  shard ? absl::StrCat(process.rank()) : "-", NameOf(process.state()),
+                  Mebibytes(process.weight_bytes()), Mebibytes(process.kv_bytes()),
+                  GapShare(process), SystemGapShare(process), OnOneLine(process.address()),
+                  OnOneLine(detail)});
   }
-  return table;
+  return table.Text(width);
 }
 
-std::string DraftModelText(const v1::GetStatusResponse& status) {
+// What `detail` has cut off, where that is why a process is not ready.
+std::string Faults(const v1::GetStatusResponse& status, size_t width) {
+  std::string text;
+  for (const v1::ProcessStatus& process : status.processes()) {
+    if (width == 0 || process.detail().empty()) continue;
+    absl::StrAppend(&text, Beside(process.service(), process.detail(), width));
+  }
+  return text;
+}
+
+std::string OnLines(const std::string& text, size_t width) {
+  return width == 0 ? text : absl::StrJoin(Wrapped(text, width), "\n");
+}
+
+std::string DraftModelText(const v1::GetStatusResponse& status, size_t width) {
   if (!status.has_draft_model()) return "";
   const v1::DraftModelStatus& model = status.draft_model();
-  return absl::StrFormat(
+  const std::string text = absl::StrFormat(
       "Draft model %s, %d sequences, %d tokens proposed in %d steps, %d recoveries\n"
-      "  its blocks %d used, %d cached, %d free, %d in all, of %d positions each\n",
+      "Its blocks  %d used, %d cached, %d free, %d in all, of %d positions each",
       model.ready() ? "ready" : "not ready", model.num_sequences(), model.num_proposed_tokens(),
       model.num_steps(), model.num_recoveries(), model.kv_cache().num_used_blocks(),
       model.kv_cache().num_cached_blocks(), model.kv_cache().num_free_blocks(),
       model.kv_cache().num_blocks(), model.kv_cache().block_size());
+  return absl::StrCat(OnLines(text, width), "\n");
 }
 
-std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpoint) {
-  const v1::KvCacheStatus& kv_cache = status.kv_cache();
-  return absl::StrFormat(
-      "%s is %s: model %s, stages %d, ranks %d, up %s\n\n%s\n"
-      "KV blocks   %d used, %d cached, %d free, %d in all, of %d positions each\n"
-      "Prefixes    %d positions found again, %d blocks copied, %d evicted\n"
-      "Sequences   %d running, %d waiting, %d paused; %d preemptions so far\n"
-      "Steps       %d, %d tokens generated\n"
-      "Drafts      %d tokens, %d of them right\n"
-      "%s"
-      "Recoveries  %d, epoch %d\n"
-      "Books       checked %d times while idle, wrong %d times\n",
-      endpoint, status.serving() ? "serving" : "not serving", status.model_name(),
-      status.num_stages(), status.num_ranks(),
-      absl::FormatDuration(absl::Milliseconds(status.uptime_ms())), ProcessTable(status),
-      kv_cache.num_used_blocks(), kv_cache.num_cached_blocks(), kv_cache.num_free_blocks(),
-      kv_cache.num_blocks(), kv_cache.block_size(), kv_cache.num_hit_positions(),
-      kv_cache.num_copied_blocks(), kv_cache.num_evicted_blocks(), status.num_running_sequences(),
-      status.num_waiting_sequences(), status.num_paused_sequences(), status.num_preemptions(),
-      status.num_steps(), status.num_generated_tokens(), status.num_drafted_tokens(),
-      status.num_accepted_draft_tokens(), DraftModelText(status), status.num_recoveries(),
-      status.epoch(), status.num_integrity_checks(), status.num_integrity_faults());
+std::string TextOf(const v1::GetStatusResponse& status, const std::string& endpoint, size_t width) {
+  const v1::KvCacheStatus& cache = status.kv_cache();
+  const std::string first = absl::StrFormat(
+      "%s is %s: model %s, stages %d, ranks %d, up %s", endpoint,
+      status.serving() ? "serving" : "not serving", status.model_name(), status.num_stages(),
+      status.num_ranks(), absl::FormatDuration(absl::Milliseconds(status.uptime_ms())));
+  std::string text = absl::StrCat(OnLines(first, width), "\n\n", ProcessTable(status, width),
+                                  Faults(status, width), "\n");
+  const auto add = [&](const char* head, const std::string& line) {
+    absl::StrAppend(&text, Beside(head, line, width));
+  };
+  add("KV blocks",
+      absl::StrFormat("%d used, %d cached, %d free, %d in all, of %d positions each",
+                      cache.num_used_blocks(), cache.num_cached_blocks(), cache.num_free_blocks(),
+                      cache.num_blocks(), cache.block_size()));
+  add("Prefixes", absl::StrFormat("%d positions found again, %d blocks copied, %d evicted",
+                                  cache.num_hit_positions(), cache.num_copied_blocks(),
+                                  cache.num_evicted_blocks()));
+  add("Sequences", absl::StrFormat("%d running, %d waiting, %d paused; %d preemptions so far",
+                                   status.num_running_sequences(), status.num_waiting_sequences(),
+                                   status.num_paused_sequences(), status.num_preemptions()));
+  add("Steps", absl::StrFormat("%d, %d tokens generated", status.num_steps(),
+                               status.num_generated_tokens()));
+  add("Drafts", absl::StrFormat("%d tokens, %d of them right", status.num_drafted_tokens(),
+                                status.num_accepted_draft_tokens()));
+  absl::StrAppend(&text, DraftModelText(status, width));
+  add("Recoveries", absl::StrFormat("%d, epoch %d", status.num_recoveries(), status.epoch()));
+  add("Books", absl::StrFormat("checked %d times while idle, wrong %d times",
+                               status.num_integrity_checks(), status.num_integrity_faults()));
+  return text;
 }
 
 // What is asked for, and how it is shown.
@@ -205,7 +231,7 @@ absl::StatusOr<std::string> Show(const StatusFlags& flags, const v1::GetStatusRe
   }
   if (flags.json) return JsonText(status, flags.requests || !flags.request.empty());
   if (flags.requests) return RequestsTable(status, status.requests_size(), width);
-  if (flags.request.empty()) return TextOf(status, endpoint);
+  if (flags.request.empty()) return TextOf(status, endpoint, width);
   std::string text;
   for (const v1::RequestStatus& request : status.requests()) {
     absl::StrAppend(&text, text.empty() ? "" : "\n", RequestText(request, width));

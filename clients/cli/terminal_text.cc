@@ -97,4 +97,24 @@ std::string Hanging(std::string head, const std::string& text, size_t column, si
   return result;
 }
 
+std::string Beside(const std::string& name, const std::string& text, size_t width) {
+  constexpr size_t kColumn = 12, kNarrowest = 20;
+  const size_t room =
+      width > 0 ? std::max(width, kColumn + kNarrowest) - kColumn : std::string::npos;
+  std::string result, head = name;
+  for (const std::string& line : Wrapped(text, room)) {
+    head.resize(std::max(head.size() + 1, kColumn), ' ');
+    absl::StrAppend(&result, head, line, "\n");
+    head.clear();
+  }
+  return result;
+}
+
+std::string OnOneLine(const std::string& text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
 }  // namespace sluice

@@ -32,4 +32,11 @@ std::vector<std::string> Wrapped(const std::string& text, size_t width);
 // column, and a little indented where the width leaves no room beside it.
 std::string Hanging(std::string head, const std::string& text, size_t column, size_t width);
 
+// `text` beside the name of what it says, as lines of a terminal with `width` characters; 0: as its
+// own lines.
+std::string Beside(const std::string& name, const std::string& text, size_t width);
+
+// `text`, printable and on one line.
+std::string OnOneLine(const std::string& text);
+
 }  // namespace sluice

@@ -4,12 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "clients/cli/commands.h"
 #include "clients/cli/connection.h"
 #include "clients/cli/ledger_text.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/refresh.h"
+#include "clients/cli/terminal_text.h"
 
 namespace sluice {
 namespace {
@@ -17,16 +19,19 @@ namespace {
 constexpr int kBarWidth = 40;
 constexpr int kMostTenants = 5;
 
-// "[#####++++........]": used, cached, free.
-std::string Bar(const v1::KvCacheStatus& cache) {
+// "[#####++++........]": used, cached, free; shorter on a narrow terminal.
+std::string Bar(const v1::KvCacheStatus& cache, size_t width) {
+  constexpr int kBeside = 14;  // the name, and brackets
+  const int length =
+      width == 0 ? kBarWidth : std::clamp(static_cast<int>(width) - kBeside, 10, kBarWidth);
   const int blocks = std::max(cache.num_blocks(), 1);
-  const auto part = [blocks](int64_t count) {
-    return static_cast<int>((count * kBarWidth + blocks / 2) / blocks);
+  const auto part = [&](int64_t count) {
+    return static_cast<int>((count * length + blocks / 2) / blocks);
   };
   const int used = part(cache.num_used_blocks());
   const int taken = part(int64_t{cache.num_used_blocks()} + cache.num_cached_blocks());
   return absl::StrCat("[", std::string(used, '#'), std::string(taken - used, '+'),
-                      std::string(std::max(kBarWidth - taken, 0), '.'), "]");
+                      std::string(std::max(length - taken, 0), '.'), "]");
 }
 
 // What counters say of the time between two looks; "-" where there was none or the server began
@@ -60,27 +65,38 @@ std::string Frame(const std::string& endpoint, const std::optional<v1::GetStatus
   const auto num_ready =
       std::count_if(now.processes().begin(), now.processes().end(),
                     [](const auto& process) { return process.state() == v1::PROCESS_STATE_READY; });
-  std::string frame = absl::StrFormat(
-      "%s  %s  %s  up %s  %d of %d processes ready  epoch %d  %d recoveries\n\n"
-      "KV blocks  %s %d used (#), %d cached (+), %d free; %s of positions found again\n"
-      "Sequences  %d running, %d waiting, %d paused; a new one's turn comes in %s\n"
-      "A second   %s tokens, %s positions computed, %s found again, %s steps\n"
-      "           %s preemptions, %s blocks evicted, %s copied\n\n",
-      endpoint, now.model_name(), now.serving() ? "serving" : "NOT SERVING",
+  const std::string head = absl::StrFormat(
+      "%s  %s  %s  up %s  %d of %d processes ready  epoch %d  %d recoveries", endpoint,
+      now.model_name(), now.serving() ? "serving" : "NOT SERVING",
       absl::FormatDuration(absl::Trunc(absl::Milliseconds(now.uptime_ms()), absl::Seconds(1))),
-      num_ready, now.processes_size(), now.epoch(), now.num_recoveries(), Bar(cache),
-      cache.num_used_blocks(), cache.num_cached_blocks(), cache.num_free_blocks(), HitRate(now),
-      now.num_running_sequences(), now.num_waiting_sequences(), now.num_paused_sequences(),
-      now.has_estimated_wait_ms()
-          ? absl::FormatDuration(absl::Milliseconds(now.estimated_wait_ms()))
-          : "?",
-      rates.Of(then.num_generated_tokens(), now.num_generated_tokens()),
-      rates.Of(then.num_computed_positions(), now.num_computed_positions()),
-      rates.Of(then.kv_cache().num_hit_positions(), cache.num_hit_positions()),
-      rates.Of(then.num_steps(), now.num_steps()),
-      rates.Of(then.num_preemptions(), now.num_preemptions()),
-      rates.Of(then.kv_cache().num_evicted_blocks(), cache.num_evicted_blocks()),
-      rates.Of(then.kv_cache().num_copied_blocks(), cache.num_copied_blocks()));
+      num_ready, now.processes_size(), now.epoch(), now.num_recoveries());
+  std::string frame =
+      absl::StrCat(width == 0 ? head : absl::StrJoin(Wrapped(head, width), "\n"), "\n\n");
+  const auto add = [&](const char* name, const std::string& line) {
+    absl::StrAppend(&frame, Beside(name, line, width));
+  };
+  add("KV blocks",
+      absl::StrFormat("%s %d used (#), %d cached (+), %d free; %s of positions found again",
+                      Bar(cache, width), cache.num_used_blocks(), cache.num_cached_blocks(),
+                      cache.num_free_blocks(), HitRate(now)));
+  add("Sequences",
+      absl::StrFormat("%d running, %d waiting, %d paused; a new one's turn comes in %s",
+                      now.num_running_sequences(), now.num_waiting_sequences(),
+                      now.num_paused_sequences(),
+                      now.has_estimated_wait_ms()
+                          ? absl::FormatDuration(absl::Milliseconds(now.estimated_wait_ms()))
+                          : "?"));
+  add("A second",
+      absl::StrFormat("%s tokens, %s positions computed, %s found again, %s steps\n"
+                      "%s preemptions, %s blocks evicted, %s copied",
+                      rates.Of(then.num_generated_tokens(), now.num_generated_tokens()),
+                      rates.Of(then.num_computed_positions(), now.num_computed_positions()),
+                      rates.Of(then.kv_cache().num_hit_positions(), cache.num_hit_positions()),
+                      rates.Of(then.num_steps(), now.num_steps()),
+                      rates.Of(then.num_preemptions(), now.num_preemptions()),
+                      rates.Of(then.kv_cache().num_evicted_blocks(), cache.num_evicted_blocks()),
+                      rates.Of(then.kv_cache().num_copied_blocks(), cache.num_copied_blocks())));
+  absl::StrAppend(&frame, "\n");
   const std::string tenants = TenantsTable(now, kMostTenants, width);
   absl::StrAppend(&frame, tenants, tenants.empty() ? "" : "\n",
                   RequestsTable(now, most_requests, width));

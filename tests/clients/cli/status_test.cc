@@ -114,6 +114,31 @@ TEST(StatusTest, CutsNothingWhereStdoutIsNoTerminal) {
   EXPECT_THAT(fake.out.str(), HasSubstr(id + "  beta"));
 }
 
+TEST(StatusTest, FitsTheTerminal) {
+  FakeAnswers answers = WithRequests();
+  answers.status.set_model_name("a-model-with-a-name");
+  for (const char* service : {"embedding", "shard", "sampler"}) {
+    v1::ProcessStatus& process = *answers.status.add_processes();
+    process.set_service(service);
+    process.set_address("unix:/tmp/sluice-abcdef/" + std::string(service));
+    process.set_state(v1::PROCESS_STATE_READY);
+    process.set_weight_bytes(3 << 20);
+    process.set_kv_bytes(512 << 20);
+    process.set_arithmetic("cpu/avx512_bf16/2 threads, weights BF16, keys and values F32");
+  }
+  v1::ProcessStatus& missing = *answers.status.add_processes();
+  missing.set_service("tokenizer");
+  missing.set_state(v1::PROCESS_STATE_CONNECTING);
+  missing.set_detail("its files are others than those of the orchestrator's folder, /models");
+  for (const int columns : {40, 80, 120}) {
+    const std::string text = OnTerminal(answers, columns, {"status"});
+    EXPECT_LE(LongestLine(text), static_cast<size_t>(columns)) << text;
+    for (const char* word : {"SERVICE", "STATE", "ready", "connecting", "Sequences", "/models"}) {
+      EXPECT_THAT(text, HasSubstr(word)) << columns;
+    }
+  }
+}
+
 TEST(StatusTest, BreaksARequestIntoLinesOfANarrowTerminal) {
   const std::string text = OnTerminal(WithRequests(), 40, {"status", "--request", "chat-17"});
   EXPECT_LE(LongestLine(text), 40u) << text;
