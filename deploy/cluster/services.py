@@ -17,7 +17,7 @@ class Services(Scenario):
     values = ["layout=services", "model.tensorParallel=2", "model.pipelineParallel=2", "model.kvCacheMib=128"]
     num_pods = 7
     first_text = "first text over mutual TLS between eight processes in six pods"
-    steps = ["upgrade", "pool", "rollout", "kill", "frozen", "frozen_gateway", "misfits", "pipelines"]
+    steps = ["upgrade", "rollback", "policies", "pool", "rollout", "kill", "frozen", "frozen_gateway", "misfits", "pipelines"]
 
     def upgrade(self):
         """Every pod is replaced, with one pipeline."""
@@ -29,13 +29,39 @@ class Services(Scenario):
     def replace_all(self, value, count):
         """Whether all pods are new and ready, and the old ones gone, within some minutes."""
         self.helm("upgrade", self.release, values=[*self.values, value])
-        wanted = value.partition("=")[2]
+        return self.all_are(value.partition("=")[2], count)
 
+    def all_are(self, wanted, count):
         def replaced():
             found = pods(f"app.kubernetes.io/instance={self.release}")
             new = [pod for pod in found if pod["metadata"].get("annotations", {}).get("upgrade") == wanted]
             return len(found) == len(new) == count and all_ready(self.release, count)
         return until(replaced, 300)
+
+    def rollback(self):
+        self.helm("upgrade", self.release, values=[*self.values, "podAnnotations.upgrade=kept"])
+        self.all_are("kept", self.num_pods)
+        self.helm("upgrade", self.release, values=[*self.values, "podAnnotations.upgrade=left"])
+        self.all_are("left", self.num_pods)
+
+        def roll_back():
+            self.helm("rollback", self.release)
+            return self.all_are("kept", self.num_pods)
+        self.under_load("helm rollback, clients by HTTP", roll_back, client=HttpClient(self.name))
+
+    def policies(self):
+        """A pod that is none of the release's reaches its public port alone. Without policies it reaches others as well."""
+        def reaches(part):
+            return kubectl("exec", self.client.pod, "--", "/usr/bin/sluice", "health", "--endpoint",
+                           f"{self.name}-0-{part}.default.svc:8701", "--insecure", "--timeout", "3", check=False).returncode == 0
+        self.helm("upgrade", self.release, values=self.values)
+        self.all_are(None, self.num_pods)  # from now on no pod is replaced
+        parts = ("tokenizer", "sampler", "stage-0")
+        self.told(not any(map(reaches, parts)), "policies: a strange pod reaches no stage")
+        self.same_text("and is served at the public port")
+        self.helm("upgrade", self.release, values=[*self.values, "networkPolicy.enabled=false"])
+        self.told(until(lambda: all(map(reaches, parts)), 60), "without policies it reaches them")
+        self.helm("upgrade", self.release, values=self.values)
 
     def pool(self):
         """Streams go on in a pool that is smaller."""
@@ -129,10 +155,26 @@ class Services(Scenario):
         until(lambda: all_ready(self.release, self.num_pods), 240)
 
     def pipelines(self):
-        def scale(count):
-            self.helm("upgrade", self.release, values=[*self.values, f"replicas={count}"])
-            until(lambda: all_ready(self.release, 6 * count + 1), 300)
-        self.under_load("a second whole pipeline, and back to one", lambda: (scale(2), scale(1)))
+        def scale(count, *values):
+            self.helm("upgrade", self.release, values=[*self.values, f"replicas={count}", *values])
+            return until(lambda: all_ready(self.release, 6 * count + 1), 300)
+        self.under_load("a second whole pipeline", lambda: scale(2))
+        self.under_load("an upgrade of one pipeline after the other, clients by HTTP", self.one_after_the_other, client=HttpClient(self.name))
+        self.under_load("back to one pipeline", lambda: scale(1, "podAnnotations.upgrade=in-turn"))
+
+    def one_after_the_other(self):
+        """Whether the first is replaced while the second stays as it is, then that one."""
+        for count in (1, 2):
+            self.helm("upgrade", self.release, values=[*self.values, "replicas=2", "podAnnotations.upgrade=in-turn", f"upgrade.pipelines={count}"])
+
+            def replaced(count=count):
+                new = {number: [pod["metadata"].get("annotations", {}).get("upgrade") == "in-turn"
+                                for pod in pods(f"app.kubernetes.io/instance={self.release},sluice/pipeline={number}")] for number in (0, 1)}
+                left = all(not any(new[number]) for number in range(count, 2))
+                return left and all(len(new[number]) == 6 and all(new[number]) for number in range(count)) and all_ready(self.release, 13)
+            if not until(replaced, 300):
+                return False
+        return True
 
 
 class Ranks(Scenario):
