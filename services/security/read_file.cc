@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "absl/status/status.h"
 
@@ -26,6 +27,10 @@ class Descriptor {
   const int fd_;
 };
 
+absl::Status SystemError(int error) {
+  return absl::Status(absl::ErrnoToStatusCode(error), std::strerror(error));
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path) {
@@ -33,7 +38,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status = {};
   if (file.get() < 0 || fstat(file.get(), &status) != 0) {
-    return absl::ErrnoToStatus(errno, "it can't be opened");
+    return SystemError(errno);
   }
   if (!S_ISREG(status.st_mode)) return absl::InvalidArgumentError("it is no regular file");
   std::string text;
@@ -41,7 +46,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path) {
   while (true) {
     const ssize_t got = read(file.get(), bytes.data(), bytes.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return absl::ErrnoToStatus(errno, "it can't be read");
+    if (got < 0) return SystemError(errno);
     if (got == 0) return text;
     text.append(bytes.data(), static_cast<size_t>(got));
   }

@@ -160,11 +160,13 @@ class TerminationTest(unittest.TestCase):
 
     @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
     def test_a_process_that_loads_is_alive_and_one_that_loads_for_too_long_ends(self):
-        """As one whose volume does not answer: nobody writes into the file that it reads."""
-        tokens = os.path.join(self.folder, "tokens")
-        os.mkfifo(tokens)
+        """As one whose volume is too slow: it reads a tokenizer's file of 256 GiB, all holes."""
+        model = os.path.join(self.folder, "model")
+        shutil.copytree(STORYTELLER, model)
+        with open(os.path.join(model, "x.tiktoken"), "w") as file:
+            file.truncate(1 << 38)
         health = f"unix:{self.folder}/health"
-        process = self.start("sluice-orchestrator", "--model", STORYTELLER, "--listen", f"unix:{self.folder}/orchestrator", "--tokens", tokens,
+        process = self.start("sluice-orchestrator", "--model", model, "--listen", f"unix:{self.folder}/orchestrator",
                              *(part for name in ("tokenizer", "embedding", "shards", "sampler") for part in (f"--{name}", f"unix:{self.folder}/{name}")),
                              "--health_listen", health, "--startup_timeout", "3s")
         self.addCleanup(process.kill)

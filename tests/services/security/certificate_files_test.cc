@@ -70,8 +70,8 @@ TEST_F(CertificateFilesTest, NamesTheFileAndWhatIsWrongWithIt) {
   const std::vector<std::tuple<TlsFiles, absl::Time, absl::StatusCode, std::string>> cases = {
       {changed(&TlsFiles::certificate, "/none.crt"), now, absl::StatusCode::kNotFound,
        "/none.crt: No such file or directory"},
-      {changed(&TlsFiles::authority, folder_), now, absl::StatusCode::kNotFound,
-       folder_ + " is empty, or a folder"},
+      {changed(&TlsFiles::authority, folder_), now, absl::StatusCode::kInvalidArgument,
+       folder_ + ": it is no regular file"},
       {changed(&TlsFiles::certificate, text), now, absl::StatusCode::kInvalidArgument,
        text + " holds no certificate in PEM"},
       {changed(&TlsFiles::key, text), now, absl::StatusCode::kInvalidArgument,
