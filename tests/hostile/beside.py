@@ -58,12 +58,14 @@ def peak_mib(pid):
 
 
 class Attack:
-    """A process of hostile clients, from the moment that its load stands: of clients.py, or of http2.py where `by_hand`."""
+    """A process of hostile clients, from the moment that its load stands: of clients.py, or of http2.py where `by_hand`, which may
+    connect from another address of this host."""
 
-    def __init__(self, endpoint, name, count, by_hand=False):
+    def __init__(self, endpoint, name, count, by_hand=False, source=None):
         program = ["http2.py"] if by_hand else ["clients.py", PROTOS]
         self.process = subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, program[0]), *program[1:], endpoint, name, str(count)],
+            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, program[0]), *program[1:], endpoint, name, str(count),
+             *([source] if source else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         word = self.process.stdout.readline().strip()
         if word != "at work":

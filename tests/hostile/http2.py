@@ -1,7 +1,8 @@
 """Clients that speak HTTP/2 by hand, to send what no library would. beside.py starts them as a process of their own:
 
-http2.py [tls:]HOST:PORT ATTACK COUNT
+http2.py [tls:]HOST:PORT ATTACK COUNT [SOURCE]
 
+SOURCE is the address of this host that they connect from: the server tells hosts apart by it.
 Prints "at work" once its load stands, "done" when it has done its COUNT, and stays until stdin is closed. A server that closes
 a connection has answered: the attack goes on with the next one, as long as that is accepted.
 """
@@ -59,6 +60,7 @@ def message(payload, compressed=False):
     return bytes([compressed]) + struct.pack(">I", len(payload)) + payload
 
 
+SOURCE = sys.argv[4] if len(sys.argv) > 4 else ""
 NO_PROOF = ssl.create_default_context()
 NO_PROOF.check_hostname = False
 NO_PROOF.verify_mode = ssl.CERT_NONE
@@ -68,7 +70,7 @@ NO_PROOF.set_alpn_protocols(["h2"])
 class Connection:
     def __init__(self, endpoint):
         host, port = endpoint.removeprefix("tls:").rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), 10)
+        self.socket = socket.create_connection((host, int(port)), 10, (SOURCE, 0))
         if endpoint.startswith("tls:"):
             self.socket = NO_PROOF.wrap_socket(self.socket)
         self.socket.settimeout(10)
@@ -172,7 +174,7 @@ def idle_streams(path):
 
 def gzip_bombs(endpoint, count):
     """COUNT small messages of 60 MB each."""
-    bomb = gzip.compress(bytes(60 << 20), 9)
+    bomb = gzip.compress(bytes(60 << 20), 1)
     say("at work")
     for _ in range(count):
         try:
