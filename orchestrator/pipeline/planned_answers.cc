@@ -83,6 +83,14 @@ absl::Status PlannedAnswers::CheckRow(const PlannedRow& planned, RowResult& row)
     row.token = 0;  // means nothing
     return absl::OkStatus();
   }
+  if (row.deferred) {
+    if (planned.scores) return absl::InternalError("no token yet, though that is known");
+    RowResult deferred;  // the rest means nothing
+    deferred.deferred = true;
+    deferred.work = row.work;
+    row = std::move(deferred);
+    return absl::OkStatus();
+  }
   if (absl::Status status = CheckToken(row.token); !status.ok()) return status;
   if (planned.scores && row.token != planned.score_target) {
     return absl::InternalError(

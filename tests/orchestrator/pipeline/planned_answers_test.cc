@@ -62,12 +62,27 @@ TEST(PlannedAnswers, HandOnWhatFitsThePlan) {
   EXPECT_EQ(executed->rows[1].top.size(), 2u);
 }
 
+TEST(PlannedAnswers, TakeNothingElseFromARowThatIsDeferred) {
+  v1::SamplerExecuted answer = Answer();
+  answer.mutable_rows(0)->set_deferred(true);
+  answer.mutable_rows(0)->set_token_id(1 << 30);
+  answer.mutable_rows(0)->set_work_us(70);
+  const auto executed = Take(answer);
+  ASSERT_TRUE(executed.ok()) << executed.status();
+  EXPECT_TRUE(executed->rows[0].deferred);
+  EXPECT_EQ(executed->rows[0].token, 0);
+  EXPECT_EQ(executed->rows[0].work, absl::Microseconds(70));
+  EXPECT_TRUE(executed->rows[0].top.empty());
+  EXPECT_FALSE(executed->rows[1].deferred);
+}
+
 TEST(PlannedAnswers, RefuseWhatContradictsThePlan) {
   const struct {
     std::function<void(v1::SamplerExecuted&)> change;
     const char* complaint;
   } kCases[] = {
       {[](auto& a) { a.set_step_id(8); }, "step 8, which is not the next"},
+      {[](auto& a) { a.mutable_rows(1)->set_deferred(true); }, "row 1 of step 7 with no token yet"},
       {[](auto& a) { a.mutable_rows()->RemoveLast(); }, "with 1 rows; it was asked for 2"},
       {[](auto& a) { *a.add_rows() = a.rows(0); }, "with 3 rows"},
       {[](auto& a) { a.mutable_rows(0)->set_token_id(-1); }, "row 0 of step 7 with token -1"},
