@@ -143,12 +143,12 @@ TEST(TokenizerClientTest, WaitsForAsLongAsTheTokenizerAnswersOtherCalls) {
 
 TEST(TokenizerClientTest, BoundsTheTextsUnderWayOfATenant) {
   Served served(/*num_hanging=*/100, {.answers = [] { return true; }, .max_bytes = 1000});
-  const auto first = served.Ask("greedy", 300), second = served.Ask("greedy", 300);
+  const auto first = served.Ask("greedy", 400), second = served.Ask("greedy", 400);
   EXPECT_EQ(first->code(), absl::StatusCode::kUnknown);
   EXPECT_EQ(second->code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(second->message()), HasSubstr("the tenant has 30"));
+  EXPECT_THAT(std::string(second->message()), HasSubstr("the tenant has 40"));
   EXPECT_THAT(std::string(second->message()), HasSubstr("of 1000"));
-  EXPECT_EQ(served.Ask("good", 300)->code(), absl::StatusCode::kUnknown) << "another finds room";
+  EXPECT_EQ(served.Ask("good", 400)->code(), absl::StatusCode::kUnknown) << "another finds room";
 }
 
 TEST(TokenizerClientTest, UsesNoTokenizerOfAnotherModel) {
