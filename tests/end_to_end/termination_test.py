@@ -158,7 +158,6 @@ class TerminationTest(unittest.TestCase):
                 stage = self.start(program, "--model", STORYTELLER, "--listen", f"unix:{self.folder}/stage", f"{flag}={value}")
                 self.assertRegex(self.told(stage), f"{flag}( is|:) .*{value}.*; accepted: ")
 
-    @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
     def test_a_process_that_loads_is_alive_and_one_that_loads_for_too_long_ends(self):
         """As one whose volume is too slow: it reads a tokenizer's file of 256 GiB, all holes."""
         model = os.path.join(self.folder, "model")
@@ -179,6 +178,7 @@ class TerminationTest(unittest.TestCase):
         self.assertEqual((answer("live"), answer("")), ("SERVING", "NOT_SERVING"))
         self.assertIn("--startup_timeout, 3s", self.told(process, status=70))
 
+    @unittest.skipIf(os.geteuid() != 0, "only root can make a disk that is full")
     def test_a_full_disk(self):
         """`up` has no such flag: Kubernetes shows the end of its log, which is this sentence."""
         full = os.path.join(self.folder, "full")

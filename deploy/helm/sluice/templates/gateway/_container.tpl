@@ -27,10 +27,10 @@
   {{- end }}
   ports:
   - {name: http, containerPort: 8080, protocol: TCP}
-  # Ready is who has a pipeline behind it, or had one a minute ago. While pipelines are replaced all gateways may take the one
-  # that ends for theirs, and a Service without any pod turns everybody away. One that does not answer is told apart.
+  # Ready is who has a pipeline behind it, or had one while calls may wait. While pipelines are replaced all gateways may take
+  # the one that ends for theirs, and a Service without any pod turns everybody away. One that does not answer is told apart.
   readinessProbe:
-    httpGet: {path: "/health?grace=60", port: http, scheme: HTTPS}
+    httpGet: {path: "/health?grace={{ .Values.upgrade.holdSeconds }}", port: http, scheme: HTTPS}
     periodSeconds: 2
     timeoutSeconds: 2
     failureThreshold: 2
