@@ -9,8 +9,8 @@
 namespace sluice {
 
 // Cuts a rendering of the variables behind the content of their last message: what the template
-// writes to end a message is left out. Nothing is cut where the template was told to begin a message.
-// INVALID_ARGUMENT where the rendering does not have that content.
+// writes to end a message is left out. Nothing is cut where the template was told to begin a
+// message. INVALID_ARGUMENT where the rendering does not have that content.
 absl::Status EndInFinalMessage(const nlohmann::ordered_json& variables,
                                jinja::Rendering& rendering);
 

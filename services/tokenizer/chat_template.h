@@ -39,7 +39,8 @@ class ChatTemplates {
   // model knows ("user", ...).
   //
   // Where the template refuses the conversation and ids of calls are not nine letters and digits,
-  // which Mistral's templates insist on, each such id becomes one that is, the same for the same id.
+  // which Mistral's templates insist on, each such id becomes one that is, the same for the same
+  // id.
   //
   // FAILED_PRECONDITION where there is no such template, or it does not compile (with file, line
   // and column); INVALID_ARGUMENT and RESOURCE_EXHAUSTED as of jinja::Template::Render.
@@ -50,7 +51,8 @@ class ChatTemplates {
                                           const std::function<void()>* checkpoint = nullptr) const;
 
   // Rewrites the `messages` of variables to what the template that Render() would choose reads of
-  // earlier turns, see TemplateHistory. Hugging Face's apply_chat_template leaves that to its caller.
+  // earlier turns, see TemplateHistory. Hugging Face's apply_chat_template leaves that to its
+  // caller.
   void AdaptHistory(std::string_view name, nlohmann::ordered_json& variables) const;
 
  private:

@@ -19,7 +19,8 @@ class TextStream {
   struct Options {
     DecodeOptions decode;
     StopMatcherOptions stop;
-    // A stop string ends the text only where the token that completes it comes behind so many others.
+    // A stop string ends the text only where the token that completes it comes behind so many
+    // others.
     size_t min_tokens = 0;
   };
 

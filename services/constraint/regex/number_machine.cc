@@ -196,7 +196,8 @@ bool NumberMachine::Digit(State& state, int digit) const {
 
 bool NumberMachine::Point(State& state) const {
   if (state.phase != kZero && state.phase != kInteger) return false;
-  if (rules_.integer && (rules_.plain_integers || state.num_integer > kMostBeforePoint)) return false;
+  if (rules_.integer && (rules_.plain_integers || state.num_integer > kMostBeforePoint))
+    return false;
   EndInteger(state);
   state.phase = kPoint;
   return true;

@@ -19,8 +19,8 @@ struct KeywordInfo {
 // unknown ones, which by the specification annotate too.
 const KeywordInfo* FindKeyword(std::string_view name);
 
-// Whether a member counts as if it were not there: `properties`, `required`, `anyOf` and `enum` that
-// are null, as many serializers write an empty list.
+// Whether a member counts as if it were not there: `properties`, `required`, `anyOf` and `enum`
+// that are null, as many serializers write an empty list.
 bool IsAbsent(const JsonValue::Member& keyword);
 
 // Whether a keyword of all types is about other schemas, rather than the value itself.

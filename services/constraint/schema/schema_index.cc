@@ -212,9 +212,8 @@ absl::StatusOr<SchemaIndex> SchemaIndex::Create(const JsonValue& document) {
   }
   if (const JsonValue* integers = document.Find("x-integers"); integers != nullptr) {
     if (!integers->is_string() || (integers->text != "plain" && integers->text != "any"))
-      return absl::InvalidArgumentError(Message("#/x-integers is ",
-                                                JsonText(*integers).substr(0, 60),
-                                                "; accepted: \"plain\", \"any\""));
+      return absl::InvalidArgumentError(Message(
+          "#/x-integers is ", JsonText(*integers).substr(0, 60), "; accepted: \"plain\", \"any\""));
     index.plain_integers_ = integers->text == "plain";
   }
   index.by_uri_[""] = &document;

@@ -20,7 +20,8 @@ enum class SchemaDialect { kDraft4, kDraft6, kDraft7, k2019, k2020 };
 class SchemaIndex {
  public:
   // `document` is borrowed. INVALID_ARGUMENT naming the place where a keyword's value is not what
-  // it must be, wherever in the document that is; UNIMPLEMENTED where $schema names a dialect that is not one of json-schema.org.
+  // it must be, wherever in the document that is; UNIMPLEMENTED where $schema names a dialect that
+  // is not one of json-schema.org.
   static absl::StatusOr<SchemaIndex> Create(const JsonValue& document);
 
   SchemaDialect dialect() const { return dialect_; }

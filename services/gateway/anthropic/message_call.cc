@@ -34,8 +34,8 @@ void SetStop(json& object, const v1::Finished& finished) {
   object["stop_sequence"] = end.stop_string();
 }
 
-// A block as JSON, of a call with its arguments as the model wrote them; a text where those are no object,
-// so that nothing is lost.
+// A block as JSON, of a call with its arguments as the model wrote them; a text where those are no
+// object, so that nothing is lost.
 std::string BlockText(const json& block, const std::string& arguments) {
   if (block["type"] != "tool_use") return ToJson(block);
   const std::string name = block["name"].get<std::string>();

@@ -28,8 +28,8 @@ absl::Status BadType(const std::string& path, const char* expected) {
   return ParameterError(path, "invalid_type", absl::StrCat(path, ": expected ", expected, "."));
 }
 
-// What stands for a part of a tool's result that a model of text can't see, so that the conversation
-// goes on.
+// What stands for a part of a tool's result that a model of text can't see, so that the
+// conversation goes on.
 std::string Unseen(absl::string_view type) {
   return absl::StrCat("[", type, ": not shown, this model reads text]");
 }
@@ -55,7 +55,8 @@ std::string TextOfDocument(ObjectReader& block, const std::string& type) {
   return text.empty() ? Unseen(type) : text;
 }
 
-// The text of a block. `is_result`: of a tool's result, in which everything is text or is stood for.
+// The text of a block. `is_result`: of a tool's result, in which everything is text or is stood
+// for.
 std::string TextOfBlock(ObjectReader& block, bool is_result) {
   const std::string type = block.String("type").value_or("");
   block.PassOver({"cache_control", "citations"});

@@ -95,7 +95,8 @@ bool SetsPriority(const SentNames& names) {
   return names.service_tier == "flex" || names.service_tier == "priority";
 }
 
-// Priorities rise in gRPC, and fall in vLLM's parameter: "priority is -1; accepted for tenant "x": 0, 1".
+// Priorities rise in gRPC, and fall in vLLM's parameter: "priority is -1; accepted for tenant "x":
+// 0, 1".
 std::string PriorityMessage(absl::string_view message, const SentNames& names) {
   const size_t mark = message.find("; ");
   const size_t colon = message.rfind(": ");

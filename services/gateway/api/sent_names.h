@@ -19,9 +19,9 @@ struct SentNames {
   std::string service_tier;  // its value: some set the priority
 };
 
-// The status with fields of the gRPC API called by their parameters. Unless it has them already, it gets
-// the payloads of json/object_reader.h: the parameter at fault, and the code of a prompt that is too
-// long. Statuses that speak of no field stay as they are.
+// The status with fields of the gRPC API called by their parameters. Unless it has them already, it
+// gets the payloads of json/object_reader.h: the parameter at fault, and the code of a prompt that
+// is too long. Statuses that speak of no field stay as they are.
 absl::Status AsSent(const absl::Status& status, const SentNames& names = {});
 
 // Why a prompt does not fit into the model's context.

@@ -1,5 +1,5 @@
-// Writes a JSON object member by member. Values may be JSON texts that are taken over as they are, so
-// that their order and the spelling of their numbers are kept. Compact.
+// Writes a JSON object member by member. Values may be JSON texts that are taken over as they are,
+// so that their order and the spelling of their numbers are kept. Compact.
 #pragma once
 
 #include <nlohmann/json.hpp>

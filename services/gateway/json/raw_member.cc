@@ -49,8 +49,8 @@ std::string NameOf(absl::string_view quoted) {
   return name.is_string() ? name.get<std::string>() : std::string(quoted);
 }
 
-// Whether a string with its quotes spells `name`: parsers compare names decoded, and a second spelling
-// of a name must not give another value than theirs.
+// Whether a string with its quotes spells `name`: parsers compare names decoded, and a second
+// spelling of a name must not give another value than theirs.
 bool IsName(absl::string_view quoted, absl::string_view name) {
   if (quoted.size() < name.size() + 2) return false;  // escapes are longer than what they spell
   if (quoted.find('\\') == absl::string_view::npos) {

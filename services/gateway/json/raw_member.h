@@ -1,6 +1,6 @@
-// The parts of a JSON text as they were written. Parsed objects are sorted by name and their numbers
-// are doubles; a model sees the order of a schema's properties, and the spelling of the arguments it
-// has written itself.
+// The parts of a JSON text as they were written. Parsed objects are sorted by name and their
+// numbers are doubles; a model sees the order of a schema's properties, and the spelling of the
+// arguments it has written itself.
 //
 // `text` is JSON that a parser has accepted; of other texts, any part or nothing. Each call reads
 // its text once.
@@ -22,8 +22,8 @@ std::vector<std::pair<std::string, absl::string_view>> RawMembers(absl::string_v
 // The elements of an array; empty for anything else.
 std::vector<absl::string_view> RawElements(absl::string_view text);
 
-// The text of the value at `path`, such as {"response_format", "json_schema", "schema"}: of the last
-// member of each name, as parsers take it. Nothing where it is not there.
+// The text of the value at `path`, such as {"response_format", "json_schema", "schema"}: of the
+// last member of each name, as parsers take it. Nothing where it is not there.
 std::optional<absl::string_view> RawMember(absl::string_view text,
                                            std::initializer_list<absl::string_view> path);
 

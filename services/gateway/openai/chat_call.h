@@ -34,8 +34,8 @@ class ChatCall final : public ChoiceCall {
   const GenerationParameters& parameters() const override { return request_.parameters; }
   int64_t num_reasoning_tokens() const override;
 
-  // Of a chunk's tokens, those that are part of the text or of a special token in it: not the one that
-  // ended the sequence.
+  // Of a chunk's tokens, those that are part of the text or of a special token in it: not the one
+  // that ended the sequence.
   int NumShown(const v1::Chunk& chunk) const;
 
   // Makes the prediction the tokens that are expected, then begins.

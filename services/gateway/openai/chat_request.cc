@@ -25,8 +25,8 @@ constexpr char kUnseen[] = "[image: not shown, this model reads text]";
 
 bool IsImage(absl::string_view type) { return type == "image_url" || type == "input_image"; }
 
-// The text of an array of parts. Each is to be text: a model of text sees nothing else. Images in the
-// results of tools are no user's wish, and are told of.
+// The text of an array of parts. Each is to be text: a model of text sees nothing else. Images in
+// the results of tools are no user's wish, and are told of.
 absl::StatusOr<std::string> TextOfParts(const json& parts, const std::string& path,
                                         bool is_result) {
   std::string text;
@@ -63,8 +63,8 @@ absl::StatusOr<std::optional<std::string>> ReadContent(ObjectReader& message,
                                      "': expected a string or an array of parts."));
 }
 
-// Templates write arguments as JSON themselves, so they get the object rather than its text, as it was
-// written: the model is to see what it wrote. `raw` is the text of `function`.
+// Templates write arguments as JSON themselves, so they get the object rather than its text, as it
+// was written: the model is to see what it wrote. `raw` is the text of `function`.
 std::string ReadArguments(ObjectReader& function, absl::string_view raw) {
   const json* arguments = function.Any("arguments");
   if (arguments == nullptr) return "{}";

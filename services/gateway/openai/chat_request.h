@@ -24,18 +24,18 @@ struct ChatRequest {
   v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };
 
-// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of
+// json/object_reader.h.
 absl::StatusOr<ChatRequest> ReadChatRequest(const nlohmann::json& body, absl::string_view text);
 
-// What the chat template is to see: messages, tools, variables, whether the assistant's turn begins or
-// the last message goes on.
-// Faults go to the reader. `text` as above.
+// What the chat template is to see: messages, tools, variables, whether the assistant's turn begins
+// or the last message goes on. Faults go to the reader. `text` as above.
 ToolChoice ReadChat(ObjectReader& reader, absl::string_view text, v1::Chat& chat);
 
 // What messages were made of.
 struct MessageSource {
-  // Of the array, from which objects keep their order and numbers their spelling; may be empty where
-  // no arguments are objects.
+  // Of the array, from which objects keep their order and numbers their spelling; may be empty
+  // where no arguments are objects.
   absl::string_view text;
   // By message, what errors call it; "messages[i]" where there are none.
   absl::Span<const std::string> paths;

@@ -34,8 +34,8 @@ class ChoiceCall : public OpenAiCall {
   bool streams() const { return parameters().stream.stream; }
   // One choice, in an event of its own. REQUIRES: streams().
   void SendChoice(const nlohmann::json& choice);
-  // The answer with all `choices` and the members of `further`; where it is streamed, and the choices
-  // were sent, its end.
+  // The answer with all `choices` and the members of `further`; where it is streamed, and the
+  // choices were sent, its end.
   void End(nlohmann::json choices, const std::vector<v1::Finished>& finished,
            const nlohmann::json& further = nlohmann::json::object());
 

@@ -27,7 +27,8 @@ struct CompletionRequest {
   v1::GenerateRequest generate;    // everything but the prompt
 };
 
-// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of
+// json/object_reader.h.
 absl::StatusOr<CompletionRequest> ReadCompletionRequest(const nlohmann::json& body,
                                                         absl::string_view text);
 

@@ -25,9 +25,9 @@ struct GenerationParameters {
   std::vector<std::string> bad_words;  // texts that are not to occur
 };
 
-// Sampling, beams, constraints, stopping, n, seed, priority: into `request`. `text` is the body as it was
-// sent. Not the prompt, max_tokens and logprobs,
-// which the two APIs spell differently. Faults go to the reader.
+// Sampling, beams, constraints, stopping, n, seed, priority: into `request`. `text` is the body as
+// it was sent. Not the prompt, max_tokens and logprobs, which the two APIs spell differently.
+// Faults go to the reader.
 GenerationParameters ReadGenerationParameters(ObjectReader& reader, absl::string_view text,
                                               v1::GenerateRequest& request);
 

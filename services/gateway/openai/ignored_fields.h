@@ -1,12 +1,12 @@
 // Members of requests that have no effect here: what public clients send along, each by its name. A
-// test holds the tables against docs/http_clients.md. Whatever is in none of them, and is not read, is
-// refused.
+// test holds the tables against docs/http_clients.md. Whatever is in none of them, and is not read,
+// is refused.
 #pragma once
 
 namespace sluice::gateway::openai {
 
-// Of a request. Who is behind it is told by its token; what is kept of prompts is kept by prefixes; how
-// long a model stays is not a request's to say.
+// Of a request. Who is behind it is told by its token; what is kept of prompts is kept by prefixes;
+// how long a model stays is not a request's to say.
 constexpr const char* kIgnoredParameters[] = {
     "cache_prompt",           "client_metadata",   "keep_alive", "metadata", "prompt_cache_key",
     "prompt_cache_retention", "safety_identifier", "user",       "verbosity"};

@@ -15,8 +15,8 @@ namespace sluice::gateway::openai {
 nlohmann::json ChatLogprobs(const v1::Chunk& chunk, int count, const TokenTexts& texts);
 
 // Appends what a chunk says of the prompt, in vLLM's shape of prompt_logprobs: null for its first
-// token, then {"token id": {"logprob", "rank", "decoded_token"}} of the token and its alternatives. Ranks
-// are known of alternatives alone.
+// token, then {"token id": {"logprob", "rank", "decoded_token"}} of the token and its alternatives.
+// Ranks are known of alternatives alone.
 void AddPromptLogprobs(const v1::Chunk& chunk, const TokenTexts& texts, nlohmann::json& into);
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of a completion, appended to by
@@ -25,9 +25,9 @@ class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const TokenTexts& texts) : texts_(&texts) {}
 
-  // The tokens of a prompt, of which the first has no log-probability, and `text`, by which they are placed:
-  // special tokens and a space that a tokenizer puts before a text are not part of it. Where `text` is
-  // empty, the prompt is the text of its tokens.
+  // The tokens of a prompt, of which the first has no log-probability, and `text`, by which they
+  // are placed: special tokens and a space that a tokenizer puts before a text are not part of it.
+  // Where `text` is empty, the prompt is the text of its tokens.
   template <class Score>
   void AddPrompt(const Score& score, absl::string_view text) {
     absl::string_view rest = text;

@@ -50,8 +50,8 @@ std::string JoinedTexts(const json* parts) {
   return text;
 }
 
-// Makes messages of items. What a model wrote in one turn comes as several items, one after the other
-// (a thought, a text, calls), and is one message to a chat template.
+// Makes messages of items. What a model wrote in one turn comes as several items, one after the
+// other (a thought, a text, calls), and is one message to a chat template.
 class ItemReader {
  public:
   // Both grow by each message: where it came from is its path.
@@ -82,8 +82,8 @@ class ItemReader {
   }
 
  private:
-  // The message of the assistant's turn that an item goes on with; a new one where the last message is
-  // another's, or has one of `behind`, which stand behind what the item has.
+  // The message of the assistant's turn that an item goes on with; a new one where the last message
+  // is another's, or has one of `behind`, which stand behind what the item has.
   json& Turn(std::initializer_list<const char*> behind) {
     bool goes_on = !messages_.empty() && messages_.back()["role"] == "assistant";
     for (const char* member : behind) {

@@ -20,7 +20,8 @@ struct ResponseRequest {
   v1::GenerateRequest generate;  // complete but for what keeps the choice of tools
 };
 
-// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of json/object_reader.h.
+// `text` is what `body` was parsed from. INVALID_ARGUMENT with the payloads of
+// json/object_reader.h.
 absl::StatusOr<ResponseRequest> ReadResponseRequest(const nlohmann::json& body,
                                                     absl::string_view text);
 

@@ -19,8 +19,8 @@ using nlohmann::json;
 
 constexpr size_t kMaxTools = 1024;
 
-// Of the Responses API, run by OpenAI's servers or known to OpenAI's models alone. Agents send them along
-// with their functions.
+// Of the Responses API, run by OpenAI's servers or known to OpenAI's models alone. Agents send them
+// along with their functions.
 constexpr absl::string_view kForeignTypes[] = {"apply_patch",
                                                "code_interpreter",
                                                "computer",
