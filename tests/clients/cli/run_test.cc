@@ -13,6 +13,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// A folder that exists: `run` reads none of its files itself.
+std::string SomeModel() { return ::testing::TempDir(); }
+
 TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
   FakePipeline pipeline(Saying(Story()));
   FakeEnvironment fake;
@@ -21,12 +24,12 @@ TEST(RunTest, StartsThePipelineThatTheFlagsDescribe) {
     seen = options;
     return pipeline.InProcess();
   };
-  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "--tp", "4", "--pp", "2", "--weights", "int4",
+  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "--tp", "4", "--pp", "2", "--weights", "int4",
                       "--kv_dtype", "bf16", "--threads", "3", "--kv_cache_mib", "64",
                       "--rope_scaling", "yarn,factor=4", "Once"}),
             0);
   EXPECT_EQ(fake.out.str(), "there was");
-  EXPECT_EQ(seen.model, "some/model");
+  EXPECT_EQ(seen.model, SomeModel());
   EXPECT_EQ(seen.num_ranks, 4);
   EXPECT_EQ(seen.num_stages, 2);
   EXPECT_EQ(seen.weights, WeightType::kInt4);
@@ -45,7 +48,7 @@ TEST(RunTest, SaysHowManyPositionsThePoolHolds) {
   FakePipeline pipeline(answers);
   FakeEnvironment fake;
   fake.environment.start_in_process = [&](const InProcessOptions&) { return pipeline.InProcess(); };
-  EXPECT_EQ(fake.Run({"run", "--model", "some/model", "Once"}), 0);
+  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "Once"}), 0);
   EXPECT_THAT(fake.err.str(),
               HasSubstr("sluice: the KV pool holds 64 positions; the context of fake "
                         "is 512, so no sequence reaches it: --kv_cache_mib"));
@@ -62,8 +65,14 @@ TEST(RunTest, PrintsWhyThePipelineDidNotStart) {
   fake.environment.start_in_process = [](const InProcessOptions& options) {
     return absl::NotFoundError(options.model + "/config.json does not exist");
   };
+  EXPECT_EQ(fake.Run({"run", "--model", SomeModel(), "Once"}), 1);
+  EXPECT_EQ(fake.err.str(), "sluice: " + SomeModel() + "/config.json does not exist [NOT_FOUND]\n");
+}
+
+TEST(RunTest, NamesAModelThatIsNoFolder) {
+  FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"run", "--model", "nowhere", "Once"}), 1);
-  EXPECT_EQ(fake.err.str(), "sluice: nowhere/config.json does not exist [NOT_FOUND]\n");
+  EXPECT_THAT(fake.err.str(), HasSubstr("nowhere: no such folder"));
 }
 
 // The model that `run` starts for a program at `executable`; empty where it starts none.
