@@ -22,6 +22,7 @@ from beside import HERE, SLACK_S, hold_to_bounds, peak_mib, show
 from processes import BIN, PROMPT, STORYTELLER, Up, free_port, listeners_of, main
 
 MEMORY_MIB = 256  # of the chart's gateway
+LATEST_S = 1  # for the first token of any request: the first that comes while others hold everything
 TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}assistant:"
 pipeline = None
 
@@ -138,8 +139,10 @@ def one(gateway, max_tokens=24):
 
 
 def several(gateway, count=9):
+    """Medians of the first token and of a token, and the latest first token."""
     results = [one(gateway) for _ in range(count)]
-    return statistics.median(r[0] for r in results), statistics.median(r[1] for r in results)
+    firsts = [r[0] for r in results]
+    return statistics.median(firsts), statistics.median(r[1] for r in results), max(firsts)
 
 
 def setUpModule():
@@ -157,21 +160,22 @@ class GatewayTest(unittest.TestCase):
         def measure():
             with Gateway(*flags, max_descriptors=max_descriptors) as gateway:
                 several(gateway, 5)
-                quiet_first, quiet_token = several(gateway)
+                quiet_first, quiet_token, _ = several(gateway)
                 with Attack(gateway, name, count, token) as attack:
-                    first, token_s = several(gateway)
+                    first, token_s, latest = several(gateway)
                     said = attack.wait()
                     several(gateway, 2)
                 several(gateway, 2)
                 peak = peak_mib(gateway.process.pid)
-                show(f"{name} x {count}{' with a token' if token else ''}: first token {1000 * first:.1f} ms, quiet "
-                     f"{1000 * quiet_first:.1f}; a token {1000 * token_s:.2f} ms, quiet {1000 * quiet_token:.2f}; at most {peak:.0f} MiB")
+                show(f"{name} x {count}{' with a token' if token else ''}: first token {1000 * first:.1f} ms, "
+                     f"the latest {1000 * latest:.1f}, quiet {1000 * quiet_first:.1f}; a token {1000 * token_s:.2f} ms, quiet {1000 * quiet_token:.2f}; at most {peak:.0f} MiB")
                 self.assertEqual(said, [])
                 self.assertLess(peak, MEMORY_MIB)
                 most_first, most_token = 2 * quiet_first + quiet_token + SLACK_S, 2 * quiet_token + SLACK_S / 4
-                if first <= most_first and token_s <= most_token:
+                if first <= most_first and token_s <= most_token and latest <= LATEST_S:
                     return None
-                return f"a first token after {first:.3f} s, accepted: {most_first:.3f}; a token in {token_s:.4f} s, accepted: {most_token:.4f}"
+                return (f"a first token after {first:.3f} s, accepted: {most_first:.3f}, the latest after {latest:.3f} s, "
+                        f"accepted: {LATEST_S}; a token in {token_s:.4f} s, accepted: {most_token:.4f}")
         hold_to_bounds(self, measure)
 
     def test_unfinished_bodies(self):
