@@ -76,6 +76,8 @@ class Repeats {
 bool IsKnown(absl::string_view message) {
   // Of every connection between processes, whose certificates name roles instead of hosts.
   return absl::StartsWith(message, "No match found for server name") ||
+         // What a client has sent, which it is told; any client could fill the log.
+         absl::StartsWith(message, "Error parsing metadata") ||
          // Of an address that can't be listened on, which whoever wanted to says in a sentence.
          absl::StrContains(message, "No address added out of total");
 }

@@ -53,6 +53,9 @@ TEST(GrpcRuntimeTest, LeavesOutWhatOthersSayInASentence) {
   EXPECT_THAT(SaidOf("UNKNOWN:No address added out of total 1 resolved for '127.0.0.1:1'"),
               IsEmpty());
   EXPECT_THAT(SaidOf("No match found for server name: alpha"), IsEmpty());
+  // A client's words.
+  EXPECT_THAT(SaidOf("Error parsing metadata: error=invalid value key=:scheme value=secret"),
+              IsEmpty());
 }
 
 }  // namespace
