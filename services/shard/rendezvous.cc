@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "services/common/epoch.h"
 #include "services/common/status.h"
 #include "services/common/wiring_message.h"
 
@@ -44,14 +45,15 @@ bool RendezvousTable::Key::operator<(const Key& other) const {
 }
 
 absl::Status RendezvousTable::CheckAwaited(const WiringIdentity& wiring) const {
-  return wiring.epoch > wiring_.epoch ? absl::OkStatus() : CheckSameWiring(wiring, wiring_);
+  return IsNewerEpoch(wiring.epoch, wiring_.epoch) ? absl::OkStatus()
+                                                   : CheckSameWiring(wiring, wiring_);
 }
 
 void RendezvousTable::KeepOnly(const WiringIdentity& wiring) {
   std::vector<std::pair<Waiter*, absl::Status>> dropped;
   {
     absl::MutexLock lock(&mutex_);
-    if (wiring.epoch < wiring_.epoch) return;
+    if (!CheckAwaited(wiring).ok()) return;
     wiring_ = wiring;
     std::erase_if(values_, [&wiring](const auto& entry) {
       return !CheckSameWiring(entry.first.wiring, wiring).ok();
@@ -79,7 +81,7 @@ absl::Status RendezvousTable::Store(const v1::PutRendezvousRequest& request,
   const Key key = {.wiring = *wiring, .name = request.key()};
   absl::MutexLock lock(&mutex_);
   if (absl::Status awaited = CheckAwaited(*wiring); !awaited.ok()) return awaited;
-  if (wiring->epoch > wiring_.epoch && values_.size() >= kMostWaiting) {
+  if (IsNewerEpoch(wiring->epoch, wiring_.epoch) && values_.size() >= kMostWaiting) {
     return absl::ResourceExhaustedError(absl::StrCat(kMostWaiting, " keys are set already"));
   }
   if (!values_.emplace(key, request.value()).second) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/common/epoch.h"
 #include "services/common/server.h"
 #include "services/common/wiring_message.h"
 #include "tests/kernels/testing/test_wiring.h"
@@ -113,6 +114,13 @@ TEST_F(RendezvousTest, EndsTheCallsOfWiringsThatAreOver) {
   EXPECT_TRUE(absl::IsAborted(ResultOf(*foreign).status()));
   service_.table.KeepOnly(TestWiring(3));  // late: does nothing
   EXPECT_TRUE(StoreOf(TestWiring(4))->Set("ranks/1", "ours").ok());
+}
+
+// As StageWorker::Switch: a stage that was opened under the largest epoch begins again.
+TEST_F(RendezvousTest, BeginsAgainAfterTheLargestEpoch) {
+  service_.table.KeepOnly(TestWiring(kMaxEpoch));
+  service_.table.KeepOnly(TestWiring(1));
+  EXPECT_TRUE(StoreOf(TestWiring(1))->Set("ranks/1", "ours").ok());
 }
 
 TEST_F(RendezvousTest, HoldsNoMoreThanItsLimits) {
