@@ -6,6 +6,7 @@ import signal
 import struct
 import tempfile
 import threading
+import time
 import unittest
 
 from processes import (
@@ -21,7 +22,15 @@ FOLLOW = "/sluice.v1.ChosenTokensService/Follow"
 
 
 def generate(endpoint, tokens=TOKENS):
-    return text_of(Client(endpoint).generate(request(tokens)))
+    """The text; again where the orchestrator itself is replaced meanwhile, as on a host with too little time for all."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return text_of(Client(endpoint).generate(request(tokens)))
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def status_of(client):
@@ -83,8 +92,9 @@ class NeighboursTest(unittest.TestCase):
                     texts = list(pool.map(lambda up: generate(up.endpoint), ups))
                     self.assertEqual(texts, self.texts + self.texts, f"in round {turn}")
                     # All are wired again at the same moment.
-                    for up in ups:
-                        os.kill(listeners_of(up.process.pid)["shard-0-1"], signal.SIGKILL)
+                    for victims in [listeners_of(up.process.pid) for up in ups]:
+                        if "shard-0-1" in victims:
+                            os.kill(victims["shard-0-1"], signal.SIGKILL)
                 self.assertFalse([name for name in os.listdir("/dev/shm") if "sluice" in name], "ranks' memory has no name")
             finally:
                 for up in ups:

@@ -165,7 +165,7 @@ std::vector<absl::Status> Play(Scene& scene) {
 }
 
 TEST(RankGroupsTest, NeverMixThoughRanksAreSentToOtherGroups) {
-  const int num_seeds = IsEmulated() ? 10 : 60;
+  const int num_seeds = IsEmulated() ? 10 : 40;
   int num_foreign = 0, num_refused_by_name = 0, num_undisturbed = 0;
   for (int seed = 0; seed < num_seeds; ++seed) {
     Scene scene = DrawScene(static_cast<std::uint32_t>(seed));
