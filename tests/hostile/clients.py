@@ -244,6 +244,7 @@ def long_texts():
     tokenize = caller.channel.unary_unary(
         "/sluice.v1.GenerationService/Tokenize", request_serializer=tokenizer_pb2.TokenizeRequest.SerializeToString,
         response_deserializer=tokenizer_pb2.TokenizeResponse.FromString)
+    tokenize(tokenizer_pb2.TokenizeRequest(text=b"a"), metadata=TENANT)  # the listener knows the connection from then on
     calls = [tokenize.future(request, metadata=TENANT) for _ in range(COUNT)]
     say("at work")
     codes = {}
