@@ -45,6 +45,18 @@ class ChatTest(ApiTest):
         answer = self.api.chat(add_generation_prompt=False, continue_final_message=False).json
         self.assertEqual(answer["choices"][0]["message"]["content"], expected)
 
+    def test_logprobs_are_those_of_the_text(self):
+        """The token that ends it is counted, but has no text and no entry."""
+        whole = self.api.chat(max_tokens=20, logprobs=True).json["choices"][0]["logprobs"]["content"]
+        words = [token["token"] for token in whole]
+        ids = self.api.call("POST", "/tokenize", {"prompt": words[9], "add_special_tokens": False}).json["tokens"]
+        ended = self.api.chat(max_tokens=20, logprobs=True, stop_token_ids=ids[-1:]).json
+        choice = ended["choices"][0]
+        self.assertEqual(choice["finish_reason"], "stop")
+        entries = choice["logprobs"]["content"]
+        self.assertEqual("".join(token["token"] for token in entries), choice["message"]["content"])
+        self.assertEqual(len(entries), ended["usage"]["completion_tokens"] - 1)
+
     def test_logprobs(self):
         choice = self.api.chat(logprobs=True, top_logprobs=2).json["choices"][0]
         content = choice["logprobs"]["content"]
