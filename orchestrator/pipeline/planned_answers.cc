@@ -81,6 +81,7 @@ absl::StatusOr<StepExecuted> PlannedAnswers::Take(const v1::SamplerExecuted& exe
 absl::Status PlannedAnswers::CheckRow(const PlannedRow& planned, RowResult& row) const {
   if (!row.error.empty()) {
     row.token = 0;  // means nothing
+    row.deferred = false;
     return absl::OkStatus();
   }
   if (row.deferred) {

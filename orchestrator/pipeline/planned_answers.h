@@ -26,9 +26,9 @@ class PlannedAnswers {
   void Add(StepId step, absl::Span<const RowRequest> rows);
 
   // INTERNAL where the answer is not one to the oldest step that has none, or a row of it contradicts
-  // what was asked: a token outside the vocabulary, another token than the one to score, more
-  // alternatives than were asked for, alternatives out of order. The sampler is broken then. A row
-  // whose log-probabilities are not numbers, or above 0, comes back as one that failed.
+  // what was asked: a token outside the vocabulary, another token than the one to score, or none yet,
+  // more alternatives than were asked for, alternatives out of order. The sampler is broken then. A
+  // row whose log-probabilities are not numbers, or above 0, comes back as one that failed.
   absl::StatusOr<StepExecuted> Take(const v1::SamplerExecuted& executed);
 
  private:

@@ -30,6 +30,9 @@ void AddChosen(const ChosenBy& chosen, int32_t index, v1::EmbeddingExecute& exec
 // The longest text of a row's error; clients are told it.
 constexpr size_t kMaxErrorBytes = 1024;
 
+// An hour: the most that a row can have taken.
+constexpr uint64_t kMaxWorkMicroseconds = 3'600'000'000;
+
 // A row with a code has failed, whether or not it says why.
 void SetError(const v1::SampledRow& row, RowResult& result) {
   result.error = row.error_message().substr(0, kMaxErrorBytes);
@@ -109,7 +112,9 @@ absl::StatusOr<std::vector<RowResult>> ResultsFrom(const v1::SamplerExecuted& ex
     result.logprob = row.logprob();
     SetError(row, result);
     result.deferred = row.deferred();
-    if (row.work_us() != 0) result.work = absl::Microseconds(row.work_us());
+    if (row.work_us() != 0) {
+      result.work = absl::Microseconds(std::min<uint64_t>(row.work_us(), kMaxWorkMicroseconds));
+    }
     result.forced.assign(row.forced_token_ids().begin(), row.forced_token_ids().end());
     result.likely.assign(row.likely_token_ids().begin(), row.likely_token_ids().end());
     for (int i = 0; i < row.top_token_ids_size(); ++i) {

@@ -51,6 +51,9 @@ template <class Opened>
 void Wiring::OnOpened(const std::string& who, const Opened& opened) {
   const absl::Status same = CheckWiring(opened, options_.identity);
   if (!same.ok()) return Lose(who, same);
+  if (!has_opened_.insert(who).second) {
+    return Lose(who, absl::InternalError("it answered Open twice"));
+  }
   ++num_opened_;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,6 +99,7 @@ class Wiring {
   int next_to_open_;     // -1: the embedding; num_stages: the sampler; else a stage of shards
   int num_opening_ = 0;  // streams begun
   int num_opened_ = 0;
+  std::set<std::string> has_opened_;  // who has answered Open
   absl::Status lost_;
   std::vector<StepExecuted> executed_;
   std::vector<ToldTimes> times_;

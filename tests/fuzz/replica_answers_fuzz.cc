@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -114,7 +115,8 @@ void SpoilRow(uint8_t how, v1::SampledRow& row) {
     case 13:
       return row.add_top_perturbed(kNan);
     case 14:
-      return row.set_logprob(2);
+      row.set_deferred(true);
+      return row.set_work_us(~uint64_t{0});
     default:
       row.set_error_code(std::numeric_limits<int32_t>::min());
       return;
@@ -171,12 +173,16 @@ class FakeStream final : public MessageStream<Request, Response> {
   void Open(const Request& request) {
     Response response;
     response.mutable_opened()->set_epoch(request.open().epoch());
+    response.mutable_opened()->set_wiring_nonce(request.open().wiring_nonce());
+    response.mutable_opened()->set_model_fingerprint(request.open().model_fingerprint());
     const uint8_t how = spoiler_.Next();
     if (how % 16 == 1) return End();
     if (how % 16 == 2) return;  // never opens
     if (how % 16 == 3) response.Clear();
     if (how % 16 == 4) response.mutable_opened()->set_epoch(how * 1'000'003ull);
     if (how % 16 == 5) Answer(response);
+    if (how % 16 == 7) response.mutable_opened()->set_wiring_nonce(std::string(16, 'x'));
+    if (how % 16 == 8) response.mutable_opened()->set_model_fingerprint("another");
     Answer(std::move(response));
     if (how % 16 == 6) End();
   }
@@ -423,7 +429,10 @@ void Run(Spoiler& spoiler) {
     now = wire.DeliverOne() ? now + absl::Milliseconds(1)
                             : std::max(next, now + absl::Milliseconds(1));
   }
-  SLUICE_CHECK(false);  // a request has no end
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    if (!sinks[i]->over()) std::fprintf(stderr, "request %zu has no end\n", i + 1);
+  }
+  SLUICE_CHECK(false);
 }
 
 }  // namespace

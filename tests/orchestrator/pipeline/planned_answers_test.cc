@@ -72,6 +72,8 @@ TEST(PlannedAnswers, TakeNothingElseFromARowThatIsDeferred) {
   EXPECT_TRUE(executed->rows[0].deferred);
   EXPECT_EQ(executed->rows[0].token, 0);
   EXPECT_EQ(executed->rows[0].work, absl::Microseconds(70));
+  answer.mutable_rows(0)->set_work_us(~uint64_t{0});
+  EXPECT_EQ(Take(answer)->rows[0].work, absl::Hours(1));
   EXPECT_TRUE(executed->rows[0].top.empty());
   EXPECT_FALSE(executed->rows[1].deferred);
 }
