@@ -132,6 +132,7 @@ bool JsonCallReader::ReadBetween(std::string& text, std::vector<ToolCallPiece>& 
   const size_t begin = std::min(text.find_first_not_of(" \t\r\n,;[]"), text.size());
   unclaimed_.append(text, 0, begin);
   text.erase(0, begin);
+  if (takes_names_ && begin > 0 && !text.empty()) return true;  // a name may come now
   if (!text.empty() && text[0] == '{') {
     state_ = State::kHead;
     return true;
