@@ -18,7 +18,7 @@ import unittest
 BIN = sys.argv[1]
 STORYTELLER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "storyteller")
 PROMPT = "Once upon a time there was a king who"
-HELLO = b"slranks1"  # how one rank greets another
+HELLO = b"slranks2"  # how one rank greets another
 ALPHA, BETA = "10.231.77.1", "10.231.77.2"  # of the cable, which nothing else is on
 
 
