@@ -31,8 +31,4 @@ std::optional<absl::string_view> RawMember(absl::string_view text,
 // keeps their order: the time to build one grows with the square of their number.
 bool HasLargeObject(absl::string_view text);
 
-// Whether an object of the JSON text has more than 512 members, which is too many for a value that
-// keeps their order: the time to build one grows with the square of their number.
-bool HasLargeObject(absl::string_view text);
-
 }  // namespace sluice::gateway
