@@ -51,12 +51,13 @@ class Services(Scenario):
 
     def policies(self):
         """A pod that is none of the release's reaches its public port alone. Without policies it reaches others as well."""
-        def reaches(part):
+        # Health, which is asked in plaintext.
+        def reaches(address):
             return kubectl("exec", self.client.pod, "--", "/usr/bin/sluice", "health", "--endpoint",
-                           f"{self.name}-0-{part}.default.svc:8701", "--insecure", "--timeout", "3", check=False).returncode == 0
+                           f"{self.name}-0-{address}", "--insecure", "--timeout", "3", check=False).returncode == 0
         self.helm("upgrade", self.release, values=self.values)
         self.all_are(None, self.num_pods)  # from now on no pod is replaced
-        parts = ("tokenizer", "sampler", "stage-0")
+        parts = ("tokenizer.default.svc:8701", "sampler.default.svc:8701", "stage-0.default.svc:8801")
         self.told(not any(map(reaches, parts)), "policies: a strange pod reaches no stage")
         self.same_text("and is served at the public port")
         self.helm("upgrade", self.release, values=[*self.values, "networkPolicy.enabled=false"])
