@@ -11,6 +11,11 @@ namespace {
 // connections of a host together: 15 bytes can make a stream, which holds 5 KB.
 constexpr double kEarlyBytes = 256 << 10;
 constexpr double kEarlyBytesOfBadHost = 8 << 10;
+// How long a server under load may take to look at the first call of a client that begins with many,
+// and what is too much all the same.
+constexpr absl::Duration kGrace = absl::Milliseconds(200);
+constexpr double kMostEarlyBytes = 4 << 20;
+constexpr uint64_t kMostEarlyStreams = 1000;
 // Bytes a second that are nobody's message: frames of their own, metadata, pings, health checks.
 constexpr double kOverheadBytesPerSecond = 64 << 10;
 constexpr double kOverheadBytesPerMessage = 2 << 10;
@@ -119,6 +124,12 @@ void ConnectionTable::CountMessage(Id id, uint64_t bytes) {
   found->second.handed_over += static_cast<double>(bytes) + kOverheadBytesPerMessage;
 }
 
+bool ConnectionTable::LastsTooLong(Connection& connection, bool is_over, absl::Duration now) {
+  if (!is_over) return false;
+  connection.over_since = std::min(connection.over_since, now);
+  return now - connection.over_since >= kGrace;
+}
+
 double ConnectionTable::LevelOf(const Connection& connection, absl::Duration now) const {
   const double overhead =
       kOverheadBytesPerSecond * absl::ToDoubleSeconds(now - connection.level_at);
@@ -144,10 +155,13 @@ const char* ConnectionTable::OnReceived(Id id, uint64_t total_bytes, absl::Durat
   const double back = std::min(std::max(-more, 0.0), connection.early_bytes);
   early_bytes.Give(back);
   connection.early_bytes += std::max(more, 0.0) - back;
-  if (connection.level > kEarlyBytes) return "it sends too much before it is authenticated";
+  const bool is_over = connection.level > kEarlyBytes;
   // One that has said little is not why.
-  if (host_is_good || connection.level <= kEarlyBytesOfBadHost) return nullptr;
-  return "its host sends too much before it is authenticated";
+  const bool is_bad = is_over || (!host_is_good && connection.level > kEarlyBytesOfBadHost);
+  const bool too_long = LastsTooLong(connection, is_bad, now);
+  if (!too_long && connection.level <= kMostEarlyBytes) return nullptr;
+  return is_over ? "it sends too much before it is authenticated"
+                 : "its host sends too much before it is authenticated";
 }
 
 const char* ConnectionTable::OnStreams(Id id, const Streams& streams, absl::Duration now) {
@@ -160,9 +174,10 @@ const char* ConnectionTable::OnStreams(Id id, const Streams& streams, absl::Dura
   const uint64_t open = streams.started > streams.ended ? streams.started - streams.ended : 0;
   // Those that the client may have begun before it heard of the limit.
   const uint64_t most = static_cast<uint64_t>(most_streams_) + kEarlyStreams;
-  if (open > (connection.admitted ? most : kEarlyStreams)) {
-    return connection.admitted ? "it has too many streams"
-                               : "it has too many streams before it is authenticated";
+  if (connection.admitted && open > most) return "it has too many streams";
+  if (!connection.admitted &&
+      (LastsTooLong(connection, open > kEarlyStreams, now) || open > kMostEarlyStreams)) {
+    return "it has too many streams before it is authenticated";
   }
   if (failed == 0) return nullptr;
   const bool host_is_good = connection.host->second.failures.Take(failed, now);

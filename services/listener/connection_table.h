@@ -90,12 +90,16 @@ class ConnectionTable {
     double handed_over = 0;
     double early_bytes = 0;  // taken from its host's
     absl::Duration level_at;
+    absl::Duration over_since = absl::InfiniteDuration();  // one of the early budgets
     Streams streams;
   };
 
   Host& HostOf(absl::string_view name, absl::Duration now);
   void ForgetIdleHosts(absl::Duration now);
   Id OldestNotAdmitted() const;
+  // Whether an early budget has been exceeded for so long that no handler is about to admit the
+  // connection.
+  static bool LastsTooLong(Connection& connection, bool is_over, absl::Duration now);
   double LevelOf(const Connection& connection, absl::Duration now) const;
 
   const ListenerLimits limits_;

@@ -82,9 +82,25 @@ TEST_F(ConnectionTableTest, HostThatConnectsTooOftenWaits) {
 TEST_F(ConnectionTableTest, SendsLittleBeforeItIsAdmitted) {
   const Id stranger = Add("a");
   EXPECT_EQ(Received(stranger, 200 << 10), nullptr);
+  EXPECT_EQ(Received(stranger, 300 << 10), nullptr);
+  now_ += absl::Milliseconds(200);
   EXPECT_STREQ(Received(stranger, 300 << 10), "it sends too much before it is authenticated");
+  const Id quick = Add("b");
+  EXPECT_STREQ(Received(quick, 5 << 20), "it sends too much before it is authenticated");
   const Id known = AddAdmitted("a");
   EXPECT_EQ(Received(known, 300 << 10), nullptr);
+}
+
+// Its first call waits for a thread while the others arrive.
+TEST_F(ConnectionTableTest, ClientThatBeginsWithMuchIsNotTakenForAStranger) {
+  const Id client = Add("a");
+  EXPECT_EQ(Received(client, 2 << 20), nullptr);
+  EXPECT_EQ(Streams(client, {.started = 100}), nullptr);
+  now_ += absl::Milliseconds(100);
+  table_.Admit(client);
+  now_ += absl::Minutes(1);
+  EXPECT_EQ(Received(client, 3 << 20), nullptr);
+  EXPECT_EQ(Streams(client, {.started = 100}), nullptr);
 }
 
 TEST_F(ConnectionTableTest, SmallCallsOfAStrangerGoOnForEver) {
@@ -120,6 +136,8 @@ TEST_F(ConnectionTableTest, LargestHolderGoesWhereAllHoldTooMuch) {
 TEST_F(ConnectionTableTest, StreamsHaveABoundThatIsLowerForStrangers) {
   const Id stranger = Add("a");
   EXPECT_EQ(Streams(stranger, {.started = 70, .ended = 10}), nullptr);
+  EXPECT_EQ(Streams(stranger, {.started = 90, .ended = 10}), nullptr);
+  now_ += absl::Milliseconds(200);
   EXPECT_STREQ(Streams(stranger, {.started = 90, .ended = 10}),
                "it has too many streams before it is authenticated");
   const Id known = AddAdmitted("a");
