@@ -236,8 +236,9 @@ TEST(StatusTest, PrintsTheTopologyAndExits0WhileServing) {
   EXPECT_THAT(out, HasSubstr(pipeline.endpoint() +
                              " is serving: model storyteller, stages 1, ranks 2, up 1.5s\n"));
   EXPECT_THAT(
-      out, HasSubstr("\nshard           0     1  ready          3.0 MiB    0.5 MiB       -       -  "
-                     "unix:/tmp/s/shard-0-1  cpu/portable, weights BF16\n"));
+      out,
+      HasSubstr("\nshard           0     1  ready          3.0 MiB    0.5 MiB       -       -  "
+                "unix:/tmp/s/shard-0-1  cpu/portable, weights BF16\n"));
   EXPECT_THAT(out,
               HasSubstr("\nsampler         -     -  unspecified          -          -       -  "));
   EXPECT_THAT(out, HasSubstr("KV blocks   25 used, 15 cached, 60 free, 100 in all, of 16 "
