@@ -89,8 +89,8 @@ bool Answered(const grpc::Status& status) {
   return status.error_code() != grpc::StatusCode::UNAVAILABLE && !IsSilent(status);
 }
 
-// Of what calls to these addresses end with, what tells most: an answer, then a connection that was
-// made and failed, such as in the handshake, then silence, then a refusal.
+// Calls every address and returns the most informative status: an answer before a connection that
+// failed after it was made, such as in the TLS handshake, before a time-out, before a refusal.
 grpc::Status MostTelling(const std::vector<std::shared_ptr<grpc::Channel>>& addresses) {
   const auto rank = [](const grpc::Status& status) {
     if (Answered(status)) return 3;

@@ -1,7 +1,7 @@
-// A call of the public API whose request is read when its handler says so, which is after its caller
-// has been admitted. gRPC would read the request of a unary call before the handler hears of the call,
-// so that whoever can connect could have it hold as many bytes as he likes; on the wire both are the
-// same.
+// A call of the public API that reads its request only when its handler asks for it, after the caller
+// has been authenticated. For a unary method gRPC reads the request before it calls the handler, so
+// that a client without a token could make the server hold a large message. Both are the same on the
+// wire.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>

@@ -1,6 +1,6 @@
-// Writes lines to stderr without ever waiting for whoever reads them: a pipe that nobody empties, a
-// terminal that was stopped or a socket of a service manager takes what it has room for, and the lines
-// after that are dropped and counted. Files take everything. Thread-safe.
+// Writes lines to stderr and never waits for its reader. A pipe, terminal or socket whose reader is
+// slow receives the lines that fit its buffer; later lines are dropped and counted. Files receive
+// every line. Thread-safe.
 #pragma once
 
 #include <sys/stat.h>

@@ -2,10 +2,10 @@
 // the end of descriptors, and with the means to close a connection that takes too much. gRPC 1.51's
 // own listeners give up for good where accept() has no descriptor.
 //
-// Of each TCP connection it keeps a second descriptor, by which the kernel tells how many bytes have
-// come; how many streams they made is told by gRPC. It looks at connections from time to time, the
-// sooner the less is known of the peer and the more has just come. One that has been admitted to a
-// server of a pipeline (`trusts_admitted`) is not looked at any further.
+// It keeps a second descriptor of each TCP connection, to read the number of received bytes from the
+// kernel (TCP_INFO); gRPC (channelz) reports the number of streams. It checks connections from time to
+// time: more often while the peer is not authenticated and while many bytes arrive. Where
+// `trusts_admitted` is set, a connection is no longer checked once its peer has been authenticated.
 //
 // Thread-safe; one thread of its own.
 #pragma once
