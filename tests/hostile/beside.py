@@ -57,15 +57,12 @@ def peak_mib(pid):
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
 
 
-class Attack:
-    """A process of hostile clients, from the moment that its load stands: of clients.py, or of http2.py where `by_hand`, which may
-    connect from another address of this host."""
+class AttackProcess:
+    """A process of hostile clients, from the moment that its load stands: PROGRAM of this folder with ARGUMENTS."""
 
-    def __init__(self, endpoint, name, count, by_hand=False, source=None):
-        program = ["http2.py"] if by_hand else ["clients.py", PROTOS]
+    def __init__(self, name, program, *arguments):
         self.process = subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, program[0]), *program[1:], endpoint, name, str(count),
-             *([source] if source else [])],
+            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, program), *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         word = self.process.stdout.readline().strip()
         if word != "at work":
@@ -82,6 +79,14 @@ class Attack:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+
+
+class Attack(AttackProcess):
+    """Of clients.py, or of http2.py where `by_hand`, which may connect from another address of this host."""
+
+    def __init__(self, endpoint, name, count, by_hand=False, source=None):
+        program = ["http2.py"] if by_hand else ["clients.py", PROTOS]
+        super().__init__(name, *program, endpoint, name, str(count), *([source] if source else []))
 
     def wait(self):
         """Until it has done what it came for; what it said beside that."""

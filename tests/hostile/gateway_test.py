@@ -13,12 +13,11 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-from beside import HERE, SLACK_S, hold_to_bounds, peak_mib, show
+from beside import AttackProcess, SLACK_S, hold_to_bounds, peak_mib, show
 from processes import BIN, PROMPT, STORYTELLER, Up, free_port, listeners_of, main
 
 MEMORY_MIB = 256  # of the chart's gateway
@@ -86,16 +85,11 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Attack:
-    """A process of hostile clients, from the moment that its load stands."""
+class Attack(AttackProcess):
+    """Of http_clients.py."""
 
     def __init__(self, gateway, name, count, token=""):
-        self.process = subprocess.Popen(
-            ["nice", "-n", "19", sys.executable, "-B", os.path.join(HERE, "http_clients.py"), gateway.address, name, str(count),
-             token], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        word = self.process.stdout.readline().strip()
-        if word != "at work":
-            raise AssertionError(f"{name} said {word!r}")
+        super().__init__(name, "http_clients.py", gateway.address, name, str(count), token)
 
     def wait(self):
         """Until it has done what it came for; what it said beside that."""
@@ -105,18 +99,6 @@ class Attack:
                 return lines
             lines.append(line.strip())
         raise AssertionError("the attack ended by itself: " + "; ".join(lines))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
 
 
 def one(gateway, max_tokens=24):
