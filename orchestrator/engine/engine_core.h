@@ -23,7 +23,7 @@
 #include "orchestrator/engine/request.h"
 #include "orchestrator/engine/request_history.h"
 #include "orchestrator/engine/request_table.h"
-#include "orchestrator/engine/step_driver.h"
+#include "orchestrator/runner/model_runner.h"
 #include "orchestrator/engine/suspects.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"

@@ -1,4 +1,4 @@
-#include "orchestrator/engine/step_driver.h"
+#include "orchestrator/runner/model_runner.h"
 
 #include <algorithm>
 #include <deque>
