@@ -1,93 +1,105 @@
 #include "orchestrator/runner/model_runner.h"
 
 #include <algorithm>
-#include <deque>
-#include <optional>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/sampling_options/sampling_options.h"
+#include "services/common/log.h"
 
 namespace sluice {
-namespace {
 
-// The tokens of the row's sequence: those that its request has been told of, and those of the steps that
-// were committed since.
-template <class Steps>
-std::vector<TokenId> TokensWith(const Steps& committed, const RowRequest& row) {
-  std::vector<TokenId> tokens(row.tokens.begin(), row.tokens.end());
-  for (const auto& step : committed) {
-    for (const AcceptedRow& accepted : step.outcome.rows) {
-      const bool follows = accepted.sequence == row.sequence && accepted.kind == RowKind::kSample &&
-                           accepted.position == std::ssize(tokens);
-      if (follows) tokens.push_back(accepted.token);
+ModelRunner::ModelRunner(const RunnerOptions& options, Replica* replica, Owner* owner)
+    : options_(options), replica_(replica), owner_(owner), step_times_(options.hang_timeout) {}
+
+void ModelRunner::Advance(SteadyTime now) {
+  replica_->Advance(now);
+  for (ReplicaEvent& event : replica_->TakeEvents()) {
+    if (auto* executed = std::get_if<StepExecuted>(&event)) {
+      On(*executed, now);
+    } else if (const auto* ready = std::get_if<ReplicaReady>(&event)) {
+      On(*ready);
+    } else if (const auto* taken = std::get_if<ReplicaTaken>(&event)) {
+      owner_->OnStandby(taken->status, now);
+    } else {
+      On(std::get<ReplicaLost>(event), now);
     }
   }
-  return tokens;
+  if (!failed_ && !in_flight_.empty()) CheckHang(now);
 }
 
-// A sequence that gives up its blocks and comes back to them before its request is told of its last
-// token: the sampler forgets it in between, and then has to hear of all tokens.
-bool LacksTokens(const Segment& segment, const RowRequest& row) {
-  if (segment.chosen_by.has_value() || std::ssize(row.tokens) >= row.position) return false;
-  const auto* options = std::get_if<const SamplingOptions*>(&row.task);
-  if (options == nullptr || row.draft.has_value()) return false;
-  return row.constraint != nullptr || HasSequenceParameters(**options);
+SteadyTime ModelRunner::NextWake() const {
+  if (failed_) return SteadyTime();
+  SteadyTime wake = replica_->NextWake();
+  if (!in_flight_.empty()) {
+    wake = std::min(wake, in_flight_.front().sent + in_flight_.front().bound);
+  }
+  return returns_.empty() ? wake : std::min(wake, returns_.begin()->first);
 }
 
-}  // namespace
-
-StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
-                       Speculation* speculation, EngineObserver* observer)
-    : replica_(replica),
-      requests_(requests),
-      speculation_(speculation),
-      observer_(observer),
-      times_(hang_timeout) {}
-
-void StepDriver::SendSteps(Scheduler& scheduler, SteadyTime now) {
-  if (!returns_.empty()) ReturnDue(scheduler, now);
-  while (const std::optional<Step> step = scheduler.Plan()) Send(*step, now);
+void ModelRunner::CheckHang(SteadyTime now) {
+  const StepInFlight& step = in_flight_.front();
+  if (now < step.sent + step.bound) return;
+  step_times_.OnHang();
+  ++num_hangs_;
+  FailReplica(absl::DeadlineExceededError(absl::StrCat(
+      "step ", step.id, " did not complete within ", absl::FormatDuration(step.bound))));
 }
 
-void StepDriver::Send(const Step& step, SteadyTime now) {
+void ModelRunner::FailReplica(const absl::Status& status) {
+  failed_ = true;
+  replica_->GiveUp(status);
+}
+
+RunnerStatus ModelRunner::status() const {
+  return {.role = options_.role,
+          .ready = ready_,
+          .epoch = epoch_,
+          .scheduler = scheduler_.has_value() ? scheduler_->statistics() : SchedulerStatistics{},
+          .num_steps = num_steps_,
+          .num_hangs = num_hangs_,
+          .num_recoveries = num_recoveries_,
+          .num_recoveries_with_blocks = num_recoveries_with_blocks_,
+          .processes = replica_->processes()};
+}
+
+// ---- Steps ----
+
+void ModelRunner::SendSteps(SteadyTime now) {
+  if (!CanSend()) return;
+  ReturnDue(now);
+  while (const std::optional<Step> step = scheduler_->Plan()) Send(*step, now);
+}
+
+void ModelRunner::Send(const Step& step, SteadyTime now) {
   const bool ahead = !in_flight_.empty();
   StepInFlight& sent = in_flight_.emplace_back();
   sent.id = step.id;
+  sent.num_positions = step.num_tokens();
+  sent.sent = now;
   sent.ahead = ahead;
   sent.after_idle = step.after_idle;
-  sent.sent = now;
-  sent.num_positions = step.num_tokens();
-  int num_ahead = 0;
-  for (const StepInFlight& other : in_flight_) num_ahead += other.num_positions;
-  sent.bound = times_.Bound(num_ahead);
+  int32_t num_positions = 0;
+  for (const StepInFlight& other : in_flight_) num_positions += other.num_positions;
+  sent.bound = step_times_.Bound(num_positions);
   sent.sequences.reserve(step.segments.size());
   for (const Segment& segment : step.segments) sent.sequences.push_back(segment.sequence);
   rows_.clear();
-  requests_->OnSent(step, rows_);
-  std::deque<std::vector<TokenId>> completed;  // borrowed by rows
-  if (!committed_.empty()) CompleteTokens(step, completed);
+  owner_->DescribeRows(step, rows_);
   sent.num_rows = rows_.size();
   for (size_t row = 0; row < rows_.size(); ++row) {
     if (rows_[row].constraint == nullptr) continue;
-    sent.constrained.emplace_back(static_cast<int32_t>(row), rows_[row].sequence);
+    sent.masked.emplace_back(static_cast<int32_t>(row), rows_[row].sequence);
   }
   replica_->Execute(step, rows_);
 }
 
-void StepDriver::CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed) {
-  auto row = rows_.begin();
-  for (const Segment& segment : step.segments) {
-    for (size_t i = 0; i < segment.rows.size(); ++i, ++row) {
-      if (!LacksTokens(segment, *row)) continue;
-      row->tokens = completed.emplace_back(TokensWith(committed_, *row));
-    }
-  }
+void ModelRunner::On(StepExecuted& executed, SteadyTime now) {
+  if (failed_) return;
+  if (const absl::Status status = Commit(executed, now); !status.ok()) FailReplica(status);
 }
 
-absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {
+// An error: the replica did not answer as it should, and nothing it says counts any more.
+absl::Status ModelRunner::Commit(StepExecuted& executed, SteadyTime now) {
   std::vector<RowResult>& rows = executed.rows;
   if (in_flight_.empty() || in_flight_.front().id != executed.step ||
       in_flight_.front().num_rows != rows.size()) {
@@ -96,7 +108,10 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
   }
   const StepInFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
-  Measure(step, scheduler, now);
+  Measure(step, now);
+  for (const auto& [row, sequence] : step.masked) {
+    if (rows[row].work > absl::ZeroDuration()) owner_->OnMaskWork(sequence, rows[row].work);
+  }
   std::vector<TokenId> tokens;
   tokens.reserve(rows.size());
   std::vector<int32_t> deferred;
@@ -104,36 +119,48 @@ absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, Ste
     if (row.deferred) deferred.push_back(static_cast<int32_t>(tokens.size()));
     tokens.push_back(row.token);
   }
-  if (!step.constrained.empty()) CountWork(step, rows);
-  absl::StatusOr<StepOutcome> outcome = scheduler.Commit(step.id, tokens, deferred);
+  absl::StatusOr<StepOutcome> outcome = scheduler_->Commit(step.id, tokens, deferred);
   if (!outcome.ok()) return outcome.status();
+  ++num_steps_;
   if (!pauses_.empty()) {
     for (const AcceptedRow& accepted : outcome->rows) pauses_.erase(accepted.sequence);
   }
   SitOut(outcome->deferred, now);
-  ++num_steps_;
-  requests_->AdvanceBeams(*outcome, rows);
-  for (const AcceptedRow& accepted : outcome->rows) {
-    RowResult& row = rows[accepted.row];
-    const int32_t position = accepted.position + 1;
-    if (!row.forced.empty()) {
-      speculation_->OnForced(accepted.sequence, position, std::move(row.forced));
-    } else if (!row.likely.empty()) {
-      speculation_->OnLikely(accepted.sequence, position, row.likely);
-    }
-  }
-  committed_.push_back({*std::move(outcome), std::move(rows)});
+  owner_->OnCommitted(*std::move(outcome), std::move(rows));
   return absl::OkStatus();
 }
 
-void StepDriver::SitOut(const std::vector<SequenceId>& sequences, SteadyTime now) {
+void ModelRunner::Measure(const StepInFlight& step, SteadyTime now) {
+  const StepSample sample = SampleOf(step, now);
+  last_end_ = now;
+  step_times_.Observe(sample);
+  scheduler_->SetStepCost(step_times_.Price());
+  owner_->OnExecuted(sample);
+}
+
+StepSample ModelRunner::SampleOf(const StepInFlight& step, SteadyTime now) const {
+  // A step that was sent ahead waited for the one before.
+  const absl::Duration busy = now - std::max(step.sent, last_end_);
+  const bool waited = step.ahead || owner_->HeldBackSince(last_end_);
+  return {.positions = step.num_positions,
+          .sequences = static_cast<int32_t>(step.sequences.size()),
+          .rows = static_cast<int32_t>(step.num_rows),
+          .latency = now - step.sent,
+          .busy = busy,
+          .cost = waited ? busy : std::min(now - last_end_, 2 * busy),
+          .ahead = step.ahead,
+          .after_idle = step.after_idle};
+}
+
+void ModelRunner::SitOut(absl::Span<const SequenceId> sequences, SteadyTime now) {
   // A row costs about a token: the pause grows with the wait, so that rows in vain stay few.
   constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
   constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
   constexpr size_t kManyPauses = 4096;
   if (pauses_.size() > kManyPauses) {
-    absl::erase_if(
-        pauses_, [this](const auto& pause) { return requests_->OwnerOf(pause.first) == nullptr; });
+    absl::erase_if(pauses_, [this](const auto& pause) {
+      return !scheduler_->Report(pause.first).ok();  // it has ended
+    });
   }
   for (const SequenceId sequence : sequences) {
     absl::Duration& pause = pauses_[sequence];
@@ -142,98 +169,55 @@ void StepDriver::SitOut(const std::vector<SequenceId>& sequences, SteadyTime now
   }
 }
 
-void StepDriver::ReturnDue(Scheduler& scheduler, SteadyTime now) {
+void ModelRunner::ReturnDue(SteadyTime now) {
   while (!returns_.empty() && returns_.begin()->first <= now) {
     const SequenceId sequence = returns_.begin()->second;
     returns_.erase(returns_.begin());
-    scheduler.Return(sequence);
-    if (requests_->OwnerOf(sequence) == nullptr) pauses_.erase(sequence);
+    scheduler_->Return(sequence);
   }
 }
 
-void StepDriver::CountWork(const StepInFlight& step, const std::vector<RowResult>& rows) {
-  for (const auto& [row, sequence] : step.constrained) {
-    if (rows[row].work == absl::ZeroDuration()) continue;
-    absl::Status status = requests_->AddWork(sequence, rows[row].work);
-    if (!status.ok()) overworked_.emplace_back(sequence, std::move(status));
+// ---- What becomes of the replica ----
+
+void ModelRunner::On(const ReplicaReady& ready) {
+  const KvGeometry& geometry = ready.geometry;
+  Log(LogLevel::kInfo, "orchestrator",
+      options_.role == RunnerRole::kDraft ? "draft-model-ready" : "replica-ready",
+      {{"epoch", ready.epoch},
+       {"kv_blocks", geometry.num_blocks},
+       {"block_size", geometry.block_size},
+       {"kept_blocks", ready.kept_blocks ? "yes" : "no"}});
+  epoch_ = ready.epoch;
+  if (!ready.changed.empty()) {
+    owner_->OnChanged(ready.changed);
+    scheduler_.reset();
   }
+  // What was computed stays where no shard was lost, and is computed again where one was: the lost
+  // one's keys and values follow from what all stages before it compute.
+  if (!scheduler_.has_value()) {
+    scheduler_.emplace(options_.scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
+                                                          .block_size = geometry.block_size});
+  } else if (ready.kept_blocks) {
+    scheduler_->AbandonSteps();
+  } else if (const int32_t before = scheduler_->kv_cache().num_total_blocks();
+             before == geometry.num_blocks) {
+    scheduler_->Reset();
+  } else {
+    owner_->OnResized(geometry, before, scheduler_->ResetWithBlocks(geometry.num_blocks));
+  }
+  num_recoveries_with_blocks_ += ready.kept_blocks ? 1 : 0;
+  ready_ = true;
+  owner_->OnReady();
 }
 
-void StepDriver::Measure(const StepInFlight& step, Scheduler& scheduler, SteadyTime now) {
-  times_.Completed(step.num_positions, now - step.sent);
-  // A step that went on its way early waited for the one before.
-  const absl::Duration time = now - std::max(step.sent, last_end_);
-  const auto num_sequences = static_cast<int>(step.sequences.size());
-  if (observer_ != nullptr) observer_->OnStep(time, step.num_positions, num_sequences);
-  requests_->OnStep(num_sequences, step.num_positions, time);
-  if (step.num_positions == num_sequences) {
-    costs_.Observe(num_sequences, time);
-    scheduler.SetStepCost(costs_.current());
-  }
-  const bool only_decodes = static_cast<size_t>(step.num_positions) == step.num_rows;
-  if (only_decodes && !step.after_idle) {
-    // One that was not sent early costs the time before it was sent as well, unless that went to
-    // drafts, whose time is counted for itself.
-    const bool drafted = speculation_->WaitedSince(last_end_.since_start());
-    const absl::Duration whole = step.ahead || drafted ? time : std::min(now - last_end_, 2 * time);
-    speculation_->OnStep({.rows = step.num_positions, .time = whole, .ahead = step.ahead});
-  }
-  last_end_ = now;
-}
-
-// A row that nobody wants any more may fail as it likes: its sequence has ended.
-void StepDriver::FailBrokenRows(const StepOutcome& outcome, const std::vector<RowResult>& rows) {
-  for (const AcceptedRow& accepted : outcome.rows) {
-    const RowResult& row = rows[accepted.row];
-    if (row.error.empty() || requests_->IsDeadEnd(accepted, row)) continue;
-    const ActiveRequest* owner = requests_->OwnerOf(accepted.sequence);
-    if (owner != nullptr) requests_->Fail(owner->id(), absl::Status(row.error_code, row.error));
-  }
-}
-
-std::vector<RequestId> StepDriver::TellRequests() {
-  std::vector<RequestId> moved;
-  for (Committed& step : std::exchange(committed_, {})) {
-    FailBrokenRows(step.outcome, step.rows);  // not before what came earlier is told
-    std::vector<RequestId> by_this = requests_->Apply(step.outcome, step.rows);
-    if (moved.empty()) {
-      moved = std::move(by_this);
-    } else {
-      moved.insert(moved.end(), by_this.begin(), by_this.end());
-    }
-  }
-  for (auto& [sequence, status] : std::exchange(overworked_, {})) {
-    const ActiveRequest* owner = requests_->OwnerOf(sequence);
-    if (owner != nullptr) requests_->Fail(owner->id(), status);
-  }
-  return moved;
-}
-
-std::vector<RequestId> StepDriver::Lose() {
-  std::vector<RequestId> owners;
+void ModelRunner::On(const ReplicaLost& lost, SteadyTime now) {
+  ready_ = failed_ = false;
+  ++num_recoveries_;
+  std::vector<SequenceId> in_flight;
   for (const StepInFlight& step : std::exchange(in_flight_, {})) {
-    for (SequenceId sequence : step.sequences) {
-      const ActiveRequest* owner = requests_->OwnerOf(sequence);
-      if (owner != nullptr) owners.push_back(owner->id());
-    }
+    in_flight.insert(in_flight.end(), step.sequences.begin(), step.sequences.end());
   }
-  std::sort(owners.begin(), owners.end());
-  owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
-  return owners;
-}
-
-SteadyTime StepDriver::NextTimeout() const {
-  return in_flight_.empty() ? SteadyTime::InfiniteFuture()
-                            : in_flight_.front().sent + in_flight_.front().bound;
-}
-
-absl::Status StepDriver::CheckTimeout(SteadyTime now) {
-  if (now < NextTimeout()) return absl::OkStatus();
-  times_.GaveUp();
-  ++num_hangs_;
-  return absl::DeadlineExceededError(absl::StrCat("step ", in_flight_.front().id,
-                                                  " did not complete within ",
-                                                  absl::FormatDuration(in_flight_.front().bound)));
+  owner_->OnLost(lost.status, in_flight, now);
 }
 
 }  // namespace sluice

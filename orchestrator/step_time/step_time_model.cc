@@ -89,8 +89,8 @@ double StepTimeModel::Expected(int32_t rows) const {
 }
 
 double StepTimeModel::ExpectedAhead(int32_t rows) const {
-  const bool any = std::any_of(ahead_.begin(), ahead_.end(),
-                               [this](const Mean& mean) { return IsFresh(mean); });
+  const bool any =
+      std::any_of(ahead_.begin(), ahead_.end(), [this](const Mean& mean) { return IsFresh(mean); });
   if (!any) return Expected(rows);
   return Between(rows, [this](int size) { return KnownAhead(size); });
 }

@@ -25,9 +25,9 @@ namespace sluice {
 
 // A step that was executed.
 struct StepSample {
-  int32_t positions = 0;  // that it computed, drafts included
-  int32_t sequences = 0;  // in it
-  int32_t rows = 0;       // positions that choose or score a token
+  int32_t positions = 0;   // that it computed, drafts included
+  int32_t sequences = 0;   // in it
+  int32_t rows = 0;        // positions that choose or score a token
   absl::Duration latency;  // from its sending to its results
   absl::Duration busy;     // of that, after the results of the step before
   // `busy`, and the time before its sending in which the replica had nothing to do because of it.
