@@ -224,6 +224,12 @@ void Scheduler::ForgetFlight(SequenceState& sequence) {
   sequence.num_planned = sequence.num_computed;
 }
 
+absl::Span<const TokenId> Scheduler::TokensOf(SequenceId id) const {
+  const SequenceState* const sequence = Find(id);
+  if (sequence == nullptr) return {};
+  return sequence->tokens;
+}
+
 absl::StatusOr<SequenceReport> Scheduler::Report(SequenceId id) const {
   const SequenceState* sequence = Find(id);
   if (sequence == nullptr) {

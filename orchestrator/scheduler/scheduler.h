@@ -188,6 +188,11 @@ class Scheduler {
   // Positions that a sequence would have to compute before it chooses a token, by what is known now.
   int32_t NumToCompute(const SequenceSpec& spec) const;
 
+  // The tokens of a sequence: its prompt, then the generated ones that Commit has accepted or that
+  // Append and Fork have added. The scheduler owns the only copy. Empty for a sequence that is not
+  // alive. Valid until the next call that changes the scheduler.
+  absl::Span<const TokenId> TokensOf(SequenceId sequence) const;
+
   // NOT_FOUND when it is not alive. O(blocks of the sequence).
   absl::StatusOr<SequenceReport> Report(SequenceId sequence) const;
 
