@@ -91,7 +91,7 @@ SequenceSpec ActiveRequest::SpecOf(int index, int32_t max_new_tokens) const {
   if (index > 0) spec.prompt_of = ids_.front();
   if (request_.beams.has_value()) {
     // The search knows what ends a beam, and begins again where it is resumed.
-    spec.chosen_outside = true;
+    spec.externally_sampled = true;
     spec.stop_tokens.clear();
     spec.resumed_tokens.clear();
     spec.max_drafts = 0;
