@@ -275,7 +275,6 @@ EngineStatus EngineCore::status() const {
 
 void EngineCore::DescribeRows(const Step& step, std::vector<RowRequest>& rows) {
   requests_.OnSent(step, rows);
-  CompleteTokens(step, committed_, rows, completed_tokens_);
 }
 
 void EngineCore::OnExecuted(const StepSample& sample) {

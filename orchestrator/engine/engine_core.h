@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,7 +27,6 @@
 #include "orchestrator/engine/request_history.h"
 #include "orchestrator/engine/request_table.h"
 #include "orchestrator/engine/suspects.h"
-#include "orchestrator/engine/untold_tokens.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/runner/model_runner.h"
 #include "orchestrator/scheduler/scheduler.h"
@@ -115,6 +113,12 @@ class EngineCore final : private ModelRunner::Owner {
   const DraftModel* draft_model() const { return draft_model_.get(); }
 
  private:
+  // What a step brought, committed but not yet told to its requests.
+  struct CommittedStep {
+    StepOutcome outcome;
+    std::vector<RowResult> rows;
+  };
+
   // ModelRunner::Owner, of the served model.
   void DescribeRows(const Step& step, std::vector<RowRequest>& rows) override;
   void OnExecuted(const StepSample& sample) override;
@@ -161,8 +165,7 @@ class EngineCore final : private ModelRunner::Owner {
   Speculation speculation_;
   ModelRunner runner_;
   const std::unique_ptr<DraftModel> draft_model_;
-  std::vector<CommittedStep> committed_;               // in order, not yet told to their requests
-  std::deque<std::vector<TokenId>> completed_tokens_;  // that rows of the step being sent borrow
+  std::vector<CommittedStep> committed_;  // in order
   std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;

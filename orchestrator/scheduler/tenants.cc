@@ -52,13 +52,13 @@ void Tenants::Leave(Tenant& tenant) {
   if (--num_active_ == 0) active_weight_ = 0;  // no rounding is carried on
 }
 
-int32_t Tenants::FairPlaces(const Tenant& tenant, int64_t num_places) const {
-  const double part = static_cast<double>(num_places) * tenant.policy.weight /
-                      std::max(active_weight_, tenant.policy.weight);
-  return std::max(1, static_cast<int32_t>(part));
+int32_t Tenants::FairSlots(const Tenant& tenant, int64_t num_slots) const {
+  const double share = static_cast<double>(num_slots) * tenant.policy.weight /
+                       std::max(active_weight_, tenant.policy.weight);
+  return std::max(1, static_cast<int32_t>(share));
 }
 
-double Tenants::PartOf(absl::string_view name) const {
+double Tenants::ShareOf(absl::string_view name) const {
   const double weight = policies_.Of(name).weight;
   const auto found = tenants_.find(name);
   const bool active = found != tenants_.end() && found->second.num_alive > 0;

@@ -1,7 +1,8 @@
-// Whom sequences are served for, and what each has been served. Tenants share by weight: each
-// counts the tokens it was served, priced and divided by its weight, and within a priority the one
-// with the smallest count goes first (virtual token counters, Sheng et al. 2024). A tenant that had
-// nothing to do does not collect credit: it begins where those that wait are.
+// The tenants that sequences are served for, and what each has been served. Tenants share by
+// weight: each counts the tokens it was served, priced and divided by its weight, and within a
+// priority the one with the smallest count goes first (virtual token counters, Sheng et al. 2024).
+// A tenant that had no sequences does not collect credit: it starts with the count of those that
+// wait.
 //
 // Plain bookkeeping; not thread-safe.
 #pragma once
@@ -17,22 +18,22 @@
 
 namespace sluice {
 
-// Sequences in line order: the first key goes first.
-using Line = absl::btree_map<PlaceInLine, SequenceState*>;
+// Sequences in serving order.
+using SequenceList = absl::btree_map<QueuePosition, SequenceState*>;
 
 struct Tenant {
   std::string name;
   uint64_t serial = 0;  // in order of appearance
   TenantPolicy policy;
-  double served = 0;    // priced tokens by weight, those in `unbilled` not yet included
-  double unbilled = 0;  // priced tokens
+  double served = 0;     // priced tokens by weight, without those in `uncharged`
+  double uncharged = 0;  // priced tokens
   int32_t num_alive = 0;
   int32_t num_running = 0;
   int32_t num_waiting = 0;
   int64_t num_waiting_tokens = 0;
-  absl::btree_map<int64_t, Line> waiting;  // by negated priority; no line is empty
+  absl::btree_map<int64_t, SequenceList> waiting;  // by negated priority; no list is empty
   // The last of its waiting sequences that was looked at, and in which round that was.
-  PlaceInLine seen;
+  QueuePosition seen;
   uint64_t seen_in_round = 0;
 };
 
@@ -46,25 +47,24 @@ class Tenants {
   void SetPolicies(TenantPolicies policies);
   const TenantPolicies& policies() const { return policies_; }
 
-  // One more sequence of a tenant, which begins at `least` where it had none.
+  // Counts one more sequence of a tenant, which starts at `least` where it had none.
   Tenant& Enter(absl::string_view name, double least);
-  // Null: it is not known.
+  // Null where the tenant is not known.
   Tenant* Find(absl::string_view name) {
     const auto it = tenants_.find(name);
     return it == tenants_.end() ? nullptr : &it->second;
   }
-  // One sequence less.
+  // Counts one sequence less.
   void Leave(Tenant& tenant);
 
-  // The places of `num_places` that are a tenant's by right while others have sequences too: its
-  // part by weight, at least 1.
-  int32_t FairPlaces(const Tenant& tenant, int64_t num_places) const;
+  // A tenant's fair share of `num_slots` while others have sequences too: by weight, at least 1.
+  int32_t FairSlots(const Tenant& tenant, int64_t num_slots) const;
 
-  // The part of the service that is a tenant's by right once it has sequences: in (0, 1].
-  double PartOf(absl::string_view name) const;
+  // A tenant's fair share of the service once it has sequences: in (0, 1].
+  double ShareOf(absl::string_view name) const;
 
-  // It has less than half its part of `num_alive` sequences of all tenants, by weight.
-  bool AsksForLittle(const Tenant& tenant, int64_t num_alive) const {
+  // It has less than half its share of `num_alive` sequences of all tenants, by weight.
+  bool IsBelowFairShare(const Tenant& tenant, int64_t num_alive) const {
     return 2 * tenant.num_alive * active_weight_ <
            static_cast<double>(num_alive) * tenant.policy.weight;
   }
