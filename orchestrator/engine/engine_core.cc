@@ -252,22 +252,23 @@ LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const 
   return report;
 }
 
+const RunnerStatus* EngineStatus::draft() const {
+  const auto found = std::find_if(runners.begin(), runners.end(), [](const RunnerStatus& runner) {
+    return runner.role == RunnerRole::kDraft;
+  });
+  return found == runners.end() ? nullptr : &*found;
+}
+
 EngineStatus EngineCore::status() const {
-  EngineStatus status;
-  const RunnerStatus runner = runner_.status();
-  status.serving = runner.ready;
-  status.epoch = runner.epoch;
-  status.scheduler = runner.scheduler;
+  EngineStatus status = {.runners = {runner_.status()}};
   status.num_unadmitted_requests = requests_.num_waiting();
-  status.num_steps = runner.num_steps;
-  status.num_hangs = runner.num_hangs;
   status.num_generated_tokens = requests_.num_generated_tokens();
-  status.num_recoveries = runner.num_recoveries;
-  status.num_recoveries_with_blocks = runner.num_recoveries_with_blocks;
   status.num_integrity_checks = num_integrity_checks_;
   status.num_integrity_faults = num_integrity_faults_;
   status.estimated_wait = requests_.EstimateWait("");
-  if (draft_model_ != nullptr) status.draft_model = draft_model_->status();
+  if (draft_model_ == nullptr) return status;
+  status.runners.push_back(draft_model_->status());
+  status.num_proposed_tokens = draft_model_->num_proposed_tokens();
   return status;
 }
 
