@@ -151,31 +151,9 @@ bool EngineCore::AgreeOnWhoRuns() {
 }
 
 void EngineCore::TellRequests() {
-  std::vector<RequestId> moved;
-  for (CommittedStep& step : std::exchange(committed_, {})) {
-    FailBrokenRows(step);  // not before what came earlier is told
-    const std::vector<RequestId> by_this = requests_.Apply(step.outcome, step.rows);
-    moved.insert(moved.end(), by_this.begin(), by_this.end());
-  }
-  for (const auto& [sequence, status] : std::exchange(overworked_, {})) {
-    FailOwnerOf(sequence, status);
-  }
+  const std::vector<RequestId> moved = requests_.TellOfSteps();
   if (suspects_.empty()) return;
   for (const RequestId id : moved) suspects_.Clear(id);
-}
-
-// A row that nobody wants any more may fail as it likes: its sequence has ended.
-void EngineCore::FailBrokenRows(const CommittedStep& step) {
-  for (const AcceptedRow& accepted : step.outcome.rows) {
-    const RowResult& row = step.rows[accepted.row];
-    if (row.error.empty() || requests_.IsDeadEnd(accepted, row)) continue;
-    FailOwnerOf(accepted.sequence, absl::Status(row.error_code, row.error));
-  }
-}
-
-void EngineCore::FailOwnerOf(SequenceId sequence, const absl::Status& status) {
-  const ActiveRequest* const owner = requests_.OwnerOf(sequence);
-  if (owner != nullptr) requests_.Fail(owner->id(), status);
 }
 
 std::vector<RequestId> EngineCore::OwnersOf(absl::Span<const SequenceId> sequences) {
@@ -286,12 +264,10 @@ void EngineCore::OnExecuted(const StepSample& sample) {
 }
 
 void EngineCore::OnMaskWork(SequenceId sequence, absl::Duration work) {
-  absl::Status status = requests_.AddWork(sequence, work);
-  if (!status.ok()) overworked_.emplace_back(sequence, std::move(status));
+  requests_.AddWork(sequence, work);
 }
 
 void EngineCore::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
-  requests_.AdvanceBeams(outcome, rows);
   for (const AcceptedRow& accepted : outcome.rows) {
     RowResult& row = rows[accepted.row];
     const int32_t position = accepted.position + 1;
@@ -301,7 +277,7 @@ void EngineCore::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
       speculation_.OnLikely(accepted.sequence, position, row.likely);
     }
   }
-  committed_.push_back({std::move(outcome), std::move(rows)});
+  requests_.OnCommitted(std::move(outcome), std::move(rows));
 }
 
 // Time that went to drafts is counted for itself.

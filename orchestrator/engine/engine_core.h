@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -112,12 +111,6 @@ class EngineCore final : private ModelRunner::Owner {
   const DraftModel* draft_model() const { return draft_model_.get(); }
 
  private:
-  // What a step brought, committed but not yet told to its requests.
-  struct CommittedStep {
-    StepOutcome outcome;
-    std::vector<RowResult> rows;
-  };
-
   // ModelRunner::Owner, of the served model.
   void DescribeRows(const Step& step, std::vector<RowRequest>& rows) override;
   void OnExecuted(const StepSample& sample) override;
@@ -143,8 +136,6 @@ class EngineCore final : private ModelRunner::Owner {
   bool AgreeOnWhoRuns();
   // Tells requests what committed steps have brought.
   void TellRequests();
-  void FailBrokenRows(const CommittedStep& step);
-  void FailOwnerOf(SequenceId sequence, const absl::Status& status);
   // The requests of these sequences, each once.
   std::vector<RequestId> OwnersOf(absl::Span<const SequenceId> sequences);
   void RecordEnded();
@@ -164,8 +155,6 @@ class EngineCore final : private ModelRunner::Owner {
   Speculation speculation_;
   ModelRunner runner_;
   const std::unique_ptr<DraftModel> draft_model_;
-  std::vector<CommittedStep> committed_;  // in order
-  std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;
   absl::Status standby_;  // what requests are told while another orchestrator has the stages
