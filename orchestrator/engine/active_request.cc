@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/sampling_options/sampling_options.h"
 
 namespace sluice {
 namespace {
@@ -37,6 +38,8 @@ ActiveRequest::ActiveRequest(RequestId id, EngineRequest request, std::vector<Se
       id_(id),
       ids_(std::move(ids)),
       choosing_row_(ChoosingRow()),
+      reads_tokens_(request_.beams.has_value() || request_.constraint != nullptr ||
+                    HasSequenceParameters(request_.sampling)),
       sink_(std::move(sink)),
       text_(text),
       outputs_(ids_.size()) {

@@ -49,8 +49,10 @@ class ActiveRequest {
   SequenceSpec SpecOf(int index, int32_t max_new_tokens) const;
   // So many tokens each of its sequences has at least.
   int32_t FewestTokens(int32_t max_new_tokens) const;
+  // Rows of its sequences need their tokens: for options that depend on them, or for beams.
+  bool reads_tokens() const { return reads_tokens_; }
   // What is asked of the sampler for a row of sequence `index`, which has `tokens` in the
-  // scheduler. Borrows from this request and from `tokens`.
+  // scheduler; they may be empty unless reads_tokens(). Borrows from this request and from `tokens`.
   RowRequest RowFor(int index, const Segment& segment, const Row& row,
                     absl::Span<const TokenId> tokens) const;
   // As RequestTable's.
@@ -122,6 +124,7 @@ class ActiveRequest {
   const RequestId id_;
   const std::vector<SequenceId> ids_;
   const RowRequest choosing_row_;  // borrows from request_
+  const bool reads_tokens_;
   const std::shared_ptr<RequestSink> sink_;
   TextStreams* const text_;
   std::vector<Output> outputs_;

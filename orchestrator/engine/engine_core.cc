@@ -15,9 +15,9 @@ constexpr absl::Duration kTakenForSure = absl::Seconds(3);
 // More tenants than these are not listed.
 constexpr size_t kMostTenants = 64;
 
-std::vector<TenantLedger> TenantsOf(const Scheduler& scheduler, const LedgerQuery& query) {
+std::vector<TenantLedger> LedgersOf(const Tenants& accounts, const LedgerQuery& query) {
   std::vector<TenantLedger> tenants;
-  for (const auto& [name, tenant] : scheduler.tenants().all()) {
+  for (const auto& [name, tenant] : accounts.all()) {
     if (tenant.num_alive == 0 || (query.tenant.has_value() && name != *query.tenant)) continue;
     tenants.push_back({.name = name,
                        .num_running = tenant.num_running,
@@ -58,6 +58,7 @@ RunnerOptions EngineCore::OptionsOfRunner(const Topology& topology) {
   options.scheduler.max_inflight_steps = topology.num_stages();
   options.scheduler.steps_ahead = kStepsAhead;
   options.scheduler.drafts = &speculation_;
+  options.scheduler.tenants = &tenants_;
   options.hang_timeout = options_.hang_timeout;
   return options;
 }
@@ -226,7 +227,7 @@ void EngineCore::CheckIntegrity(SteadyTime now) {
 LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const {
   LedgerReport report = {.now = now, .requests = requests_.Ledgers(query), .tenants = {}};
   history_.Find(query, report.requests);
-  if (query.all && scheduler() != nullptr) report.tenants = TenantsOf(*scheduler(), query);
+  if (query.all) report.tenants = LedgersOf(tenants_, query);
   return report;
 }
 

@@ -29,6 +29,7 @@
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/runner/model_runner.h"
 #include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/scheduler/tenants.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/steady_time.h"
 
@@ -150,6 +151,7 @@ class EngineCore final : private ModelRunner::Owner {
   absl::Status NotReady() const;
 
   const EngineOptions options_;
+  Tenants tenants_{options_.scheduler.tenant_policies};  // outlives every scheduler
   TextStreams* const text_;
   RequestTable requests_;
   Speculation speculation_;

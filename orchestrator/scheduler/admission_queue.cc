@@ -4,29 +4,24 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 
 namespace sluice {
 
-void AdmissionQueue::RefreshPolicies() {
-  if (!options_.tenant_policies) return;
-  std::shared_ptr<const TenantPolicies> policies = options_.tenant_policies();
-  if (policies == policies_ || policies == nullptr) return;
-  policies_ = std::move(policies);
-  tenants_.SetPolicies(*policies_);
+void AdmissionQueue::Refresh() {
+  tenants_.RefreshPolicies();
+  table_.queue().TakeCharges();
 }
 
 // A tenant cannot fill the queue for others: one that has at most its share of it finds room in a
 // full queue, until twice as much waits.
 absl::Status AdmissionQueue::CheckQueue(const SequenceSpec& spec) const {
   const WaitingQueue& queue = table_.queue();
-  const auto found = tenants_.all().find(spec.tenant);
-  const Tenant* const tenant = found == tenants_.all().end() ? nullptr : &found->second;
-  const int64_t waiting = tenant == nullptr ? 0 : tenant->num_waiting;
-  const auto most = [&](int64_t limit, int64_t own, int64_t added) {
+  const TenantShare* const own = table_.ShareOf(spec.tenant);
+  const int64_t waiting = own == nullptr ? 0 : own->num_waiting;
+  const auto most = [&](int64_t limit, int64_t present, int64_t added) {
     const auto share = tenants_.ShareOf(spec.tenant) * static_cast<double>(limit);
-    return waiting == 0 || static_cast<double>(own + added) <= share ? 2 * limit : limit;
+    return waiting == 0 || static_cast<double>(present + added) <= share ? 2 * limit : limit;
   };
   const int64_t most_sequences = most(options_.max_queued_sequences, waiting, 1);
   if (queue.num_sequences() >= most_sequences) {
@@ -35,16 +30,19 @@ absl::Status AdmissionQueue::CheckQueue(const SequenceSpec& spec) const {
   }
   const auto tokens = std::ssize(spec.prompt) + std::ssize(spec.resumed_tokens);
   const int64_t most_tokens =
-      most(options_.max_queued_tokens, tenant == nullptr ? 0 : tenant->num_waiting_tokens, tokens);
+      most(options_.max_queued_tokens, own == nullptr ? 0 : own->num_waiting_tokens, tokens);
   if (!queue.empty() && queue.num_tokens() + tokens > most_tokens) {
     return absl::ResourceExhaustedError(absl::StrCat("the sequences that wait have ",
                                                      queue.num_tokens(), " tokens, this one ",
                                                      tokens, "; the limit is ", most_tokens));
   }
   const int32_t granted = tenants_.policies().Of(spec.tenant).max_waiting_sequences;
-  if (waiting >= granted) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        waiting, " sequences of tenant \"", spec.tenant, "\" are waiting; its limit is ", granted));
+  const Tenant* const tenant = tenants_.Find(spec.tenant);
+  const int32_t waiting_anywhere = tenant == nullptr ? 0 : tenant->num_waiting;
+  if (waiting_anywhere >= granted) {
+    return absl::ResourceExhaustedError(absl::StrCat(waiting_anywhere, " sequences of tenant \"",
+                                                     spec.tenant, "\" are waiting; its limit is ",
+                                                     granted));
   }
   return absl::OkStatus();
 }
@@ -53,8 +51,8 @@ absl::Status AdmissionQueue::CheckQueue(const SequenceSpec& spec) const {
 double AdmissionQueue::StartsAhead(const std::string& tenant) const {
   const WaitingQueue& queue = table_.queue();
   if (queue.empty()) return 0;
-  const auto found = tenants_.all().find(tenant);
-  const int32_t own = found == tenants_.all().end() ? 0 : found->second.num_waiting;
+  const TenantShare* const share = table_.ShareOf(tenant);
+  const int32_t own = share == nullptr ? 0 : share->num_waiting;
   return std::min<double>(queue.num_sequences() + 1, (own + 1) / tenants_.ShareOf(tenant));
 }
 
@@ -80,7 +78,7 @@ bool AdmissionQueue::MayDisplace(const SequenceState& sequence) const {
   const Tenant& tenant = *sequence.tenant;
   if (tenants_.num_active() < 2) return false;
   const int32_t fair = tenants_.FairSlots(tenant, table_.num_slots());
-  if (tenant.num_running >= fair - fair / kPartToWaitFor) return false;
+  if (sequence.share->num_running >= fair - fair / kPartToWaitFor) return false;
   return std::any_of(table_.running().begin(), table_.running().end(), [&](const auto& entry) {
     const SequenceState& other = *entry.second;
     return other.tenant != &tenant &&
@@ -90,22 +88,22 @@ bool AdmissionQueue::MayDisplace(const SequenceState& sequence) const {
 }
 
 bool AdmissionQueue::HasExtraSlot(const SequenceState& sequence, int32_t num_displaced) const {
-  const Tenant& tenant = *sequence.tenant;
-  return tenant.num_running - num_displaced > tenants_.FairSlots(tenant, table_.num_slots());
+  return sequence.share->num_running - num_displaced >
+         tenants_.FairSlots(*sequence.tenant, table_.num_slots());
 }
 
 void AdmissionQueue::Charge(SequenceState& sequence, int32_t num_positions, int32_t num_drafts) {
-  Tenant& tenant = *sequence.tenant;
+  TenantShare& share = *sequence.share;
   if (num_positions > 1) {
-    return table_.queue().Charge(tenant, num_positions * Tenants::kPrefillPrice);
+    return table_.queue().Charge(share, num_positions * Tenants::kPrefillPrice);
   }
-  if (tenant.uncharged == 0) uncharged_.push_back(&tenant);
-  tenant.uncharged += Tenants::kDecodePrice + num_drafts * Tenants::kPrefillPrice;
+  if (share.uncharged == 0) uncharged_.push_back(&share);
+  share.uncharged += Tenants::kDecodePrice + num_drafts * Tenants::kPrefillPrice;
 }
 
 void AdmissionQueue::ChargeDecodes() {
-  for (Tenant* tenant : uncharged_) {
-    table_.queue().Charge(*tenant, std::exchange(tenant->uncharged, 0));
+  for (TenantShare* share : uncharged_) {
+    table_.queue().Charge(*share, std::exchange(share->uncharged, 0));
   }
   uncharged_.clear();
 }
@@ -113,40 +111,10 @@ void AdmissionQueue::ChargeDecodes() {
 void AdmissionQueue::ChargeTime(const std::string& name, double seconds, const StepCost& cost) {
   // About what a position of a small model costs, where its cost is not known.
   constexpr double kSecondsPerPosition = 1e-3;
-  Tenant* const tenant = tenants_.Find(name);
-  if (tenant == nullptr || tenant->num_alive == 0) return;
+  TenantShare* const share = table_.ShareOf(name);
+  if (share == nullptr) return;
   const double each = cost.known() ? cost.per_position : kSecondsPerPosition;
-  table_.queue().Charge(*tenant, Tenants::kDecodePrice * seconds / each);
-}
-
-absl::Status AdmissionQueue::CheckIntegrity() const {
-  struct Count {
-    int32_t alive = 0, running = 0, waiting = 0;
-    int64_t waiting_tokens = 0;
-  };
-  absl::flat_hash_map<const Tenant*, Count> counts;
-  for (const auto& [id, sequence] : table_.all()) {
-    Count& count = counts[sequence.tenant];
-    ++count.alive;
-    count.running += sequence.is_running() ? 1 : 0;
-    if (sequence.state != SequenceState::State::kWaiting) continue;
-    ++count.waiting;
-    count.waiting_tokens += sequence.num_tokens();
-  }
-  for (const auto& [name, tenant] : tenants_.all()) {
-    const Count& count = counts[&tenant];
-    if (tenant.num_alive != count.alive || tenant.num_running != count.running ||
-        tenant.num_waiting != count.waiting || tenant.num_waiting_tokens != count.waiting_tokens ||
-        tenant.uncharged != 0) {
-      return absl::InternalError(absl::StrCat(
-          "tenant \"", name, "\" has ", count.alive, " sequences, ", count.running, " running, ",
-          count.waiting, " waiting with ", count.waiting_tokens, " tokens; counted as ",
-          tenant.num_alive, ", ", tenant.num_running, " running, ", tenant.num_waiting,
-          " waiting with ", tenant.num_waiting_tokens, ", and ", tenant.uncharged,
-          " tokens not charged"));
-    }
-  }
-  return absl::OkStatus();
+  table_.queue().Charge(*share, Tenants::kDecodePrice * seconds / each);
 }
 
 }  // namespace sluice

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,8 +22,8 @@ class AdmissionQueue {
   AdmissionQueue(const SchedulerOptions& options, Tenants& tenants, StateTable& table)
       : options_(options), tenants_(tenants), table_(table) {}
 
-  // Takes over what tenants are granted by now.
-  void RefreshPolicies();
+  // Takes over what tenants are granted by now, and what other schedulers have charged them.
+  void Refresh();
 
   // OK, or RESOURCE_EXHAUSTED: the queue is full, or the tenant's share of it.
   absl::Status CheckQueue(const SequenceSpec& spec) const;
@@ -57,9 +56,7 @@ class AdmissionQueue {
 
   // The tenant has less than half its share of all sequences, by weight: it should not feel how
   // many sequences the others have.
-  bool IsBelowFairShare(const Tenant& tenant) const {
-    return tenants_.IsBelowFairShare(tenant, std::ssize(table_.all()));
-  }
+  bool IsBelowFairShare(const Tenant& tenant) const { return tenants_.IsBelowFairShare(tenant); }
   // The waiting sequence need not wait for a slot: its tenant has clearly less than its share of
   // the slots, and another one has more than its own.
   bool MayDisplace(const SequenceState& sequence) const;
@@ -80,16 +77,12 @@ class AdmissionQueue {
 
   const Tenants& tenants() const { return tenants_; }
 
-  // OK, or INTERNAL: what tenants have is not what the table says.
-  absl::Status CheckIntegrity() const;
-
  private:
   const SchedulerOptions& options_;
   Tenants& tenants_;
   StateTable& table_;
-  std::shared_ptr<const TenantPolicies> policies_;  // that tenants_ has
   std::optional<RequestId> only_;
-  std::vector<Tenant*> uncharged_;  // with decodes in the step being planned
+  std::vector<TenantShare*> uncharged_;  // with decodes in the step being planned
 };
 
 }  // namespace sluice

@@ -18,7 +18,8 @@ void BlockBudget::BeginStep() {
   }
   for (SequenceState* sequence : awaiting) {
     const Tenant& tenant = *sequence->tenant;
-    if (tenant.num_waiting == 0 || tenant.num_running < tenant.policy.max_running_sequences) {
+    if (sequence->share->num_waiting == 0 ||
+        tenant.num_running < tenant.policy.max_running_sequences) {
       continue;
     }
     Preempt(*sequence);

@@ -66,7 +66,6 @@ absl::Status CheckSequence(const SequenceState& sequence, const SchedulerOptions
 absl::Status Scheduler::CheckIntegrity() const {
   if (absl::Status status = kv_cache_.CheckIntegrity(); !status.ok()) return status;
   if (absl::Status status = table_.CheckIntegrity(); !status.ok()) return status;
-  if (absl::Status status = admission_.CheckIntegrity(); !status.ok()) return status;
   for (const auto& [id, sequence] : table_.all()) {
     absl::Status status = CheckSequence(sequence, options_, kv_cache_);
     if (status.ok() && sequence.is_running()) {

@@ -11,11 +11,14 @@ namespace sluice {
 Scheduler::Scheduler(const SchedulerOptions& options, const KvCacheOptions& kv_cache_options)
     : options_(options),
       kv_cache_(kv_cache_options),
-      table_(options_.num_slots()),
+      own_tenants_(options_.tenants == nullptr ? std::make_unique<Tenants>(options_.tenant_policies)
+                                               : nullptr),
+      tenants_(own_tenants_ == nullptr ? *options_.tenants : *own_tenants_),
+      table_(options_.num_slots(), tenants_),
       admission_(options_, tenants_, table_),
       budget_(options_, kv_cache_, table_, flights_, admission_),
       builder_(options_, kv_cache_, table_, flights_, admission_, budget_),
-      progress_(options_, kv_cache_, table_, flights_, tenants_, budget_) {
+      progress_(options_, kv_cache_, table_, flights_, budget_) {
   SLUICE_CHECK(Validate(options).ok());
 }
 
@@ -80,7 +83,7 @@ void Scheduler::AbandonSteps() {
 // ---- Sequences ----
 
 absl::Status Scheduler::Add(SequenceSpec spec) {
-  admission_.RefreshPolicies();
+  admission_.Refresh();
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   if (absl::Status status = admission_.CheckQueue(spec); !status.ok()) return status;
   std::optional<uint64_t> sibling_serial;
@@ -93,8 +96,7 @@ absl::Status Scheduler::Add(SequenceSpec spec) {
   const QueuePosition position = {.negated_priority = -static_cast<int64_t>(spec.priority),
                                   .arrival = serial,
                                   .serial = serial};
-  Tenant& tenant = tenants_.Enter(spec.tenant, table_.queue().least_served());
-  SequenceState& sequence = table_.Add(std::move(spec), position, tenant);
+  SequenceState& sequence = table_.Add(std::move(spec), position, table_.queue().least_served());
   sequence.sibling_serial = sibling_serial;
   table_.Enqueue(sequence);
   return absl::OkStatus();
@@ -128,8 +130,7 @@ absl::Status Scheduler::Fork(const ForkSpec& fork) {
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   QueuePosition position = from->position;
   position.serial = table_.TakeSerial();
-  Tenant& tenant = tenants_.Enter(spec.tenant, from->tenant->served);
-  SequenceState& to = table_.Add(std::move(spec), position, tenant);
+  SequenceState& to = table_.Add(std::move(spec), position, from->tenant->served);
   to.last_step = from->last_step;  // it is decoded when `from` is
   // The last position is computed in any case, because it chooses the next token.
   const int32_t shared = std::min({from->num_computed, fork.num_tokens, to.num_tokens() - 1});

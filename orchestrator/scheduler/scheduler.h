@@ -27,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,8 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
+  // ---- Sequences ----
+
   // Queues a sequence. Nothing has changed unless OK.
   //   INVALID_ARGUMENT   the spec breaks a rule of SequenceSpec, exceeds max_positions or what the
   //                      whole pool holds, is AlreadyFinished, or names in prompt_of a sequence
@@ -83,18 +86,40 @@ class Scheduler {
   //   RESOURCE_EXHAUSTED the queue is full, or the tenant's share of it; try again later.
   absl::Status Add(SequenceSpec spec);
 
-  const Tenants& tenants() const { return tenants_; }
+  // Starts a second sequence from a position of `from`, sharing the blocks that are computed. It
+  // runs at once where `from` does and there is a slot for it, and is served right after `from`.
+  // Nothing has changed unless OK.
+  //   NOT_FOUND         `from` is not alive.
+  //   ALREADY_EXISTS    `to` is alive.
+  //   INVALID_ARGUMENT  num_tokens is not between the prompt and all tokens, or the tokens and the
+  //                     continuation end the sequence or exceed what its spec allows.
+  absl::Status Fork(const ForkSpec& fork);
+
+  // Appends the next token of an externally sampled sequence. Nothing has changed unless OK.
+  //   NOT_FOUND            it is not alive.
+  //   FAILED_PRECONDITION  no row of it has been committed since it got its last token.
+  //   INVALID_ARGUMENT     the token ends it, as a stop token or the last one that it may have:
+  //                        Finish does that.
+  absl::Status Append(SequenceId sequence, TokenId token);
+
+  // Ends a sequence, in flight or not. Its rows in flight are dropped. NOT_FOUND: it is not alive.
+  absl::StatusOr<FinishedSequence> Finish(SequenceId sequence, FinishReason reason);
+
+  // Keeps a sequence out of steps. It gives up its blocks like a preempted one, at once or when the
+  // step that it is part of ends, and keeps its tokens. Does nothing to one that is not alive.
+  void Pause(SequenceId sequence);
+  // Queues a paused sequence again, in its old position.
+  void Resume(SequenceId sequence);
+
+  // Charges a tenant for processor time outside of steps (masks, compilation), as for the tokens
+  // that steps compute in it. Does nothing where the tenant has no sequence.
+  void BillTime(const std::string& tenant, double seconds);
+
+  // ---- Steps ----
 
   // The next step to execute, or nothing: max_inflight_steps are in flight, or no sequence can go
   // on before one of them ends. Call again after any other call that changes something.
   std::optional<Step> Plan();
-
-  // What steps cost, as measured lately.
-  void SetStepCost(const StepCost& cost) { builder_.SetStepCost(cost); }
-
-  // Plans the sequences of this request alone from now on, or all again. The others keep their
-  // positions in the queue and their blocks, and may be preempted.
-  void PlanOnly(std::optional<RequestId> request) { admission_.ServeOnly(request); }
 
   // Applies the results of the oldest step in flight. `tokens` has one entry per row of the step,
   // in the order of its segments and their rows: the token chosen, anything for a kScore row.
@@ -110,28 +135,14 @@ class Scheduler {
   // Lets a deferred sequence into steps again. Does nothing to others.
   void Return(SequenceId sequence);
 
-  // Charges a tenant for processor time outside of steps (masks, compilation), as for the tokens
-  // that steps compute in it. Does nothing where the tenant has no sequence.
-  void BillTime(const std::string& tenant, double seconds);
+  // Plans the sequences of this request alone from now on, or all again. The others keep their
+  // positions in the queue and their blocks, and may be preempted.
+  void PlanOnly(std::optional<RequestId> request) { admission_.ServeOnly(request); }
 
-  // Appends the next token of an externally sampled sequence. Nothing has changed unless OK.
-  //   NOT_FOUND            it is not alive.
-  //   FAILED_PRECONDITION  no row of it has been committed since it got its last token.
-  //   INVALID_ARGUMENT     the token ends it, as a stop token or the last one that it may have:
-  //                        Finish does that.
-  absl::Status Append(SequenceId sequence, TokenId token);
+  // What steps cost, as measured lately.
+  void SetStepCost(const StepCost& cost) { builder_.SetStepCost(cost); }
 
-  // Starts a second sequence from a position of `from`, sharing the blocks that are computed. It
-  // runs at once where `from` does and there is a slot for it, and is served right after `from`.
-  // Nothing has changed unless OK.
-  //   NOT_FOUND         `from` is not alive.
-  //   ALREADY_EXISTS    `to` is alive.
-  //   INVALID_ARGUMENT  num_tokens is not between the prompt and all tokens, or the tokens and the
-  //                     continuation end the sequence or exceed what its spec allows.
-  absl::Status Fork(const ForkSpec& fork);
-
-  // Ends a sequence, in flight or not. Its rows in flight are dropped. NOT_FOUND: it is not alive.
-  absl::StatusOr<FinishedSequence> Finish(SequenceId sequence, FinishReason reason);
+  // ---- Losses ----
 
   // The replica was lost and its KV cache with it: forgets the steps in flight and requeues every
   // running sequence in its old position. Does not count as preemption.
@@ -148,18 +159,7 @@ class Scheduler {
   // for which it was to copy a block begin again.
   void AbandonSteps();
 
-  // Keeps a sequence out of steps. It gives up its blocks like a preempted one, at once or when the
-  // step that it is part of ends, and keeps its tokens. Does nothing to one that is not alive.
-  void Pause(SequenceId sequence);
-  // Queues a paused sequence again, in its old position.
-  void Resume(SequenceId sequence);
-
-  // How many waiting sequences are served before a new one of this tenant: an estimate, for the
-  // lowest priority.
-  double StartsAhead(const std::string& tenant) const { return admission_.StartsAhead(tenant); }
-
-  // Positions that a new sequence would compute before it chooses a token, by what is cached now.
-  int32_t NumToCompute(const SequenceSpec& spec) const { return budget_.NumToCompute(spec); }
+  // ---- Reports ----
 
   // The tokens of a sequence: its prompt, then the generated ones that Commit has accepted or that
   // Append and Fork have added. The scheduler owns the only copy. Empty for a sequence that is not
@@ -169,9 +169,17 @@ class Scheduler {
   // NOT_FOUND when it is not alive. O(blocks of the sequence).
   absl::StatusOr<SequenceReport> Report(SequenceId sequence) const;
 
+  // How many waiting sequences are served before a new one of this tenant: an estimate, for the
+  // lowest priority.
+  double StartsAhead(const std::string& tenant) const { return admission_.StartsAhead(tenant); }
+
+  // Positions that a new sequence would compute before it chooses a token, by what is cached now.
+  int32_t NumToCompute(const SequenceSpec& spec) const { return budget_.NumToCompute(spec); }
+
   SchedulerStatistics statistics() const;
   const SchedulerOptions& options() const { return options_; }
   const KvCache& kv_cache() const { return kv_cache_; }
+  const Tenants& tenants() const { return tenants_; }
 
   // OK, or INTERNAL describing the first disagreement between sequences, queues, steps in flight
   // and blocks. O(everything): for tests, and for servers at leisure.
@@ -185,7 +193,8 @@ class Scheduler {
   // Each part borrows those above it.
   const SchedulerOptions options_;
   KvCache kv_cache_;
-  Tenants tenants_;
+  const std::unique_ptr<Tenants> own_tenants_;  // null where they are borrowed
+  Tenants& tenants_;
   StateTable table_;
   StepsInFlight flights_;
   AdmissionQueue admission_;

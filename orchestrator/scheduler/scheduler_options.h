@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "orchestrator/kv_cache/prefix_index.h"
@@ -11,6 +11,8 @@
 #include "orchestrator/scheduler/tenant_policy.h"
 
 namespace sluice {
+
+class Tenants;
 
 struct SchedulerOptions {
   int32_t max_tokens_per_step = 512;    // over all segments; longer prompts are computed in chunks
@@ -29,9 +31,12 @@ struct SchedulerOptions {
   // those of `length`. Lengths for which it differs cannot use each other's keys. Empty: all
   // lengths have the same keys.
   std::function<int32_t(int32_t length)> longest_like;
+  // The tenants' accounts, which the schedulers of one engine share. Borrowed; null: the scheduler
+  // has its own, with `tenant_policies`.
+  Tenants* tenants = nullptr;
   // What tenants are granted; read at every Add and Plan, so that it may change. Empty or null: all
   // tenants alike, without limits. Sequences that run or wait stay when a limit falls below them.
-  std::function<std::shared_ptr<const TenantPolicies>()> tenant_policies;
+  TenantPolicySource tenant_policies;
   // Borrowed; null: nothing is drafted.
   DraftSource* drafts = nullptr;
 

@@ -160,9 +160,7 @@ FinishedSequence SequenceProgress::End(SequenceState& sequence, FinishReason rea
   if (options_.drafts != nullptr && sequence.spec.max_drafts > 0) {
     options_.drafts->OnEnd(finished.sequence, sequence.tokens);
   }
-  Tenant& tenant = *sequence.tenant;
   table_.Erase(sequence);
-  tenants_.Leave(tenant);
   return finished;
 }
 

@@ -13,7 +13,6 @@
 #include "orchestrator/scheduler/state_table.h"
 #include "orchestrator/scheduler/step.h"
 #include "orchestrator/scheduler/steps_in_flight.h"
-#include "orchestrator/scheduler/tenants.h"
 
 namespace sluice {
 
@@ -29,13 +28,8 @@ class SequenceProgress {
  public:
   // Borrows all of them.
   SequenceProgress(const SchedulerOptions& options, KvCache& kv_cache, StateTable& table,
-                   StepsInFlight& flights, Tenants& tenants, BlockBudget& budget)
-      : options_(options),
-        kv_cache_(kv_cache),
-        table_(table),
-        flights_(flights),
-        tenants_(tenants),
-        budget_(budget) {}
+                   StepsInFlight& flights, BlockBudget& budget)
+      : options_(options), kv_cache_(kv_cache), table_(table), flights_(flights), budget_(budget) {}
 
   // As Scheduler::Commit and Scheduler::Append.
   absl::StatusOr<StepOutcome> Commit(StepId step, absl::Span<const TokenId> tokens,
@@ -71,7 +65,6 @@ class SequenceProgress {
   KvCache& kv_cache_;
   StateTable& table_;
   StepsInFlight& flights_;
-  Tenants& tenants_;
   BlockBudget& budget_;
   ProgressCounts counts_;
 };

@@ -35,6 +35,7 @@ struct Flight {
 };
 
 struct Tenant;
+struct TenantShare;
 
 struct SequenceState {
   // Which list of StateTable a sequence is in. Changed by StateTable alone.
@@ -64,7 +65,9 @@ struct SequenceState {
   SequenceSpec spec;  // its token vectors have moved into `tokens`
   const QueuePosition position;
   const absl::flat_hash_set<TokenId> stop_tokens;
-  Tenant* tenant = nullptr;  // set once, before it is queued
+  // Its tenant's account and the scheduler's part of it; set once, by StateTable.
+  Tenant* tenant = nullptr;
+  TenantShare* share = nullptr;
   // The serial of the sequence that spec.prompt_of named, to tell it from a later one with its
   // id; empty where blocks are not shared.
   std::optional<uint64_t> sibling_serial;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 
@@ -29,11 +30,30 @@ const SequenceState* StateTable::SiblingOf(const SequenceState& sequence) const 
   return same ? sibling : nullptr;
 }
 
-SequenceState& StateTable::Add(SequenceSpec spec, const QueuePosition& position, Tenant& tenant) {
+StateTable::~StateTable() {
+  while (!sequences_.empty()) Erase(sequences_.begin()->second);
+}
+
+TenantShare* StateTable::ShareOf(absl::string_view tenant) {
+  const auto it = shares_.find(tenants_.Find(tenant));
+  return it == shares_.end() ? nullptr : &it->second;
+}
+
+const TenantShare* StateTable::ShareOf(absl::string_view tenant) const {
+  const auto it = shares_.find(tenants_.Find(tenant));
+  return it == shares_.end() ? nullptr : &it->second;
+}
+
+SequenceState& StateTable::Add(SequenceSpec spec, const QueuePosition& position, double least) {
   const SequenceId id = spec.id;
+  Tenant& tenant = tenants_.Enter(spec.tenant, least);
+  TenantShare& share = shares_.try_emplace(&tenant).first->second;
+  share.tenant = &tenant;
+  ++share.num_alive;
   const auto [it, added] = sequences_.try_emplace(id, std::move(spec), position);
   SLUICE_CHECK(added);
   it->second.tenant = &tenant;
+  it->second.share = &share;
   return it->second;
 }
 
@@ -47,15 +67,20 @@ void StateTable::Run(SequenceState& sequence) {
   SLUICE_CHECK(sequence.state == State::kNew || sequence.state == State::kWaiting);
   if (sequence.state == State::kWaiting) queue_.Erase(sequence);
   sequence.state = State::kRunning;
-  ++sequence.tenant->num_running;
+  CountRunning(sequence, 1);
   running_.emplace(sequence.position, &sequence);
+}
+
+void StateTable::CountRunning(SequenceState& sequence, int32_t change) {
+  sequence.tenant->num_running += change;
+  sequence.share->num_running += change;
 }
 
 void StateTable::Requeue(SequenceState& sequence) {
   SLUICE_CHECK(sequence.is_running());
   if (sequence.awaits_choice) --num_awaiting_;
   running_.erase(sequence.position);
-  --sequence.tenant->num_running;
+  CountRunning(sequence, -1);
   if (sequence.paused || sequence.awaits_choice) {
     sequence.state = State::kParked;
     ++num_parked_;
@@ -96,13 +121,16 @@ void StateTable::Erase(SequenceState& sequence) {
     case State::kRunning:
       if (sequence.awaits_choice) --num_awaiting_;
       running_.erase(sequence.position);
-      --sequence.tenant->num_running;
+      CountRunning(sequence, -1);
       break;
     case State::kParked:
       --num_parked_;
       break;
   }
+  Tenant& tenant = *sequence.tenant;
+  if (--sequence.share->num_alive == 0) shares_.erase(&tenant);
   sequences_.erase(SequenceId{sequence.spec.id});
+  tenants_.Leave(tenant);
 }
 
 // ---- Integrity ----
@@ -113,7 +141,8 @@ absl::Status BrokenSequence(const SequenceState& sequence, absl::string_view wha
 
 absl::Status StateTable::CheckIntegrity() const {
   if (absl::Status status = CheckCounts(); !status.ok()) return status;
-  return CheckLists();
+  if (absl::Status status = CheckLists(); !status.ok()) return status;
+  return CheckShares();
 }
 
 absl::Status StateTable::CheckCounts() const {
@@ -164,6 +193,36 @@ absl::Status StateTable::CheckLists() const {
         num_parked_, " are parked, and ", running_.size(), " run")));
   }
   return first_failure;
+}
+
+absl::Status StateTable::CheckShares() const {
+  absl::flat_hash_map<const TenantShare*, TenantShare> counts;
+  for (const auto& [id, sequence] : sequences_) {
+    TenantShare& count = counts[sequence.share];
+    ++count.num_alive;
+    count.num_running += sequence.is_running() ? 1 : 0;
+    if (sequence.state != State::kWaiting) continue;
+    ++count.num_waiting;
+    count.num_waiting_tokens += sequence.num_tokens();
+  }
+  for (const auto& [tenant, share] : shares_) {
+    const TenantShare& count = counts[&share];
+    if (share.num_alive == count.num_alive && share.num_running == count.num_running &&
+        share.num_waiting == count.num_waiting &&
+        share.num_waiting_tokens == count.num_waiting_tokens && share.uncharged == 0 &&
+        share.num_alive <= tenant->num_alive && share.num_running <= tenant->num_running &&
+        share.num_waiting <= tenant->num_waiting) {
+      continue;
+    }
+    return absl::InternalError(
+        absl::StrCat("tenant \"", tenant->name, "\" has ", count.num_alive, " sequences, ",
+                     count.num_running, " running, ", count.num_waiting, " waiting with ",
+                     count.num_waiting_tokens, " tokens; counted as ", share.num_alive, ", ",
+                     share.num_running, " running, ", share.num_waiting, " waiting with ",
+                     share.num_waiting_tokens, ", and ", share.uncharged, " tokens not charged"));
+  }
+  if (counts.size() == shares_.size()) return tenants_.CheckIntegrity();
+  return absl::InternalError("a sequence has no share of its tenant");
 }
 
 }  // namespace sluice

@@ -25,8 +25,15 @@ namespace sluice {
 
 class StateTable {
  public:
-  // At most `num_slots` sequences run at a time.
-  explicit StateTable(int64_t num_slots) : num_slots_(num_slots) {}
+  // At most `num_slots` sequences run at a time. Borrows the tenants, and counts the sequences in
+  // their accounts.
+  StateTable(int64_t num_slots, Tenants& tenants)
+      : num_slots_(num_slots), tenants_(tenants), queue_(tenants) {}
+  // Takes its sequences out of the tenants' accounts.
+  ~StateTable();
+
+  StateTable(const StateTable&) = delete;
+  StateTable& operator=(const StateTable&) = delete;
 
   // Null where it is not alive. Pointers are valid until Erase.
   SequenceState* Find(SequenceId id);
@@ -34,8 +41,9 @@ class StateTable {
   // The sequence whose prompt this one has, or null: it is gone, or another has its id now.
   const SequenceState* SiblingOf(const SequenceState& sequence) const;
 
-  // Adds a new sequence, for Enqueue or Run. REQUIRES: no sequence with its id is alive.
-  SequenceState& Add(SequenceSpec spec, const QueuePosition& position, Tenant& tenant);
+  // Adds a new sequence, for Enqueue or Run. Its tenant starts at `least` served where it had no
+  // sequence. REQUIRES: no sequence with its id is alive.
+  SequenceState& Add(SequenceSpec spec, const QueuePosition& position, double least);
   // The serial that the next sequence gets.
   uint64_t TakeSerial() { return num_added_++; }
   // Removes a sequence in any state.
@@ -53,6 +61,10 @@ class StateTable {
   void SetAwaitsChoice(SequenceState& sequence, bool awaits_choice);
   // kParked to kWaiting, unless something keeps it parked. Does nothing in other states.
   void Unpark(SequenceState& sequence);
+
+  // What this scheduler has of a tenant; null where it has no sequence of it.
+  TenantShare* ShareOf(absl::string_view tenant);
+  const TenantShare* ShareOf(absl::string_view tenant) const;
 
   WaitingQueue& queue() { return queue_; }
   const WaitingQueue& queue() const { return queue_; }
@@ -72,9 +84,13 @@ class StateTable {
  private:
   absl::Status CheckLists() const;
   absl::Status CheckCounts() const;
+  absl::Status CheckShares() const;
+  void CountRunning(SequenceState& sequence, int32_t change);
 
   const int64_t num_slots_;
+  Tenants& tenants_;
   absl::node_hash_map<SequenceId, SequenceState> sequences_;  // owns; the lists borrow
+  absl::node_hash_map<const Tenant*, TenantShare> shares_;    // of tenants with sequences here
   WaitingQueue queue_;
   SequenceList running_;
   uint64_t num_added_ = 0;

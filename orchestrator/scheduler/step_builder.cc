@@ -17,7 +17,7 @@ StepBuilder::StepBuilder(const SchedulerOptions& options, KvCache& kv_cache, Sta
       sharing_(options, table, flights, admission) {}
 
 std::optional<Step> StepBuilder::Build() {
-  admission_.RefreshPolicies();
+  admission_.Refresh();
   if (!lookahead_.BeginStep()) return std::nullopt;
   budget_.BeginStep();
   const auto most = std::min<size_t>(table_.running().size() + 1, options_.max_sequences_per_step);

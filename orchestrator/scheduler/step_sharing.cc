@@ -35,7 +35,7 @@ int32_t StepSharing::RoomForOthers(bool may_prefill) {
     const Tenant& tenant = *sequence->tenant;
     if (!admission_.IsServed(*sequence) || !admission_.IsBelowFairShare(tenant)) continue;
     positions += std::clamp(sequence->num_pending(), 1, all);
-    weight += tenant.policy.weight / tenant.num_running;
+    weight += tenant.policy.weight / sequence->share->num_running;
   }
   double fair = 0;
   if (positions > 0) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -25,5 +27,8 @@ struct TenantPolicies {
 
   const TenantPolicy& Of(absl::string_view tenant) const;
 };
+
+// Returns the policies in force, the same pointer while nothing changes.
+using TenantPolicySource = std::function<std::shared_ptr<const TenantPolicies>()>;
 
 }  // namespace sluice

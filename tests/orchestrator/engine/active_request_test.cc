@@ -84,6 +84,16 @@ TEST(ActiveRequest, AsksTheSamplerByPositionOfTheTokenThatFollows) {
   EXPECT_EQ(std::get<ScoreTarget>(scored.task).token, 42);
 }
 
+TEST(ActiveRequest, ReadsTokensWhereOptionsDependOnThem) {
+  EXPECT_FALSE(Make(Request(1), {70}).request->reads_tokens());
+  EngineRequest penalised = Request(1);
+  penalised.sampling.repetition_penalty = 1.5F;
+  EXPECT_TRUE(Make(std::move(penalised), {70}).request->reads_tokens());
+  EngineRequest constrained = Request(1);
+  constrained.constraint = std::make_shared<const KeptConstraint>();
+  EXPECT_TRUE(Make(std::move(constrained), {70}).request->reads_tokens());
+}
+
 TEST(ActiveRequest, FinishesOnceAllItsSequencesHave) {
   const Made made = Make(Request(2), {70, 71});
   made.request->OnToken(1, {.token = 30});

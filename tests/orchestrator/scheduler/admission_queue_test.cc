@@ -48,7 +48,7 @@ TEST_F(AdmissionQueueTest, PassesOverTenantsThatRunAsManyAsTheyMay) {
   options_.tenant_policies = [granted = std::make_shared<const TenantPolicies>(policies)] {
     return granted;
   };
-  admission().RefreshPolicies();
+  admission().Refresh();
   SequenceState& first = Enqueue(1, "a");
   Enqueue(2, "a");
   Enqueue(3, "b");
@@ -61,11 +61,11 @@ TEST_F(AdmissionQueueTest, ChargesDecodesTogetherAndAtTheirPrice) {
   admission().Charge(sequence, /*num_positions=*/1, /*num_drafts=*/3);
   admission().Charge(sequence, /*num_positions=*/1, /*num_drafts=*/0);
   EXPECT_EQ(sequence.tenant->served, 0);
-  EXPECT_THAT(admission().CheckIntegrity(),
+  EXPECT_THAT(parts().table.CheckIntegrity(),
               StatusIs(absl::StatusCode::kInternal, "7 tokens not charged"));
   admission().ChargeDecodes();
   EXPECT_EQ(sequence.tenant->served, 2 * Tenants::kDecodePrice + 3 * Tenants::kPrefillPrice);
-  EXPECT_TRUE(admission().CheckIntegrity().ok());
+  EXPECT_TRUE(parts().table.CheckIntegrity().ok());
 }
 
 TEST_F(AdmissionQueueTest, ServesOneRequestAlone) {

@@ -22,8 +22,7 @@ struct SchedulerParts {
     const uint64_t serial = table.TakeSerial();
     const QueuePosition position = {
         .negated_priority = -int64_t{spec.priority}, .arrival = serial, .serial = serial};
-    Tenant& tenant = tenants.Enter(spec.tenant, table.queue().least_served());
-    return table.Add(std::move(spec), position, tenant);
+    return table.Add(std::move(spec), position, table.queue().least_served());
   }
   SequenceState& Enqueue(SequenceSpec spec) {
     SequenceState& sequence = NewSequence(std::move(spec));
@@ -42,8 +41,8 @@ struct SchedulerParts {
 
   const SchedulerOptions options;
   KvCache kv_cache;
-  Tenants tenants;
-  StateTable table{options.num_slots()};
+  Tenants tenants{options.tenant_policies};
+  StateTable table{options.num_slots(), tenants};
   StepsInFlight flights;
   AdmissionQueue admission{options, tenants, table};
   BlockBudget budget{options, kv_cache, table, flights, admission};

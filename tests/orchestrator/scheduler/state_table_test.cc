@@ -106,5 +106,19 @@ TEST_F(StateTableTest, FindsAStateThatContradictsTheLists) {
   EXPECT_THAT(table().CheckIntegrity(), StatusIs(absl::StatusCode::kInternal, "may not run"));
 }
 
+TEST_F(StateTableTest, FindsATenantThatIsCountedWrong) {
+  SequenceState& sequence = parts().Enqueue(Spec(1, 5, 3));
+  ++sequence.share->num_running;
+  EXPECT_THAT(table().CheckIntegrity(),
+              StatusIs(absl::StatusCode::kInternal, "counted as 1, 1 running"));
+  --sequence.share->num_running;
+  ExpectSound();
+  ++sequence.tenant->num_alive;
+  EXPECT_THAT(table().CheckIntegrity(),
+              StatusIs(absl::StatusCode::kInternal, "have 2 sequences; counted as 1"));
+  --sequence.tenant->num_alive;
+  ExpectSound();
+}
+
 }  // namespace
 }  // namespace sluice
