@@ -1,4 +1,4 @@
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 #include <algorithm>
 #include <cstring>

@@ -7,7 +7,7 @@
 #include "services/tokenizer/models/ranked_merges.h"
 #include "services/tokenizer/post_processors/bert_post_processor.h"
 #include "services/tokenizer/pre_tokenizers/byte_level_pre_tokenizer.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 #include "services/tokenizer/tiktoken/tiktoken_file.h"
 #include "services/tokenizer/tokenizer.h"
 

@@ -1,9 +1,9 @@
-#include "services/tokenizer/added_vocabulary.h"
+#include "services/tokenizer/vocabulary/added_vocabulary.h"
 
 #include <utility>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

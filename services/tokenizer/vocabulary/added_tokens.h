@@ -10,8 +10,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "services/tokenizer/byte_trie.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/byte_trie.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "services/tokenizer/source_map.h"
+#include "services/tokenizer/text/source_map.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "services/tokenizer/char_class.h"
+#include "services/tokenizer/text/char_class.h"
 
 #include <utf8proc.h>
 

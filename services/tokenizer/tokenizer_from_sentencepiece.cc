@@ -5,7 +5,7 @@
 #include "services/tokenizer/sentencepiece/sentencepiece_decoder.h"
 #include "services/tokenizer/sentencepiece/sentencepiece_model.h"
 #include "services/tokenizer/sentencepiece/sentencepiece_normalizer.h"
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 #include "services/tokenizer/tokenizer.h"
 
 namespace sluice {

@@ -1,9 +1,9 @@
-#include "services/tokenizer/added_tokens.h"
+#include "services/tokenizer/vocabulary/added_tokens.h"
 
 #include <algorithm>
 
-#include "services/tokenizer/char_class.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/char_class.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -1,9 +1,9 @@
-#include "services/tokenizer/tokenizer_file.h"
+#include "services/tokenizer/vocabulary/tokenizer_file.h"
 
 #include <utility>
 
-#include "services/tokenizer/strings.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/text/strings.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/token.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/token.h"
 
 namespace sluice {
 

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "services/tokenizer/added_tokens.h"
 #include "services/tokenizer/normalizers/normalizer.h"
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/added_tokens.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 namespace sluice {
 

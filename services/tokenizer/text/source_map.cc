@@ -1,8 +1,8 @@
-#include "services/tokenizer/source_map.h"
+#include "services/tokenizer/text/source_map.h"
 
 #include <algorithm>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 

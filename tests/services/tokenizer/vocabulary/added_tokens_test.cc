@@ -1,4 +1,4 @@
-#include "services/tokenizer/added_tokens.h"
+#include "services/tokenizer/vocabulary/added_tokens.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

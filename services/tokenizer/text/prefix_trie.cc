@@ -1,4 +1,4 @@
-#include "services/tokenizer/prefix_trie.h"
+#include "services/tokenizer/text/prefix_trie.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "services/tokenizer/vocabulary.h"
+#include "services/tokenizer/vocabulary/vocabulary.h"
 
 #include "absl/hash/hash.h"
 #include "absl/numeric/bits.h"

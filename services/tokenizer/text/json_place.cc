@@ -1,6 +1,6 @@
-#include "services/tokenizer/json_place.h"
+#include "services/tokenizer/text/json_place.h"
 
-#include "services/tokenizer/strings.h"
+#include "services/tokenizer/text/strings.h"
 
 namespace sluice {
 namespace {

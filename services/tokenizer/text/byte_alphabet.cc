@@ -1,8 +1,8 @@
-#include "services/tokenizer/byte_alphabet.h"
+#include "services/tokenizer/text/byte_alphabet.h"
 
 #include <array>
 
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {

@@ -1,9 +1,9 @@
-#include "services/tokenizer/metaspace.h"
+#include "services/tokenizer/text/metaspace.h"
 
 #include <optional>
 
-#include "services/tokenizer/json_place.h"
-#include "services/tokenizer/utf8.h"
+#include "services/tokenizer/text/json_place.h"
+#include "services/tokenizer/text/utf8.h"
 
 namespace sluice {
 namespace {
