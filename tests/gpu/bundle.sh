@@ -98,7 +98,7 @@ ldd --version | sed -n '1s/.* //p' >"$stage/libc/version"
 rm -rf "$out"
 mkdir -p "$out"
 # Every program that computes has the same kernels in it: a window that reaches back over several keeps them once.
-cp "$root"/tests/gpu/{run,context,ceilings,products,test_programs,serving,speeds,parts,prove}.py "$out/"
+cp "$root"/tests/gpu/{run,context,ceilings,products,test_programs,serving,speeds,parts,prove}.py "$root/tests/testing/pipeline.py" "$out/"
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -cf - "${contents[@]}" |
   xz -T1 --lzma2=preset=1,dict=64MiB >"$out/payload.tar.xz"
 cp "$root/tests/gpu/bundle_run.py" "$out/run"
