@@ -19,6 +19,9 @@ struct OracleModel {
   std::vector<double> prefix_logits;
 };
 
+// What `folder` has of a model and its logits, in the files that tests/golden/oracle_models.py writes.
+OracleModel ReadOracleModel(const std::string& folder);
+
 // The folder of models that were made before, for tests that were carried to another machine:
 // $SLUICE_ORACLE_MODELS. They are some of all.
 std::optional<std::string> CarriedOracleModels();
