@@ -58,17 +58,27 @@ def parse_list(text):
     return names
 
 
-def list_cases(entry, cache):
+def environment_of(preset):
+    """What CTest adds to the environment of all tests of a preset."""
+    with open(os.path.join(ROOT, "CMakePresets.json"), encoding="utf-8") as file:
+        presets = json.load(file)["testPresets"]
+    return next((one.get("environment", {}) for one in presets if one["name"] == preset), {})
+
+
+def list_cases(entry, environment, cache):
     """Names of an entry's cases, remembered in `cache` until its program is built again."""
+    if not entry.command or not os.path.isfile(entry.command[-1]):
+        return []  # not built; CTest says so if it is chosen by name
     built = str(os.stat(entry.command[-1]).st_mtime_ns)
     if cache.get(entry.name, [""])[0] != built:
-        out = subprocess.run(entry.command + ["--gtest_list_tests"], env={**os.environ, **entry.environment},
+        out = subprocess.run(entry.command + ["--gtest_list_tests"], env={**environment, **entry.environment},
                              check=True, stdout=subprocess.PIPE, text=True).stdout
         cache[entry.name] = [built, parse_list(out)]
     return cache[entry.name][1]
 
 
-def find_cases(entries, build):
+def find_cases(entries, preset, build):
+    environment = {**os.environ, **environment_of(preset)}
     path = os.path.join(build, "Testing", "case_names.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -77,7 +87,7 @@ def find_cases(entries, build):
         cache = {}
     programs = [entry for entry in entries if entry.record]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for entry, cases in zip(programs, pool.map(lambda one: list_cases(one, cache), programs)):
+        for entry, cases in zip(programs, pool.map(lambda one: list_cases(one, environment, cache), programs)):
             entry.cases = cases
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -190,7 +200,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
     if flags.regex:
-        find_cases(entries, build)
+        find_cases(entries, flags.preset, build)
         chosen = select([one for one in entries if not flags.label or flags.label in one.labels], flags.regex)
         if not flags.label:
             chosen = without_perf(entries, chosen)
