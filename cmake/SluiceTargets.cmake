@@ -31,6 +31,7 @@ function(sluice_binary)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SRCS})
   sluice_link_executable(${ARG_NAME} ${ARG_DEPS})
+  sluice_program_from_precompiled(${ARG_NAME} ${ARG_DEPS})
 endfunction()
 
 # Hundreds of tests are linked: by the quicker of binutils' two linkers where there are both.
