@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 namespace sluice::testing {
@@ -36,7 +37,7 @@ std::string SkipReason(const ::testing::TestResult& result) {
 }  // namespace
 
 CaseRecord::CaseRecord() {
-  if (const char* const path = std::getenv("SLUICE_TEST_RECORD")) file_.open(path);
+  if (const char* const path = std::getenv("SLUICE_TEST_RECORD")) path_ = path;
   if (const char* const limit = std::getenv("SLUICE_TEST_CASE_SECONDS")) {
     case_seconds_ = static_cast<unsigned>(std::max(0, std::atoi(limit)));
     std::signal(SIGALRM, AbortCase);
@@ -44,23 +45,26 @@ CaseRecord::CaseRecord() {
 }
 
 void CaseRecord::OnTestProgramStart(const ::testing::UnitTest& tests) {
-  file_ << "cases " << tests.test_to_run_count() << std::endl;
+  if (!path_.empty()) std::ofstream(path_, std::ios::trunc);  // what an earlier run left
+  Append("cases " + std::to_string(tests.test_to_run_count()));
 }
 
 void CaseRecord::OnTestStart(const ::testing::TestInfo& test) {
   running_case = std::string(test.test_suite_name()) + "." + test.name();
-  file_ << "begin " << running_case << std::endl;
+  Append("begin " + running_case);
   if (case_seconds_ > 0) alarm(case_seconds_);
 }
 
 void CaseRecord::OnTestEnd(const ::testing::TestInfo& test) {
   if (case_seconds_ > 0) alarm(0);
   const ::testing::TestResult& result = *test.result();
-  if (result.Skipped()) {
-    file_ << "skipped " << SkipReason(result) << std::endl;
-  } else {
-    file_ << (result.Passed() ? "passed " : "failed ") << result.elapsed_time() << std::endl;
-  }
+  if (result.Skipped()) return Append("skipped " + SkipReason(result));
+  Append((result.Passed() ? "passed " : "failed ") + std::to_string(result.elapsed_time()));
+}
+
+void CaseRecord::Append(const std::string& line) const {
+  if (path_.empty()) return;
+  std::ofstream(path_, std::ios::app) << line << '\n';
 }
 
 }  // namespace sluice::testing

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <string>
 
 namespace sluice::testing {
 
@@ -22,7 +22,10 @@ class CaseRecord : public ::testing::EmptyTestEventListener {
   void OnTestEnd(const ::testing::TestInfo& test) override;
 
  private:
-  std::ofstream file_;  // not open where no record is wanted
+  // Opens the file for this line alone, so that no case sees one more descriptor than its own.
+  void Append(const std::string& line) const;
+
+  std::string path_;  // empty where no record is wanted
   unsigned case_seconds_ = 0;
 };
 
