@@ -15,7 +15,8 @@ struct Command {
   int (*run)(absl::Span<const std::string> arguments, Environment& environment);
 };
 
-// Runs that one of `commands` which the first argument names, with the rest; returns its exit status.
+// Runs that one of `commands` which the first argument names, with the rest; returns its exit
+// status.
 int RunCli(absl::Span<const std::string> arguments, absl::Span<const Command> commands,
            Environment& environment);
 

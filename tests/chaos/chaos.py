@@ -61,8 +61,8 @@ class History:
 
 def start(log):
     """`sluice up`; its log goes to a file."""
-    up = Pipeline(os.path.join(OPTIONS.bin, "sluice"), "--tp", str(OPTIONS.tp), "--pp", str(OPTIONS.pp),
-                  "--hang_timeout", str(OPTIONS.hang_timeout), stderr=log)
+    up = Pipeline(os.path.join(OPTIONS.bin, "sluice"), "--tp", str(OPTIONS.tp),
+                  "--pp", str(OPTIONS.pp), "--hang_timeout", str(OPTIONS.hang_timeout), stderr=log)
     if not up.is_ready:
         raise SystemExit("chaos: the pipeline did not come up")
     return up

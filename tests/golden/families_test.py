@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pipeline against exact arithmetic, without the oracle: `sluice score` of a small model of every family (families/), against
-the logits that the NumPy oracle computed of it in float64.
+"""The pipeline against exact arithmetic, without the oracle: `sluice score` of a small model of
+every family (families/), against the logits that the NumPy oracle computed of it in float64.
 
 Usage: families_test.py BIN_DIR [unittest arguments]
 """
@@ -44,8 +44,9 @@ def expected(family):
 
 def score(family, ids, *flags):
     done = subprocess.run(
-        [os.path.join(BIN, "sluice"), "score", "--model", os.path.join(FAMILIES, family), "--token_ids",
-         ",".join(map(str, ids)), "--weights", "f32", "--top", str(MOST_TOP), "--json", *flags],
+        [os.path.join(BIN, "sluice"), "score", "--model", os.path.join(FAMILIES, family),
+         "--token_ids", ",".join(map(str, ids)), "--weights", "f32", "--top", str(MOST_TOP),
+         "--json", *flags],
         capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise AssertionError(f"{family}: {done.stderr}")
@@ -53,6 +54,9 @@ def score(family, ids, *flags):
 
 
 class FamiliesTest(unittest.TestCase):
+    def near(self, actual, exact):
+        self.assertAlmostEqual(actual, exact, delta=LARGEST_ERROR)
+
     def hold(self, family, *flags):
         """Every token's log-probability, and those of the most probable in its place."""
         ids, rows = expected(family)
@@ -60,12 +64,12 @@ class FamiliesTest(unittest.TestCase):
         self.assertEqual(scored["token_ids"], ids)
         for position in range(1, len(ids)):
             exact = rows[position - 1]
-            self.assertAlmostEqual(scored["logprobs"][position], exact[ids[position]], delta=LARGEST_ERROR)
+            self.near(scored["logprobs"][position], exact[ids[position]])
             top = scored["top"][position]
             self.assertEqual(len(top), MOST_TOP)
-            for place, entry in enumerate(top):
-                self.assertAlmostEqual(entry["logprob"], exact[entry["token_id"]], delta=LARGEST_ERROR)
-                self.assertAlmostEqual(entry["logprob"], sorted(exact)[-1 - place], delta=LARGEST_ERROR)
+            for index, entry in enumerate(top):
+                self.near(entry["logprob"], exact[entry["token_id"]])
+                self.near(entry["logprob"], sorted(exact)[-1 - index])
 
     def test_every_family_agrees(self):
         families = sorted(os.listdir(FAMILIES))

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes families/: for each family of models one of a few kilobytes with random weights, and its logits in float64.
+"""Writes families/: for each family a model of a few kilobytes with random weights, and its logits
+in float64.
 
     make_family_goldens.py ORACLE [FAMILY ...]
 
-ORACLE is the folder of the NumPy oracle. Each folder has config.json, model.safetensors (BF16), ids.i32 (token ids) and
-logits.f64 (a row of vocabulary size for every id), raw and little-endian. Run it again where a family is added, for that family
-alone: what is there changes only where the oracle does. Read by tests/services/shard/family_goldens_test.cc.
+ORACLE is the folder of the NumPy oracle. Each folder has config.json, model.safetensors (BF16),
+ids.i32 (token ids) and logits.f64 (a row of vocabulary size for every id), raw and little-endian.
+Run it for a family that is added, for that one alone: the others change only where the oracle does.
+Read by families_test.py and tests/services/shard/family_goldens_test.cc.
 """
 
 import os
@@ -14,8 +16,8 @@ import sys
 import numpy as np
 
 LENGTH = 24  # tokens: more than a block of 16 positions
-SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
-             vocab_size=32, max_position_embeddings=32)
+SMALL = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1, vocab_size=32, max_position_embeddings=32)
 GPT2 = dict(n_embd=16, n_layer=2, n_head=2, n_positions=32, n_ctx=32, vocab_size=32)
 
 

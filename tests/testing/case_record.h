@@ -6,13 +6,13 @@
 
 namespace sluice::testing {
 
-// GoogleTest listener that writes the outcome of each case to the file named by SLUICE_TEST_RECORD, line
-// by line, so that the record is complete up to the moment at which a program crashes:
+// GoogleTest listener that writes the outcome of each case to the file named by SLUICE_TEST_RECORD,
+// line by line, so that the record is complete up to the moment at which a program crashes:
 //   cases N                  number of cases to run
 //   begin SUITE.CASE
 //   passed MS | failed MS | skipped REASON
-// It also limits the time of a case to SLUICE_TEST_CASE_SECONDS: the program prints the case's name and
-// aborts. Uses SIGALRM. One instance a process.
+// It also limits the time of a case to SLUICE_TEST_CASE_SECONDS: the program prints the case's name
+// and aborts. Uses SIGALRM. One instance a process.
 class CaseRecord : public ::testing::EmptyTestEventListener {
  public:
   CaseRecord();

@@ -1,4 +1,4 @@
-"""Starts `sluice up` and finds its processes, for tests in Python. Needs the standard library alone."""
+"""Starts `sluice up` and finds its processes, for tests in Python. Standard library alone."""
 
 import os
 import random
@@ -33,19 +33,22 @@ def arguments_of(pid):
 
 
 def listeners_of(pid):
-    """{name: pid} of the services that `pid` started: by their sockets, such as "shard-0-1"; "orchestrator" is on a port."""
+    """{name: pid} of the services that `pid` started: by their sockets, such as "shard-0-1", or
+    "orchestrator", which is on a port."""
     found = {}
     for child in children_of(pid):
         arguments = arguments_of(child)
         if "--listen" in arguments:
             address = arguments[arguments.index("--listen") + 1]
-            found[os.path.basename(address) if address.startswith("unix:") else "orchestrator"] = child
+            is_stage = address.startswith("unix:")
+            found[os.path.basename(address) if is_stage else "orchestrator"] = child
     return found
 
 
 def free_ports(count=1):
-    """The first of `count` ports in a row that are free at the moment: for --metrics_port, which cannot be 0. Below
-    those that the system gives to connections, and drawn, so that tests that run at a time take others."""
+    """The first of `count` ports in a row that are free at the moment: for --metrics_port, which
+    cannot be 0. They are below those that the system gives to connections, and drawn, so that tests
+    that run at the same time take others."""
     for _ in range(100):
         first = random.randrange(21000, 32000)
         try:
@@ -61,27 +64,37 @@ def free_ports(count=1):
 class Pipeline:
     """`sluice up` on ports of its own choice, from its first line to stop().
 
-    Where the program does not become ready, `is_ready` is False and `ready` what it printed instead. `stderr` is as for
-    subprocess.Popen; with `keep_log` it is kept for log_text(). `await_line(file)` says whether a line, or the end of
-    the program, came in time; without it there is no limit."""
+    Where the program does not become ready, `is_ready` is False and `ready` what it printed.
+    `stderr` is as for subprocess.Popen; with `keep_log` it is kept for log_text().
+    `await_line(file)` says whether a line, or the end of the program, came in time; without it
+    there is no limit."""
 
-    def __init__(self, program, *flags, env=None, stderr=None, keep_log=False, await_line=None, new_session=False):
-        self.log = tempfile.NamedTemporaryFile("w+", prefix="sluice-up-", suffix=".log") if keep_log else None
+    def __init__(self, program, *flags, env=None, stderr=None, keep_log=False, await_line=None,
+                 new_session=False):
+        self.log = None
+        if keep_log:
+            self.log = tempfile.NamedTemporaryFile("w+", prefix="sluice-up-", suffix=".log")
         begin = time.monotonic()
         self.process = subprocess.Popen(
-            [program, "up", "--port", "0", *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=self.log if keep_log else stderr, text=True, env=env, start_new_session=new_session)
+            [program, "up", "--port", "0", *flags], env=env, text=True,
+            start_new_session=new_session, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=self.log if keep_log else stderr)
         self.is_in_time = await_line is None or await_line(self.process.stdout)
         self.lines = [self.process.stdout.readline().strip() if self.is_in_time else ""]
         self.ready_seconds = time.monotonic() - begin
         self.is_ready = self.ready.startswith("ready ")
-        has_http, has_demo = "--http_port" in flags, "--demo" in flags
+        self.endpoint = self.http_address = self.demo_token = None
         if self.is_ready:
-            self.lines += [self.process.stdout.readline().strip() for _ in range(has_http + has_demo)]
-        addresses = [line.rpartition(" ")[2] for line in self.lines] if self.is_ready else ["", "", ""]
+            self.read_addresses("--http_port" in flags, "--demo" in flags)
+
+    def read_addresses(self, has_http, has_demo):
+        self.lines += [self.process.stdout.readline().strip() for _ in range(has_http + has_demo)]
+        addresses = [line.rpartition(" ")[2] for line in self.lines]
         self.endpoint = addresses[0]
-        self.http_address = addresses[1] if has_http else None
-        self.demo_token = addresses[2].rpartition("#demo=")[2] if has_demo else None
+        if has_http:
+            self.http_address = addresses[1]
+        if has_demo:
+            self.demo_token = addresses[2].rpartition("#demo=")[2]
 
     def __enter__(self):
         return self
@@ -108,7 +121,7 @@ class Pipeline:
         return sorted(pid for pid, name in children_of(self.process.pid).items() if name == program)
 
     def await_replaced(self, pid):
-        """Until the process is none of its own any more: a stream may be over before a death is seen."""
+        """Until the process is gone: a stream may end before a death is seen."""
         deadline = time.monotonic() + 60
         while pid in children_of(self.process.pid):
             if time.monotonic() > deadline:

@@ -1,11 +1,13 @@
 """Runs the tests of a build folder: suite.py [--label perf] PRESET [REGEX].
 
-CTest has one entry a GoogleTest program, Python test or script; this script adds what CTest lacks: REGEX
-selects single cases, and the summary counts cases and names those that failed or were skipped. A case's
-full name is ENTRY.SUITE.CASE. REGEX is searched for in full names and in names of entries.
+CTest has one entry for each GoogleTest program, Python test or script. This script adds what CTest
+lacks: REGEX selects single cases, and the summary counts cases and names those that failed or were
+skipped. A case's full name is ENTRY.SUITE.CASE. REGEX is searched for in full names and in names of
+entries.
 
-Programs record their cases in Testing/cases (tests/testing/case_record.h). Measuring tests have the label
-perf and run only when asked for: by --label perf, or by a REGEX that matches them and nothing else."""
+Programs record their cases in Testing/cases (tests/testing/case_record.h). Tests that measure have
+the label perf. They run only when asked for: by --label perf, or by a REGEX that matches nothing
+else."""
 
 import argparse
 import collections
@@ -39,8 +41,8 @@ def read_entries(preset):
     for test in json.loads(out)["tests"]:
         properties = {one["name"]: one["value"] for one in test.get("properties", [])}
         environment = dict(one.split("=", 1) for one in properties.get("ENVIRONMENT", []))
-        entries.append(Entry(test["name"], test.get("command", []), environment, properties.get("LABELS", []),
-                             environment.get("SLUICE_TEST_RECORD", "")))
+        labels, record = properties.get("LABELS", []), environment.get("SLUICE_TEST_RECORD", "")
+        entries.append(Entry(test["name"], test.get("command", []), environment, labels, record))
     return entries
 
 
@@ -71,8 +73,9 @@ def list_cases(entry, environment, cache):
         return []  # not built; CTest says so if it is chosen by name
     built = str(os.stat(entry.command[-1]).st_mtime_ns)
     if cache.get(entry.name, [""])[0] != built:
-        out = subprocess.run(entry.command + ["--gtest_list_tests"], env={**environment, **entry.environment},
-                             check=True, stdout=subprocess.PIPE, text=True).stdout
+        out = subprocess.run(entry.command + ["--gtest_list_tests"], check=True, text=True,
+                             env={**environment, **entry.environment},
+                             stdout=subprocess.PIPE).stdout
         cache[entry.name] = [built, parse_list(out)]
     return cache[entry.name][1]
 
@@ -87,7 +90,8 @@ def find_cases(entries, preset, build):
         cache = {}
     programs = [entry for entry in entries if entry.record]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for entry, cases in zip(programs, pool.map(lambda one: list_cases(one, environment, cache), programs)):
+        lists = pool.map(lambda one: list_cases(one, environment, cache), programs)
+        for entry, cases in zip(programs, lists):
             entry.cases = cases
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -125,7 +129,8 @@ class Outcome:
     running: str = ""  # a case that began and did not end
 
     def not_run(self):
-        return self.announced - self.passed - len(self.failed) - len(self.skipped) - bool(self.running)
+        ended = self.passed + len(self.failed) + len(self.skipped)
+        return self.announced - ended - bool(self.running)
 
 
 def read_record(lines):
@@ -156,24 +161,40 @@ def read_outcomes(entries):
     return outcomes
 
 
+def failures(outcomes):
+    """What to print of each failed case."""
+    failed = [f"{name}.{case}" for name, one in outcomes.items() for case in one.failed]
+    failed += [f"{name}.{one.running} did not end" for name, one in outcomes.items() if one.running]
+    return sorted(failed)
+
+
+def skips(outcomes):
+    """{reason: full names of the cases}, the most frequent first."""
+    names = collections.defaultdict(list)
+    for name, one in outcomes.items():
+        for case, reason in one.skipped.items():
+            names[reason or "no reason given"].append(f"{name}.{case}")
+    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
+
+
 def summarize(outcomes):
     """Lines for the terminal."""
     lines = []
-    failed = [f"{name}.{case}" for name, one in outcomes.items() for case in one.failed]
-    failed += [f"{name}.{one.running} did not end" for name, one in outcomes.items() if one.running]
-    not_run = sum(one.not_run() for one in outcomes.values())
-    skipped = [(reason, f"{name}.{case}") for name, one in outcomes.items() for case, reason in one.skipped.items()]
+    failed, skipped = failures(outcomes), skips(outcomes)
     if failed:
-        lines += ["cases that failed:", *("  " + name for name in sorted(failed))]
+        lines += ["cases that failed:", *("  " + name for name in failed)]
+    num_skipped = sum(map(len, skipped.values()))
     if skipped:
-        lines.append(f"{len(skipped)} cases were skipped:")
-        for reason, count in collections.Counter(reason for reason, _ in skipped).most_common():
-            names = [name for why, name in skipped if why == reason]
-            lines.append(f"  {count:5} {reason or 'no reason given'}" + (f" ({names[0]})" if count == 1 else ""))
+        lines.append(f"{num_skipped} cases were skipped:")
+    for reason, names in skipped.items():
+        lines.append(f"  {len(names):5} {reason}" + (f" ({names[0]})" if len(names) == 1 else ""))
     passed = sum(one.passed for one in outcomes.values())
-    lines.append(f"{passed} cases of {len(outcomes)} programs passed, {len(failed)} failed, {len(skipped)} were skipped"
-                 + (f", {not_run} did not run because their program ended before" if not_run else ""))
-    return lines
+    last = (f"{passed} cases of {len(outcomes)} programs passed, {len(failed)} failed, "
+            f"{num_skipped} were skipped")
+    not_run = sum(one.not_run() for one in outcomes.values())
+    if not_run:
+        last += f", {not_run} did not run because their program ended before"
+    return lines + [last]
 
 
 def write_skipped(outcomes, path):
@@ -182,44 +203,64 @@ def write_skipped(outcomes, path):
             file.writelines(f"{name}.{case}: {reason}\n" for case, reason in one.skipped.items())
 
 
-def main():
+# ---- running ----
+
+def empty_folder(path):
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    return path
+
+
+def escaped(name):
+    """For CMake's regular expressions."""
+    return re.sub(r"([.+*?()\[\]^$|\\])", r"\\\1", name)
+
+
+def choose(entries, flags, build, filters):
+    """Arguments of CTest for what REGEX selects; writes filters of programs that run in part."""
+    find_cases(entries, flags.preset, build)
+    labelled = [one for one in entries if not flags.label or flags.label in one.labels]
+    chosen = select(labelled, flags.regex)
+    if not flags.label:
+        chosen = without_perf(entries, chosen)
+    if not chosen:
+        sys.exit(f"no test of build/{flags.preset} matches {flags.regex}")
+    for name, cases in chosen.items():
+        if cases is not None:
+            with open(os.path.join(filters, name), "w", encoding="utf-8") as file:
+                file.write(":".join(cases) + "\n")
+    return ["-R", "^(" + "|".join(map(escaped, chosen)) + ")$"]
+
+
+def read_flags():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--label", default="", help="run the entries with this label alone")
     parser.add_argument("--jobs", default=str(len(os.sched_getaffinity(0))))
     parser.add_argument("preset")
     parser.add_argument("regex", nargs="?", default="")
-    flags = parser.parse_args()
-    build = os.path.join(ROOT, "build", flags.preset)
-    entries = read_entries(flags.preset)
-    command = ["ctest", "--preset", flags.preset, "-j", flags.jobs, "--output-junit", os.path.join(build, "Testing", "ctest.xml")]
-    environment = dict(os.environ)
+    return parser.parse_args()
 
-    records = os.path.join(build, "Testing", "cases")
-    filters = os.path.join(build, "Testing", "filters")
-    for folder in (records, filters):
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
+
+def main():
+    flags = read_flags()
+    build = os.path.join(ROOT, "build", flags.preset)
+    testing = os.path.join(build, "Testing")
+    entries = read_entries(flags.preset)
+    empty_folder(os.path.join(testing, "cases"))
+    filters = empty_folder(os.path.join(testing, "filters"))
+    command = ["ctest", "--preset", flags.preset, "-j", flags.jobs,
+               "--output-junit", os.path.join(testing, "ctest.xml")]
+    environment = dict(os.environ)
     if flags.regex:
-        find_cases(entries, flags.preset, build)
-        chosen = select([one for one in entries if not flags.label or flags.label in one.labels], flags.regex)
-        if not flags.label:
-            chosen = without_perf(entries, chosen)
-        if not chosen:
-            sys.exit(f"no test of build/{flags.preset} matches {flags.regex}")
-        for name, cases in chosen.items():
-            if cases is not None:
-                with open(os.path.join(filters, name), "w", encoding="utf-8") as file:
-                    file.write(":".join(cases) + "\n")
-        command += ["-R", "^(" + "|".join(re.sub(r"([.+*?()\[\]^$|\\])", r"\\\1", name) for name in chosen) + ")$"]
+        command += choose(entries, flags, build, filters)
         environment["SLUICE_TEST_FILTERS"] = filters
     elif flags.label:
         command += ["-L", f"^{flags.label}$"]
     else:
         command += ["-LE", "^perf$"]
-
     result = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     outcomes = read_outcomes(entries)
-    write_skipped(outcomes, os.path.join(build, "Testing", "skipped.txt"))
+    write_skipped(outcomes, os.path.join(testing, "skipped.txt"))
     print("\n".join(summarize(outcomes)))
     sys.exit(result)
 

@@ -1,11 +1,11 @@
-// The main function of every GoogleTest program of the project. It reads three environment variables,
-// which sluice_test (cmake/SluiceTargets.cmake) and tests/testing/suite.py set; without them a program
-// behaves as it does with GoogleTest's own main.
+// The main function of every GoogleTest program of the project. It reads three environment
+// variables, which sluice_test (cmake/SluiceTargets.cmake) and tests/testing/suite.py set; without
+// them a program behaves as it does with GoogleTest's own main.
 //   SLUICE_TEST_RECORD        file that receives the outcome of each case (tests/testing/case_record.h)
 //   SLUICE_TEST_FILTERS       folder of files with a --gtest_filter each, named like the record
 //   SLUICE_TEST_CASE_SECONDS  time limit of one case; the program aborts when a case exceeds it
-// Returns 77, which CTest reports as "skipped", when every case was skipped, and 1 when GTEST_FILTER, which
-// GoogleTest reads, leaves no case.
+// Returns 77, which CTest reports as "skipped", when every case was skipped, and 1 when
+// GTEST_FILTER, which GoogleTest reads, leaves no case.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
