@@ -1,7 +1,7 @@
 // The arithmetic of a decoder: one contract per operation, implemented by each kind of device.
 //
 //   kernels/cpu         SIMD (Highway) and threads
-//   kernels/reference   plain loops; and for tests any backend, made to work later and elsewhere
+//   kernels/reference   plain loops
 //
 // Every implementation keeps two promises, which the rest of Sluice builds on:
 // - Batch invariance. A row of a result has the same bits whatever other rows are computed beside

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/device.h"
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 
 namespace sluice {
 namespace {

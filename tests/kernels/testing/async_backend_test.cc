@@ -1,4 +1,4 @@
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 
 #include <gtest/gtest.h>
 

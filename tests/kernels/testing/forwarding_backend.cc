@@ -1,4 +1,4 @@
-#include "kernels/reference/forwarding_backend.h"
+#include "tests/kernels/testing/forwarding_backend.h"
 
 #include <algorithm>
 #include <type_traits>
