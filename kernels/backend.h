@@ -47,10 +47,10 @@
 #include "kernels/activation.h"
 #include "kernels/deadline.h"
 #include "kernels/kv_format.h"
+#include "kernels/matrix_format.h"
 #include "kernels/matrix_view.h"
 #include "kernels/rank_group.h"
 #include "kernels/sampling.h"
-#include "kernels/weight_format.h"
 
 namespace sluice {
 
@@ -82,22 +82,20 @@ class PackedMatrix {
 struct PackSpec {
   int64_t num_outputs = 0;
   int64_t num_inputs = 0;
-  WeightFormat format = WeightFormat::kF32;
+  // With activations in FP8, a device that multiplies FP8 numbers may round a slice of an output's
+  // weights to FP8 numbers relative to one scale: what is no multiple of 2^-9 of the largest group's
+  // scale, if all of them are powers of two.
+  MatrixFormat format;
   // Number of equal runs of K that are each summed in order of k and then joined in a binary tree.
-  // A power of two that divides K. 1 where no reduction ever crosses ranks. In quantised formats a
-  // run is a multiple of kWeightGroup.
+  // A power of two that divides K. 1 where no reduction ever crosses ranks. A run is a
+  // multiple of the weight format's group.
   int num_slices = 1;
   // The outputs are F gates and then F ups, N = 2F: Gemm joins each gate with its up.
   bool gated = false;
-  // With FP8 weights alone: inputs are rounded to FP8, too, as kernels/fp8_activations.h says. A
-  // device that multiplies FP8 numbers may then round a slice of an output's weights to FP8 numbers
-  // relative to one scale: what is no multiple of 2^-9 of the largest group's scale, if all of them
-  // are powers of two.
-  bool fp8_activations = false;
 };
 
 // Writes rows [row_begin, row_end) of a matrix one after another, each as weight_format.h describes
-// a row in the format of the PackSpec. Called by several threads at a time.
+// a row in the weight format of the PackSpec. Called by several threads at a time.
 using RowReader =
     std::function<absl::Status(int64_t row_begin, int64_t row_end, absl::Span<std::byte> out)>;
 

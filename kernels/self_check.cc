@@ -114,18 +114,12 @@ RowReader RowsIn(WeightFormat format, const Floats& weights, int64_t num_inputs)
   };
 }
 
-// What products are checked with: weights of a format and, with FP8's, inputs of FP8.
-struct Operands {
-  WeightFormat format;
-  bool fp8_activations = false;
-};
-
-std::string NameOf(const Operands& operands) {
-  return absl::StrCat(std::string(Name(operands.format)), " weights",
-                      operands.fp8_activations ? " and inputs" : "");
+std::string NameOf(const MatrixFormat& format) {
+  return absl::StrCat(std::string(Name(format.weights)), " weights",
+                      format.activations == ActivationFormat::kFp8 ? " and inputs" : "");
 }
 
-absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t rows, bool gated) {
+absl::Status CheckProduct(Backend& backend, const MatrixFormat& format, int64_t rows, bool gated) {
   constexpr int64_t kInputs = 128, kOutputs = 70;
   Draw draw;
   const Floats weights = draw(kOutputs * kInputs, 0.2f), x = draw(rows * kInputs);
@@ -134,11 +128,10 @@ absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t ro
   const auto product = [&](Bench& bench) -> Floats {
     const auto packed = bench.backend.Pack({.num_outputs = kOutputs,
                                             .num_inputs = kInputs,
-                                            .format = operands.format,
+                                            .format = format,
                                             .num_slices = 2,
-                                            .gated = gated,
-                                            .fp8_activations = operands.fp8_activations},
-                                           RowsIn(operands.format, weights, kInputs));
+                                            .gated = gated},
+                                           RowsIn(format.weights, weights, kInputs));
     bench.status.Update(packed.status());
     if (!packed.ok()) return {};
     const MatrixView out =
@@ -148,19 +141,16 @@ absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t ro
     bench.backend.Gemm(bench.Operand(x, kInputs), **packed, out, epilogue);
     return bench.Read(out);
   };
-  return Compare(absl::StrCat("a product of ", rows, " rows with ", NameOf(operands)), backend,
+  return Compare(absl::StrCat("a product of ", rows, " rows with ", NameOf(format)), backend,
                  product);
 }
 
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
-  for (const Operands operands :
-       {Operands{WeightFormat::kF32}, Operands{WeightFormat::kBF16}, Operands{WeightFormat::kInt8},
-        Operands{WeightFormat::kInt6}, Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8},
-        Operands{WeightFormat::kFp8, true}}) {
+  for (const MatrixFormat& format : MatrixFormats()) {
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
-        if (status.ok()) status = CheckProduct(backend, operands, rows, gated);
+        if (status.ok()) status = CheckProduct(backend, format, rows, gated);
       }
     }
   }
@@ -342,17 +332,17 @@ std::vector<RowRange> RangesOf(const BatchSizes& sizes) {
   return ranges;
 }
 
-absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const BatchSizes& sizes) {
+absl::Status CheckBatchSizes(Backend& backend, const MatrixFormat& format,
+                             const BatchSizes& sizes) {
   const int64_t inputs = BatchSizes::kSlices * sizes.inputs_per_slice;
   Draw draw;
   const Floats weights = draw(sizes.outputs * inputs, 0.2f);
   Bench bench(backend);
   const auto packed = backend.Pack({.num_outputs = sizes.outputs,
                                     .num_inputs = inputs,
-                                    .format = operands.format,
-                                    .num_slices = BatchSizes::kSlices,
-                                    .fp8_activations = operands.fp8_activations},
-                                   RowsIn(operands.format, weights, inputs));
+                                    .format = format,
+                                    .num_slices = BatchSizes::kSlices},
+                                   RowsIn(format.weights, weights, inputs));
   if (!packed.ok()) return packed.status();
   const MatrixView x = bench.Operand(draw(sizes.rows * inputs), inputs);
   const MatrixView all = bench.Zeroes(sizes.rows, sizes.outputs);
@@ -364,7 +354,7 @@ absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const B
     if (!bench.status.ok()) return bench.status;
     if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
     return absl::InternalError(absl::StrCat(
-        "a product of ", count, " rows from ", begin, " on with ", NameOf(operands), " of ",
+        "a product of ", count, " rows from ", begin, " on with ", NameOf(format), " of ",
         std::string(backend.name()), " has other bits than among ", sizes.rows));
   }
   return absl::OkStatus();
@@ -374,10 +364,11 @@ absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const B
 
 absl::Status CheckBatchSizes(Backend& backend, const BatchSizes& sizes) {
   absl::Status status;
-  for (const Operands operands :
-       {Operands{WeightFormat::kBF16}, Operands{WeightFormat::kFp8}, Operands{WeightFormat::kInt8},
-        Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8, true}}) {
-    if (status.ok()) status = CheckBatchSizes(backend, operands, sizes);
+  for (const MatrixFormat& format : MatrixFormats()) {
+    // Where batches matter, on GPUs, other formats are packed as one of these.
+    const bool is_native = TraitsOf(format.weights).on_gpu == format.weights;
+    if (!is_native || format.weights == WeightFormat::kF32) continue;
+    if (status.ok()) status = CheckBatchSizes(backend, format, sizes);
   }
   return status;
 }

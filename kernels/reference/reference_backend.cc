@@ -47,13 +47,13 @@ class RowMajorMatrix final : public PackedMatrix {
   std::vector<float> Operand(MatrixView x, int64_t t) const {
     std::vector<float> row(x.cols);
     for (int64_t k = 0; k < x.cols; ++k) row[k] = LoadElement(x, t, k);
-    if (spec_.fp8_activations) {
+    if (spec_.format.activations == ActivationFormat::kFp8) {
       const int64_t depth = x.cols / spec_.num_slices;
       for (int64_t begin = 0; begin < x.cols; begin += depth) {
         RoundSliceToFp8(absl::MakeConstSpan(row).subspan(begin, depth), row.data() + begin);
       }
     }
-    if (spec_.format != WeightFormat::kF32) {
+    if (spec_.format.weights != WeightFormat::kF32) {
       for (float& value : row) value = FloatFromBFloat16(BFloat16FromFloat(value));
     }
     return row;
@@ -134,11 +134,11 @@ class ReferenceBackend final : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    std::vector<std::byte> row(RowBytes(spec.format, spec.num_inputs));
+    std::vector<std::byte> row(RowBytes(spec.format.weights, spec.num_inputs));
     std::vector<float> elements(spec.num_outputs * spec.num_inputs);
     for (int64_t n = 0; n < spec.num_outputs; ++n) {
       if (absl::Status status = read(n, n + 1, absl::MakeSpan(row)); !status.ok()) return status;
-      DecodeRow(spec.format, row,
+      DecodeRow(spec.format.weights, row,
                 absl::MakeSpan(elements).subspan(n * spec.num_inputs, spec.num_inputs));
     }
     return std::make_unique<RowMajorMatrix>(spec, std::move(elements));

@@ -97,7 +97,7 @@ class ShardModel {
              const ShardModelOptions& options, Backend& backend, StepArena arena,
              std::unique_ptr<RankGroup> ranks);
 
-  absl::Status LoadLayers(const WeightSource& source, const WantedWeights& wanted);
+  absl::Status LoadLayers(const WeightSource& source, const MatrixFormat& wanted);
   absl::Status LoadRotations();
   absl::Status ReserveKv(KvPoolSpec spec);
   absl::Status ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
@@ -139,7 +139,7 @@ class ShardModel {
   RopeTables rotations_;  // of the first positions, for sequences of ordinary length
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
-  WantedWeights wanted_;  // a matrix that the format does not suit has BF16
+  MatrixFormat wanted_;  // a matrix that the format does not suit has BF16
 
   // Contents change with every step; their size never does.
   std::unique_ptr<KvPool> kv_pool_;

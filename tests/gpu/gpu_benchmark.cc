@@ -78,10 +78,10 @@ class Bench {
   }
 
   std::unique_ptr<PackedMatrix> Weights(const PackSpec& spec) {
-    std::vector<std::byte> encoded(RowBytes(spec.format, spec.num_inputs));
+    std::vector<std::byte> encoded(RowBytes(spec.format.weights, spec.num_inputs));
     std::vector<float> row(spec.num_inputs);
     for (float& value : row) value = Uniform() * 0.02f;
-    EncodeRow(spec.format, row, absl::MakeSpan(encoded));
+    EncodeRow(spec.format.weights, row, absl::MakeSpan(encoded));
     auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
       for (int64_t i = begin; i < end; ++i) {
         std::copy(encoded.begin(), encoded.end(), out.begin() + (i - begin) * encoded.size());
@@ -197,8 +197,8 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
                     const PackSpec& operands) {
   Backend& backend = bench.backend();
   const auto weights = CopiesOfWeights(bench, product, operands);
-  const std::string name =
-      std::string(Name(operands.format)) + (operands.fp8_activations ? "xFP8" : "");
+  const std::string name = std::string(Name(operands.format.weights)) +
+                           (operands.format.activations == ActivationFormat::kFp8 ? "xFP8" : "");
   // To the residual stream, as serving does, whose products in slices these are.
   GemmEpilogue epilogue{.add_to_out = product.slices > 1};
   if (product.gated) epilogue.activation = Activation::kSilu;
@@ -402,7 +402,7 @@ int Run(const std::string& device_text, const std::string& scale) {
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kBF16});
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kFp8});
   MeasureProducts(bench, shape, row_counts,
-                  {.format = WeightFormat::kFp8, .fp8_activations = true});
+                  {.format = {WeightFormat::kFp8, ActivationFormat::kFp8}});
   const int64_t batch = is_small ? 8 : 64;
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt8});
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt4});

@@ -274,14 +274,15 @@ TEST(WeightFormat, Int6IsInt8OfTheSameNumbers) {
   const std::vector<float> row = RandomRow(96, 1, 11);
   const auto int6 = Encoded(kInt6, row);
   std::vector<std::byte> int8(RowBytes(kInt8, 96));
-  Int8FromInt6(int6, absl::MakeSpan(int8));
+  RegroupRows(kInt6, int6, kInt8, absl::MakeSpan(int8));
   EXPECT_EQ(Decoded(kInt8, int8, 96), Decoded(kInt6, int6, 96));
 }
 
 TEST(WeightFormat, EveryProcessorFindsTheSameBits) {
   std::vector<float> row = RandomRow(32 * 1000, 0.02f, 7);
   for (size_t i = 0; i < row.size(); i += 7) row[i] = std::round(row[i] * 100) / 100;  // ties
-  for (const WeightFormat format : {kInt8, kInt6, kInt4, kFp8}) {
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    const WeightFormat format = traits.format;
     const auto expected = Encoded(format, row);
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);

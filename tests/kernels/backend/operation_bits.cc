@@ -221,11 +221,9 @@ std::map<std::string, std::string> BitsOf(Backend& backend) {
                                                  {"log_softmax_top_k", Logits},
                                                  {"sample", Samples},
                                                  {"embedding", Embeddings}};
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kInt6, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    operations["products_" + std::string(Name(format))] = [format](Backend& b, Hash& hash) {
-      Products(b, format, hash);
-    };
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    operations["products_" + std::string(traits.name)] =
+        [format = traits.format](Backend& b, Hash& hash) { Products(b, format, hash); };
   }
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
     operations["attention_" + std::string(Name(dtype))] = [dtype](Backend& b, Hash& hash) {
