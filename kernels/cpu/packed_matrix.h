@@ -27,7 +27,7 @@ namespace sluice {
 
 class CpuPackedMatrix final : public PackedMatrix {
  public:
-  // Backend::Pack into memory of `arenas`, one for each share of `layout`, on the threads of `pool`;
+  // Device::Pack into memory of `arenas`, one for each share of `layout`, on the threads of `pool`;
   // each holds one panel's rows besides the matrix itself.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(
       const PackSpec& spec, InstructionSet instructions, const RowReader& read,

@@ -311,7 +311,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
   backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
-  backend_.TurnAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
+  backend_.ApplyQkNormRopeAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
   backend_.PagedAttention(
       views.qkv.Columns(0, query_width), *kv_pool_, index,
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
@@ -323,7 +323,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
-HeadTurn ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
+QkNormRopeParams ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
   const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
   return {.num_heads = static_cast<int>(plan_.heads.size()),
           .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),

@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -119,7 +119,7 @@ class ShardModel {
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // Both begin with the layer's normed input in views.normed.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
-  HeadTurn TurnOf(const LayerWeights& layer, const Step& step) const;
+  QkNormRopeParams TurnOf(const LayerWeights& layer, const Step& step) const;
   // Ends with `next`, the norm of what follows, where there is one.
   absl::Status Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "tests/kernels/testing/async_backend.h"
 
 namespace sluice {

@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_check.h"
 
 namespace sluice::testing {
@@ -248,7 +248,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   std::vector<std::vector<int32_t>> tables(sequences, std::vector<int32_t>(blocks));
   // A sequence's keys are those of the first chunk over and over: only where they lie counts.
   const int64_t chunk = std::min<int64_t>(context, 1024);
-  const MatrixView keys = bench.Matrix(chunk, kv, DType::kF32);
+  const MatrixView keys_and_values = bench.Matrix(chunk, 2 * kv, DType::kF32);
   std::vector<AttentionSegment> segments;
   for (int s = 0; s < sequences; ++s) {
     // Scattered, as a pool that has served for a while is.
@@ -258,8 +258,9 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
                                      .first_position = first,
                                      .block_table = tables[s]};
       backend.BeginStep({&segment, 1}, segment.num_rows);
-      const MatrixView part = keys.Rows(0, segment.num_rows);
-      backend.StoreKv(part, part, 0, **pool);
+      backend.ApplyQkNormRopeAndStoreKv(
+          keys_and_values.Rows(0, segment.num_rows),
+          {.num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 0, **pool);
     }
     segments.push_back({.first_row = s * rows,
                         .num_rows = rows,
@@ -294,7 +295,7 @@ void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
                 [&] { backend.RmsNorm(x, static_cast<float*>(x.data), 1e-5f, y); });
 }
 
-// What lies between a layer's first product and its attention, in one operation and in its parts.
+// What lies between a layer's first product and its attention.
 void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   const auto blocks = static_cast<int>((rows + 15) / 16);
@@ -313,21 +314,18 @@ void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   const RopeTables angles{bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           RopeTables::Index::kRow};
-  const HeadTurn turn{.num_heads = shape.heads,
-                      .num_kv_heads = shape.kv_heads,
-                      .head_dim = shape.head_dim,
-                      .rotations = &angles};
+  const QkNormRopeParams turn{.num_heads = shape.heads,
+                              .num_kv_heads = shape.kv_heads,
+                              .head_dim = shape.head_dim,
+                              .rotations = &angles};
   // All is read, queries are written, keys and values stored in BF16.
   const double bytes = static_cast<double>(rows * shape.head_dim) *
                        (4 * heads + 4 * shape.heads + 4 * shape.kv_heads);
   bench.Measure({.name = absl::StrCat("turn_and_store T ", rows), .bytes = bytes},
-                [&] { backend.TurnAndStoreKv(qkv, turn, 0, **pool); });
-  bench.Measure({.name = absl::StrCat("rope, store_kv T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TurnAndStoreKv(qkv, turn, 0, **pool); });
+                [&] { backend.ApplyQkNormRopeAndStoreKv(qkv, turn, 0, **pool); });
 }
 
-// What a rank of four does with the gathered partials behind a product, in one operation and in its
-// parts.
+// What a rank of four does with the gathered partials behind a product.
 void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   std::vector<MatrixView> partials;
@@ -343,8 +341,6 @@ void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
       static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
   bench.Measure({.name = absl::StrCat("sum of 4 ranks, norm T ", rows), .bytes = bytes},
                 [&] { backend.TreeAddToResidual(partials, update); });
-  bench.Measure({.name = absl::StrCat("tree, residual, norm T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TreeAddToResidual(partials, update); });
 }
 
 // Choosing tokens as decoding does, with the model's own log-probability of each.

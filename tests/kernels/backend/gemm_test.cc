@@ -325,8 +325,8 @@ TEST_P(GemmTest, AddingToTheOutputHasTheBitsOfAddingLater) {
       Multiply(backend(), x, *w, {.bias = bias.data(), .add_to_out = true}, residual);
   DeviceMatrix sum(backend(), Multiply(backend(), x, *w));
   DeviceMatrix later(backend(), residual);
-  backend().AddBias(bias.data(), sum.view());
-  backend().AddResidual(sum.view(), later.view());
+  const MatrixView partials[] = {sum.view()};
+  backend().TreeAddToResidual(partials, {.residual = later.view(), .bias = bias.data()});
   EXPECT_TRUE(SameBits(at_once, later.Read()));
 }
 

@@ -6,7 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 
 namespace sluice::testing {
 

@@ -1,4 +1,4 @@
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -159,7 +159,7 @@ absl::Status CheckProducts(Backend& backend) {
 
 // A prefill, and a decode step that has more than one split behind it: queries and keys normed and
 // turned, keys and values stored, and what rows see of them.
-absl::Status CheckAttention(Backend& backend, DType dtype) {
+absl::Status CheckAttention(Backend& backend, DType dtype, RopeLayout layout) {
   constexpr int kBlock = 16, kPairs = 10;
   constexpr int64_t kHeadDim = 24, kGroup = 2;
   constexpr int64_t kPositions = 530, kBegin = 520, kWidth = (kGroup + 2) * kHeadDim;
@@ -180,25 +180,33 @@ absl::Status CheckAttention(Backend& backend, DType dtype) {
     if (!pool.ok()) return {};
     const AttentionSegment all{.num_rows = kPositions, .block_table = table};
     by.BeginStep({&all, 1}, kPositions);
-    const RopeTables angles{bench.Matrix(cos, kPairs), bench.Matrix(sin, kPairs)};
+    // A row's number is its position.
+    const RopeTables angles{
+        bench.Matrix(cos, kPairs), bench.Matrix(sin, kPairs),
+        layout == RopeLayout::kHalfSplit ? RopeTables::Index::kPosition : RopeTables::Index::kRow};
     const MatrixView rows = bench.Matrix(qkv, kWidth);
-    by.TurnAndStoreKv(rows,
-                      {.num_heads = kGroup,
-                       .num_kv_heads = 1,
-                       .head_dim = kHeadDim,
-                       .query_norm = bench.Vector(norm),
-                       .key_norm = bench.Vector(norm),
-                       .norm_eps = 1e-5f,
-                       .rotations = &angles,
-                       .layout = RopeLayout::kHalfSplit},
-                      0, **pool);
+    by.ApplyQkNormRopeAndStoreKv(rows,
+                                 {.num_heads = kGroup,
+                                  .num_kv_heads = 1,
+                                  .head_dim = kHeadDim,
+                                  .query_norm = bench.Vector(norm),
+                                  .key_norm = bench.Vector(norm),
+                                  .norm_eps = 1e-5f,
+                                  .rotations = &angles,
+                                  .layout = layout},
+                                 0, **pool);
     const AttentionSegment last{
         .num_rows = kPositions - kBegin, .first_position = kBegin, .block_table = table};
     by.BeginStep({&last, 1}, last.num_rows);
     const MatrixView queries = rows.Columns(0, kHeadDim * kGroup);
     const MatrixView out = bench.Zeroes(last.num_rows, kHeadDim * kGroup);
     by.PagedAttention(queries.Rows(kBegin, last.num_rows), **pool, 0, {.scale = 0.2f}, out);
-    return bench.Read(out);
+    Floats values = bench.Read(out);
+    for (int64_t row = kBegin; row < kPositions; ++row) {
+      const Floats rotated = bench.Read(queries.Rows(row, 1));
+      values.insert(values.end(), rotated.begin(), rotated.end());
+    }
+    return values;
   };
   return Compare(absl::StrCat("attention over ", std::string(Name(dtype)), " keys"), backend,
                  attend);
@@ -222,15 +230,7 @@ absl::Status CheckRows(Backend& backend) {
   status.Update(check("LayerNorm", [&](Bench& b, MatrixView m) {
     b.backend.LayerNorm(m, b.Vector(weight), b.Vector(other), 1e-5f, m);
   }));
-  status.Update(check("Rope", [&](Bench& b, MatrixView m) {
-    const RopeTables tables{b.Matrix(Floats(other.begin(), other.begin() + 30), 10),
-                            b.Matrix(Floats(other.begin() + 30, other.begin() + 60), 10),
-                            RopeTables::Index::kRow};
-    b.backend.Rope(m, 22, tables, RopeLayout::kHalfSplit);
-    b.backend.Rope(m, 22, tables, RopeLayout::kInterleaved);
-  }));
-  status.Update(check("AddBias, Scale, AddResidual or TreeAdd", [&](Bench& b, MatrixView m) {
-    b.backend.AddBias(b.Vector(weight), m);
+  status.Update(check("Scale, AddResidual or TreeAdd", [&](Bench& b, MatrixView m) {
     b.backend.Scale(1.5f, m);
     const MatrixView terms[] = {m, b.Matrix(other, kCols)};
     b.backend.AddResidual(terms[1], m);
@@ -307,8 +307,10 @@ absl::Status CheckSampling(Backend& backend) {
 
 absl::Status SelfCheck(Backend& backend) {
   absl::Status status = CheckProducts(backend);
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
-    if (status.ok()) status = CheckAttention(backend, dtype);
+  for (const auto& [dtype, layout] : {std::pair{DType::kF32, RopeLayout::kHalfSplit},
+                                      {DType::kBF16, RopeLayout::kInterleaved},
+                                      {DType::kF8E4M3, RopeLayout::kHalfSplit}}) {
+    if (status.ok()) status = CheckAttention(backend, dtype, layout);
   }
   if (status.ok()) status = CheckRows(backend);
   return status.ok() ? CheckSampling(backend) : status;
