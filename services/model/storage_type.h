@@ -36,14 +36,13 @@ inline constexpr WeightType WeightType::kFp8{WeightFormat::kFp8};
 inline constexpr WeightType WeightType::kFp8W8A8{
     MatrixFormat{WeightFormat::kFp8, ActivationFormat::kFp8}};
 
-// "auto", "f32", "bf16", "int8", "int4", "fp8" or "fp8-w8a8"; INVALID_ARGUMENT otherwise.
+// "auto", the flag of a selectable format, such as "int8", or "fp8-w8a8"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<WeightType> ParseWeightType(const std::string& text);
 
 // The name that ParseWeightType reads.
 std::string Name(WeightType type);
 
-// The name of the type that selects a format: "f32", "bf16", "int8", "int4" or "fp8"; or "int6", which
-// none selects.
+// WeightFormatTraits::flag: the name of the type that selects a format, or "int6", which none selects.
 const char* TypeName(WeightFormat format);
 
 // The quantised formats that a type selects, and their names with these words between two of them and
