@@ -42,12 +42,12 @@ constexpr uint32_t kNeighbours = kTrials / 2;
 constexpr float kLeastScale = 0x1p-126f;
 
 // The bits of the largest magnitude: those of an infinity or more where a weight is not finite.
-HWY_INLINE uint32_t LargestMagnitude(const float* weights) {
+HWY_INLINE uint32_t LargestMagnitude(const float* weights, int64_t count = kWeightGroup) {
   const Floats d;
   const hn::RebindToUnsigned<Floats> du;
   const auto magnitude_bits = hn::Set(du, 0x7fffffff);
   auto largest = hn::Zero(du);
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+  for (int64_t i = 0; i < count; i += hn::Lanes(d)) {
     largest = hn::Max(largest, hn::And(hn::BitCast(du, hn::LoadU(d, weights + i)), magnitude_bits));
   }
   return hn::GetLane(hn::MaxOfLanes(du, largest));
@@ -61,10 +61,10 @@ HWY_INLINE V Quotient(V weights, V inverse_scale, float lowest, float highest) {
 }
 
 HWY_INLINE void Quotients(const float* weights, float scale, float lowest, float highest,
-                          float* quotients) {
+                          float* quotients, int64_t count = kWeightGroup) {
   const Floats d;
   const auto inverse = hn::Set(d, 1 / scale);
-  for (int64_t i = 0; i < kWeightGroup; i += hn::Lanes(d)) {
+  for (int64_t i = 0; i < count; i += hn::Lanes(d)) {
     hn::Store(Quotient(hn::LoadU(d, weights + i), inverse, lowest, highest), d, quotients + i);
   }
 }
@@ -122,8 +122,9 @@ HWY_INLINE void StoreScale(float scale, std::byte* out) {
   std::memcpy(out, &bits, sizeof(bits));
 }
 
+template <int64_t kGroup>
 HWY_INLINE void EncodeGroupAsInt8(const float* weights, std::byte* out) {
-  const uint32_t largest_bits = LargestMagnitude(weights);
+  const uint32_t largest_bits = LargestMagnitude(weights, kGroup);
   // The smallest bfloat16 with which the largest weight is at most 127.
   const float least = std::bit_cast<float>(largest_bits) / 127;
   float scale = FloatFromBFloat16(BFloat16FromFloat(least));
@@ -131,12 +132,12 @@ HWY_INLINE void EncodeGroupAsInt8(const float* weights, std::byte* out) {
     scale = FloatFromBFloat16(static_cast<uint16_t>(BFloat16FromFloat(least) + 1));
   }
   std::byte* quotients = out + 2;
-  std::memset(quotients, 0, kWeightGroup);
+  std::memset(quotients, 0, kGroup);
   if (largest_bits >= kInfinity) return StoreScale(NAN, out);
   if (scale < kLeastScale) return StoreScale(0, out);
-  HWY_ALIGN float values[kWeightGroup];
-  Quotients(weights, scale, -127, 127, values);
-  for (int64_t i = 0; i < kWeightGroup; ++i) {
+  HWY_ALIGN float values[kGroup];
+  Quotients(weights, scale, -127, 127, values, kGroup);
+  for (int64_t i = 0; i < kGroup; ++i) {
     quotients[i] = static_cast<std::byte>(static_cast<int32_t>(values[i]));
   }
   StoreScale(scale, out);
@@ -218,7 +219,13 @@ HWY_INLINE void EncodeGroupAsFp8(const float* weights, std::byte* out) {
 void Int8Groups(const float* weights, int64_t num_groups, std::byte* out) {
   for (; num_groups > 0;
        --num_groups, weights += kWeightGroup, out += kBytesOf<WeightFormat::kInt8>) {
-    EncodeGroupAsInt8(weights, out);
+    EncodeGroupAsInt8<kWeightGroup>(weights, out);
+  }
+}
+
+void Int8G64Groups(const float* weights, int64_t num_groups, std::byte* out) {
+  for (; num_groups > 0; --num_groups, weights += 64, out += kBytesOf<WeightFormat::kInt8G64>) {
+    EncodeGroupAsInt8<64>(weights, out);
   }
 }
 
@@ -253,6 +260,7 @@ namespace sluice {
 namespace {
 
 HWY_EXPORT(Int8Groups);
+HWY_EXPORT(Int8G64Groups);
 HWY_EXPORT(Int6Groups);
 HWY_EXPORT(Int4Groups);
 HWY_EXPORT(Fp8Groups);
@@ -286,6 +294,8 @@ void ReadBytes(const std::byte* codes, int8_t* quotients) {
   std::memcpy(quotients, codes, kWeightGroup);
 }
 
+void ReadBytes64(const std::byte* codes, int8_t* quotients) { std::memcpy(quotients, codes, 64); }
+
 void ReadInt6(const std::byte* three, int8_t* quotients) {
   for (int64_t i = 0; i < kWeightGroup; i += 4, three += 3) {
     const int8_t low[4] = {Low(three[0]), High(three[0]), Low(three[1]), High(three[1])};
@@ -312,6 +322,9 @@ void EncodeBF16(const float* weights, int64_t count, std::byte* out) {
 void EncodeInt8(const float* weights, int64_t num_groups, std::byte* out) {
   HWY_DYNAMIC_DISPATCH(Int8Groups)(weights, num_groups, out);
 }
+void EncodeInt8G64(const float* weights, int64_t num_groups, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(Int8G64Groups)(weights, num_groups, out);
+}
 void EncodeInt6(const float* weights, int64_t num_groups, std::byte* out) {
   HWY_DYNAMIC_DISPATCH(Int6Groups)(weights, num_groups, out);
 }
@@ -331,6 +344,9 @@ void DecodeBF16(const std::byte* elements, int64_t count, float* weights) {
 }
 void DecodeInt8(const std::byte* groups, int64_t num_groups, float* weights) {
   DecodeAs<WeightFormat::kInt8>(groups, num_groups, weights);
+}
+void DecodeInt8G64(const std::byte* groups, int64_t num_groups, float* weights) {
+  DecodeAs<WeightFormat::kInt8G64>(groups, num_groups, weights);
 }
 void DecodeInt6(const std::byte* groups, int64_t num_groups, float* weights) {
   DecodeAs<WeightFormat::kInt6>(groups, num_groups, weights);

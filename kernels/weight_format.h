@@ -1,7 +1,7 @@
 // How the elements of a weight matrix are stored, and the row of such a matrix as bytes.
 //
 // F32 and BF16 are plain elements. INT8, INT6, INT4 and FP8 are quantised, weights only: every group
-// of 32 neighbouring inputs of one output shares a scale, and a weight is scale * q with a small
+// of 32 neighbouring inputs of one output shares a scale (INT8_G64: of 64), and a weight is scale * q with a small
 // number q: a whole one in INT8, INT6 and INT4, one of kernels/fp8.h in FP8. Groups run along K, so
 // a slice of K at multiples of 32 has the bits of the whole, and tensor-parallel ranks may quantise
 // each for themselves.
@@ -10,6 +10,7 @@
 //   F32, BF16   K elements, little-endian
 //   INT8        K / 32 groups of 34 bytes: the scale as BF16, then q as 32 signed bytes, each in
 //               [-127, 127]
+//   INT8_G64    K / 64 groups of 66 bytes, as INT8: 64 inputs share a scale
 //   INT6        K / 32 groups of 26 bytes: the scale as BF16, then q + 32, q in [-32, 31], of four
 //               weights in three bytes: the low and high halves of the first two hold the lower
 //               four bits of each, the third their upper two bits, those of the first lowest
@@ -36,7 +37,7 @@
 namespace sluice {
 
 // GPU kernels carry these numbers in their names (tests/gpu).
-enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6 };
+enum class WeightFormat : uint8_t { kF32, kBF16, kInt8, kInt4, kFp8, kInt6, kInt8G64 };
 
 // How the weights of a group are stored.
 enum class WeightCodes : uint8_t {
@@ -182,6 +183,23 @@ inline constexpr WeightFormatTraits kWeightFormats[] = {
      .encode = EncodeInt6,
      .decode = DecodeInt6,
      .read_codes = ReadInt6},
+    {.format = WeightFormat::kInt8G64,
+     .name = "INT8_G64",
+     .flag = "int8-g64",
+     .is_selectable = true,
+     .bits = 8,
+     .codes = WeightCodes::kSigned,
+     .scales = WeightScales::kBFloat16,
+     .group = 64,
+     .group_bytes = 66,
+     .version = 1,
+     .head = WeightFormat::kInt8G64,
+     .on_cpu = WeightFormat::kInt8,
+     .on_gpu = WeightFormat::kInt8,
+     .takes_fp8_activations = false,
+     .encode = EncodeInt8G64,
+     .decode = DecodeInt8G64,
+     .read_codes = ReadBytes64},
 };
 inline constexpr int kNumWeightFormats = static_cast<int>(std::size(kWeightFormats));
 
@@ -214,7 +232,7 @@ constexpr size_t RowBytes(WeightFormat format, int64_t num_inputs) {
   return static_cast<size_t>(num_inputs / traits.group * traits.group_bytes);
 }
 
-// "F32", "BF16", "INT8", "INT6", "INT4", "FP8".
+// "F32", "BF16", "INT8", "INT6", "INT4", "FP8", "INT8_G64".
 constexpr std::string_view Name(WeightFormat format) { return TraitsOf(format).name; }
 
 // Writes `row` in `format`. BF16 rounds to nearest even. INT8 takes the scale that holds the

@@ -37,9 +37,10 @@ absl::Status SetFormat(const std::string& text, std::optional<WeightFormat>* int
 void AddQuantizeFlags(FlagSet& flags, QuantizeFlags* into) {
   flags.AddPositional(&into->model);
   flags.AddPositional(&into->out);
-  flags.AddParsed("weights", "TYPE",
-                  "int8 or fp8 (about half the size of bf16), or int4 (about three tenths).",
-                  [into](const std::string& text) { return SetFormat(text, &into->format); });
+  flags.AddParsed(
+      "weights", "TYPE",
+      "int8, int8-g64 or fp8 (about half the size of bf16), or int4 (about three tenths).",
+      [into](const std::string& text) { return SetFormat(text, &into->format); });
   flags.AddParsed("threads", "N", "Threads that quantize. Default: one per core.",
                   FlagSet::IntegerFrom(1, kMostThreads, &into->threads));
 }

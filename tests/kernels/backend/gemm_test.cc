@@ -232,6 +232,33 @@ TEST_P(GemmTest, AnInputThatIsNoNumberStaysInItsRow) {
   }
 }
 
+TEST_P(GemmTest, AFormatThatIsPackedAsAnotherHasItsBits) {
+  Random random(14);
+  const bool is_gpu = GetParam().is_gpu || (GetParam().is_device && TestsRoundOperands());
+  const HostMatrix w = RandomMatrix(random, 70, 256), x = RandomMatrix(random, 20, w.cols);
+  for (const WeightFormatTraits& traits : kWeightFormats) {
+    const WeightFormat as = is_gpu ? traits.on_gpu : traits.on_cpu;
+    if (as == traits.format) continue;
+    const PackSpec spec{.num_outputs = w.rows, .num_inputs = w.cols, .format = as, .num_slices = 2};
+    std::vector<std::byte> row(RowBytes(traits.format, w.cols));
+    std::mutex mutex;
+    const auto regrouped =
+        backend().Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
+          const std::lock_guard lock(mutex);
+          for (int64_t n = begin; n < end; ++n) {
+            EncodeRow(traits.format, w.Rows(n, 1).values, absl::MakeSpan(row));
+            const size_t bytes = RowBytes(as, w.cols);
+            RegroupRows(traits.format, row, as, out.subspan((n - begin) * bytes, bytes));
+          }
+          return absl::OkStatus();
+        });
+    ASSERT_TRUE(regrouped.ok());
+    const auto packed = Pack(backend(), w, traits.format, spec.num_slices);
+    EXPECT_TRUE(SameBits(Multiply(backend(), x, *packed), Multiply(backend(), x, **regrouped)))
+        << traits.name;
+  }
+}
+
 TEST_P(GemmTest, RanksJoinedByTreeAddGiveTheBitsOfOneRank) {
   Random random(6);
   constexpr int kSlices = 8;
