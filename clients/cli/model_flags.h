@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "clients/cli/flags.h"
 #include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"

@@ -219,11 +219,6 @@ void CudaBackend::RmsNorm(MatrixView x, const float* weight, float eps, MatrixVi
   kernels().norm(stream(), {.x = x, .out = out, .width = x.cols, .weight = weight, .eps = eps});
 }
 
-void CudaBackend::HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) {
-  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
-  kernels().norm(stream(), {.x = x, .out = x, .width = head_dim, .weight = weight, .eps = eps});
-}
-
 void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                             MatrixView out) {
   kernels().norm(stream(), {.x = x,
@@ -233,22 +228,6 @@ void CudaBackend::LayerNorm(MatrixView x, const float* weight, const float* bias
                             .bias = bias,
                             .eps = eps,
                             .centred = true});
-}
-
-void CudaBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables, RopeLayout layout) {
-  step_.host().CheckRope(x, head_dim, tables);
-  kernels().rope(stream(),
-                 {.x = x,
-                  .head_dim = head_dim,
-                  .cos = tables.cos,
-                  .sin = tables.sin,
-                  .rows = tables.index == RopeTables::Index::kRow ? nullptr : step_.rows(),
-                  .interleaved = layout == RopeLayout::kInterleaved});
-}
-
-void CudaBackend::AddBias(const float* bias, MatrixView x) {
-  const MatrixView row{const_cast<float*>(bias), DType::kF32, 1, x.cols, x.cols};
-  Elementwise({.kind = ElementwiseKind::kAddBias, .x = x, .operand = row});
 }
 
 void CudaBackend::Scale(float factor, MatrixView x) {

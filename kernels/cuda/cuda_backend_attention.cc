@@ -40,25 +40,22 @@ void Fit(const Gpu& gpu, AttentionTask& task) {
 
 }  // namespace
 
-void CudaBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
-  SLUICE_CHECK(keys.rows == values.rows);
-  Store({.queries = keys.Columns(0, 0), .keys = keys, .values = values}, layer, pool);
-}
-
-void CudaBackend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer, KvPool& pool) {
-  const int64_t query_width = int64_t{turn.num_heads} * turn.head_dim;
-  const int64_t kv_width = int64_t{turn.num_kv_heads} * turn.head_dim;
+void CudaBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params,
+                                            int layer, KvPool& pool) {
+  const int64_t query_width = int64_t{params.num_heads} * params.head_dim;
+  const int64_t kv_width = int64_t{params.num_kv_heads} * params.head_dim;
   SLUICE_CHECK(qkv.cols == query_width + 2 * kv_width);
   StoreKvTask task{.queries = qkv.Columns(0, query_width),
                    .keys = qkv.Columns(query_width, kv_width),
                    .values = qkv.Columns(query_width + kv_width, kv_width)};
-  task.turn = {.query_norm = turn.query_norm, .key_norm = turn.key_norm, .norm_eps = turn.norm_eps};
-  if (turn.rotations != nullptr) {
-    step_.host().CheckRope(task.queries, turn.head_dim, *turn.rotations);
-    task.turn.cos = turn.rotations->cos;
-    task.turn.sin = turn.rotations->sin;
-    task.turn.angles_by_row = turn.rotations->index == RopeTables::Index::kRow;
-    task.turn.interleaved = turn.layout == RopeLayout::kInterleaved;
+  task.turn = {
+      .query_norm = params.query_norm, .key_norm = params.key_norm, .norm_eps = params.norm_eps};
+  if (params.rotations != nullptr) {
+    step_.host().CheckRope(task.queries, params.head_dim, *params.rotations);
+    task.turn.cos = params.rotations->cos;
+    task.turn.sin = params.rotations->sin;
+    task.turn.angles_by_row = params.rotations->index == RopeTables::Index::kRow;
+    task.turn.interleaved = params.layout == RopeLayout::kInterleaved;
   }
   Store(task, layer, pool);
 }

@@ -1,5 +1,7 @@
 #include "services/model/memory_plan.h"
 
+#include <algorithm>
+
 #include "kernels/kv_format.h"
 #include "services/model/tensor_roles.h"
 #include "services/model/weight_rule.h"
@@ -7,10 +9,12 @@
 namespace sluice {
 namespace {
 
-// On the kind of device that keeps most of it: GPUs have INT6 as INT8.
+// On the kind of device that keeps most of it.
 uint64_t BytesOf(const TensorSlice& slice, WeightFormat format) {
-  const WeightFormat kept = format == WeightFormat::kInt6 ? WeightFormat::kInt8 : format;
-  return static_cast<uint64_t>(slice.rows.size()) * RowBytes(kept, slice.columns.size());
+  const WeightFormatTraits& traits = TraitsOf(format);
+  const size_t row_bytes = std::max(RowBytes(traits.on_cpu, slice.columns.size()),
+                                    RowBytes(traits.on_gpu, slice.columns.size()));
+  return static_cast<uint64_t>(slice.rows.size()) * row_bytes;
 }
 
 uint64_t BytesOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted) {

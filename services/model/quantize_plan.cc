@@ -37,7 +37,7 @@ std::vector<TensorHeader> Transfer::Headers() const {
     return {header(to.name, std::string(Name(format)), shape, num_bytes())};
   }
   const MatrixShape quotients = QuotientShape(format, shape);
-  const MatrixShape scales = ScaleShape(shape);
+  const MatrixShape scales = ScaleShape(format, shape);
   return {header(to.name, QuotientType(format), quotients, quotients.size()),
           header(to.name + kScaleSuffix, kScaleType, scales, 2 * scales.size())};
 }

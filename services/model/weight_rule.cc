@@ -16,7 +16,7 @@ int64_t RunOf(LayerTensor tensor, const ModelConfig& config) {
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {
-  return IsQuantized(wanted) && run % kWeightGroup != 0 ? WeightFormat::kBF16 : wanted;
+  return run % TraitsOf(wanted).group != 0 ? WeightFormat::kBF16 : wanted;
 }
 
 bool IsPublished(const ModelConfig& config) {
@@ -40,8 +40,7 @@ WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightForma
       return IsQuantized(wanted) ? WeightFormat::kBF16 : wanted;
     case ModelTensor::kHead:
       if (wanted == WeightFormat::kFp8 && IsPublished(config)) return WeightFormat::kBF16;
-      return InGroups(wanted == WeightFormat::kInt4 ? WeightFormat::kInt6 : wanted,
-                      config.hidden_size);
+      return InGroups(TraitsOf(wanted).head, config.hidden_size);
   }
   SLUICE_CHECK(false);
   return {};

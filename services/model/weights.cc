@@ -125,25 +125,15 @@ absl::Status WeightSource::CheckPlace(const TensorPlace& place) const {
       checkpoint_.FindOfType(place.name, QuotientShape(format, place.stored), QuotientType(format))
           .status();
   if (!found.ok()) return found;
-  return checkpoint_.FindOfType(place.name + kScaleSuffix, ScaleShape(place.stored), kScaleType)
+  return checkpoint_
+      .FindOfType(place.name + kScaleSuffix, ScaleShape(format, place.stored), kScaleType)
       .status();
 }
 
 absl::StatusOr<WeightFormat> WeightSource::Resolve(WeightType type) const {
-  switch (type) {
-    case WeightType::kF32:
-      return WeightFormat::kF32;
-    case WeightType::kBF16:
-      return WeightFormat::kBF16;
-    case WeightType::kInt8:
-      return ResolveQuantized(WeightFormat::kInt8);
-    case WeightType::kInt4:
-      return ResolveQuantized(WeightFormat::kInt4);
-    case WeightType::kFp8:
-    case WeightType::kFp8W8A8:
-      return ResolveQuantized(WeightFormat::kFp8);
-    case WeightType::kAuto:
-      break;
+  if (type.format.has_value()) {
+    const WeightFormat wanted = type.format->weights;
+    return IsQuantized(wanted) ? ResolveQuantized(wanted) : wanted;
   }
   const auto& quantization = config_.quantization;
   if (quantization.has_value()) return quantization->format;
@@ -185,14 +175,14 @@ absl::Status WeightSource::ReadQuantized(const TensorPlace& place, const TensorS
                                          absl::Span<std::byte> out) const {
   const WeightFormat format = *place.quantized;
   const TensorSlice quotient_slice = QuotientSlice(format, stored);
-  const TensorSlice scale_slice = ScaleSlice(stored);
+  const TensorSlice scale_slice = ScaleSlice(format, stored);
   std::vector<std::byte> quotients(static_cast<size_t>(quotient_slice.size()));
   std::vector<std::byte> scales(out.size() - quotients.size());
   absl::Status status =
       checkpoint_.Copy(place.name, QuotientShape(format, place.stored), QuotientType(format),
                        quotient_slice, absl::MakeSpan(quotients));
   if (!status.ok()) return status;
-  status = checkpoint_.Copy(place.name + kScaleSuffix, ScaleShape(place.stored), kScaleType,
+  status = checkpoint_.Copy(place.name + kScaleSuffix, ScaleShape(format, place.stored), kScaleType,
                             scale_slice, absl::MakeSpan(scales));
   if (!status.ok()) return status;
   status = JoinGroups(format, quotients, scales, out);

@@ -14,7 +14,7 @@ namespace {
 class LayerLoader {
  public:
   LayerLoader(const ModelConfig& config, const ShardPlan& plan, const WeightSource& source,
-              int layer, const WantedWeights& wanted, Backend& backend)
+              int layer, const MatrixFormat& wanted, Backend& backend)
       : config_(config),
         plan_(plan),
         source_(source),
@@ -41,7 +41,7 @@ class LayerLoader {
   const ShardPlan& plan_;
   const WeightSource& source_;
   const int layer_;
-  const WantedWeights wanted_;
+  const MatrixFormat wanted_;
   Backend& backend_;
   absl::Status status_;
 };
@@ -61,9 +61,10 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
   const std::vector<LayerTensor> parts = Present(wanted);
   PackSpec spec{.num_inputs = SliceOf(parts.front()).columns.size(),
                 // Parts that are fused read the same inputs, so one format is that of all.
-                .format = FormatOf(parts.front(), config_, wanted_.format),
+                .format = FormatOf(parts.front(), config_, wanted_.weights),
                 .num_slices = static_cast<int>(num_slices)};
-  spec.fp8_activations = wanted_.fp8_activations && spec.format == WeightFormat::kFp8;
+  const MatrixFormat product(spec.format.weights, wanted_.activations);
+  if (product.IsSupported()) spec.format = product;
   for (const LayerTensor part : parts) spec.num_outputs += SliceOf(part).rows.size();
   spec.gated = parts.front() == LayerTensor::kGate;
   const RowReader reader = ReaderOf(parts, spec);
@@ -77,14 +78,14 @@ std::unique_ptr<PackedMatrix> LayerLoader::Matrix(std::initializer_list<LayerTen
 // lives as long as the reader.
 RowReader LayerLoader::ReaderOf(const std::vector<LayerTensor>& parts, const PackSpec& spec) {
   if (!source_.ReadsWholeTensors()) {
-    return
-        [this, parts, format = spec.format](int64_t begin, int64_t end, absl::Span<std::byte> out) {
-          return ReadRows(parts, {begin, end}, format, out);
-        };
+    return [this, parts, format = spec.format.weights](int64_t begin, int64_t end,
+                                                       absl::Span<std::byte> out) {
+      return ReadRows(parts, {begin, end}, format, out);
+    };
   }
-  const size_t row_bytes = RowBytes(spec.format, spec.num_inputs);
+  const size_t row_bytes = RowBytes(spec.format.weights, spec.num_inputs);
   auto copy = std::make_shared<std::vector<std::byte>>(spec.num_outputs * row_bytes);
-  status_ = ReadRows(parts, {0, spec.num_outputs}, spec.format, absl::MakeSpan(*copy));
+  status_ = ReadRows(parts, {0, spec.num_outputs}, spec.format.weights, absl::MakeSpan(*copy));
   return [copy, row_bytes](int64_t begin, int64_t end, absl::Span<std::byte> out) {
     std::copy_n(copy->begin() + begin * row_bytes, (end - begin) * row_bytes, out.begin());
     return absl::OkStatus();
@@ -144,7 +145,7 @@ size_t LayerWeights::size_bytes() const {
 
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
                                               const WeightSource& source, int layer,
-                                              const WantedWeights& wanted, Backend& backend) {
+                                              const MatrixFormat& wanted, Backend& backend) {
   using enum LayerTensor;
   LayerLoader loader(config, plan, source, layer, wanted, backend);
   LayerWeights weights;

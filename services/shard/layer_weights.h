@@ -47,17 +47,12 @@ struct LayerWeights {
   size_t size_bytes() const;
 };
 
-// What matrices are kept in and multiplied with, where it suits them.
-struct WantedWeights {
-  WeightFormat format = WeightFormat::kF32;
-  bool fp8_activations = false;  // PackSpec's, of matrices in FP8
-};
-
 // Reads the plan's slices of `layer` through `source`, a few rows at a time, so that no second copy
-// of a matrix is ever held. Each is kept in the format that FormatOf gives it where that of
-// `wanted` was asked for. Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
+// of a matrix is ever held. Each is kept in the format that FormatOf gives it where the
+// weights of `wanted` were asked for, and multiplied with the activations of `wanted` where there are
+// such products. Errors as WeightSource::Read, or RESOURCE_EXHAUSTED.
 absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const ShardPlan& plan,
                                               const WeightSource& source, int layer,
-                                              const WantedWeights& wanted, Backend& backend);
+                                              const MatrixFormat& wanted, Backend& backend);
 
 }  // namespace sluice

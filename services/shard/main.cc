@@ -16,10 +16,9 @@ ABSL_FLAG(
     std::string, rank_of, "",
     "a name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); instead "
     "of --rank");
-ABSL_FLAG(
-    std::string, weights, "auto",
-    "type of the weights in memory: auto (as stored), f32, bf16, int8, int4, fp8, or fp8-w8a8 "
-    "(inputs of products are rounded to FP8, too)");
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the weights in memory: auto (as stored), f32, bf16, int8, int4, fp8, int8-g64, "
+          "or fp8-w8a8 (inputs of products are rounded to FP8, too)");
 ABSL_FLAG(std::string, kv_dtype, "f32", "type of keys and values: f32, bf16 or fp8");
 ABSL_FLAG(
     std::string, device, "cpu",

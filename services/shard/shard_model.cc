@@ -104,8 +104,7 @@ absl::StatusOr<std::unique_ptr<ShardModel>> ShardModel::Load(const ModelConfig& 
   // The host's is reserved, not taken: what can't be had is said before anything is loaded.
   if (!device_memory) status.Update(model->ReserveKv(pool));
   if (status.ok()) status.Update(model->LoadRotations());
-  const WantedWeights wanted{.format = *format,
-                             .fp8_activations = options.weights == WeightType::kFp8W8A8};
+  const MatrixFormat wanted(*format, options.weights.activations());
   if (status.ok()) status.Update(model->LoadLayers(source, wanted));
   if (device_memory && status.ok()) status.Update(model->ReserveKvOnDevice(pool, kv, options));
   if (!status.ok()) return status;
@@ -173,7 +172,7 @@ absl::Status ShardModel::LoadRotations() {
   return absl::OkStatus();
 }
 
-absl::Status ShardModel::LoadLayers(const WeightSource& source, const WantedWeights& wanted) {
+absl::Status ShardModel::LoadLayers(const WeightSource& source, const MatrixFormat& wanted) {
   wanted_ = wanted;
   for (int64_t layer = plan_.layers.begin; layer < plan_.layers.end; ++layer) {
     auto weights =
@@ -188,9 +187,10 @@ absl::Status ShardModel::LoadLayers(const WeightSource& source, const WantedWeig
 }
 
 std::string ShardModel::arithmetic() const {
-  return absl::StrCat(std::string(backend_.name()), ", weights ", std::string(Name(wanted_.format)),
-                      wanted_.fp8_activations ? ", their inputs FP8" : "", ", keys and values ",
-                      std::string(Name(kv_dtype_)));
+  return absl::StrCat(std::string(backend_.name()), ", weights ",
+                      std::string(Name(wanted_.weights)),
+                      wanted_.activations == ActivationFormat::kFp8 ? ", their inputs FP8" : "",
+                      ", keys and values ", std::string(Name(kv_dtype_)));
 }
 
 size_t ShardModel::weight_bytes() const {
@@ -311,7 +311,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
   const int64_t query_width = plan_.heads.size() * config_.head_dim;
   const int model_layer = static_cast<int>(plan_.layers.begin) + index;
   backend_.Gemm(views.normed, *layer.qkv, views.qkv, {.bias = layer.qkv_bias.data_or_null()});
-  backend_.TurnAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
+  backend_.ApplyQkNormRopeAndStoreKv(views.qkv, TurnOf(layer, step), index, *kv_pool_);
   backend_.PagedAttention(
       views.qkv.Columns(0, query_width), *kv_pool_, index,
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
@@ -323,7 +323,7 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
 }
 
 // QK-norm, which takes a head by itself and thus needs no other rank, and rotation.
-HeadTurn ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
+QkNormRopeParams ShardModel::TurnOf(const LayerWeights& layer, const Step& step) const {
   const bool neighbours = config_.position == PositionKind::kRopeInterleaved;
   return {.num_heads = static_cast<int>(plan_.heads.size()),
           .num_kv_heads = static_cast<int>(plan_.kv_heads.size()),

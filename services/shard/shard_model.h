@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "services/model/model_config.h"
 #include "services/model/shard_plan.h"
 #include "services/model/weights.h"
@@ -97,7 +97,7 @@ class ShardModel {
              const ShardModelOptions& options, Backend& backend, StepArena arena,
              std::unique_ptr<RankGroup> ranks);
 
-  absl::Status LoadLayers(const WeightSource& source, const WantedWeights& wanted);
+  absl::Status LoadLayers(const WeightSource& source, const MatrixFormat& wanted);
   absl::Status LoadRotations();
   absl::Status ReserveKv(KvPoolSpec spec);
   absl::Status ReserveKvOnDevice(const KvPoolSpec& pool, const KvDemand& demand,
@@ -119,7 +119,7 @@ class ShardModel {
   void Norm(const NormWeights& norm, MatrixView x, MatrixView out);
   // Both begin with the layer's normed input in views.normed.
   absl::Status Attend(const LayerWeights& layer, int index, const Step& step);
-  HeadTurn TurnOf(const LayerWeights& layer, const Step& step) const;
+  QkNormRopeParams TurnOf(const LayerWeights& layer, const Step& step) const;
   // Ends with `next`, the norm of what follows, where there is one.
   absl::Status Mlp(const LayerWeights& layer, const NormWeights* next, const Step& step);
   // hidden += the sum over the ranks of x times weights, + bias where there is one; and views.normed =
@@ -139,7 +139,7 @@ class ShardModel {
   RopeTables rotations_;  // of the first positions, for sequences of ordinary length
   std::vector<LayerWeights> layers_;
   DType kv_dtype_ = DType::kF32;
-  WantedWeights wanted_;  // a matrix that the format does not suit has BF16
+  MatrixFormat wanted_;  // a matrix that the format does not suit has BF16
 
   // Contents change with every step; their size never does.
   std::unique_ptr<KvPool> kv_pool_;

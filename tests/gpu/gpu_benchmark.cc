@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_check.h"
 
 namespace sluice::testing {
@@ -78,10 +78,10 @@ class Bench {
   }
 
   std::unique_ptr<PackedMatrix> Weights(const PackSpec& spec) {
-    std::vector<std::byte> encoded(RowBytes(spec.format, spec.num_inputs));
+    std::vector<std::byte> encoded(RowBytes(spec.format.weights, spec.num_inputs));
     std::vector<float> row(spec.num_inputs);
     for (float& value : row) value = Uniform() * 0.02f;
-    EncodeRow(spec.format, row, absl::MakeSpan(encoded));
+    EncodeRow(spec.format.weights, row, absl::MakeSpan(encoded));
     auto packed = backend_.Pack(spec, [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
       for (int64_t i = begin; i < end; ++i) {
         std::copy(encoded.begin(), encoded.end(), out.begin() + (i - begin) * encoded.size());
@@ -197,8 +197,8 @@ void MeasureProduct(Bench& bench, const Product& product, absl::Span<const int64
                     const PackSpec& operands) {
   Backend& backend = bench.backend();
   const auto weights = CopiesOfWeights(bench, product, operands);
-  const std::string name =
-      std::string(Name(operands.format)) + (operands.fp8_activations ? "xFP8" : "");
+  const std::string name = std::string(Name(operands.format.weights)) +
+                           (operands.format.activations == ActivationFormat::kFp8 ? "xFP8" : "");
   // To the residual stream, as serving does, whose products in slices these are.
   GemmEpilogue epilogue{.add_to_out = product.slices > 1};
   if (product.gated) epilogue.activation = Activation::kSilu;
@@ -248,7 +248,7 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
   std::vector<std::vector<int32_t>> tables(sequences, std::vector<int32_t>(blocks));
   // A sequence's keys are those of the first chunk over and over: only where they lie counts.
   const int64_t chunk = std::min<int64_t>(context, 1024);
-  const MatrixView keys = bench.Matrix(chunk, kv, DType::kF32);
+  const MatrixView keys_and_values = bench.Matrix(chunk, 2 * kv, DType::kF32);
   std::vector<AttentionSegment> segments;
   for (int s = 0; s < sequences; ++s) {
     // Scattered, as a pool that has served for a while is.
@@ -258,8 +258,9 @@ void MeasureAttention(Bench& bench, const Shape& shape, int sequences, int64_t c
                                      .first_position = first,
                                      .block_table = tables[s]};
       backend.BeginStep({&segment, 1}, segment.num_rows);
-      const MatrixView part = keys.Rows(0, segment.num_rows);
-      backend.StoreKv(part, part, 0, **pool);
+      backend.ApplyQkNormRopeAndStoreKv(
+          keys_and_values.Rows(0, segment.num_rows),
+          {.num_kv_heads = shape.kv_heads, .head_dim = shape.head_dim}, 0, **pool);
     }
     segments.push_back({.first_row = s * rows,
                         .num_rows = rows,
@@ -294,7 +295,7 @@ void MeasureRows(Bench& bench, const Shape& shape, int64_t rows) {
                 [&] { backend.RmsNorm(x, static_cast<float*>(x.data), 1e-5f, y); });
 }
 
-// What lies between a layer's first product and its attention, in one operation and in its parts.
+// What lies between a layer's first product and its attention.
 void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   const auto blocks = static_cast<int>((rows + 15) / 16);
@@ -313,21 +314,18 @@ void MeasureTurn(Bench& bench, const Shape& shape, int64_t rows) {
   const RopeTables angles{bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           bench.Matrix(rows, shape.head_dim / 2, DType::kF32),
                           RopeTables::Index::kRow};
-  const HeadTurn turn{.num_heads = shape.heads,
-                      .num_kv_heads = shape.kv_heads,
-                      .head_dim = shape.head_dim,
-                      .rotations = &angles};
+  const QkNormRopeParams turn{.num_heads = shape.heads,
+                              .num_kv_heads = shape.kv_heads,
+                              .head_dim = shape.head_dim,
+                              .rotations = &angles};
   // All is read, queries are written, keys and values stored in BF16.
   const double bytes = static_cast<double>(rows * shape.head_dim) *
                        (4 * heads + 4 * shape.heads + 4 * shape.kv_heads);
   bench.Measure({.name = absl::StrCat("turn_and_store T ", rows), .bytes = bytes},
-                [&] { backend.TurnAndStoreKv(qkv, turn, 0, **pool); });
-  bench.Measure({.name = absl::StrCat("rope, store_kv T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TurnAndStoreKv(qkv, turn, 0, **pool); });
+                [&] { backend.ApplyQkNormRopeAndStoreKv(qkv, turn, 0, **pool); });
 }
 
-// What a rank of four does with the gathered partials behind a product, in one operation and in its
-// parts.
+// What a rank of four does with the gathered partials behind a product.
 void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
   Backend& backend = bench.backend();
   std::vector<MatrixView> partials;
@@ -343,8 +341,6 @@ void MeasureRankSum(Bench& bench, const Shape& shape, int64_t rows) {
       static_cast<double>(rows * shape.hidden) * (4 * 4 + 2 * 4 + SizeOf(backend.operand_dtype()));
   bench.Measure({.name = absl::StrCat("sum of 4 ranks, norm T ", rows), .bytes = bytes},
                 [&] { backend.TreeAddToResidual(partials, update); });
-  bench.Measure({.name = absl::StrCat("tree, residual, norm T ", rows), .bytes = bytes},
-                [&] { backend.Backend::TreeAddToResidual(partials, update); });
 }
 
 // Choosing tokens as decoding does, with the model's own log-probability of each.
@@ -402,7 +398,7 @@ int Run(const std::string& device_text, const std::string& scale) {
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kBF16});
   MeasureProducts(bench, shape, row_counts, {.format = WeightFormat::kFp8});
   MeasureProducts(bench, shape, row_counts,
-                  {.format = WeightFormat::kFp8, .fp8_activations = true});
+                  {.format = {WeightFormat::kFp8, ActivationFormat::kFp8}});
   const int64_t batch = is_small ? 8 : 64;
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt8});
   MeasureProducts(bench, shape, {1, batch}, {.format = WeightFormat::kInt4});

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/shared_descriptor.h"
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 
 namespace sluice::cuda {
 namespace {

@@ -69,17 +69,15 @@ TEST_F(LaunchesTest, NormsRotationAndKeysAndValuesTakeOne) {
   BeginDecode(1, table);
   const RopeTables angles{Zeroes(16, kHeadDim / 2), Zeroes(16, kHeadDim / 2)};
   const MatrixView norm = Zeroes(1, kHeadDim);
-  const HeadTurn turn{.num_heads = kHeads,
-                      .num_kv_heads = kKvHeads,
-                      .head_dim = kHeadDim,
-                      .query_norm = norm.Row(0),
-                      .key_norm = norm.Row(0),
-                      .norm_eps = 1e-5f,
-                      .rotations = &angles};
+  const QkNormRopeParams turn{.num_heads = kHeads,
+                              .num_kv_heads = kKvHeads,
+                              .head_dim = kHeadDim,
+                              .query_norm = norm.Row(0),
+                              .key_norm = norm.Row(0),
+                              .norm_eps = 1e-5f,
+                              .rotations = &angles};
   const MatrixView qkv = Zeroes(1, kQkvWidth);
-  EXPECT_EQ(Launches([&] { backend_->TurnAndStoreKv(qkv, turn, 0, *pool); }), 1);
-  // What the contract's default does: two norms, a rotation, a write.
-  EXPECT_EQ(Launches([&] { backend_->Backend::TurnAndStoreKv(qkv, turn, 0, *pool); }), 4);
+  EXPECT_EQ(Launches([&] { backend_->ApplyQkNormRopeAndStoreKv(qkv, turn, 0, *pool); }), 1);
 }
 
 // What a rank does behind a product: for each layer twice.
@@ -92,8 +90,6 @@ TEST_F(LaunchesTest, ASumOverRanksWithBiasResidualAndNormTakesOne) {
   const std::vector<MatrixView> partials = {Zeroes(1, 64), Zeroes(1, 64), Zeroes(1, 64),
                                             Zeroes(1, 64)};
   EXPECT_EQ(Launches([&] { backend_->TreeAddToResidual(partials, update); }), 1);
-  // What the contract's default does: a tree, a bias, a sum, a norm.
-  EXPECT_EQ(Launches([&] { backend_->Backend::TreeAddToResidual(partials, update); }), 4);
 }
 
 TEST_F(LaunchesTest, DecodeAttentionTakesOneAndBeyondASplitAMerge) {

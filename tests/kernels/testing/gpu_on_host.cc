@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/products_path.h"

@@ -10,7 +10,7 @@
 #include "kernels/check.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "tests/kernels/testing/gpu_on_host.h"
 
 namespace sluice::testing {

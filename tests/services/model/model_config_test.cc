@@ -156,6 +156,9 @@ TEST(ModelConfig, KnowsWhatItsQuantizedFilesHold) {
   json fp8 = int8;
   fp8["quantization_config"]["type"] = "float";
   EXPECT_EQ(Parsed(fp8).quantization->format, WeightFormat::kFp8);
+  json large_groups = int8;
+  large_groups["quantization_config"]["group_size"] = 64;
+  EXPECT_EQ(Parsed(large_groups).quantization->format, WeightFormat::kInt8G64);
 }
 
 TEST(ModelConfig, RefusesQuantizationOfAnotherKind) {

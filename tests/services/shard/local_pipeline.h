@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "services/embedding/embedding_table.h"

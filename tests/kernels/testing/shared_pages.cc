@@ -1,4 +1,4 @@
-#include "kernels/reference/shared_pages.h"
+#include "tests/kernels/testing/shared_pages.h"
 
 #include <sys/random.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 
 #include <algorithm>
 #include <bit>
@@ -14,9 +14,9 @@
 #include "absl/status/status.h"
 #include "kernels/check.h"
 #include "kernels/memory_sharing.h"
-#include "kernels/reference/forwarding_backend.h"
-#include "kernels/reference/guarded_memory.h"
-#include "kernels/reference/shared_pages.h"
+#include "tests/kernels/testing/forwarding_backend.h"
+#include "tests/kernels/testing/guarded_memory.h"
+#include "tests/kernels/testing/shared_pages.h"
 
 namespace sluice {
 namespace {

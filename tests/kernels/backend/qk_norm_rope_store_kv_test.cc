@@ -6,13 +6,14 @@
 
 #include "tests/kernels/testing/backend_cases.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 
 namespace sluice::testing {
 namespace {
 
-using TurnAndStoreTest = BackendTest;
-SLUICE_FOR_ALL_BACKENDS(TurnAndStoreTest);
+using QkNormRopeStoreKvTest = BackendTest;
+SLUICE_FOR_ALL_BACKENDS(QkNormRopeStoreKvTest);
 
 struct Case {
   int num_heads = 4, num_kv_heads = 2, head_dim = 16;
@@ -52,8 +53,17 @@ struct Outcome {
   HostMatrix attended;  // by other queries: what was stored
 };
 
-// With `fused` as one operation, else as what Backend does by default.
-Outcome TurnAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
+// Norm and rotation of some heads, one after the other.
+void ApplyByParts(Backend& backend, MatrixView heads, const QkNormRopeParams& params,
+                  const float* norm, absl::Span<const AttentionSegment> segments) {
+  if (norm != nullptr) HeadRmsNorm(backend, heads, params.head_dim, norm, params.norm_eps);
+  if (params.rotations != nullptr) {
+    Rope(backend, heads, params.head_dim, *params.rotations, params.layout, segments);
+  }
+}
+
+// With `fused` as one operation, else by its parts.
+Outcome ApplyAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool fused) {
   const Step step;
   const auto pool = NewKvPool(backend, {.num_layers = 2,
                                         .num_blocks = 3,
@@ -69,20 +79,26 @@ Outcome TurnAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool f
   if (c.pairs > 0)
     tables = {cos.emplace(backend, inputs.cos).view(), sin.emplace(backend, inputs.sin).view(),
               c.index};
-  const HeadTurn turn{.num_heads = c.num_heads,
-                      .num_kv_heads = c.num_kv_heads,
-                      .head_dim = c.head_dim,
-                      .query_norm = c.query_norm ? query_norm.view().Row(0) : nullptr,
-                      .key_norm = c.key_norm ? key_norm.view().Row(0) : nullptr,
-                      .norm_eps = 1e-5f,
-                      .rotations = c.pairs > 0 ? &tables : nullptr,
-                      .layout = c.layout};
+  const QkNormRopeParams params{.num_heads = c.num_heads,
+                                .num_kv_heads = c.num_kv_heads,
+                                .head_dim = c.head_dim,
+                                .query_norm = c.query_norm ? query_norm.view().Row(0) : nullptr,
+                                .key_norm = c.key_norm ? key_norm.view().Row(0) : nullptr,
+                                .norm_eps = 1e-5f,
+                                .rotations = c.pairs > 0 ? &tables : nullptr,
+                                .layout = c.layout};
   const MatrixView queries = qkv.view().Columns(0, int64_t{c.num_heads} * c.head_dim);
   backend.BeginStep(step.segments, Step::kRows);
   if (fused) {
-    backend.TurnAndStoreKv(qkv.view(), turn, 1, *pool);
+    backend.ApplyQkNormRopeAndStoreKv(qkv.view(), params, 1, *pool);
   } else {
-    backend.Backend::TurnAndStoreKv(qkv.view(), turn, 1, *pool);
+    const int64_t kv_width = int64_t{c.num_kv_heads} * c.head_dim;
+    const MatrixView keys = qkv.view().Columns(queries.cols, kv_width);
+    const MatrixView values = qkv.view().Columns(queries.cols + kv_width, kv_width);
+    ApplyByParts(backend, queries, params, params.query_norm, step.segments);
+    ApplyByParts(backend, keys, params, params.key_norm, step.segments);
+    backend.BeginStep(step.segments, Step::kRows);
+    StoreKv(backend, keys, values, 1, *pool);
   }
   // Rows of no segment are left as they are.
   EXPECT_TRUE(backend.Synchronize().ok());
@@ -100,7 +116,7 @@ Outcome TurnAndSee(Backend& backend, const Case& c, const Inputs& inputs, bool f
   return {of_queries, seen};
 }
 
-TEST_P(TurnAndStoreTest, HasTheBitsOfItsParts) {
+TEST_P(QkNormRopeStoreKvTest, HasTheBitsOfItsParts) {
   Random random(1);
   for (int i = 0; i < 48; ++i) {
     Case c{.num_kv_heads = static_cast<int>(RandomInt(random, 1, 3)),
@@ -115,14 +131,14 @@ TEST_P(TurnAndStoreTest, HasTheBitsOfItsParts) {
     c.num_heads = c.num_kv_heads * static_cast<int>(RandomInt(random, 1, 4));
     c.pairs = RandomInt(random, 0, c.head_dim / 2);
     const Inputs inputs(random, c);
-    const Outcome fused = TurnAndSee(backend(), c, inputs, true);
-    const Outcome parts = TurnAndSee(backend(), c, inputs, false);
+    const Outcome fused = ApplyAndSee(backend(), c, inputs, true);
+    const Outcome parts = ApplyAndSee(backend(), c, inputs, false);
     EXPECT_TRUE(SameBits(fused.queries, parts.queries)) << "case " << i;
     EXPECT_TRUE(SameBits(fused.attended, parts.attended)) << "case " << i;
   }
 }
 
-TEST_P(TurnAndStoreTest, AgreesWithReference) {
+TEST_P(QkNormRopeStoreKvTest, AgreesWithReference) {
   Random random(2);
   for (int i = 0; i < 8; ++i) {
     const Case c{.head_dim = 64,
@@ -131,8 +147,8 @@ TEST_P(TurnAndStoreTest, AgreesWithReference) {
                  .key_norm = i % 4 < 2,
                  .layout = i < 4 ? RopeLayout::kHalfSplit : RopeLayout::kInterleaved};
     const Inputs inputs(random, c);
-    const Outcome ours = TurnAndSee(backend(), c, inputs, true);
-    const Outcome expected = TurnAndSee(reference(), c, inputs, true);
+    const Outcome ours = ApplyAndSee(backend(), c, inputs, true);
+    const Outcome expected = ApplyAndSee(reference(), c, inputs, true);
     EXPECT_TRUE(IsNear(ours.queries, expected.queries, 1e-5)) << "case " << i;
     EXPECT_TRUE(IsNear(ours.attended, expected.attended, 2 * AttentionTolerance())) << "case " << i;
   }

@@ -1,5 +1,5 @@
 // Moves bytes between the tensor-parallel ranks of one stage. It never adds: sums are the kernels'
-// business, in an order that does not depend on the number of ranks (Backend::TreeAdd).
+// business, in an order that does not depend on the number of ranks (Ops::TreeAdd).
 //
 //   shm    ranks on one host, as threads or processes
 //   tcp    ranks on several hosts, over TLS or in plaintext

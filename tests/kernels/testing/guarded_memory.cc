@@ -1,4 +1,4 @@
-#include "kernels/reference/guarded_memory.h"
+#include "tests/kernels/testing/guarded_memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

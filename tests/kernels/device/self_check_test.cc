@@ -1,4 +1,4 @@
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/reference/forwarding_backend.h"
 #include "tests/kernels/testing/backend_cases.h"
+#include "tests/kernels/testing/forwarding_backend.h"
 
 namespace sluice::testing {
 namespace {
@@ -32,11 +32,11 @@ TEST_P(SelfCheckTest, BatchesOfAllSizesHaveTheSameBits) {
 }
 
 // A backend whose products come out one part in a hundred too large, from `rows` rows on: in the last
-// row, or in row `row`; with all weights, or those of `wrong`'s format and kind of activations.
+// row, or in row `row`; with all weights, or those of the format `wrong`.
 class WrongProducts final : public ForwardingBackend {
  public:
   explicit WrongProducts(int64_t rows, std::optional<int64_t> row = {},
-                         std::optional<PackSpec> wrong = {})
+                         std::optional<MatrixFormat> wrong = {})
       : ForwardingBackend(MakeCpuBackend({.num_threads = 1})),
         rows_(rows),
         row_(row),
@@ -44,8 +44,7 @@ class WrongProducts final : public ForwardingBackend {
 
   absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(const PackSpec& spec,
                                                      const RowReader& read) override {
-    is_wrong_ = !wrong_.has_value() ||
-                (spec.format == wrong_->format && spec.fp8_activations == wrong_->fp8_activations);
+    is_wrong_ = !wrong_.has_value() || spec.format == wrong_;
     return ForwardingBackend::Pack(spec, read);
   }
 
@@ -58,7 +57,7 @@ class WrongProducts final : public ForwardingBackend {
  private:
   const int64_t rows_;
   const std::optional<int64_t> row_;
-  const std::optional<PackSpec> wrong_;
+  const std::optional<MatrixFormat> wrong_;
   bool is_wrong_ = false;  // with the weights packed last
 };
 
@@ -90,12 +89,11 @@ TEST(SelfCheckFaults, FindsOtherBitsInEveryHalfOfATileOfRows) {
 TEST(SelfCheckFaults, FindsOtherBitsInEveryFormat) {
   for (const WeightFormat format :
        {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kInt8, WeightFormat::kInt4}) {
-    WrongProducts backend(kFewInputs.rows, 3, PackSpec{.format = format});
+    WrongProducts backend(kFewInputs.rows, 3, format);
     EXPECT_THAT(std::string(CheckBatchSizes(backend, kFewInputs).message()),
                 HasSubstr(absl::StrCat(std::string(Name(format)), " weights")));
   }
-  WrongProducts fp8(kFewInputs.rows, 3,
-                    PackSpec{.format = WeightFormat::kFp8, .fp8_activations = true});
+  WrongProducts fp8(kFewInputs.rows, 3, MatrixFormat(WeightFormat::kFp8, ActivationFormat::kFp8));
   EXPECT_THAT(std::string(CheckBatchSizes(fp8, kFewInputs).message()),
               HasSubstr("FP8 weights and inputs"));
 }

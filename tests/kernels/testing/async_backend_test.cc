@@ -1,4 +1,4 @@
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "kernels/communicator/communicator.h"
+#include "kernels/communicator.h"
 #include "kernels/communicator/wiring_identity.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/kernels/testing/emulator.h"

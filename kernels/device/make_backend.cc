@@ -1,4 +1,4 @@
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 
 #include <algorithm>
 #include <map>
@@ -10,10 +10,10 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "kernels/check.h"
+#include "kernels/device/illegal_instruction.h"
+#include "kernels/device/self_check.h"
 #include "kernels/gpu/gpu_check.h"
 #include "kernels/gpu/gpu_devices.h"
-#include "kernels/illegal_instruction.h"
-#include "kernels/self_check.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

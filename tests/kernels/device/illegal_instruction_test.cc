@@ -1,4 +1,4 @@
-#include "kernels/illegal_instruction.h"
+#include "kernels/device/illegal_instruction.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/reference/forwarding_backend.h"
+#include "tests/kernels/testing/forwarding_backend.h"
 
 #include <algorithm>
 #include <type_traits>
@@ -76,7 +76,7 @@ void ForwardingBackend::Forward(Operation operation) {
 
 absl::Status ForwardingBackend::Await(Work work) {
   Enqueue(std::move(work));
-  return Backend::Synchronize();
+  return Device::Synchronize();
 }
 
 std::string_view ForwardingBackend::name() const { return within_->name(); }
@@ -154,10 +154,6 @@ void ForwardingBackend::RmsNorm(MatrixView x, const float* weight, float eps, Ma
   Forward([=, this] { within_->RmsNorm(x, weight, eps, out); });
 }
 
-void ForwardingBackend::HeadRmsNorm(MatrixView x, int head_dim, const float* weight, float eps) {
-  Forward([=, this] { within_->HeadRmsNorm(x, head_dim, weight, eps); });
-}
-
 void ForwardingBackend::LayerNorm(MatrixView x, const float* weight, const float* bias, float eps,
                                   MatrixView out) {
   Forward([=, this] { within_->LayerNorm(x, weight, bias, eps, out); });
@@ -168,22 +164,13 @@ void ForwardingBackend::Gemm(MatrixView x, const PackedMatrix& weights, MatrixVi
   Forward([=, this, &weights] { within_->Gemm(x, weights, out, epilogue); });
 }
 
-void ForwardingBackend::Rope(MatrixView x, int head_dim, const RopeTables& tables,
-                             RopeLayout layout) {
-  Forward([=, this] { within_->Rope(x, head_dim, tables, layout); });
-}
-
-void ForwardingBackend::StoreKv(MatrixView keys, MatrixView values, int layer, KvPool& pool) {
-  Forward([=, this, &pool] { within_->StoreKv(keys, values, layer, pool); });
-}
-
-void ForwardingBackend::TurnAndStoreKv(MatrixView qkv, const HeadTurn& turn, int layer,
-                                       KvPool& pool) {
-  const RopeTables rotations = turn.rotations == nullptr ? RopeTables{} : *turn.rotations;
+void ForwardingBackend::ApplyQkNormRopeAndStoreKv(MatrixView qkv, const QkNormRopeParams& params,
+                                                  int layer, KvPool& pool) {
+  const RopeTables rotations = params.rotations == nullptr ? RopeTables{} : *params.rotations;
   Forward([=, this, &pool] {
-    HeadTurn owned = turn;
+    QkNormRopeParams owned = params;
     if (owned.rotations != nullptr) owned.rotations = &rotations;
-    within_->TurnAndStoreKv(qkv, owned, layer, pool);
+    within_->ApplyQkNormRopeAndStoreKv(qkv, owned, layer, pool);
   });
 }
 
@@ -196,10 +183,6 @@ void ForwardingBackend::PagedAttention(MatrixView q, const KvPool& pool, int lay
   Forward([=, this, &pool] { within_->PagedAttention(q, pool, layer, options, out); });
 }
 
-void ForwardingBackend::AddBias(const float* bias, MatrixView x) {
-  Forward([=, this] { within_->AddBias(bias, x); });
-}
-
 void ForwardingBackend::Scale(float factor, MatrixView x) {
   Forward([=, this] { within_->Scale(factor, x); });
 }
@@ -210,6 +193,11 @@ void ForwardingBackend::AddResidual(MatrixView x, MatrixView residual) {
 
 void ForwardingBackend::TreeAdd(absl::Span<const MatrixView> partials, MatrixView out) {
   Forward([=, this, partials = CopyOf(partials)] { within_->TreeAdd(partials, out); });
+}
+
+void ForwardingBackend::TreeAddToResidual(absl::Span<const MatrixView> partials,
+                                          const ResidualUpdate& update) {
+  Forward([=, this, partials = CopyOf(partials)] { within_->TreeAddToResidual(partials, update); });
 }
 
 void ForwardingBackend::LogSoftmax(MatrixView x, MatrixView out) {

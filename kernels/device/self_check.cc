@@ -1,4 +1,4 @@
-#include "kernels/self_check.h"
+#include "kernels/device/self_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -114,18 +114,12 @@ RowReader RowsIn(WeightFormat format, const Floats& weights, int64_t num_inputs)
   };
 }
 
-// What products are checked with: weights of a format and, with FP8's, inputs of FP8.
-struct Operands {
-  WeightFormat format;
-  bool fp8_activations = false;
-};
-
-std::string NameOf(const Operands& operands) {
-  return absl::StrCat(std::string(Name(operands.format)), " weights",
-                      operands.fp8_activations ? " and inputs" : "");
+std::string NameOf(const MatrixFormat& format) {
+  return absl::StrCat(std::string(Name(format.weights)), " weights",
+                      format.activations == ActivationFormat::kFp8 ? " and inputs" : "");
 }
 
-absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t rows, bool gated) {
+absl::Status CheckProduct(Backend& backend, const MatrixFormat& format, int64_t rows, bool gated) {
   constexpr int64_t kInputs = 128, kOutputs = 70;
   Draw draw;
   const Floats weights = draw(kOutputs * kInputs, 0.2f), x = draw(rows * kInputs);
@@ -134,11 +128,10 @@ absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t ro
   const auto product = [&](Bench& bench) -> Floats {
     const auto packed = bench.backend.Pack({.num_outputs = kOutputs,
                                             .num_inputs = kInputs,
-                                            .format = operands.format,
+                                            .format = format,
                                             .num_slices = 2,
-                                            .gated = gated,
-                                            .fp8_activations = operands.fp8_activations},
-                                           RowsIn(operands.format, weights, kInputs));
+                                            .gated = gated},
+                                           RowsIn(format.weights, weights, kInputs));
     bench.status.Update(packed.status());
     if (!packed.ok()) return {};
     const MatrixView out =
@@ -148,19 +141,16 @@ absl::Status CheckProduct(Backend& backend, const Operands& operands, int64_t ro
     bench.backend.Gemm(bench.Operand(x, kInputs), **packed, out, epilogue);
     return bench.Read(out);
   };
-  return Compare(absl::StrCat("a product of ", rows, " rows with ", NameOf(operands)), backend,
+  return Compare(absl::StrCat("a product of ", rows, " rows with ", NameOf(format)), backend,
                  product);
 }
 
 absl::Status CheckProducts(Backend& backend) {
   absl::Status status;
-  for (const Operands operands :
-       {Operands{WeightFormat::kF32}, Operands{WeightFormat::kBF16}, Operands{WeightFormat::kInt8},
-        Operands{WeightFormat::kInt6}, Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8},
-        Operands{WeightFormat::kFp8, true}}) {
+  for (const MatrixFormat& format : MatrixFormats()) {
     for (const int64_t rows : {1, 3, 6, 17}) {
       for (const bool gated : {false, true}) {
-        if (status.ok()) status = CheckProduct(backend, operands, rows, gated);
+        if (status.ok()) status = CheckProduct(backend, format, rows, gated);
       }
     }
   }
@@ -169,7 +159,7 @@ absl::Status CheckProducts(Backend& backend) {
 
 // A prefill, and a decode step that has more than one split behind it: queries and keys normed and
 // turned, keys and values stored, and what rows see of them.
-absl::Status CheckAttention(Backend& backend, DType dtype) {
+absl::Status CheckAttention(Backend& backend, DType dtype, RopeLayout layout) {
   constexpr int kBlock = 16, kPairs = 10;
   constexpr int64_t kHeadDim = 24, kGroup = 2;
   constexpr int64_t kPositions = 530, kBegin = 520, kWidth = (kGroup + 2) * kHeadDim;
@@ -190,25 +180,33 @@ absl::Status CheckAttention(Backend& backend, DType dtype) {
     if (!pool.ok()) return {};
     const AttentionSegment all{.num_rows = kPositions, .block_table = table};
     by.BeginStep({&all, 1}, kPositions);
-    const RopeTables angles{bench.Matrix(cos, kPairs), bench.Matrix(sin, kPairs)};
+    // A row's number is its position.
+    const RopeTables angles{
+        bench.Matrix(cos, kPairs), bench.Matrix(sin, kPairs),
+        layout == RopeLayout::kHalfSplit ? RopeTables::Index::kPosition : RopeTables::Index::kRow};
     const MatrixView rows = bench.Matrix(qkv, kWidth);
-    by.TurnAndStoreKv(rows,
-                      {.num_heads = kGroup,
-                       .num_kv_heads = 1,
-                       .head_dim = kHeadDim,
-                       .query_norm = bench.Vector(norm),
-                       .key_norm = bench.Vector(norm),
-                       .norm_eps = 1e-5f,
-                       .rotations = &angles,
-                       .layout = RopeLayout::kHalfSplit},
-                      0, **pool);
+    by.ApplyQkNormRopeAndStoreKv(rows,
+                                 {.num_heads = kGroup,
+                                  .num_kv_heads = 1,
+                                  .head_dim = kHeadDim,
+                                  .query_norm = bench.Vector(norm),
+                                  .key_norm = bench.Vector(norm),
+                                  .norm_eps = 1e-5f,
+                                  .rotations = &angles,
+                                  .layout = layout},
+                                 0, **pool);
     const AttentionSegment last{
         .num_rows = kPositions - kBegin, .first_position = kBegin, .block_table = table};
     by.BeginStep({&last, 1}, last.num_rows);
     const MatrixView queries = rows.Columns(0, kHeadDim * kGroup);
     const MatrixView out = bench.Zeroes(last.num_rows, kHeadDim * kGroup);
     by.PagedAttention(queries.Rows(kBegin, last.num_rows), **pool, 0, {.scale = 0.2f}, out);
-    return bench.Read(out);
+    Floats values = bench.Read(out);
+    for (int64_t row = kBegin; row < kPositions; ++row) {
+      const Floats rotated = bench.Read(queries.Rows(row, 1));
+      values.insert(values.end(), rotated.begin(), rotated.end());
+    }
+    return values;
   };
   return Compare(absl::StrCat("attention over ", std::string(Name(dtype)), " keys"), backend,
                  attend);
@@ -232,15 +230,7 @@ absl::Status CheckRows(Backend& backend) {
   status.Update(check("LayerNorm", [&](Bench& b, MatrixView m) {
     b.backend.LayerNorm(m, b.Vector(weight), b.Vector(other), 1e-5f, m);
   }));
-  status.Update(check("Rope", [&](Bench& b, MatrixView m) {
-    const RopeTables tables{b.Matrix(Floats(other.begin(), other.begin() + 30), 10),
-                            b.Matrix(Floats(other.begin() + 30, other.begin() + 60), 10),
-                            RopeTables::Index::kRow};
-    b.backend.Rope(m, 22, tables, RopeLayout::kHalfSplit);
-    b.backend.Rope(m, 22, tables, RopeLayout::kInterleaved);
-  }));
-  status.Update(check("AddBias, Scale, AddResidual or TreeAdd", [&](Bench& b, MatrixView m) {
-    b.backend.AddBias(b.Vector(weight), m);
+  status.Update(check("Scale, AddResidual or TreeAdd", [&](Bench& b, MatrixView m) {
     b.backend.Scale(1.5f, m);
     const MatrixView terms[] = {m, b.Matrix(other, kCols)};
     b.backend.AddResidual(terms[1], m);
@@ -317,8 +307,10 @@ absl::Status CheckSampling(Backend& backend) {
 
 absl::Status SelfCheck(Backend& backend) {
   absl::Status status = CheckProducts(backend);
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3}) {
-    if (status.ok()) status = CheckAttention(backend, dtype);
+  for (const auto& [dtype, layout] : {std::pair{DType::kF32, RopeLayout::kHalfSplit},
+                                      {DType::kBF16, RopeLayout::kInterleaved},
+                                      {DType::kF8E4M3, RopeLayout::kHalfSplit}}) {
+    if (status.ok()) status = CheckAttention(backend, dtype, layout);
   }
   if (status.ok()) status = CheckRows(backend);
   return status.ok() ? CheckSampling(backend) : status;
@@ -342,17 +334,17 @@ std::vector<RowRange> RangesOf(const BatchSizes& sizes) {
   return ranges;
 }
 
-absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const BatchSizes& sizes) {
+absl::Status CheckBatchSizes(Backend& backend, const MatrixFormat& format,
+                             const BatchSizes& sizes) {
   const int64_t inputs = BatchSizes::kSlices * sizes.inputs_per_slice;
   Draw draw;
   const Floats weights = draw(sizes.outputs * inputs, 0.2f);
   Bench bench(backend);
   const auto packed = backend.Pack({.num_outputs = sizes.outputs,
                                     .num_inputs = inputs,
-                                    .format = operands.format,
-                                    .num_slices = BatchSizes::kSlices,
-                                    .fp8_activations = operands.fp8_activations},
-                                   RowsIn(operands.format, weights, inputs));
+                                    .format = format,
+                                    .num_slices = BatchSizes::kSlices},
+                                   RowsIn(format.weights, weights, inputs));
   if (!packed.ok()) return packed.status();
   const MatrixView x = bench.Operand(draw(sizes.rows * inputs), inputs);
   const MatrixView all = bench.Zeroes(sizes.rows, sizes.outputs);
@@ -364,7 +356,7 @@ absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const B
     if (!bench.status.ok()) return bench.status;
     if (std::memcmp(alone.data(), among.data(), alone.size() * sizeof(float)) == 0) continue;
     return absl::InternalError(absl::StrCat(
-        "a product of ", count, " rows from ", begin, " on with ", NameOf(operands), " of ",
+        "a product of ", count, " rows from ", begin, " on with ", NameOf(format), " of ",
         std::string(backend.name()), " has other bits than among ", sizes.rows));
   }
   return absl::OkStatus();
@@ -374,10 +366,11 @@ absl::Status CheckBatchSizes(Backend& backend, const Operands& operands, const B
 
 absl::Status CheckBatchSizes(Backend& backend, const BatchSizes& sizes) {
   absl::Status status;
-  for (const Operands operands :
-       {Operands{WeightFormat::kBF16}, Operands{WeightFormat::kFp8}, Operands{WeightFormat::kInt8},
-        Operands{WeightFormat::kInt4}, Operands{WeightFormat::kFp8, true}}) {
-    if (status.ok()) status = CheckBatchSizes(backend, operands, sizes);
+  for (const MatrixFormat& format : MatrixFormats()) {
+    // Where batches matter, on GPUs, other formats are packed as one of these.
+    const bool is_native = TraitsOf(format.weights).on_gpu == format.weights;
+    if (!is_native || format.weights == WeightFormat::kF32) continue;
+    if (status.ok()) status = CheckBatchSizes(backend, format, sizes);
   }
   return status;
 }
