@@ -4,7 +4,7 @@
 # headers, hardening) reaches it, and what is linked stays a C++ program. The runtime is linked statically and opens the
 # driver at run time: programs start where there is neither GPU nor driver.
 
-# EMULATED: nvcc's PTX is carried out on the host (kernels/cuda/emulator), and programs find a GPU everywhere.
+# EMULATED: nvcc's PTX is carried out on the host (tests/gpu/emulator), and programs find a GPU everywhere.
 
 set(SLUICE_CUDA AUTO CACHE STRING "Build kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON, OFF or EMULATED")
 set_property(CACHE SLUICE_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
@@ -20,6 +20,9 @@ if(SLUICE_CUDA STREQUAL "EMULATED")
   set(SLUICE_HOPPER_CODE ${SLUICE_CUDA_CODE})
 endif()
 
+if(SLUICE_CUDA STREQUAL "EMULATED" AND NOT SLUICE_BUILD_TESTS)
+  message(FATAL_ERROR "SLUICE_CUDA is EMULATED, which is for tests, and SLUICE_BUILD_TESTS is OFF")
+endif()
 if(NOT SLUICE_CUDA STREQUAL "OFF")
   file(GLOB cuda_folders LIST_DIRECTORIES TRUE /usr/local/cuda-1[3-9]*)
   list(SORT cuda_folders COMPARE NATURAL ORDER DESCENDING)
@@ -45,7 +48,7 @@ if(SLUICE_HAVE_CUDA)
   add_library(sluice_cudart INTERFACE)
   target_include_directories(sluice_cudart SYSTEM INTERFACE ${SLUICE_CUDA_INCLUDE})
   if(SLUICE_CUDA STREQUAL "EMULATED")
-    target_link_libraries(sluice_cudart INTERFACE sluice_kernels_cuda_emulator_runtime)
+    target_link_libraries(sluice_cudart INTERFACE sluice_tests_gpu_emulator_runtime)
     target_compile_definitions(sluice_cudart INTERFACE SLUICE_EMULATED_GPU)
   else()
     target_link_libraries(sluice_cudart INTERFACE ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)

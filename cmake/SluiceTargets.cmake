@@ -64,7 +64,7 @@ function(sluice_test)
     list(APPEND properties LABELS ${ARG_LABELS})
   endif()
   gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST TEST_PREFIX "${ARG_NAME}." PROPERTIES ${properties})
-  if(NOT TARGET sluice_kernels_cuda_host OR CMAKE_CROSSCOMPILING_EMULATOR)
+  if(NOT TARGET sluice_tests_gpu_host OR CMAKE_CROSSCOMPILING_EMULATOR)
     set(ARG_GPU_ON_HOST FALSE)
   endif()
   if(SLUICE_CUDA STREQUAL "EMULATED")  # on that GPU, once

@@ -1,6 +1,6 @@
 // A GPU as the backend drives it: memory, one stream of work, recordings of it, and kernels. There
 // are two: NVIDIA's (kernels/cuda/runtime), and one that carries the same kernels out on the host,
-// for tests (kernels/cuda/host).
+// for tests (tests/gpu/host).
 //
 // Work is enqueued on the stream in call order and done any time before Wait() returns. The first
 // failure of enqueued work is kept and returned there. Driven by one thread at a time.

@@ -15,7 +15,7 @@ namespace sluice {
 // Whether this build has kernels for GPUs.
 bool BuiltForGpus();
 
-// Whether they are carried out on the host (kernels/cuda/emulator): what takes a GPU milliseconds
+// Whether they are carried out on the host (tests/gpu/emulator): what takes a GPU milliseconds
 // takes minutes.
 bool GpusAreEmulated();
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/cuda/shared_descriptor.h"
-#include "kernels/cuda/simt/host/host_grid.h"
 #include "simt.h"
+#include "tests/gpu/host/simt/host_grid.h"
 
 namespace sluice::cuda {
 namespace {

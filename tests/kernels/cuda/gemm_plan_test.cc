@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "kernels/cuda/host/host_gpu.h"
 #include "kernels/cuda/shared_descriptor.h"
 #include "kernels/self_check.h"
+#include "tests/gpu/host/host_gpu.h"
 
 namespace sluice::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // What kernels are written in, on NVIDIA's GPUs (compute capability 8.0 and later): threads,
 // barriers, shuffles, and the instructions that load and multiply tiles, as the PTX ISA documents
-// them. kernels/cuda/simt/host/simt.h is the same on the host, and explains each.
+// them. tests/gpu/host/simt/simt.h is the same on the host, and explains each.
 #pragma once
 
 #include <cuda_runtime.h>
