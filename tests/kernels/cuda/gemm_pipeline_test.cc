@@ -102,7 +102,8 @@ TEST(GemmPlan, LargeTilesAloneArePipelinedAndFitAMultiprocessor) {
       return PlanGemm(rows, 1792, RunsOf(14336, 8), format, device);
     };
     EXPECT_EQ(plan(1).path, GemmPath::kHopper);
-    EXPECT_EQ(plan(64).path, GemmPath::kHopper);
+    EXPECT_EQ(plan(32).path, GemmPath::kHopper);
+    EXPECT_EQ(plan(33).path, GemmPath::kPipelined);
     EXPECT_EQ(plan(2048).path, GemmPath::kPipelined);
     EXPECT_EQ(plan(2048).tile, GemmTile::kLarge);
   }
