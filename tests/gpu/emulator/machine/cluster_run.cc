@@ -89,6 +89,11 @@ bool ClusterRun::AllBlocksWaited() const {
   });
 }
 
+bool ClusterRun::AnyThreadReleasedEarly() const {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const Thread* thread) { return thread->has_released_early; });
+}
+
 bool ClusterRun::AllEnded() const {
   return std::all_of(threads_.begin(), threads_.end(),
                      [](const Thread* thread) { return thread->waits == Waits::kEnded; });

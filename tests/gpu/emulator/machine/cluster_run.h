@@ -26,6 +26,8 @@ class ClusterRun {
 
   // Whether each block has waited for the launches before it, in one of its threads at least.
   bool AllBlocksWaited() const;
+  // Whether a thread has let the next launch begin before it waited for those before it.
+  bool AnyThreadReleasedEarly() const;
 
  private:
   void Release(Thread& thread);

@@ -50,6 +50,10 @@ void Return(Thread& thread, const Step&) {
 
 void WaitForGrids(Thread& thread, const Step&) { thread.has_waited_for_grids = true; }
 
+void LaunchDependents(Thread& thread, const Step&) {
+  if (!thread.has_waited_for_grids) thread.has_released_early = true;
+}
+
 }  // namespace
 
 bool PrepareControl(const Instruction& instruction, Step& step) {
@@ -62,7 +66,7 @@ bool PrepareControl(const Instruction& instruction, Step& step) {
   } else if (name == "ret" || name == "exit") {
     step.execute = Return;
   } else if (name == "griddepcontrol") {
-    step.execute = instruction.Has("wait") ? WaitForGrids : DoNothing;
+    step.execute = instruction.Has("wait") ? WaitForGrids : LaunchDependents;
   } else {
     return false;
   }

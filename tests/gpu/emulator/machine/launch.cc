@@ -30,15 +30,17 @@ absl::Status CheckShape(const LaunchRequest& request) {
 }  // namespace
 
 absl::Status CarryOut(const LaunchRequest& request, const LaunchOrder& order, GlobalMemory& memory,
-                      bool& all_waited) {
-  all_waited = true;
+                      GridDependence& dependence) {
+  dependence = {};
   if (absl::Status shape = CheckShape(request); !shape.ok()) return shape;
   memory.BeginLaunch(order);
   Stacks stacks;
   for (int64_t block = 0; block < request.blocks; block += request.cluster) {
     ClusterRun cluster(request, memory, block, stacks);
     const std::string fault = cluster.Run();
-    all_waited = all_waited && cluster.AllBlocksWaited();
+    dependence.all_waited = dependence.all_waited && cluster.AllBlocksWaited();
+    dependence.none_released_early =
+        dependence.none_released_early && !cluster.AnyThreadReleasedEarly();
     if (request.traffic != nullptr) request.traffic->EndCluster();
     if (fault.empty()) continue;
     return absl::InternalError(absl::StrCat(request.program->function.name, ": ", fault));

@@ -25,10 +25,16 @@ struct LaunchRequest {
   static constexpr int kMostThreads = 1024;
 };
 
+// What the blocks of a launch say about the launches before and behind it.
+struct GridDependence {
+  bool all_waited = true;  // each block waited for those before (griddepcontrol.wait)
+  // No thread let the next one begin (griddepcontrol.launch_dependents) before it had waited.
+  bool none_released_early = true;
+};
+
 // Clusters one after another, the threads of one in turns of their own length. INTERNAL says which
 // thread did at which instruction what no GPU defines, or where all threads wait forever.
-// `all_waited`: whether each block waited for the launches before (griddepcontrol.wait).
 absl::Status CarryOut(const LaunchRequest& request, const LaunchOrder& order, GlobalMemory& memory,
-                      bool& all_waited);
+                      GridDependence& dependence);
 
 }  // namespace sluice::cuda::emulator

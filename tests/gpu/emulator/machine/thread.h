@@ -59,11 +59,12 @@ struct Thread {
   VectorClock clock;
   uint32_t proxy_fences = 0;
   bool has_waited_for_grids = false;
-  uint32_t cluster_phase = 0;  // arrivals at the cluster's barrier
-  int barrier = 0;             // kForBlock: its number
-  int barrier_threads = 0;     // 0: all
-  uint32_t phase_barrier = 0;  // kForPhase: where it is, and
-  uint32_t phase_parity = 0;   // which phase must be over
+  bool has_released_early = false;  // launches behind, before it waited for those before
+  uint32_t cluster_phase = 0;       // arrivals at the cluster's barrier
+  int barrier = 0;                  // kForBlock: its number
+  int barrier_threads = 0;          // 0: all
+  uint32_t phase_barrier = 0;       // kForPhase: where it is, and
+  uint32_t phase_parity = 0;        // which phase must be over
 
   std::vector<SmallCopy> copies;  // not yet in a group
   std::deque<std::vector<SmallCopy>> copy_groups;

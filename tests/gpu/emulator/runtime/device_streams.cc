@@ -103,9 +103,9 @@ cudaError_t Device::RunAll() {
 
 std::string Device::CarryLaunch(CUstream_st& stream, const LaunchRequest& launch) {
   const LaunchOrder order = stream.overlaps.Begin(++num_launches_, launch.may_overlap);
-  bool all_waited = true;
-  const absl::Status status = CarryOut(launch, order, memory_, all_waited);
-  stream.overlaps.End(order, all_waited);
+  GridDependence dependence;
+  const absl::Status status = CarryOut(launch, order, memory_, dependence);
+  stream.overlaps.End(order, dependence);
   return std::string(status.message());
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tests/gpu/emulator/machine/global_memory.h"
+#include "tests/gpu/emulator/machine/launch.h"
 
 namespace sluice::cuda::emulator {
 
@@ -17,16 +18,17 @@ class Overlaps {
     LaunchOrder order{.stream = stream_, .number = number, .over_at_start = number - 1};
     if (may_overlap && last_is_launch_) {
       // The last one has been waited for by nobody yet.
-      order.over_at_start = last_waited_ ? last_.over_after_wait : last_.over_at_start;
+      const bool waited_first = dependence_.all_waited && dependence_.none_released_early;
+      order.over_at_start = waited_first ? last_.over_after_wait : last_.over_at_start;
     }
     // That the last one is over says that those before are, where all of its blocks waited for them.
-    order.over_after_wait = last_is_launch_ && !last_waited_ ? order.over_at_start : number - 1;
+    order.over_after_wait =
+        last_is_launch_ && !dependence_.all_waited ? order.over_at_start : number - 1;
     return order;
   }
-  // `waited`: all of its blocks have waited for those before.
-  void End(const LaunchOrder& order, bool waited) {
+  void End(const LaunchOrder& order, const GridDependence& dependence) {
     last_ = order;
-    last_waited_ = waited;
+    dependence_ = dependence;
     last_is_launch_ = true;
   }
   // What is no launch comes behind all that was enqueued before it, and before all behind it.
@@ -35,7 +37,7 @@ class Overlaps {
  private:
   uint32_t stream_;
   bool last_is_launch_ = false;
-  bool last_waited_ = true;
+  GridDependence dependence_;
   LaunchOrder last_;
 };
 

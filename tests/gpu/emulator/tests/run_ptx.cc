@@ -56,9 +56,9 @@ absl::Status CarryOutBody(const PtxLaunch& launch, uint32_t number, std::vector<
   std::memcpy(request.parameters.data(), &address, sizeof(address));
   request.traffic = launch.traffic;
   const LaunchOrder order = overlaps.Begin(number, launch.may_overlap);
-  bool all_waited = false;
-  absl::Status status = CarryOut(request, order, memory, all_waited);
-  overlaps.End(order, all_waited);
+  GridDependence dependence;
+  absl::Status status = CarryOut(request, order, memory, dependence);
+  overlaps.End(order, dependence);
   return status;
 }
 

@@ -238,5 +238,23 @@ TEST(Launches, ALaunchThatWaitsForNoneHidesThoseBeforeIt) {
               HasSubstr("may not be over writes this"));
 }
 
+// What is released early may begin beside the launch before the one that releases it.
+TEST(Launches, ALaunchThatReleasesEarlyHidesThoseBeforeItUntilTheNextOneWaits) {
+  std::vector<uint32_t> data(1);
+  const testing::PtxLaunch writes{ByFirst(kWaits, kWrites), kOneThread, true};
+  const std::string early = absl::StrCat("griddepcontrol.launch_dependents;\n", kWaits);
+  EXPECT_TRUE(
+      RunPtx({writes, {early, kOneThread, true}, {ByFirst(kWaits, kReads), kOneThread, true}}, data)
+          .ok());
+  // Whoever releases after it has waited lets the next one find all before it over.
+  EXPECT_TRUE(
+      RunPtx({writes, {kWaits, kOneThread, true}, {ByFirst("", kReads), kOneThread, true}}, data)
+          .ok());
+  EXPECT_THAT(
+      Text(RunPtx({writes, {early, kOneThread, true}, {ByFirst("", kReads), kOneThread, true}},
+                  data)),
+      HasSubstr("may not be over writes this"));
+}
+
 }  // namespace
 }  // namespace sluice::cuda::emulator

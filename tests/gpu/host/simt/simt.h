@@ -97,6 +97,12 @@ inline float LoadUncached(const float* from) { return *from; }
 // writes (weights), and write nothing but shared memory.
 inline void WaitForKernelsBefore() { HostThread::Current().WaitForKernelsBefore(); }
 
+// Lets the kernel behind this one begin although those before it may still run. Every kernel waits, so
+// that a kernel whose wait is over still finds all before it over. Without this, WaitForKernelsBefore()
+// lets it begin. For short kernels that keep little of a multiprocessor: the next product then has its
+// first weights under way before they end.
+inline void LetKernelsBehindBegin() {}
+
 // ---- Arithmetic ----
 
 inline float FusedMultiplyAdd(float a, float b, float c) { return std::fma(a, b, c); }
