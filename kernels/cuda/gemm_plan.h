@@ -184,13 +184,14 @@ struct GemmDevice {
 
 // A tile of 64 tokens requests as many bytes of the second-level cache for tokens as for weights,
 // and the cache is slower than that. A pipeline's large tile requests half as many for tokens and
-// waits for memory alone, however few of its tokens there are (roofline.h). The other paths copy
-// their stages by instructions of the threads that multiply; they take large tiles where small
-// ones would read weights twice.
-constexpr int64_t LeastRowsOfLargeTiles(const GemmDevice& device) {
+// waits for memory alone, however few of its tokens there are (roofline.h), unless sums of groups
+// take the room of its stages. The other paths copy their stages by instructions of the threads
+// that multiply; they take large tiles where small ones would read weights twice.
+constexpr int64_t LeastRowsOfLargeTiles(const GemmDevice& device, ImageFormat format) {
   if (device.least_rows_of_large_tiles > 0) return device.least_rows_of_large_tiles;
   constexpr int kMiddleTokens = ShapeOf(GemmTile::kMiddle).tokens();
-  return (device.path == GemmPath::kPipelined ? kMiddleTokens / 2 : kMiddleTokens) + 1;
+  const bool is_fed = device.path == GemmPath::kPipelined && !ScalesGroupSums(format);
+  return (is_fed ? kMiddleTokens / 2 : kMiddleTokens) + 1;
 }
 
 // Splits for large tiles, of which a multiprocessor runs one block at a time: those that end first,
@@ -230,7 +231,7 @@ constexpr GemmPlan PlanGemm(int64_t rows, int64_t num_tiles, RunShape runs, Imag
   // Small tiles read weights and activations more often, so that they are taken only where large ones
   // would leave multiprocessors idle however their runs were shared out.
   const GemmPlan large = plan_of(GemmTile::kLarge);
-  if (rows >= LeastRowsOfLargeTiles(device) && fits(GemmTile::kLarge) &&
+  if (rows >= LeastRowsOfLargeTiles(device, format) && fits(GemmTile::kLarge) &&
       working(large) * runs.num_runs >= device.num_multiprocessors) {
     GemmPlan plan = large;
     plan.splits = SplitsOfLargeTiles(working(large), runs, device.num_multiprocessors);

@@ -37,7 +37,8 @@ struct UnitCost {
   double l2 = 0;             // bytes
   double shared = 0;         // bytes
   double tensor_clocks = 0;  // of the multiprocessor
-  int ahead = 1;             // units whose weights are under way
+  double ahead = 1;          // units whose weights are under way
+  double latency = 0;        // seconds from their request to their arrival
 };
 
 UnitCost CostOfUnit(const GemmPlan& plan, int64_t rows, ImageFormat format, const GpuRates& rates) {
@@ -58,7 +59,13 @@ UnitCost CostOfUnit(const GemmPlan& plan, int64_t rows, ImageFormat format, cons
   unit.shared = weights * (1 + weight_readers) + tile_bytes * (1 + readers);
   unit.tensor_clocks =
       2.0 * shape.outputs() * shape.tokens() * kUnitInputs / rates.operations_per_clock;
-  unit.ahead = std::max(1, shape.stages - (plan.path == GemmPath::kPortable ? 1 : 2));
+  // A stage is multiplied meanwhile; on Hopper the one before may still be, in the pipeline for half of
+  // the time.
+  const double busy = plan.path == GemmPath::kPortable ? 1 : is_pipelined ? 1.5 : 2;
+  unit.ahead = std::max(1.0, shape.stages - busy);
+  // All but the first of the blocks that have the same weights find them in the second-level cache.
+  const double in_cache = 1 - 1 / static_cast<double>(plan.token_blocks);
+  unit.latency = rates.memory_latency_seconds * (1 - in_cache / 2);
   return unit;
 }
 
@@ -77,7 +84,7 @@ double SecondsOfWave(double blocks, double units, const UnitCost& unit, const Gp
   TakeBound(of_one * clocks * unit.l2 / rates.l2_bytes_per_clock_at_most, Bound::kL2, wave);
   TakeBound(of_one * clocks * unit.shared / rates.shared_bytes_per_clock, Bound::kShared, wave);
   TakeBound(of_one * clocks * unit.tensor_clocks, Bound::kTensor, wave);
-  TakeBound(units * rates.memory_latency_seconds / unit.ahead, Bound::kLatency, wave);
+  TakeBound(units * unit.latency / unit.ahead, Bound::kLatency, wave);
   bound = wave.bound;
   return wave.seconds;
 }

@@ -103,7 +103,8 @@ TEST(GemmPlan, LargeTilesAloneArePipelinedAndFitAMultiprocessor) {
     };
     EXPECT_EQ(plan(1).path, GemmPath::kHopper);
     EXPECT_EQ(plan(32).path, GemmPath::kHopper);
-    EXPECT_EQ(plan(33).path, GemmPath::kPipelined);
+    // Sums of groups leave a large tile three or four stages, too few for few rows.
+    EXPECT_EQ(plan(33).path, ScalesGroupSums(format) ? GemmPath::kHopper : GemmPath::kPipelined);
     EXPECT_EQ(plan(2048).path, GemmPath::kPipelined);
     EXPECT_EQ(plan(2048).tile, GemmTile::kLarge);
   }

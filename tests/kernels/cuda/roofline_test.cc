@@ -158,6 +158,27 @@ TEST(Roofline, SixtyFourRowsOfLargeMatricesWaitForMemory) {
   }
 }
 
+// Of rows that either tile has room for, the one that is taken is about as fast as the other.
+TEST(Roofline, NoPlanIsMuchSlowerThanTheOtherTile) {
+  for (const ImageFormat format :
+       {kBF16, ImageFormat::kFp8, ImageFormat::kFp8Pairs, ImageFormat::kInt8, ImageFormat::kInt4}) {
+    for (const GpuRates& rates : kGpus) {
+      for (const ProductShape& shape : ProductsOf(kLlama8b)) {
+        for (const int64_t rows : {17, 32, 33, 48, 64}) {
+          const auto seconds = [&](int64_t least_rows) {
+            const GemmPlan plan =
+                PlanGemm(rows, NumTiles(shape.outputs, shape.gated), RunsOf(shape, format), format,
+                         {132, rates.shared_bytes_of_block, GemmPath::kPipelined, least_rows});
+            return CostOfPlan(shape, rows, format, plan, rates).seconds;
+          };
+          EXPECT_LE(seconds(0), 1.1 * std::min(seconds(17), seconds(65)) + 2e-6)
+              << shape.name << " T " << rows << ", format " << static_cast<int>(format);
+        }
+      }
+    }
+  }
+}
+
 // Figures by hand: all weights once, 16 KB of weights and 8 KB of tokens a unit of a large tile.
 TEST(Roofline, CountsBytesBlocksAndClocks) {
   const ProductShape gate_up = ProductsOf(kLlama8b)[2];
