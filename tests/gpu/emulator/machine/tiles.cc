@@ -5,6 +5,7 @@
 
 #include "tests/gpu/emulator/machine/numbers.h"
 #include "tests/gpu/emulator/machine/program.h"
+#include "tests/gpu/emulator/machine/tensor_sum.h"
 #include "tests/gpu/emulator/machine/thread.h"
 
 namespace sluice::cuda::emulator {
@@ -65,9 +66,9 @@ void MultiplyTile(Warp& warp, const Step& step) {
     for (int j = 0; j < 4; ++j) {
       const Place place = SumPlace(i, j / 2);
       const int column = place.column + j % 2;
-      double sum = warp.lanes[i]->Get<float>(step.r[10 + j]);
-      for (int k = 0; k < 16; ++k) sum += double{a[place.row][k]} * b[column][k];
-      warp.lanes[i]->Set<float>(step.r[j], static_cast<float>(sum));
+      const auto sum = warp.lanes[i]->Get<float>(step.r[10 + j]);
+      warp.lanes[i]->Set<float>(step.r[j],
+                                TensorSum(a[place.row], b[column], 16, sum, kBFloat16Precision));
     }
   }
 }

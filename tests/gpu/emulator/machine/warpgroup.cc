@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/emulator/machine/numbers.h"
 #include "tests/gpu/emulator/machine/program.h"
+#include "tests/gpu/emulator/machine/tensor_sum.h"
 #include "tests/gpu/emulator/machine/thread.h"
 
 namespace sluice::cuda::emulator {
@@ -157,14 +158,14 @@ void End(Warp& warp, AsyncMultiply& multiply) {
   float a[16][32];
   UnpackA(multiply, fp8, a);
   for (int column = 0; column < NumColumns(step); ++column) {
-    double b[32];
+    float b[32];
     for (int k = 0; k < step.count; ++k) b[k] = NumberOfB(multiply, fp8, column, k);
     for (int row = 0; row < 16; ++row) {
       Thread& lane = *warp.lanes[row % 8 * 4 + column % 8 / 2];
       const Register sum = step.r[column / 8 * 4 + row / 8 * 2 + column % 2];
-      double value = multiply.adds ? lane.Get<float>(sum) : 0.0;
-      for (int k = 0; k < step.count; ++k) value += a[row][k] * b[k];
-      lane.Set<float>(sum, static_cast<float>(value));
+      const float before = multiply.adds ? lane.Get<float>(sum) : 0.0f;
+      lane.Set<float>(
+          sum, TensorSum(a[row], b, step.count, before, fp8 ? kE4M3Precision : kBFloat16Precision));
     }
   }
   Hold(warp, step, -1);
