@@ -174,6 +174,9 @@ TEST(GemmPlan, TheSelfChecksProductGoesRoundThePipeline) {
         return PlanGemm(rows, tiles, runs, format,
                         {multiprocessors, kShared, GemmPath::kPipelined});
       };
+      // Ranges of 16 and 32 rows have the other two tiles.
+      EXPECT_EQ(plan(16).tile, GemmTile::kDecode);
+      EXPECT_EQ(plan(32).tile, GemmTile::kMiddle);
       const GemmPlan all = plan(sizes.rows);
       EXPECT_EQ(all.path, GemmPath::kPipelined);
       EXPECT_EQ(all.splits, 1);
