@@ -16,8 +16,9 @@
 namespace sluice::cuda {
 namespace {
 
-// Buckets of rows are powers of two up to here, and multiples of it beyond.
-constexpr int64_t kLargestPower = 256;
+// Buckets of rows are powers of two up to the tokens of a large tile, and whole tiles beyond: rows
+// that are added cost no tile more.
+constexpr int64_t kLargestPower = ShapeOf(GemmTile::kLarge).tokens();
 
 template <class T>
 absl::Span<const std::byte> BytesOf(absl::Span<const T> values) {
@@ -331,7 +332,11 @@ absl::Status CudaBackend::Sample(MatrixView logits, absl::Span<const SampleRow> 
                     .results = reinterpret_cast<SampleResult*>(answers),
                     .top = reinterpret_cast<SampleToken*>(answers + results_bytes),
                     .stretches = reinterpret_cast<SampleStretch*>(scratch + scratch_bytes),
-                    .scratch = reinterpret_cast<char*>(scratch)});
+                    .scratch = reinterpret_cast<char*>(scratch),
+                    .weighs_all = std::any_of(batch.requests.begin(), batch.requests.end(),
+                                              [&](const SampleRequest& request) {
+                                                return WeighsAllTokens(request, logits.cols);
+                                              })});
   std::vector<std::byte> told(results_bytes + batch.num_top * sizeof(SampleToken));
   if (absl::Status status = CopyOut(answers, absl::MakeSpan(told)); !status.ok()) return status;
   std::vector<SampleResult> chosen(rows.size());

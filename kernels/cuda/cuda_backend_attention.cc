@@ -132,10 +132,10 @@ void CudaBackend::PagedAttention(MatrixView q, const KvPool& pool, int layer,
 void CudaBackend::Attend(AttentionTask decode, AttentionTask prefill,
                          const DeviceAttentionPlan& plan) {
   decode.partials = prefill.partials = plan.partials.as<float>();
-  decode.tiles = plan.decode.as<AttentionTile>();
+  decode.tiles = plan.decode();
   decode.num_tiles = plan.num_decode();
   if ((plan.parts & plan.kDecode) != 0) kernels().attention(stream(), decode);
-  prefill.tiles = plan.prefill.as<AttentionTile>();
+  prefill.tiles = plan.prefill();
   prefill.num_tiles = plan.num_prefill();
   if ((plan.parts & plan.kPrefill) != 0) kernels().attention(stream(), prefill);
   if ((plan.parts & plan.kMerges) == 0) return;
@@ -143,7 +143,7 @@ void CudaBackend::Attend(AttentionTask decode, AttentionTask prefill,
                                     .num_kv_heads = decode.pool.num_kv_heads,
                                     .group = decode.group,
                                     .head_dim = decode.pool.head_dim,
-                                    .tiles = plan.merges.as<MergeTile>(),
+                                    .tiles = plan.merges(),
                                     .num_tiles = plan.num_merges(),
                                     .partials = decode.partials,
                                     .num_blocks = decode.num_blocks});

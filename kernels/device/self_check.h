@@ -39,7 +39,7 @@ constexpr int64_t RowsThatShareSlices(const BatchSizes& sizes) {
 }
 
 // Whether rows of a product have the same bits by themselves and among all, in every format but F32:
-// one, 16, and halves of the first and the last tile of 128 rows, which a device multiplies in tiles
+// one, 16, 32, and halves of the first and the last tile of 128 rows, which a device multiplies in tiles
 // of different sizes. What its promise of batch invariance rests on, and what no document says of its
 // instructions. INTERNAL where they have not.
 absl::Status CheckBatchSizes(Backend& backend, const BatchSizes& sizes);

@@ -53,6 +53,10 @@ std::string QuantizedTypeNames(const std::string& between, const std::string& be
 // "f32", "bf16" or "fp8"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<DType> ParseKvDType(const std::string& text);
 
+// The type of keys and values where none is asked for: BF16 on GPUs, whose attention over F32
+// multiplies three products for one and reads keys element by element; else F32.
+constexpr DType DefaultKvDType(bool on_gpu) { return on_gpu ? DType::kBF16 : DType::kF32; }
+
 // The name that ParseKvDType reads. REQUIRES: IsKvType(dtype).
 const char* KvDTypeName(DType dtype);
 

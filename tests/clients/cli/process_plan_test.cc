@@ -259,7 +259,7 @@ TEST(ProcessPlanTest, SharesOutTheGpus) {
   ASSERT_EQ(two.size(), 6u);
   EXPECT_THAT(two[1], HasSubstr("--device cuda:0"));
   EXPECT_THAT(two[2], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.8"),
-                            HasSubstr("--kv_cache_mib 0 ")));
+                            HasSubstr("--kv_dtype bf16"), HasSubstr("--kv_cache_mib 0 ")));
   EXPECT_THAT(two[3], AllOf(HasSubstr("--device cuda:1"), HasSubstr("--device_share 0.8")));
   EXPECT_THAT(two[4], AllOf(HasSubstr("sampler"), HasSubstr("--device cuda:1")));
   EXPECT_THAT(one[3], AllOf(HasSubstr("--device cuda:0"), HasSubstr("--device_share 0.4")));
