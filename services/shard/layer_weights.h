@@ -32,13 +32,13 @@ struct NormWeights {
 // Dimensions of the rank: Nq and Nkv are its heads, F its MLP columns. Matrices that read the same
 // rows are fused, so that one product computes them.
 struct LayerWeights {
-  NormWeights input_norm;                 // [H]
+  NormWeights attention_norm;             // [H], before attention
   std::unique_ptr<PackedMatrix> qkv;      // [(Nq + 2 Nkv) * D, H]: q, then k, then v
   FloatVector qkv_bias;                   // as qkv's outputs
   FloatVector q_norm, k_norm;             // [D] each, of models with QK-norm
   std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
   FloatVector o_bias;                     // [H], added once, after the ranks' sum
-  NormWeights post_attention_norm;        // [H]
+  NormWeights mlp_norm;                   // [H], before the MLP
   std::unique_ptr<PackedMatrix> gate_up;  // [2F, H], gated: gate, then up; without a gate [F, H]
   FloatVector gate_up_bias;               // as gate_up's outputs
   std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices

@@ -243,11 +243,11 @@ absl::Status ShardModel::Forward(absl::Span<const ShardSegment> segments, Matrix
 }
 
 absl::Status ShardModel::RunLayers(const Step& step) {
-  Norm(layers_[0].input_norm, step.hidden, step.views.normed);
+  Norm(layers_[0].attention_norm, step.hidden, step.views.normed);
   for (size_t index = 0; index < layers_.size(); ++index) {
     const LayerWeights& layer = layers_[index];
     const bool is_last = index + 1 == layers_.size();
-    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].input_norm;
+    const NormWeights* const next = is_last ? nullptr : &layers_[index + 1].attention_norm;
     if (absl::Status sent = Attend(layer, static_cast<int>(index), step); !sent.ok()) return sent;
     if (absl::Status sent = Mlp(layer, next, step); !sent.ok()) return sent;
   }
@@ -317,8 +317,8 @@ absl::Status ShardModel::Attend(const LayerWeights& layer, int index, const Step
       {.scale = config_.AttentionScaleOf(model_layer), .window = config_.WindowOf(model_layer)},
       views.attended);
   // Before the residual stream changes, where the MLP reads the block's input too.
-  if (config_.parallel_residual) Norm(layer.post_attention_norm, step.hidden, views.normed);
-  const NormWeights* const next = config_.parallel_residual ? nullptr : &layer.post_attention_norm;
+  if (config_.parallel_residual) Norm(layer.mlp_norm, step.hidden, views.normed);
+  const NormWeights* const next = config_.parallel_residual ? nullptr : &layer.mlp_norm;
   return AddProductToResidual(views.attended, *layer.o, layer.o_bias, next, step);
 }
 

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     SLUICE_CHECK(sluice::IsQuantized(format));
     SLUICE_CHECK(config->quantization->published ||
                  config->quantization->checkpoint_id.size() == 16);
-    for (const sluice::LayerTensor tensor : sluice::LayerTensors(*config)) {
+    for (const sluice::TensorId tensor : sluice::TensorsOfLayer(0, *config)) {
       if (!sluice::IsQuantized(sluice::FormatOf(tensor, *config, format))) continue;
       SLUICE_CHECK(sluice::ShapeOf(tensor, *config).columns % sluice::kWeightGroup == 0);
     }

@@ -38,10 +38,11 @@ TEST(RandomModel, EverySeedGivesAModelOfAnyFamilyThatRanksCanShare) {
 }
 
 TEST(RandomModel, ProjectionsAreQuantizedOrNot) {
-  constexpr LayerTensor kProjections[] = {LayerTensor::kQ, LayerTensor::kO, LayerTensor::kUp,
-                                          LayerTensor::kDown};
+  constexpr TensorRole kProjections[] = {TensorRole::kQ, TensorRole::kO, TensorRole::kUp,
+                                         TensorRole::kDown};
   for (const std::string& type : ModelTypes()) {
-    for (const LayerTensor tensor : kProjections) {
+    for (const TensorRole role : kProjections) {
+      const TensorId tensor{role, 0};
       std::set<WeightFormat> formats;
       for (uint32_t seed = 0; seed < kSeeds; ++seed) {
         RandomModelOptions options{.model_type = type, .seed = seed};
@@ -80,7 +81,7 @@ TEST(RandomModel, FilesHoldEveryTensorAndFollowFromTheSeed) {
       WriteRandomModel(options, same);
       const auto source = WeightSource::Open(one.path(), config);
       ASSERT_TRUE(source.ok()) << source.status();
-      EXPECT_EQ(source->StoredType(source->places().Of(LayerTensor::kQ, 0)), stored);
+      EXPECT_EQ(source->StoredType(source->places().Of({TensorRole::kQ, 0})), stored);
       const auto text = [](const TempFolder& folder) {
         return ReadTextFile(folder.PathOf("model.safetensors")).value();
       };
