@@ -78,22 +78,35 @@ std::optional<int> ReadWindow(JsonFields& fields, int otherwise) {
 
 }  // namespace
 
-void MapSizes(JsonFields& fields, ModelConfig& config, int head_dim) {
+LayerSpec MapSizes(JsonFields& fields, ModelConfig& config, int head_dim) {
   config.vocab_size = fields.Int("vocab_size", 1, kMaxVocabSize);
   config.hidden_size = fields.Int("hidden_size", 1, kMaxWidth);
-  config.intermediate_size = fields.Int("intermediate_size", 1, kMaxWidth);
-  config.num_layers = fields.Int("num_hidden_layers", 1, kMaxLayers);
+  const int mlp_width = fields.Int("intermediate_size", 1, kMaxWidth);
+  config.layers.resize(fields.Int("num_hidden_layers", 1, kMaxLayers));
   config.max_positions = fields.Int("max_position_embeddings", 1, kMaxPositions);
   MapHeads(fields, head_dim, config);
-  CheckSizes(fields, config);
+  LayerSpec layer = CheckSizes(fields, config);
+  layer.mlp = DenseMlpSpec{.width = mlp_width};
+  return layer;
 }
 
-void CheckSizes(JsonFields& fields, ModelConfig& config) {
+LayerSpec CheckSizes(JsonFields& fields, const ModelConfig& config) {
   if (int64_t{config.num_heads} * config.head_dim > kMaxWidth) {
     fields.Fail(absl::StrCat("num_attention_heads ", config.num_heads, " times head_dim ",
                              config.head_dim, " is above ", kMaxWidth));
   }
-  config.attention_scale = 1.0F / std::sqrt(static_cast<float>(std::max(config.head_dim, 1)));
+  LayerSpec layer;
+  layer.attention.scale = 1.0F / std::sqrt(static_cast<float>(std::max(config.head_dim, 1)));
+  return layer;
+}
+
+void SetLayers(const LayerSpec& layer, ModelConfig& config) {
+  config.layers.assign(config.layers.size(), layer);
+}
+
+int AddRope(ModelConfig& config) {
+  config.ropes.emplace_back();
+  return static_cast<int>(config.ropes.size()) - 1;
 }
 
 void MapRmsNorm(JsonFields& fields, std::initializer_list<const char*> names, double eps,
@@ -124,9 +137,13 @@ Activation ReadActivation(JsonFields& fields, const std::string& name, Activatio
   return otherwise;
 }
 
+void MapAttentionBias(JsonFields& fields, bool otherwise, LayerSpec& layer) {
+  layer.attention.qkv_bias = layer.attention.o_bias = ReadBool(fields, "attention_bias", otherwise);
+}
+
 void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
   const std::optional<int> window = ReadWindow(fields, otherwise);
-  if (window.value_or(0) > 0) config.windows.assign(config.num_layers, *window);
+  for (LayerSpec& layer : config.layers) layer.attention.window = window.value_or(0);
 }
 
 void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config) {
@@ -134,14 +151,13 @@ void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config) {
   constexpr int kDefaultFullLayers = 28;
   const bool has_window = ReadBool(fields, "use_sliding_window", false);
   const std::optional<int> window = ReadWindow(fields, kDefaultWindow);
-  const auto layer_types = ReadLayerTypes(fields, config.num_layers);
+  const auto layer_types = ReadLayerTypes(fields, config.num_layers());
   const int full_layers =
       fields.OptionalInt("max_window_layers", 0, kMaxLayers).value_or(kDefaultFullLayers);
   if (!has_window || !window.has_value()) return;
-  config.windows.resize(config.num_layers);
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
     const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : layer >= full_layers;
-    config.windows[layer] = windowed ? *window : 0;
+    config.layers[layer].attention.window = windowed ? *window : 0;
   }
 }
 

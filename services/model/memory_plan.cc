@@ -67,7 +67,7 @@ uint64_t KvBytesPerPosition(const ModelConfig& config, const ShardPlan& plan, DT
 }
 
 uint64_t KvBytesPerPosition(const ModelConfig& config, DType dtype) {
-  return KvBytes(config.num_layers, config.num_kv_heads, config.head_dim, dtype);
+  return KvBytes(config.num_layers(), config.num_kv_heads, config.head_dim, dtype);
 }
 
 }  // namespace sluice

@@ -66,7 +66,6 @@ TensorName NameIn(const TensorNames& names, TensorRole role) {
 
 FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNames& names) {
   const int64_t query = config.query_width(), kv = config.kv_width();
-  const int64_t mlp = config.intermediate_size;
   switch (tensor.role) {
     case TensorRole::kQ:
     case TensorRole::kQBias:
@@ -79,10 +78,12 @@ FusedRows FusedRowsOf(TensorId tensor, const ModelConfig& config, const TensorNa
       return {names.qkv, 2, 3, query + kv, query + 2 * kv};
     case TensorRole::kGate:
     case TensorRole::kGateBias:
-      return {names.gate_up, 0, 2, 0, 2 * mlp};
+      return {names.gate_up, 0, 2, 0, int64_t{2} * MlpWidthOf(tensor, config)};
     case TensorRole::kUp:
-    case TensorRole::kUpBias:
-      return {names.gate_up, 1, 2, mlp, 2 * mlp};
+    case TensorRole::kUpBias: {
+      const int64_t width = MlpWidthOf(tensor, config);
+      return {names.gate_up, 1, 2, width, 2 * width};
+    }
     default:
       return {};
   }

@@ -1,9 +1,17 @@
 #include "services/model/tensor_roles.h"
 
+#include <variant>
+
 #include "kernels/check.h"
 
 namespace sluice {
 namespace {
+
+// REQUIRES: a role that not every MLP has.
+bool HasMlpTensor(TensorRole role, const DenseMlpSpec& mlp) {
+  if (role == TensorRole::kGate) return mlp.gated;
+  return mlp.bias && (mlp.gated || role != TensorRole::kGateBias);
+}
 
 // Of the roles [begin, end), those that the model has.
 std::vector<TensorId> TensorsOfRoles(int begin, int end, int layer, const ModelConfig& config) {
@@ -25,29 +33,33 @@ bool HasTensor(TensorId tensor, const ModelConfig& config) {
   switch (tensor.role) {
     case TensorRole::kPositions:
       return config.position == PositionKind::kLearned;
-    case TensorRole::kGate:
-      return config.gated_mlp;
-    case TensorRole::kQBias:
-    case TensorRole::kKBias:
-    case TensorRole::kVBias:
-      return config.qkv_bias;
-    case TensorRole::kOBias:
-      return config.o_bias;
-    case TensorRole::kGateBias:
-      return config.mlp_bias && config.gated_mlp;
-    case TensorRole::kUpBias:
-    case TensorRole::kDownBias:
-      return config.mlp_bias;
     case TensorRole::kFinalNormBias:
     case TensorRole::kAttentionNormBias:
     case TensorRole::kMlpNormBias:
       return config.norm_bias;
+    case TensorRole::kQBias:
+    case TensorRole::kKBias:
+    case TensorRole::kVBias:
+      return config.layers[tensor.layer].attention.qkv_bias;
+    case TensorRole::kOBias:
+      return config.layers[tensor.layer].attention.o_bias;
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
-      return config.qk_norm;
+      return config.layers[tensor.layer].attention.qk_norm;
+    case TensorRole::kGate:
+    case TensorRole::kGateBias:
+    case TensorRole::kUpBias:
+    case TensorRole::kDownBias:
+      return std::visit([&](const auto& mlp) { return HasMlpTensor(tensor.role, mlp); },
+                        config.layers[tensor.layer].mlp);
     default:
       return true;
   }
+}
+
+int MlpWidthOf(TensorId tensor, const ModelConfig& config) {
+  return std::visit([](const DenseMlpSpec& mlp) { return mlp.width; },
+                    config.layers[tensor.layer].mlp);
 }
 
 std::vector<TensorId> TensorsOfLayer(int layer, const ModelConfig& config) {
@@ -60,7 +72,7 @@ std::vector<TensorId> TensorsOutsideLayers(const ModelConfig& config) {
 
 std::vector<TensorId> AllTensors(const ModelConfig& config) {
   std::vector<TensorId> tensors = TensorsOutsideLayers(config);
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
     const std::vector<TensorId> more = TensorsOfLayer(layer, config);
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
@@ -69,7 +81,6 @@ std::vector<TensorId> AllTensors(const ModelConfig& config) {
 
 MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
   const int64_t hidden = config.hidden_size;
-  const int64_t mlp = config.intermediate_size;
   switch (tensor.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kHead:
@@ -97,9 +108,9 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
       return {hidden, config.query_width()};
     case TensorRole::kGate:
     case TensorRole::kUp:
-      return {mlp, hidden};
+      return {MlpWidthOf(tensor, config), hidden};
     case TensorRole::kDown:
-      return {hidden, mlp};
+      return {hidden, MlpWidthOf(tensor, config)};
     case TensorRole::kQBias:
       return {config.query_width(), 1};
     case TensorRole::kKBias:
@@ -107,7 +118,7 @@ MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config) {
       return {config.kv_width(), 1};
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
-      return {mlp, 1};
+      return {MlpWidthOf(tensor, config), 1};
   }
   SLUICE_CHECK(false);
   return {};
@@ -133,10 +144,10 @@ TensorSlice SliceOf(TensorId tensor, const ModelConfig& config, const ShardPlan&
     case TensorRole::kUp:
     case TensorRole::kGateBias:
     case TensorRole::kUpBias:
-      slice.rows = plan.mlp_columns;
+      slice.rows = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
       break;
     case TensorRole::kDown:
-      slice.columns = plan.mlp_columns;
+      slice.columns = plan.MlpOf(MlpWidthOf(tensor, config)).columns;
       break;
     default:
       break;

@@ -22,6 +22,9 @@ std::vector<TensorId> AllTensors(const ModelConfig& config);
 
 MatrixShape ShapeOf(TensorId tensor, const ModelConfig& config);
 
+// F: the columns of the MLP that the tensor belongs to. REQUIRES: one of a layer.
+int MlpWidthOf(TensorId tensor, const ModelConfig& config);
+
 // The part of a tensor that the shard of this plan holds: rows of q, k, v, gate and up and of their
 // biases, columns of o and down, all of the norms and of the biases of o and down (which are added
 // once, after the ranks' sums).

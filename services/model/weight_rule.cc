@@ -8,11 +8,13 @@ namespace {
 
 // Inputs of a projection that are added up in one run.
 int64_t RunOf(TensorId tensor, const ModelConfig& config) {
+  if (tensor.role == TensorRole::kDown) {
+    return ShardPlan{}.MlpOf(MlpWidthOf(tensor, config)).down_proj.width;
+  }
+  if (tensor.role != TensorRole::kO) return ShapeOf(tensor, config).columns;
   const auto plan = MakeShardPlan(config, {});
   SLUICE_CHECK(plan.ok());  // one rank is always accepted
-  if (tensor.role == TensorRole::kO) return plan->o_proj.width;
-  if (tensor.role == TensorRole::kDown) return plan->down_proj.width;
-  return ShapeOf(tensor, config).columns;
+  return plan->o_proj.width;
 }
 
 WeightFormat InGroups(WeightFormat wanted, int64_t run) {

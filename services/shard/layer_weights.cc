@@ -129,14 +129,51 @@ FloatVector LayerLoader::Vector(std::initializer_list<TensorRole> wanted) {
   return {*std::move(memory)};
 }
 
+AttentionWeights LoadAttention(const AttentionSpec& spec, const ShardPlan& plan,
+                               LayerLoader& loader) {
+  using enum TensorRole;
+  AttentionWeights weights{.spec = spec};
+  weights.qkv = loader.Matrix({kQ, kK, kV});
+  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
+  weights.q_norm = loader.Vector({kQNorm});
+  weights.k_norm = loader.Vector({kKNorm});
+  weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
+  weights.o_bias = loader.Vector({kOBias});
+  return weights;
+}
+
+DenseMlpWeights LoadMlp(const DenseMlpSpec& spec, const ShardPlan& plan, LayerLoader& loader) {
+  using enum TensorRole;
+  DenseMlpWeights weights{.spec = spec};
+  weights.gate_up = loader.Matrix({kGate, kUp});
+  weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
+  weights.down = loader.Matrix({kDown}, plan.MlpOf(spec.width).down_proj.slices.size());
+  weights.down_bias = loader.Vector({kDownBias});
+  return weights;
+}
+
+void AppendMatrices(const DenseMlpWeights& mlp, std::vector<const PackedMatrix*>& matrices) {
+  matrices.insert(matrices.end(), {mlp.gate_up.get(), mlp.down.get()});
+}
+
+size_t VectorBytes(const DenseMlpWeights& mlp) {
+  return mlp.gate_up_bias.size_bytes() + mlp.down_bias.size_bytes();
+}
+
 }  // namespace
 
+std::vector<const PackedMatrix*> LayerWeights::matrices() const {
+  std::vector<const PackedMatrix*> matrices = {attention.qkv.get(), attention.o.get()};
+  std::visit([&](const auto& kind) { AppendMatrices(kind, matrices); }, mlp);
+  return matrices;
+}
+
 size_t LayerWeights::size_bytes() const {
-  size_t bytes = 0;
-  for (const auto* matrix : {&qkv, &o, &gate_up, &down}) bytes += (*matrix)->size_bytes();
+  size_t bytes = std::visit([](const auto& kind) { return VectorBytes(kind); }, mlp);
+  for (const PackedMatrix* matrix : matrices()) bytes += matrix->size_bytes();
   for (const FloatVector* vector :
-       {&attention_norm.weight, &attention_norm.bias, &qkv_bias, &q_norm, &k_norm, &o_bias,
-        &mlp_norm.weight, &mlp_norm.bias, &gate_up_bias, &down_bias}) {
+       {&attention_norm.weight, &attention_norm.bias, &attention.qkv_bias, &attention.q_norm,
+        &attention.k_norm, &attention.o_bias, &mlp_norm.weight, &mlp_norm.bias}) {
     bytes += vector->size_bytes();
   }
   return bytes;
@@ -146,20 +183,14 @@ absl::StatusOr<LayerWeights> LoadLayerWeights(const ModelConfig& config, const S
                                               const WeightSource& source, int layer,
                                               const WantedWeights& wanted, Backend& backend) {
   using enum TensorRole;
+  const LayerSpec& spec = config.layers[layer];
   LayerLoader loader(config, plan, source, layer, wanted, backend);
-  LayerWeights weights;
+  LayerWeights weights{.parallel_residual = spec.parallel_residual};
   weights.attention_norm = {loader.Vector({kAttentionNorm}), loader.Vector({kAttentionNormBias})};
-  weights.qkv = loader.Matrix({kQ, kK, kV});
-  weights.qkv_bias = loader.Vector({kQBias, kKBias, kVBias});
-  weights.q_norm = loader.Vector({kQNorm});
-  weights.k_norm = loader.Vector({kKNorm});
-  weights.o = loader.Matrix({kO}, plan.o_proj.slices.size());
-  weights.o_bias = loader.Vector({kOBias});
+  weights.attention = LoadAttention(spec.attention, plan, loader);
   weights.mlp_norm = {loader.Vector({kMlpNorm}), loader.Vector({kMlpNormBias})};
-  weights.gate_up = loader.Matrix({kGate, kUp});
-  weights.gate_up_bias = loader.Vector({kGateBias, kUpBias});
-  weights.down = loader.Matrix({kDown}, plan.down_proj.slices.size());
-  weights.down_bias = loader.Vector({kDownBias});
+  weights.mlp = std::visit(
+      [&](const auto& mlp) -> MlpWeights { return LoadMlp(mlp, plan, loader); }, spec.mlp);
   if (!loader.status().ok()) return loader.status();
   return weights;
 }

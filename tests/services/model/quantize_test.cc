@@ -261,7 +261,7 @@ TEST_F(QuantizeTest, ProgressEndsAtWhatWasExpected) {
   for (const TensorId tensor : TensorsOutsideLayers(config)) {
     ASSERT_TRUE(source->ReadFloats(tensor, WholeOf(ShapeOf(tensor, config))).ok());
   }
-  for (int layer = 0; layer < config.num_layers; ++layer) {
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
     for (const TensorId tensor : TensorsOfLayer(layer, config)) {
       EXPECT_THAT(last, ::testing::Not(HasSubstr("100%")));
       ASSERT_TRUE(source->ReadFloats(tensor, SliceOf(tensor, config, *plan)).ok());

@@ -18,8 +18,7 @@ ModelConfig Config() {
   ModelConfig config;
   config.vocab_size = 100;
   config.hidden_size = 256;
-  config.intermediate_size = 768;
-  config.num_layers = 2;
+  config.layers.assign(2, {.mlp = DenseMlpSpec{.width = 768}});
   config.num_heads = 4;
   config.num_kv_heads = 2;
   config.head_dim = 64;
@@ -72,11 +71,12 @@ TEST(WeightRule, TheEndsOfTheModelAreKeptMoreExactly) {
 
 TEST(WeightRule, MatricesWithoutWholeGroupsStayBf16) {
   ModelConfig config = Config();
-  config.intermediate_size = 640;  // runs of 80
+  DenseMlpOf(config.layers[1]).width = 640;  // runs of 80
   EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kInt8), kBF16);
   EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kInt4), kBF16);
   EXPECT_EQ(FormatOf(InLayer(TensorRole::kDown), config, kF32), kF32);
   EXPECT_EQ(FormatOf(InLayer(TensorRole::kUp), config, kInt8), kInt8);  // it has whole inputs
+  EXPECT_EQ(FormatOf({TensorRole::kDown, 0}, config, kInt8), kInt8);  // of a layer with runs of 96
 
   config = Config();
   config.head_dim = 16;  // runs of a head
@@ -98,7 +98,7 @@ TEST(WeightRule, RanksShareNoGroup) {
     for (const int intermediate : {172, 256, 640, 768, 1024}) {
       ModelConfig config = Config();
       config.head_dim = head_dim;
-      config.intermediate_size = intermediate;
+      for (LayerSpec& layer : config.layers) DenseMlpOf(layer).width = intermediate;
       for (const int ranks : AcceptedRankCounts(config)) {
         for (int rank = 0; rank < ranks; ++rank) {
           const auto plan = MakeShardPlan(config, {.num_ranks = ranks, .rank = rank});

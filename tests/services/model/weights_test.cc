@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "services/model/model_families.h"
 #include "tests/services/model/model_folder.h"
 #include "tests/testing/test_data.h"
 
