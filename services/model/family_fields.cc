@@ -71,6 +71,25 @@ std::optional<std::vector<bool>> ReadLayerTypes(JsonFields& fields, int num_laye
   return windowed;
 }
 
+// Whether each layer rotates, from a list of a 1 or a 0 for each.
+std::optional<std::vector<bool>> ReadRotatingLayers(JsonFields& fields, int num_layers) {
+  const nlohmann::json* list = fields.Get("no_rope_layers");
+  if (list == nullptr) return std::nullopt;
+  std::vector<bool> rotates;
+  if (list->is_array()) {
+    for (const nlohmann::json& item : *list) {
+      if (item == 0 || item == 1) rotates.push_back(item == 1);
+    }
+  }
+  if (!list->is_array() || list->size() != rotates.size() ||
+      rotates.size() != static_cast<size_t>(num_layers)) {
+    fields.Reject("no_rope_layers",
+                  absl::StrCat("a list of num_hidden_layers, ", num_layers, ", times 1 or 0"));
+    return std::nullopt;
+  }
+  return rotates;
+}
+
 std::optional<int> ReadWindow(JsonFields& fields, int otherwise) {
   if (fields.IsNull("sliding_window")) return std::nullopt;
   return fields.OptionalInt("sliding_window", 1, kMaxPositions).value_or(otherwise);
@@ -146,18 +165,24 @@ void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config) {
   for (LayerSpec& layer : config.layers) layer.attention.window = window.value_or(0);
 }
 
-void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config) {
-  constexpr int kDefaultWindow = 4096;
-  constexpr int kDefaultFullLayers = 28;
+void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
+                           absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config) {
   const bool has_window = ReadBool(fields, "use_sliding_window", false);
-  const std::optional<int> window = ReadWindow(fields, kDefaultWindow);
+  const std::optional<int> window = ReadWindow(fields, otherwise);
   const auto layer_types = ReadLayerTypes(fields, config.num_layers());
-  const int full_layers =
-      fields.OptionalInt("max_window_layers", 0, kMaxLayers).value_or(kDefaultFullLayers);
   if (!has_window || !window.has_value()) return;
   for (int layer = 0; layer < config.num_layers(); ++layer) {
-    const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : layer >= full_layers;
+    const bool windowed = layer_types.has_value() ? (*layer_types)[layer] : is_windowed(layer);
     config.layers[layer].attention.window = windowed ? *window : 0;
+  }
+}
+
+void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config) {
+  interval = fields.OptionalInt("no_rope_layer_interval", 1, kMaxLayers).value_or(interval);
+  const auto rotates = ReadRotatingLayers(fields, config.num_layers());
+  for (int layer = 0; layer < config.num_layers(); ++layer) {
+    const bool rotated = rotates.has_value() ? (*rotates)[layer] : (layer + 1) % interval != 0;
+    if (!rotated) config.layers[layer].attention.rope.reset();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "services/model/json_fields.h"
 #include "services/model/model_config.h"
 
@@ -39,11 +40,17 @@ Activation ReadActivation(JsonFields& fields, const std::string& name, Activatio
 // Biases on all four projections of attention, where `attention_bias` says so.
 void MapAttentionBias(JsonFields& fields, bool otherwise, LayerSpec& layer);
 
-// Layers see `otherwise` positions, 0 for all, unless the file's `sliding_window` says how many, null
-// for all. REQUIRES: SetLayers.
+// Layers see `otherwise` positions, 0 for all, unless the file's `sliding_window` says how many,
+// null for all. REQUIRES: SetLayers.
 void MapWindow(JsonFields& fields, int otherwise, ModelConfig& config);
-// The same where use_sliding_window says whether, and layer_types or max_window_layers which.
-void MapWindowOfSomeLayers(JsonFields& fields, ModelConfig& config);
+// The same where use_sliding_window says whether, and layer_types which; `is_windowed` where the
+// file has none. `otherwise` as above.
+void MapWindowOfSomeLayers(JsonFields& fields, int otherwise,
+                           absl::FunctionRef<bool(int layer)> is_windowed, ModelConfig& config);
+
+// Removes the rotation of the layers that `no_rope_layers` has a 0 for or, where the file has no
+// such list, of every `no_rope_layer_interval`th one, `interval` by default. REQUIRES: SetLayers.
+void MapLayersWithoutRope(JsonFields& fields, int interval, ModelConfig& config);
 
 bool ReadBool(JsonFields& fields, const char* name, bool otherwise);
 

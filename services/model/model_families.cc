@@ -54,11 +54,18 @@ void MapMistral(JsonFields& fields, ModelConfig& config) {
   MapWindow(fields, 4096, config);
 }
 
+// From layer max_window_layers on, unless the file names the layers.
+void MapQwenWindow(JsonFields& fields, ModelConfig& config) {
+  const int first = fields.OptionalInt("max_window_layers", 0, kMaxLayers).value_or(28);
+  MapWindowOfSomeLayers(
+      fields, 4096, [first](int layer) { return layer >= first; }, config);
+}
+
 void MapQwen2(JsonFields& fields, ModelConfig& config) {
   LayerSpec layer = MapLlamaLike(fields, config);
   layer.attention.qkv_bias = true;
   SetLayers(layer, config);
-  MapWindowOfSomeLayers(fields, config);
+  MapQwenWindow(fields, config);
 }
 
 void MapQwen3(JsonFields& fields, ModelConfig& config) {
@@ -66,7 +73,22 @@ void MapQwen3(JsonFields& fields, ModelConfig& config) {
   layer.attention.qk_norm = true;
   MapAttentionBias(fields, false, layer);
   SetLayers(layer, config);
-  MapWindowOfSomeLayers(fields, config);
+  MapQwenWindow(fields, config);
+}
+
+// Llama with layers that do not rotate, and a window, where there is one, in just these.
+void MapSmolLm3(JsonFields& fields, ModelConfig& config) {
+  LayerSpec layer = MapLlamaLike(fields, config);
+  MapAttentionBias(fields, false, layer);
+  DenseMlpOf(layer).bias = ReadBool(fields, "mlp_bias", false);
+  SetLayers(layer, config);
+  config.ropes.front().theta = 2e6;
+  MapLayersWithoutRope(fields, 4, config);
+  const auto rotates_not = [&](int index) {
+    return !config.layers[index].attention.rope.has_value();
+  };
+  MapWindowOfSomeLayers(fields, 0, rotates_not, config);
+  config.tied_embeddings = ReadBool(fields, "tie_word_embeddings", true);
 }
 
 void MapGemma(JsonFields& fields, ModelConfig& config) {
@@ -257,6 +279,7 @@ constexpr ModelFamily kFamilies[] = {
     {"mistral", MapMistral, &kLlamaNames, {}},
     {"qwen2", MapQwen2, &kLlamaNames, {}},
     {"qwen3", MapQwen3, &kLlamaNames, {}},
+    {"smollm3", MapSmolLm3, &kLlamaNames, {}},
     {"gemma", MapGemma, &kLlamaNames, {}},
     {"phi3", MapPhi3, &kPhi3Names, {.original_positions = 4096, .every_list_long = true}},
     {"gpt2", MapGpt2, &kGpt2Names, {}},

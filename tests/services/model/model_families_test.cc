@@ -62,7 +62,7 @@ TEST(ModelFamilies, MistralSees4096PositionsUnlessItsFileSaysOtherwise) {
 }
 
 TEST(ModelFamilies, NoWindowIsEmpty) {
-  for (const char* type : {"mistral", "phi3", "qwen2", "qwen3"}) {
+  for (const char* type : {"mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     for (const json& window : {json(0), json(-1), json(1.5), json("7")}) {
       const json config = With(Minimal(type), "sliding_window", window);
       const std::string refusal = absl::StrCat("m/config.json: sliding_window is ", window.dump(),
@@ -101,6 +101,45 @@ TEST(ModelFamilies, Qwen3NormalisesQueriesAndKeys) {
   EXPECT_EQ(config.head_dim, 128);
   EXPECT_FALSE(config.layers.at(0).attention.qkv_bias);
   EXPECT_TRUE(Parsed(With(Minimal("qwen3"), "attention_bias", true)).layers.at(0).attention.o_bias);
+}
+
+// By layer.
+std::vector<bool> Rotates(const ModelConfig& config) {
+  std::vector<bool> rotates;
+  for (const LayerSpec& layer : config.layers) {
+    rotates.push_back(layer.attention.rope.has_value());
+  }
+  return rotates;
+}
+
+TEST(ModelFamilies, SmolLm3RotatesInThreeLayersOfFourUnlessItsFileSaysOtherwise) {
+  const json config = With(Minimal("smollm3"), "num_hidden_layers", 5);
+  const ModelConfig plain = Parsed(config);
+  EXPECT_THAT(Rotates(plain), ElementsAre(true, true, true, false, true));
+  EXPECT_EQ(plain.ropes.at(0).theta, 2e6);
+  EXPECT_TRUE(plain.tied_embeddings);
+  EXPECT_THAT(Rotates(Parsed(With(config, "no_rope_layer_interval", 2))),
+              ElementsAre(true, false, true, false, true));
+  EXPECT_THAT(Rotates(Parsed(With(config, "no_rope_layers", {0, 1, 1, 1, 0}))),
+              ElementsAre(false, true, true, true, false));
+  EXPECT_THAT(Rotates(Parsed(With(config, "no_rope_layer_interval", 1))), Each(false));
+  EXPECT_THAT(Refusal(With(config, "no_rope_layers", {0, 1})),
+              HasSubstr("no_rope_layers is [0,1]; accepted: a list of num_hidden_layers, 5, times "
+                        "1 or 0"));
+  EXPECT_THAT(Refusal(With(config, "no_rope_layers", {0, 1, 2, 1, 1})),
+              HasSubstr("no_rope_layers is [0,1,2,1,1]"));
+  EXPECT_THAT(Refusal(With(config, "no_rope_layer_interval", 0)),
+              HasSubstr("no_rope_layer_interval is 0"));
+}
+
+TEST(ModelFamilies, SmolLm3HasWindowsInLayersThatDoNotRotate) {
+  json config = With(With(Minimal("smollm3"), "no_rope_layers", {1, 0, 1}), "sliding_window", 9);
+  EXPECT_THAT(Windows(Parsed(config)), Each(0));
+  config["use_sliding_window"] = true;
+  EXPECT_THAT(Windows(Parsed(config)), ElementsAre(0, 9, 0));
+  const json kinds = {"sliding_attention", "full_attention", "full_attention"};
+  EXPECT_THAT(Windows(Parsed(With(config, "layer_types", kinds))), ElementsAre(9, 0, 0));
+  EXPECT_THAT(Windows(Parsed(With(config, "sliding_window", nullptr))), Each(0));
 }
 
 TEST(ModelFamilies, GemmaScalesEmbeddingsAndOffsetsNorms) {
@@ -210,7 +249,7 @@ TEST(ModelFamilies, TheTextbookFamilyNamesEverySwitch) {
 
 TEST(ModelFamilies, EveryRotaryFamilyWantsEvenHeads) {
   for (const char* type :
-       {"llama", "mistral", "qwen2", "qwen3", "gemma", "phi3", "sluice_decoder"}) {
+       {"llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "phi3", "sluice_decoder"}) {
     EXPECT_THAT(Refusal(With(Minimal(type), "head_dim", 7)),
                 HasSubstr("m/config.json: head_dim is 7; accepted: an even head_dim"))
         << type;
