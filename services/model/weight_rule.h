@@ -24,7 +24,6 @@ namespace sluice {
 // on the number of ranks.
 //
 // The head of a model that others published in FP8 is BF16 where FP8 was wanted: they leave it alone.
-WeightFormat FormatOf(LayerTensor tensor, const ModelConfig& config, WeightFormat wanted);
-WeightFormat FormatOf(ModelTensor tensor, const ModelConfig& config, WeightFormat wanted);
+WeightFormat FormatOf(TensorId tensor, const ModelConfig& config, WeightFormat wanted);
 
 }  // namespace sluice

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -29,21 +31,36 @@ struct NormWeights {
   FloatVector bias;
 };
 
-// Dimensions of the rank: Nq and Nkv are its heads, F its MLP columns. Matrices that read the same
-// rows are fused, so that one product computes them.
-struct LayerWeights {
-  NormWeights input_norm;                 // [H]
-  std::unique_ptr<PackedMatrix> qkv;      // [(Nq + 2 Nkv) * D, H]: q, then k, then v
-  FloatVector qkv_bias;                   // as qkv's outputs
-  FloatVector q_norm, k_norm;             // [D] each, of models with QK-norm
-  std::unique_ptr<PackedMatrix> o;        // [H, Nq * D]: a partial sum, cut into the plan's slices
-  FloatVector o_bias;                     // [H], added once, after the ranks' sum
-  NormWeights post_attention_norm;        // [H]
+// Dimensions of the rank: Nq and Nkv are its heads, F its columns of the layer's MLP. Matrices that
+// read the same rows are fused, so that one product computes them.
+struct AttentionWeights {
+  AttentionSpec spec;
+  std::unique_ptr<PackedMatrix> qkv;  // [(Nq + 2 Nkv) * D, H]: q, then k, then v
+  FloatVector qkv_bias;               // as qkv's outputs
+  FloatVector q_norm, k_norm;         // [D] each, of layers with QK-norm
+  std::unique_ptr<PackedMatrix> o;    // [H, Nq * D]: a partial sum, cut into the plan's slices
+  FloatVector o_bias;                 // [H], added once, after the ranks' sum
+};
+
+struct DenseMlpWeights {
+  DenseMlpSpec spec;
   std::unique_ptr<PackedMatrix> gate_up;  // [2F, H], gated: gate, then up; without a gate [F, H]
   FloatVector gate_up_bias;               // as gate_up's outputs
   std::unique_ptr<PackedMatrix> down;     // [H, F]: a partial sum, cut into the plan's slices
   FloatVector down_bias;                  // [H], added once, after the ranks' sum
+};
 
+// An alternative for each of MlpSpec.
+using MlpWeights = std::variant<DenseMlpWeights>;
+
+struct LayerWeights {
+  NormWeights attention_norm;  // [H], before attention
+  AttentionWeights attention;
+  NormWeights mlp_norm;  // [H], before the MLP
+  MlpWeights mlp;
+  bool parallel_residual = false;  // LayerSpec's
+
+  std::vector<const PackedMatrix*> matrices() const;
   size_t size_bytes() const;
 };
 

@@ -285,7 +285,7 @@ TEST(ProcessPlanTest, ADraftModelHasProcessesOfItsOwn) {
   flags.draft_weights = WeightType::kInt4;
   PipelineSpec spec = Spec(flags);
   spec.draft_config = TinyConfig();
-  spec.draft_config->num_layers = 1;
+  spec.draft_config->layers.resize(1);
   const std::vector<std::string> lines = CommandLines(spec);
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_EQ(lines[5],

@@ -50,6 +50,10 @@ class LocalPipeline {
  public:
   static absl::StatusOr<std::unique_ptr<LocalPipeline>> Load(const std::string& folder,
                                                              const PipelineOptions& options);
+  // The same of the folder's weights alone: with a configuration that no file says.
+  static absl::StatusOr<std::unique_ptr<LocalPipeline>> LoadAs(const ModelConfig& config,
+                                                               const std::string& folder,
+                                                               const PipelineOptions& options);
 
   // Logits [T, V] after every position of the segments. Checks on the way that all ranks of a stage
   // end up with the same bits (a broken invariant otherwise).
