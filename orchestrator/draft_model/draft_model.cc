@@ -145,7 +145,7 @@ void DraftModel::Start(SequenceId sequence, Followed& followed) {
   spec.max_new_tokens = static_cast<int32_t>(end) - num_tokens;
   spec.cache_salt = followed.cache_salt;
   spec.use_prefix_cache = followed.use_prefix_cache;
-  spec.chosen_outside = true;
+  spec.externally_sampled = true;
   followed.id = spec.id;
   followers_[spec.id] = sequence;
   followed.computing = true;

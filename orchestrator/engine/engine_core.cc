@@ -16,9 +16,9 @@ constexpr absl::Duration kTakenForSure = absl::Seconds(3);
 // More tenants than these are not listed.
 constexpr size_t kMostTenants = 64;
 
-std::vector<TenantLedger> TenantsOf(const Scheduler& scheduler, const LedgerQuery& query) {
+std::vector<TenantLedger> LedgersOf(const Tenants& accounts, const LedgerQuery& query) {
   std::vector<TenantLedger> tenants;
-  for (const auto& [name, tenant] : scheduler.tenants().all()) {
+  for (const auto& [name, tenant] : accounts.all()) {
     if (tenant.num_alive == 0 || (query.tenant.has_value() && name != *query.tenant)) continue;
     tenants.push_back({.name = name,
                        .num_running = tenant.num_running,
@@ -211,7 +211,7 @@ void EngineCore::CheckIntegrity(SteadyTime now) {
 LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const {
   LedgerReport report = {.now = now, .requests = requests_.Ledgers(query), .tenants = {}};
   history_.Find(query, report.requests);
-  if (query.all && scheduler_.has_value()) report.tenants = TenantsOf(*scheduler_, query);
+  if (query.all) report.tenants = LedgersOf(tenants_, query);
   return report;
 }
 
@@ -263,6 +263,7 @@ void EngineCore::On(const ReplicaReady& ready) {
     scheduler.max_inflight_steps = replica_->topology().num_stages();
     scheduler.steps_ahead = kStepsAhead;
     scheduler.drafts = &speculation_;
+    scheduler.tenants = &tenants_;
     scheduler_.emplace(scheduler, KvCacheOptions{.num_blocks = geometry.num_blocks,
                                                  .block_size = geometry.block_size});
     requests_.UseScheduler(&*scheduler_);

@@ -27,6 +27,7 @@
 #include "orchestrator/engine/suspects.h"
 #include "orchestrator/pipeline/replica.h"
 #include "orchestrator/scheduler/scheduler.h"
+#include "orchestrator/scheduler/tenants.h"
 #include "orchestrator/text/text_streams.h"
 #include "services/common/steady_time.h"
 
@@ -139,6 +140,7 @@ class EngineCore {
   absl::Status NotReady() const;
 
   const EngineOptions options_;
+  Tenants tenants_{options_.scheduler.tenant_policies};  // outlives every scheduler
   Replica* const replica_;
   TextStreams* const text_;
   RequestTable requests_;

@@ -202,8 +202,11 @@ void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
     const Place& place = places_.find(segment.sequence)->second;
     RequestTimes& times = place.request->times();
     if (!times.started.has_value()) times.started = now_;
+    if (segment.rows.empty()) continue;
+    absl::Span<const TokenId> tokens;
+    if (place.request->reads_tokens()) tokens = scheduler_->TokensOf(segment.sequence);
     for (const Row& row : segment.rows) {
-      rows.push_back(place.request->RowFor(place.index, segment, row));
+      rows.push_back(place.request->RowFor(place.index, segment, row, tokens));
     }
   }
 }

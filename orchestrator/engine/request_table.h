@@ -54,7 +54,8 @@ class RequestTable {
   // The replica was lost under all requests, or is back.
   void OnReplica(RequestEvent::Kind kind);
   // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
-  // segments, whose sequences are alive. The rows borrow from requests until one of them ends.
+  // segments, whose sequences are alive. The rows borrow from requests and from the scheduler, until
+  // a request ends or the scheduler changes.
   void OnSent(const Step& step, std::vector<RowRequest>& rows);
 
   // A step of so many sequences and positions took the replica so long.

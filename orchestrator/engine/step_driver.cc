@@ -1,43 +1,13 @@
 #include "orchestrator/engine/step_driver.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/sampling_options/sampling_options.h"
 
 namespace sluice {
-namespace {
-
-// The tokens of the row's sequence: those that its request has been told of, and those of the steps that
-// were committed since.
-template <class Steps>
-std::vector<TokenId> TokensWith(const Steps& committed, const RowRequest& row) {
-  std::vector<TokenId> tokens(row.tokens.begin(), row.tokens.end());
-  for (const auto& step : committed) {
-    for (const AcceptedRow& accepted : step.outcome.rows) {
-      const bool follows = accepted.sequence == row.sequence && accepted.kind == RowKind::kSample &&
-                           accepted.position == std::ssize(tokens);
-      if (follows) tokens.push_back(accepted.token);
-    }
-  }
-  return tokens;
-}
-
-// A sequence that gives up its blocks and comes back to them before its request is told of its last
-// token: the sampler forgets it in between, and then has to hear of all tokens.
-bool LacksTokens(const Segment& segment, const RowRequest& row) {
-  if (segment.chosen_by.has_value() || std::ssize(row.tokens) >= row.position) return false;
-  const auto* options = std::get_if<const SamplingOptions*>(&row.task);
-  if (options == nullptr || row.draft.has_value()) return false;
-  return row.constraint != nullptr || HasSequenceParameters(**options);
-}
-
-}  // namespace
 
 StepDriver::StepDriver(absl::Duration hang_timeout, Replica* replica, RequestTable* requests,
                        Speculation* speculation, EngineObserver* observer)
@@ -67,24 +37,12 @@ void StepDriver::Send(const Step& step, SteadyTime now) {
   for (const Segment& segment : step.segments) sent.sequences.push_back(segment.sequence);
   rows_.clear();
   requests_->OnSent(step, rows_);
-  std::deque<std::vector<TokenId>> completed;  // borrowed by rows
-  if (!committed_.empty()) CompleteTokens(step, completed);
   sent.num_rows = rows_.size();
   for (size_t row = 0; row < rows_.size(); ++row) {
     if (rows_[row].constraint == nullptr) continue;
     sent.constrained.emplace_back(static_cast<int32_t>(row), rows_[row].sequence);
   }
   replica_->Execute(step, rows_);
-}
-
-void StepDriver::CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed) {
-  auto row = rows_.begin();
-  for (const Segment& segment : step.segments) {
-    for (size_t i = 0; i < segment.rows.size(); ++i, ++row) {
-      if (!LacksTokens(segment, *row)) continue;
-      row->tokens = completed.emplace_back(TokensWith(committed_, *row));
-    }
-  }
 }
 
 absl::Status StepDriver::Commit(Scheduler& scheduler, StepExecuted executed, SteadyTime now) {

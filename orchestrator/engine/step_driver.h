@@ -79,9 +79,6 @@ class StepDriver {
   };
 
   void Send(const Step& step, SteadyTime now);
-  // Tokens that its rows' requests have not been told of, for who has to hear of all; `completed` keeps
-  // them.
-  void CompleteTokens(const Step& step, std::deque<std::vector<TokenId>>& completed);
   // Rows without a token yet: their sequences come back after a pause, a longer one each time.
   void SitOut(const std::vector<SequenceId>& sequences, SteadyTime now);
   void ReturnDue(Scheduler& scheduler, SteadyTime now);
