@@ -331,7 +331,7 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
 }
 
 std::vector<std::shared_ptr<prometheus::Collectable>> OrchestratorServer::metrics() {
-  const auto look = [this] { return EngineSnapshot{engine_->status(), engine_->processes()}; };
+  const auto look = [this] { return engine_->status(); };
   std::vector<std::shared_ptr<prometheus::Collectable>> sources = {
       registry_, std::make_shared<EngineMetrics>(look, vllm_metric_names_)};
   if (tracer_ != nullptr) {

@@ -273,7 +273,7 @@ v1::GetStatusResponse GenerationService::DescribeStatus() const {
   tokenizer.set_address(tokenizer_address_);
   tokenizer.set_state(status.ok() ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
   tokenizer.set_detail(std::string(status.message()));
-  FillStatus(engine_->status(), engine_->processes(), response);
+  FillStatus(engine_->status(), response);
   response.set_serving(response.serving() && status.ok());
   response.set_num_stages(engine_->topology().num_stages());
   response.set_num_ranks(engine_->topology().num_ranks());

@@ -84,7 +84,53 @@ void Fill(const KvCacheStatistics& kv_cache, v1::KvCacheStatus& blocks) {
   blocks.set_num_evicted_blocks(kv_cache.evicted_blocks);
 }
 
-void Fill(const DraftModelStatus& status, v1::DraftModelStatus& message) {
+v1::ReplicaRole ToProto(RunnerRole role) {
+  switch (role) {
+    case RunnerRole::kTarget:
+      return v1::REPLICA_ROLE_TARGET;
+    case RunnerRole::kDraft:
+      return v1::REPLICA_ROLE_DRAFT;
+  }
+  return v1::REPLICA_ROLE_UNSPECIFIED;
+}
+
+void Fill(const ReplicaProcess& process, RunnerRole role, v1::ProcessStatus& message) {
+  message.set_service(process.service);
+  message.set_role(ToProto(role));
+  message.set_address(process.address);
+  message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
+  message.set_stage(process.stage);
+  message.set_rank(process.rank);
+  message.set_detail(process.detail);
+  message.set_weight_bytes(process.weight_bytes);
+  message.set_kv_bytes(process.kv_bytes);
+  message.set_arithmetic(process.arithmetic);
+  message.set_busy_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.busy)));
+  message.set_gap_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap)));
+  message.set_gap_computed_us(
+      static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap_computed)));
+}
+
+void Fill(const RunnerStatus& status, v1::ReplicaStatus& message) {
+  message.set_name(NameOf(status.role));
+  message.set_role(ToProto(status.role));
+  message.set_ready(status.ready);
+  message.set_epoch(status.epoch);
+  Fill(status.scheduler.kv_cache, *message.mutable_kv_cache());
+  for (const ReplicaProcess& process : *status.processes) {
+    Fill(process, status.role, *message.add_processes());
+  }
+  message.set_num_running_sequences(status.scheduler.running_sequences);
+  message.set_num_waiting_sequences(status.scheduler.waiting_sequences);
+  message.set_num_paused_sequences(status.scheduler.paused_sequences);
+  message.set_num_steps(status.num_steps);
+  message.set_num_hangs(status.num_hangs);
+  message.set_num_recoveries(status.num_recoveries);
+  message.set_num_recoveries_with_blocks(status.num_recoveries_with_blocks);
+}
+
+void FillDraftModel(const RunnerStatus& status, uint64_t num_proposed,
+                    v1::DraftModelStatus& message) {
   const SchedulerStatistics& scheduler = status.scheduler;
   message.set_ready(status.ready);
   message.set_epoch(status.epoch);
@@ -92,46 +138,44 @@ void Fill(const DraftModelStatus& status, v1::DraftModelStatus& message) {
   message.set_num_sequences(scheduler.waiting_sequences + scheduler.running_sequences +
                             scheduler.paused_sequences);
   message.set_num_steps(status.num_steps);
-  message.set_num_proposed_tokens(status.num_proposed_tokens);
+  message.set_num_proposed_tokens(num_proposed);
   message.set_num_recoveries(status.num_recoveries);
+}
+
+void FillTarget(const RunnerStatus& target, v1::GetStatusResponse& response) {
+  const SchedulerStatistics& scheduler = target.scheduler;
+  response.set_serving(target.ready);
+  response.set_epoch(target.epoch);
+  Fill(scheduler.kv_cache, *response.mutable_kv_cache());
+  response.set_num_running_sequences(scheduler.running_sequences);
+  response.set_num_paused_sequences(scheduler.paused_sequences);
+  response.set_num_steps(target.num_steps);
+  response.set_num_recoveries(target.num_recoveries);
+  response.set_num_preemptions(scheduler.preemptions);
+  response.set_num_computed_positions(scheduler.computed_positions);
+  Fill(scheduler.recomputed, *response.mutable_recomputed());
+  response.set_num_drafted_tokens(scheduler.drafted_tokens);
+  response.set_num_accepted_draft_tokens(scheduler.accepted_drafts);
 }
 
 }  // namespace
 
-void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& processes,
-                v1::GetStatusResponse& response) {
-  response.set_serving(status.serving);
-  response.set_epoch(status.epoch);
-  for (const ReplicaProcess& process : processes) {
-    v1::ProcessStatus& message = *response.add_processes();
-    message.set_service(process.service);
-    message.set_address(process.address);
-    message.set_state(process.ready ? v1::PROCESS_STATE_READY : v1::PROCESS_STATE_CONNECTING);
-    message.set_stage(process.stage);
-    message.set_rank(process.rank);
-    message.set_detail(process.detail);
-    message.set_weight_bytes(process.weight_bytes);
-    message.set_kv_bytes(process.kv_bytes);
-    message.set_arithmetic(process.arithmetic);
-    message.set_busy_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.busy)));
-    message.set_gap_us(static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap)));
-    message.set_gap_computed_us(
-        static_cast<uint64_t>(absl::ToInt64Microseconds(process.gap_computed)));
+void FillStatus(const EngineStatus& status, v1::GetStatusResponse& response) {
+  FillTarget(status.target(), response);
+  for (const RunnerStatus& runner : status.runners) {
+    Fill(runner, *response.add_replicas());
+    for (const ReplicaProcess& process : *runner.processes) {
+      v1::ProcessStatus& message = *response.add_processes();
+      Fill(process, runner.role, message);
+      message.set_service(ServiceName(runner.role, process.service));
+    }
   }
-  Fill(status.scheduler.kv_cache, *response.mutable_kv_cache());
-  if (status.draft_model.has_value()) Fill(*status.draft_model, *response.mutable_draft_model());
-  response.set_num_waiting_sequences(status.scheduler.waiting_sequences +
+  if (const RunnerStatus* const draft = status.draft(); draft != nullptr) {
+    FillDraftModel(*draft, status.num_proposed_tokens, *response.mutable_draft_model());
+  }
+  response.set_num_waiting_sequences(status.target().scheduler.waiting_sequences +
                                      status.num_unadmitted_requests);
-  response.set_num_running_sequences(status.scheduler.running_sequences);
-  response.set_num_steps(status.num_steps);
   response.set_num_generated_tokens(status.num_generated_tokens);
-  response.set_num_recoveries(status.num_recoveries);
-  response.set_num_paused_sequences(status.scheduler.paused_sequences);
-  response.set_num_preemptions(status.scheduler.preemptions);
-  response.set_num_computed_positions(status.scheduler.computed_positions);
-  Fill(status.scheduler.recomputed, *response.mutable_recomputed());
-  response.set_num_drafted_tokens(status.scheduler.drafted_tokens);
-  response.set_num_accepted_draft_tokens(status.scheduler.accepted_drafts);
   response.set_num_integrity_checks(status.num_integrity_checks);
   response.set_num_integrity_faults(status.num_integrity_faults);
   if (status.estimated_wait.has_value()) {

@@ -1,8 +1,6 @@
 // What GetStatus says of engine and requests, from the engine's values. Pure functions.
 #pragma once
 
-#include <vector>
-
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/engine/ledger.h"
 #include "sluice/v1/status.pb.h"
@@ -10,8 +8,7 @@
 namespace sluice {
 
 // Adds to what is there already.
-void FillStatus(const EngineStatus& status, const std::vector<ReplicaProcess>& processes,
-                v1::GetStatusResponse& response);
+void FillStatus(const EngineStatus& status, v1::GetStatusResponse& response);
 void FillLedger(const LedgerReport& report, v1::GetStatusResponse& response);
 
 }  // namespace sluice

@@ -271,18 +271,6 @@ void DraftModel::OnLost(const absl::Status& status, absl::Span<const SequenceId>
   }
 }
 
-// ---- Looking on ----
-
-DraftModelStatus DraftModel::status() const {
-  const RunnerStatus runner = runner_.status();
-  return {.ready = runner.ready,
-          .epoch = runner.epoch,
-          .scheduler = runner.scheduler,
-          .num_steps = runner.num_steps,
-          .num_recoveries = runner.num_recoveries,
-          .num_proposed_tokens = num_proposed_};
-}
-
 absl::Status DraftModel::CheckIntegrity() const {
   const Scheduler* const scheduler = runner_.scheduler();
   if (scheduler == nullptr) return absl::OkStatus();

@@ -1,8 +1,8 @@
 // A second, smaller model that drafts for the one that is served: a ModelRunner of its own. Every
-// sequence that it is asked for has one here, whose tokens are chosen outside (Scheduler): a draft is a
-// few of these choices, taken one by one; what the served model did not choose is dropped by forking the
-// sequence off where both agree. The copies of blocks, the chunks of prompts, prefixes computed before
-// and preemption are the scheduler's, as for any other replica.
+// sequence that it is asked for has one here, whose tokens are chosen outside (Scheduler): a draft
+// is a few of these choices, taken one by one; what the served model did not choose is dropped by
+// forking the sequence off where both agree. The copies of blocks, the chunks of prompts, prefixes
+// computed before and preemption are the scheduler's, as for any other replica.
 //
 // Its rows are drawn with the options and random numbers of the sequence that they are drafted for,
 // at the same position, so that where both models think alike they choose alike at any temperature.
@@ -51,15 +51,6 @@ struct DraftModelOwner {
   std::function<bool(SequenceId, absl::Span<const DraftToken>)> goes_on;
 };
 
-struct DraftModelStatus {
-  bool ready = false;
-  uint64_t epoch = 0;
-  SchedulerStatistics scheduler;
-  uint64_t num_steps = 0;
-  uint64_t num_recoveries = 0;
-  uint64_t num_proposed_tokens = 0;
-};
-
 class DraftModel final : public ModelDrafter, private ModelRunner::Owner {
  public:
   // Borrows the replica.
@@ -82,7 +73,8 @@ class DraftModel final : public ModelDrafter, private ModelRunner::Owner {
   void SendSteps(SteadyTime now) { runner_.SendSteps(now); }
   SteadyTime NextWake() const { return runner_.NextWake(); }
 
-  DraftModelStatus status() const;
+  RunnerStatus status() const { return runner_.status(); }
+  uint64_t num_proposed_tokens() const { return num_proposed_; }
   // OK, or INTERNAL: as Scheduler's, and between it and what is known of sequences here.
   absl::Status CheckIntegrity() const;
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "orchestrator/text/grpc_detokenize.h"
 
 namespace sluice {
@@ -27,7 +26,7 @@ Engine::Engine(EngineOptions options, ReplicaOptions replica, Dialer* dialer,
       text_(TextOver(std::move(tokenizer), options.tokenizer_digest, post_)),
       core_(std::move(options), &replica_, text_.has_value() ? &*text_ : nullptr,
             ConnectDraftModel(std::move(draft_model))),
-      processes_(replica_.processes()) {
+      status_(core_.status()) {
   loop_.Start(this);
 }
 
@@ -67,28 +66,15 @@ void Engine::Report(LedgerQuery query, std::function<void(const LedgerReport&)> 
 SteadyTime Engine::Advance(SteadyTime now) {
   const ProgressWatch::Work work(progress_, "round");
   const SteadyTime wake = core_.Advance(now);
-  const EngineStatus status = core_.status();
+  EngineStatus status = core_.status();
   absl::MutexLock lock(&mutex_);
-  status_ = status;
-  processes_ = replica_.processes();
-  if (draft_replica_.has_value()) draft_processes_ = draft_replica_->processes();
+  std::swap(status_, status);
   return wake;
 }
 
 EngineStatus Engine::status() const {
   absl::MutexLock lock(&mutex_);
   return status_;
-}
-
-std::vector<ReplicaProcess> Engine::processes() const {
-  absl::MutexLock lock(&mutex_);
-  std::vector<ReplicaProcess> processes = *processes_;
-  if (draft_processes_ == nullptr) return processes;
-  for (const ReplicaProcess& process : *draft_processes_) {
-    processes.push_back(process);
-    processes.back().service = absl::StrCat("draft-", process.service);
-  }
-  return processes;
 }
 
 }  // namespace sluice

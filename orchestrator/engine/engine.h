@@ -51,13 +51,9 @@ class Engine final : private EventLoop::Task {
   void Report(LedgerQuery query, std::function<void(const LedgerReport&)> callback);
 
   EngineStatus status() const;
-  // Those of the draft model behind the others, as "draft-embedding" and so on.
-  std::vector<ReplicaProcess> processes() const;
   const Topology& topology() const { return replica_.topology(); }
 
  private:
-  using Processes = std::shared_ptr<const std::vector<ReplicaProcess>>;
-
   SteadyTime Advance(SteadyTime now) override;
   // Null where there is none.
   Replica* ConnectDraftModel(std::optional<ReplicaOptions> options);
@@ -76,8 +72,6 @@ class Engine final : private EventLoop::Task {
 
   mutable absl::Mutex mutex_;
   EngineStatus status_ ABSL_GUARDED_BY(mutex_);
-  Processes processes_ ABSL_GUARDED_BY(mutex_);
-  Processes draft_processes_ ABSL_GUARDED_BY(mutex_);  // null: there are none
 };
 
 }  // namespace sluice

@@ -152,31 +152,9 @@ bool EngineCore::AgreeOnWhoRuns() {
 }
 
 void EngineCore::TellRequests() {
-  std::vector<RequestId> moved;
-  for (CommittedStep& step : std::exchange(committed_, {})) {
-    FailBrokenRows(step);  // not before what came earlier is told
-    const std::vector<RequestId> by_this = requests_.Apply(step.outcome, step.rows);
-    moved.insert(moved.end(), by_this.begin(), by_this.end());
-  }
-  for (const auto& [sequence, status] : std::exchange(overworked_, {})) {
-    FailOwnerOf(sequence, status);
-  }
+  const std::vector<RequestId> moved = requests_.TellOfSteps();
   if (suspects_.empty()) return;
   for (const RequestId id : moved) suspects_.Clear(id);
-}
-
-// A row that nobody wants any more may fail as it likes: its sequence has ended.
-void EngineCore::FailBrokenRows(const CommittedStep& step) {
-  for (const AcceptedRow& accepted : step.outcome.rows) {
-    const RowResult& row = step.rows[accepted.row];
-    if (row.error.empty() || requests_.IsDeadEnd(accepted, row)) continue;
-    FailOwnerOf(accepted.sequence, absl::Status(row.error_code, row.error));
-  }
-}
-
-void EngineCore::FailOwnerOf(SequenceId sequence, const absl::Status& status) {
-  const ActiveRequest* const owner = requests_.OwnerOf(sequence);
-  if (owner != nullptr) requests_.Fail(owner->id(), status);
 }
 
 std::vector<RequestId> EngineCore::OwnersOf(absl::Span<const SequenceId> sequences) {
@@ -253,22 +231,23 @@ LedgerReport EngineCore::Report(const LedgerQuery& query, SteadyTime now) const 
   return report;
 }
 
+const RunnerStatus* EngineStatus::draft() const {
+  const auto found = std::find_if(runners.begin(), runners.end(), [](const RunnerStatus& runner) {
+    return runner.role == RunnerRole::kDraft;
+  });
+  return found == runners.end() ? nullptr : &*found;
+}
+
 EngineStatus EngineCore::status() const {
-  EngineStatus status;
-  const RunnerStatus runner = runner_.status();
-  status.serving = runner.ready;
-  status.epoch = runner.epoch;
-  status.scheduler = runner.scheduler;
+  EngineStatus status = {.runners = {runner_.status()}};
   status.num_unadmitted_requests = requests_.num_waiting();
-  status.num_steps = runner.num_steps;
-  status.num_hangs = runner.num_hangs;
   status.num_generated_tokens = requests_.num_generated_tokens();
-  status.num_recoveries = runner.num_recoveries;
-  status.num_recoveries_with_blocks = runner.num_recoveries_with_blocks;
   status.num_integrity_checks = num_integrity_checks_;
   status.num_integrity_faults = num_integrity_faults_;
   status.estimated_wait = requests_.EstimateWait("");
-  if (draft_model_ != nullptr) status.draft_model = draft_model_->status();
+  if (draft_model_ == nullptr) return status;
+  status.runners.push_back(draft_model_->status());
+  status.num_proposed_tokens = draft_model_->num_proposed_tokens();
   return status;
 }
 
@@ -286,12 +265,10 @@ void EngineCore::OnExecuted(const StepSample& sample) {
 }
 
 void EngineCore::OnMaskWork(SequenceId sequence, absl::Duration work) {
-  absl::Status status = requests_.AddWork(sequence, work);
-  if (!status.ok()) overworked_.emplace_back(sequence, std::move(status));
+  requests_.AddWork(sequence, work);
 }
 
 void EngineCore::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
-  requests_.AdvanceBeams(outcome, rows);
   for (const AcceptedRow& accepted : outcome.rows) {
     RowResult& row = rows[accepted.row];
     const int32_t position = accepted.position + 1;
@@ -301,7 +278,7 @@ void EngineCore::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
       speculation_.OnLikely(accepted.sequence, position, row.likely);
     }
   }
-  committed_.push_back({std::move(outcome), std::move(rows)});
+  requests_.OnCommitted(std::move(outcome), std::move(rows));
 }
 
 // Time that went to drafts is counted for itself.

@@ -13,7 +13,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,8 +53,8 @@ struct EngineOptions {
   // How often the books are checked, at times when nothing is computed.
   absl::Duration integrity_interval = absl::Seconds(10);
   SpeculationOptions speculation;
-  // Of a draft model, where there is one: the context that it has, and its longest_like. The rest of
-  // its options follow from those above.
+  // Of a draft model, where there is one: the context that it has, and its longest_like. The rest
+  // of its options follow from those above.
   int32_t draft_max_positions = 0;
   std::function<int32_t(int32_t length)> draft_longest_like;
   // Of the tokenizer that texts come from; empty: any (services/common/expected_tokenizer.h).
@@ -63,35 +62,34 @@ struct EngineOptions {
   EngineObserver* observer = nullptr;  // borrowed; null: nobody measures
   // Called when steps can complete again or no longer can, on the loop.
   std::function<void(bool serving)> on_serving_changed;
-  // How long requests wait while the replica is lost, or, at an orchestrator that has never had one,
-  // belongs to the orchestrator that it succeeds. Zero: that one's requests end at once, so that
-  // clients go on at the other; those of a lost replica wait all the same.
+  // How long requests wait while the replica is lost, or, at an orchestrator that has never had
+  // one, belongs to the orchestrator that it succeeds. Zero: that one's requests end at once, so
+  // that clients go on at the other; those of a lost replica wait all the same.
   absl::Duration hold_time = absl::ZeroDuration();
   // Called when it begins or ceases to hold requests so, on the loop.
   std::function<void(bool holding)> on_holding_changed;
 };
 
 struct EngineStatus {
-  bool serving = false;
-  uint64_t epoch = 0;
-  SchedulerStatistics scheduler;
-  int32_t num_unadmitted_requests = 0;  // waiting for the replica's first incarnation
-  uint64_t num_steps = 0;
-  uint64_t num_hangs = 0;  // steps given up because they took too long
+  // The models being served, the target first. Never empty.
+  std::vector<RunnerStatus> runners = std::vector<RunnerStatus>(1);
+  int32_t num_unadmitted_requests = 0;  // waiting for the target's first incarnation
   uint64_t num_generated_tokens = 0;
-  uint64_t num_recoveries = 0;
-  uint64_t num_recoveries_with_blocks = 0;  // of them: nothing had to be computed again
+  uint64_t num_proposed_tokens = 0;  // by a draft model
   uint64_t num_integrity_checks = 0;
   uint64_t num_integrity_faults = 0;  // checks that found something wrong
   // A new tenant's, for its turn; nothing while that is not known.
   std::optional<absl::Duration> estimated_wait;
-  std::optional<DraftModelStatus> draft_model;  // nothing: there is none
+
+  const RunnerStatus& target() const { return runners.front(); }
+  // Null where no model drafts.
+  const RunnerStatus* draft() const;
 };
 
 class EngineCore final : private ModelRunner::Owner {
  public:
-  // `replica`, `text` (null for a model without a tokenizer) and `draft_replica` (null where no model
-  // drafts) are borrowed.
+  // `replica`, `text` (null for a model without a tokenizer) and `draft_replica` (null where no
+  // model drafts) are borrowed.
   EngineCore(EngineOptions options, Replica* replica, TextStreams* text,
              Replica* draft_replica = nullptr);
 
@@ -114,12 +112,6 @@ class EngineCore final : private ModelRunner::Owner {
   const DraftModel* draft_model() const { return draft_model_.get(); }
 
  private:
-  // What a step brought, committed but not yet told to its requests.
-  struct CommittedStep {
-    StepOutcome outcome;
-    std::vector<RowResult> rows;
-  };
-
   // ModelRunner::Owner, of the served model.
   void DescribeRows(const Step& step, std::vector<RowRequest>& rows) override;
   void OnExecuted(const StepSample& sample) override;
@@ -145,8 +137,6 @@ class EngineCore final : private ModelRunner::Owner {
   bool AgreeOnWhoRuns();
   // Tells requests what committed steps have brought.
   void TellRequests();
-  void FailBrokenRows(const CommittedStep& step);
-  void FailOwnerOf(SequenceId sequence, const absl::Status& status);
   // The requests of these sequences, each once.
   std::vector<RequestId> OwnersOf(absl::Span<const SequenceId> sequences);
   void RecordEnded();
@@ -167,8 +157,6 @@ class EngineCore final : private ModelRunner::Owner {
   Speculation speculation_;
   ModelRunner runner_;
   const std::unique_ptr<DraftModel> draft_model_;
-  std::vector<CommittedStep> committed_;  // in order
-  std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   Suspects suspects_;
   std::optional<RequestId> running_alone_;
   absl::Status standby_;  // what requests are told while another orchestrator has the stages

@@ -213,16 +213,18 @@ void RequestTable::OnSent(const Step& step, std::vector<RowRequest>& rows) {
   }
 }
 
-absl::Status RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
+void RequestTable::AddWork(SequenceId sequence, absl::Duration work) {
   ActiveRequest* const request = OwnerOf(sequence);
-  if (request == nullptr) return absl::OkStatus();
+  if (request == nullptr) return;
   scheduler_->BillTime(request->request().tenant, absl::ToDoubleSeconds(work));
   request->AddWork(work);
-  if (request->work() <= max_work_) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "constraint: its masks, and what went before them, have taken ",
-      absl::FormatDuration(absl::Trunc(request->work(), absl::Milliseconds(1))),
-      " of processor time; accepted: up to ", absl::FormatDuration(max_work_), " a request"));
+  if (request->work() <= max_work_) return;
+  overworked_.emplace_back(
+      sequence,
+      absl::ResourceExhaustedError(absl::StrCat(
+          "constraint: its masks, and what went before them, have taken ",
+          absl::FormatDuration(absl::Trunc(request->work(), absl::Milliseconds(1))),
+          " of processor time; accepted: up to ", absl::FormatDuration(max_work_), " a request")));
 }
 
 void RequestTable::SetReading(RequestId id, bool reading) {
@@ -242,15 +244,45 @@ void RequestTable::SetReading(RequestId id, bool reading) {
   }
 }
 
-std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
-                                           std::vector<RowResult>& rows) {
+void RequestTable::OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) {
+  AdvanceBeams(outcome, rows);
+  committed_.push_back({std::move(outcome), std::move(rows)});
+}
+
+std::vector<RequestId> RequestTable::TellOfSteps() {
   std::vector<RequestId> moved;
-  moved.reserve(outcome.rows.size());
+  for (CommittedStep& step : std::exchange(committed_, {})) {
+    FailBrokenRows(step);  // not before what came earlier is told
+    Apply(step, moved);
+  }
+  for (const auto& [sequence, status] : std::exchange(overworked_, {})) {
+    FailOwnerOf(sequence, status);
+  }
+  return moved;
+}
+
+// A row that nobody wants any more may fail as it likes: its sequence has ended.
+void RequestTable::FailBrokenRows(const CommittedStep& step) {
+  for (const AcceptedRow& accepted : step.outcome.rows) {
+    const RowResult& row = step.rows[accepted.row];
+    if (row.error.empty() || IsDeadEnd(accepted, row)) continue;
+    FailOwnerOf(accepted.sequence, absl::Status(row.error_code, row.error));
+  }
+}
+
+void RequestTable::FailOwnerOf(SequenceId sequence, const absl::Status& status) {
+  const ActiveRequest* const owner = OwnerOf(sequence);
+  if (owner != nullptr) Fail(owner->id(), status);
+}
+
+void RequestTable::Apply(CommittedStep& step, std::vector<RequestId>& moved) {
+  const StepOutcome& outcome = step.outcome;
+  moved.reserve(moved.size() + outcome.rows.size());
   for (const AcceptedRow& accepted : outcome.rows) {
     const auto found = places_.find(accepted.sequence);
     if (found == places_.end() || !found->second.scheduled) continue;
     if (accepted.kind == RowKind::kSample) ++num_generated_tokens_;
-    RowResult& row = rows[accepted.row];
+    RowResult& row = step.rows[accepted.row];
     ActiveRequest& request = *found->second.request;
     if (moved.empty() || moved.back() != request.id()) moved.push_back(request.id());
     if (!request.times().first_token.has_value()) request.times().first_token = now_;
@@ -273,7 +305,6 @@ std::vector<RequestId> RequestTable::Apply(const StepOutcome& outcome,
     request.OnSequenceFinished(found->second.index, finished);
     RemoveIfOver(request);
   }
-  return moved;
 }
 
 void RequestTable::OnText(TextStreams::Answer answer) {

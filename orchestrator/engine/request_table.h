@@ -54,16 +54,16 @@ class RequestTable {
   // The replica was lost under all requests, or is back.
   void OnReplica(RequestEvent::Kind kind);
   // A step is on its way: appends what is asked of the sampler for its rows, in the order of its
-  // segments, whose sequences are alive. The rows borrow from requests and from the scheduler, until
-  // a request ends or the scheduler changes.
+  // segments, whose sequences are alive. The rows borrow from requests and from the scheduler,
+  // until a request ends or the scheduler changes.
   void OnSent(const Step& step, std::vector<RowRequest>& rows);
 
-  // Processor time was spent on a sequence outside of steps: its tenant is billed. OK, or
-  // RESOURCE_EXHAUSTED where its request has had more of it than one may; the caller ends it.
-  absl::Status AddWork(SequenceId sequence, absl::Duration work);
+  // Processor time was spent on a sequence outside of steps: its tenant is billed. A request that
+  // has had more of it than one may ends with RESOURCE_EXHAUSTED at the next TellOfSteps().
+  void AddWork(SequenceId sequence, absl::Duration work);
 
-  // Requests go to `scheduler` from now on, whose steps take what `step_times` says; those that waited,
-  // in order of arrival. Borrows both.
+  // Requests go to `scheduler` from now on, whose steps take what `step_times` says; those that
+  // waited, in order of arrival. Borrows both.
   void UseScheduler(Scheduler* scheduler, const StepTimeModel* step_times);
 
   // The ledgers of those being served that the query asks for, in order of arrival.
@@ -80,20 +80,17 @@ class RequestTable {
   SteadyTime NextDeadline() const;
   SteadyTime NextUnreadTimeout() const;
 
-  // Lets searches go on with what a step has brought, before the next one is planned: it says which
-  // tokens its beams get. `rows` are the step's results.
-  void AdvanceBeams(const StepOutcome& outcome, const std::vector<RowResult>& rows);
-  // A row of a beam that says no more than that nothing can follow it.
-  bool IsDeadEnd(const AcceptedRow& accepted, const RowResult& row) const;
-
-  // Tells requests what a step brought. `rows` are its results; they are moved from. Returns the
-  // requests that have a new token, perhaps more than once.
-  std::vector<RequestId> Apply(const StepOutcome& outcome, std::vector<RowResult>& rows);
+  // A step was committed, with these results. Searches go on at once, before the next step is
+  // planned: they say which tokens their beams get. The rest waits for TellOfSteps().
+  void OnCommitted(StepOutcome outcome, std::vector<RowResult> rows);
+  // Tells requests what committed steps have brought, and ends those whose rows have failed.
+  // Returns the requests that have a new token, perhaps more than once.
+  std::vector<RequestId> TellOfSteps();
   // Tells a request what its text end said of one of its sequences.
   void OnText(TextStreams::Answer answer);
 
-  // By what another model that drafts for the sequence chooses: all of a row but its sequence, position
-  // and tokens. Nothing where the sequence is over.
+  // By what another model that drafts for the sequence chooses: all of a row but its sequence,
+  // position and tokens. Nothing where the sequence is over.
   std::optional<RowRequest> DraftRowFor(SequenceId sequence) const;
   // The request that a sequence of the scheduler belongs to; null where it has ended.
   ActiveRequest* OwnerOf(SequenceId sequence);
@@ -113,6 +110,11 @@ class RequestTable {
     bool scheduled = false;  // alive in the scheduler
     Kind kind = Kind::kReturned;
   };
+  // What a step brought, committed but not yet told to its requests.
+  struct CommittedStep {
+    StepOutcome outcome;
+    std::vector<RowResult> rows;
+  };
   // A request that came before the replica was ever wired.
   struct Waiting {
     EngineRequest request;
@@ -123,6 +125,13 @@ class RequestTable {
   void Activate(RequestId id, EngineRequest request, std::shared_ptr<RequestSink> sink);
   absl::Status AddSequences(ActiveRequest& request);
   absl::Status AddBeams(ActiveRequest& request, int32_t max_new_tokens);
+  void AdvanceBeams(const StepOutcome& outcome, const std::vector<RowResult>& rows);
+  // A row of a beam that says no more than that nothing can follow it.
+  bool IsDeadEnd(const AcceptedRow& accepted, const RowResult& row) const;
+  void FailBrokenRows(const CommittedStep& step);
+  void FailOwnerOf(SequenceId sequence, const absl::Status& status);
+  // Appends the requests that have a new token to `moved`.
+  void Apply(CommittedStep& step, std::vector<RequestId>& moved);
   // Takes the search's next step, unless that needs answers to questions, which are asked.
   void MoveBeams(ActiveRequest& request);
   bool AskAboutTexts(ActiveRequest& request);
@@ -165,6 +174,8 @@ class RequestTable {
   std::set<std::pair<SteadyTime, RequestId>> unread_timeouts_;
   SteadyTime now_;
   ServiceRate rate_;
+  std::vector<CommittedStep> committed_;  // in order
+  std::vector<std::pair<SequenceId, absl::Status>> overworked_;
   std::vector<RequestLedger> ended_;
   // With rows that have come and were not told of yet: of searches, and of prompts that are scored.
   std::vector<RequestId> searching_, scored_;

@@ -17,7 +17,7 @@ double UsedPart(const KvCacheStatistics& cache) {
 }
 
 double Waiting(const EngineStatus& status) {
-  return status.scheduler.waiting_sequences + status.num_unadmitted_requests;
+  return status.target().scheduler.waiting_sequences + status.num_unadmitted_requests;
 }
 
 void AddEngine(const EngineStatus& status, Families& families) {
@@ -27,22 +27,24 @@ void AddEngine(const EngineStatus& status, Families& families) {
   families.push_back(GaugeFamily(
       "sluice_sequences",
       "Sequences by what they do: compute, wait for their turn, or for their client to read.",
-      {{static_cast<double>(status.scheduler.running_sequences), {{"state", "running"}}},
+      {{static_cast<double>(status.target().scheduler.running_sequences), {{"state", "running"}}},
        {Waiting(status), {{"state", "waiting"}}},
-       {static_cast<double>(status.scheduler.paused_sequences), {{"state", "paused"}}}}));
-  families.push_back(GaugeFamily("sluice_steps_in_flight", "Steps sent and not yet answered.",
-                                 {{static_cast<double>(status.scheduler.inflight_steps), {}}}));
-  counter("sluice_steps_total", "Steps computed.", status.num_steps);
+       {static_cast<double>(status.target().scheduler.paused_sequences), {{"state", "paused"}}}}));
+  families.push_back(
+      GaugeFamily("sluice_steps_in_flight", "Steps sent and not yet answered.",
+                  {{static_cast<double>(status.target().scheduler.inflight_steps), {}}}));
+  counter("sluice_steps_total", "Steps computed.", status.target().num_steps);
   counter("sluice_generated_tokens_total", "Tokens chosen.", status.num_generated_tokens);
   counter("sluice_recoveries_total", "Times that the replica was wired again after a loss.",
-          status.num_recoveries);
-  counter("sluice_hangs_total", "Steps given up because they took far too long.", status.num_hangs);
+          status.target().num_recoveries);
+  counter("sluice_hangs_total", "Steps given up because they took far too long.",
+          status.target().num_hangs);
   counter("sluice_integrity_checks_total", "Times that the books were checked while nothing ran.",
           status.num_integrity_checks);
   counter("sluice_integrity_faults_total", "Times that the books of blocks were found wrong.",
           status.num_integrity_faults);
   families.push_back(GaugeFamily("sluice_replica_epoch", "Incarnation of the replica's wiring.",
-                                 {{static_cast<double>(status.epoch), {}}}));
+                                 {{static_cast<double>(status.target().epoch), {}}}));
 }
 
 // What became of positions and blocks, ever.
@@ -89,7 +91,7 @@ void AddCache(const KvCacheStatistics& cache, Families& families) {
                                  {{UsedPart(cache), {}}}));
 }
 
-void AddDraftModel(const DraftModelStatus& model, Families& families) {
+void AddDraftModel(const RunnerStatus& model, uint64_t num_proposed, Families& families) {
   const auto counter = [&](const char* name, const char* help, uint64_t value) {
     families.push_back(CounterFamily(name, help, {{static_cast<double>(value), {}}}));
   };
@@ -98,8 +100,7 @@ void AddDraftModel(const DraftModelStatus& model, Families& families) {
                                  "1 while the draft model's processes are wired.",
                                  {{model.ready ? 1.0 : 0.0, {}}}));
   counter("sluice_draft_model_steps_total", "Steps of the draft model.", model.num_steps);
-  counter("sluice_draft_model_tokens_total", "Tokens that the draft model proposed.",
-          model.num_proposed_tokens);
+  counter("sluice_draft_model_tokens_total", "Tokens that the draft model proposed.", num_proposed);
   counter("sluice_draft_model_recoveries_total",
           "Times that the draft model was wired again after a loss.", model.num_recoveries);
   families.push_back(GaugeFamily("sluice_draft_model_kv_blocks",
@@ -110,17 +111,18 @@ void AddDraftModel(const DraftModelStatus& model, Families& families) {
 }
 
 // A pipeline has few processes: their labels stay few.
-void AddProcesses(const std::vector<ReplicaProcess>& processes, Families& families) {
+void AddProcesses(const EngineStatus& status, Families& families) {
   std::vector<MetricSample> ready;
   std::vector<MetricSample> weights;
   std::vector<MetricSample> keys_and_values;
-  for (const ReplicaProcess& process : processes) {
-    const MetricLabels labels = {{"service", process.service},
-                                 {"stage", absl::StrCat(process.stage)},
-                                 {"rank", absl::StrCat(process.rank)}};
-    ready.push_back({process.ready ? 1.0 : 0.0, labels});
-    weights.push_back({static_cast<double>(process.weight_bytes), labels});
-    if (process.kv_bytes > 0) {
+  for (const RunnerStatus& runner : status.runners) {
+    for (const ReplicaProcess& process : *runner.processes) {
+      const MetricLabels labels = {{"service", ServiceName(runner.role, process.service)},
+                                   {"stage", absl::StrCat(process.stage)},
+                                   {"rank", absl::StrCat(process.rank)}};
+      ready.push_back({process.ready ? 1.0 : 0.0, labels});
+      weights.push_back({static_cast<double>(process.weight_bytes), labels});
+      if (process.kv_bytes == 0) continue;
       keys_and_values.push_back({static_cast<double>(process.kv_bytes), labels});
     }
   }
@@ -158,10 +160,10 @@ void AddShardTimes(const std::vector<ReplicaProcess>& processes, Families& famil
 }
 
 void AddVllmNames(const EngineStatus& status, Families& families) {
-  const KvCacheStatistics& cache = status.scheduler.kv_cache;
-  families.push_back(GaugeFamily("vllm:num_requests_running",
-                                 "sluice_sequences{state=\"running\"}.",
-                                 {{static_cast<double>(status.scheduler.running_sequences), {}}}));
+  const KvCacheStatistics& cache = status.target().scheduler.kv_cache;
+  families.push_back(
+      GaugeFamily("vllm:num_requests_running", "sluice_sequences{state=\"running\"}.",
+                  {{static_cast<double>(status.target().scheduler.running_sequences), {}}}));
   families.push_back(GaugeFamily("vllm:num_requests_waiting",
                                  "sluice_sequences{state=\"waiting\"}.", {{Waiting(status), {}}}));
   families.push_back(
@@ -171,12 +173,12 @@ void AddVllmNames(const EngineStatus& status, Families& families) {
                                    {{static_cast<double>(cache.queried_positions), {}}}));
   families.push_back(CounterFamily("vllm:prefix_cache_hits_total", "sluice_kv_hit_positions_total.",
                                    {{static_cast<double>(cache.hit_positions), {}}}));
-  families.push_back(CounterFamily("vllm:spec_decode_num_draft_tokens_total",
-                                   "sluice_drafted_tokens_total.",
-                                   {{static_cast<double>(status.scheduler.drafted_tokens), {}}}));
-  families.push_back(CounterFamily("vllm:spec_decode_num_accepted_tokens_total",
-                                   "sluice_accepted_draft_tokens_total.",
-                                   {{static_cast<double>(status.scheduler.accepted_drafts), {}}}));
+  families.push_back(
+      CounterFamily("vllm:spec_decode_num_draft_tokens_total", "sluice_drafted_tokens_total.",
+                    {{static_cast<double>(status.target().scheduler.drafted_tokens), {}}}));
+  families.push_back(CounterFamily(
+      "vllm:spec_decode_num_accepted_tokens_total", "sluice_accepted_draft_tokens_total.",
+      {{static_cast<double>(status.target().scheduler.accepted_drafts), {}}}));
   families.push_back(GaugeFamily("vllm:cache_config_info", "Size of the KV cache.",
                                  {{1.0,
                                    {{"block_size", absl::StrCat(cache.block_size)},
@@ -185,19 +187,21 @@ void AddVllmNames(const EngineStatus& status, Families& families) {
 
 }  // namespace
 
-EngineMetrics::EngineMetrics(std::function<EngineSnapshot()> look, bool vllm_names)
+EngineMetrics::EngineMetrics(std::function<EngineStatus()> look, bool vllm_names)
     : look_(std::move(look)), vllm_names_(vllm_names) {}
 
 Families EngineMetrics::Collect() const {
-  const EngineSnapshot seen = look_();
+  const EngineStatus status = look_();
   Families families;
-  AddEngine(seen.status, families);
-  AddLedger(seen.status.scheduler, families);
-  AddCache(seen.status.scheduler.kv_cache, families);
-  if (seen.status.draft_model.has_value()) AddDraftModel(*seen.status.draft_model, families);
-  AddProcesses(seen.processes, families);
-  AddShardTimes(seen.processes, families);
-  if (vllm_names_) AddVllmNames(seen.status, families);
+  AddEngine(status, families);
+  AddLedger(status.target().scheduler, families);
+  AddCache(status.target().scheduler.kv_cache, families);
+  if (const RunnerStatus* const draft = status.draft(); draft != nullptr) {
+    AddDraftModel(*draft, status.num_proposed_tokens, families);
+  }
+  AddProcesses(status, families);
+  AddShardTimes(*status.target().processes, families);
+  if (vllm_names_) AddVllmNames(status, families);
   return families;
 }
 

@@ -10,21 +10,16 @@
 
 namespace sluice {
 
-struct EngineSnapshot {
-  EngineStatus status;
-  std::vector<ReplicaProcess> processes;
-};
-
 class EngineMetrics final : public prometheus::Collectable {
  public:
   // `look` is called at every scrape. With `vllm_names`, the figures that routers and dashboards
   // made for vLLM read are there under its names as well.
-  EngineMetrics(std::function<EngineSnapshot()> look, bool vllm_names);
+  EngineMetrics(std::function<EngineStatus()> look, bool vllm_names);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  const std::function<EngineSnapshot()> look_;
+  const std::function<EngineStatus()> look_;
   const bool vllm_names_;
 };
 

@@ -8,6 +8,20 @@
 
 namespace sluice {
 
+const char* NameOf(RunnerRole role) {
+  switch (role) {
+    case RunnerRole::kTarget:
+      return "target";
+    case RunnerRole::kDraft:
+      return "draft";
+  }
+  return "?";
+}
+
+std::string ServiceName(RunnerRole role, const std::string& service) {
+  return role == RunnerRole::kTarget ? service : absl::StrCat(NameOf(role), "-", service);
+}
+
 ModelRunner::ModelRunner(const RunnerOptions& options, Replica* replica, Owner* owner)
     : options_(options), replica_(replica), owner_(owner), step_times_(options.hang_timeout) {}
 

@@ -1,17 +1,17 @@
-// A model being served: a replica, the scheduler of its sequences with the bookkeeping of its KV cache,
-// the steps in flight, the epoch, and what becomes of all that when the replica is lost. The served
-// model is one, a draft model is another; a second replica would be a third.
+// A model being served: a replica, the scheduler of its sequences with the bookkeeping of its KV
+// cache, the steps in flight, the epoch, and what becomes of all that when the replica is lost. The
+// served model is one, a draft model is another; a second replica would be a third.
 //
 // The loop, driven by its owner:
 //
-//   Advance     takes what the replica reports. The results of a step are committed to the scheduler
-//               and handed to the owner. A step that hangs makes the runner fail its replica.
+//   Advance     takes what the replica reports. Results of a step are committed to the scheduler and
+//               handed to the owner. A step that hangs makes the runner fail its replica.
 //   SendSteps   sends every step that the scheduler plans; the owner says what each row asks for.
 //
-// When the replica is lost, the steps in flight are lost with it; the scheduler keeps every sequence's
-// tokens. The replica comes back by itself under a larger epoch, and the runner goes on with the blocks
-// that it still has, or computes them again. Sequences are given up only where what was begun could not
-// go on with the same bits, or no longer fits: the owner ends those.
+// When the replica is lost, the steps in flight are lost with it; the scheduler keeps every
+// sequence's tokens. The replica comes back by itself under a larger epoch, and the runner goes on
+// with the blocks that it still has, or computes them again. Sequences are given up only where what
+// was begun could not go on with the same bits, or no longer fits: the owner ends those.
 //
 // Lives on one event loop and is told the time.
 #pragma once
@@ -36,7 +36,7 @@
 
 namespace sluice {
 
-// What a model is served for.
+// What a model is served for: its tokens are what clients get, or drafts that the target checks.
 enum class RunnerRole { kTarget, kDraft };
 
 struct RunnerOptions {
@@ -45,6 +45,12 @@ struct RunnerOptions {
   // A step hangs once it takes longer than this, and several times what steps like it have taken.
   absl::Duration hang_timeout = absl::Seconds(2);
 };
+
+// "target" or "draft".
+const char* NameOf(RunnerRole role);
+// Names a process where those of all runners are listed together: "shard", of a draft model
+// "draft-shard".
+std::string ServiceName(RunnerRole role, const std::string& service);
 
 struct RunnerStatus {
   RunnerRole role = RunnerRole::kTarget;
@@ -55,7 +61,9 @@ struct RunnerStatus {
   uint64_t num_hangs = 0;                   // steps given up because they took too long
   uint64_t num_recoveries = 0;              // losses
   uint64_t num_recoveries_with_blocks = 0;  // of them: nothing had to be computed again
-  std::shared_ptr<const std::vector<ReplicaProcess>> processes;  // null: not known
+  // Of its replica; never null.
+  std::shared_ptr<const std::vector<ReplicaProcess>> processes =
+      std::make_shared<std::vector<ReplicaProcess>>();
 };
 
 class ModelRunner {
@@ -65,24 +73,25 @@ class ModelRunner {
    public:
     virtual ~Owner() = default;
 
-    // A step is about to be sent: appends what is asked of the sampler for its rows, in the order of its
-    // segments and their rows. What the rows borrow must live until the next call of any method here.
+    // A step is about to be sent: appends what is asked of the sampler for its rows, in the order
+    // of its segments and their rows. What the rows borrow must live until the next call of any
+    // method here.
     virtual void DescribeRows(const Step& step, std::vector<RowRequest>& rows) = 0;
-    // A step was executed, and the sampler spent processor time on the masks of a sequence. Both come
-    // before the step is committed.
+    // A step was executed, and the sampler spent processor time on the masks of a sequence. Both
+    // come before the step is committed.
     virtual void OnExecuted(const StepSample& /*sample*/) {}
     virtual void OnMaskWork(SequenceId /*sequence*/, absl::Duration /*work*/) {}
     // A step was committed. `rows` are its results; `outcome` says which of them count.
     virtual void OnCommitted(StepOutcome outcome, std::vector<RowResult> rows) = 0;
-    // Whether steps were held back on purpose at `since` or later: the time before a step's sending is
-    // then not part of what it costs.
+    // Whether steps were held back on purpose at `since` or later: the time before a step's sending
+    // is then not part of what it costs.
     virtual bool HeldBackSince(SteadyTime since) const = 0;
 
     // The replica came back with other weights, arithmetic or blocks: no sequence can go on. The
     // scheduler, null where there was none yet, is replaced after this.
     virtual void OnChanged(const std::string& change) = 0;
-    // It came back with another number of blocks, too few for `too_large`: each must be shortened or
-    // finished.
+    // It came back with another number of blocks, too few for `too_large`: each must be shortened
+    // or finished.
     virtual void OnResized(const KvGeometry& geometry, int32_t num_blocks_before,
                            absl::Span<const SequenceId> too_large) = 0;
     // Steps can be sent, under the runner's epoch.
@@ -102,8 +111,8 @@ class ModelRunner {
   // When Advance or SendSteps has something to do even if nothing comes.
   SteadyTime NextWake() const;
 
-  // Null before the first incarnation of the replica says how many blocks there are. Replaced only as
-  // Owner::OnChanged says.
+  // Null before the first incarnation of the replica says how many blocks there are. Replaced only
+  // as Owner::OnChanged says.
   Scheduler* scheduler() { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
   const Scheduler* scheduler() const { return scheduler_.has_value() ? &*scheduler_ : nullptr; }
   const Replica& replica() const { return *replica_; }
@@ -141,8 +150,8 @@ class ModelRunner {
   absl::Status Commit(StepExecuted& executed, SteadyTime now);
   void Measure(const StepInFlight& step, SteadyTime now);
   StepSample SampleOf(const StepInFlight& step, SteadyTime now) const;
-  // Rows that have no token yet because a mask is not ready: their sequences come back after a pause, a
-  // longer one each time.
+  // Rows that have no token yet because a mask is not ready: their sequences come back after a
+  // pause, a longer one each time.
   void SitOut(absl::Span<const SequenceId> sequences, SteadyTime now);
   void ReturnDue(SteadyTime now);
 

@@ -18,8 +18,8 @@ constexpr int kMany = 64;
 constexpr int kFewestSteps = 4;
 // Steps in which sizes that are not seen follow those that are.
 constexpr double kStepsToDrift = 256;
-// Part of the smallest step that is fixed at least: a line through noise must not say that a step with
-// nothing in it takes no time.
+// Part of the smallest step that is fixed at least: a line through noise must not say that a step
+// with nothing in it takes no time.
 constexpr double kLeastFixedPart = 0.05;
 // Positions a sequence from which on a step's time is that of its prompts.
 constexpr int kPromptPositions = 16;
@@ -110,8 +110,8 @@ void StepTimeModel::ObservePrice(const StepSample& sample) {
   }
 }
 
-// The larger a step, the less its error counts: what matters is how much longer a small step takes for
-// each row more, and that there are others at all costs it something, too.
+// The larger a step, the less its error counts: what matters is how much longer a small step takes
+// for each row more, and that there are others at all costs it something, too.
 StepCost StepTimeModel::Price() const {
   double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0, least = 0;
   int num_known = 0;

@@ -239,7 +239,7 @@ std::string World::FinalFault() const {
     const std::string fault = client->Fault();
     if (!fault.empty()) return absl::StrCat("a request of the rival ", fault);
   }
-  const SchedulerStatistics left = orchestrator_->core.status().scheduler;
+  const SchedulerStatistics left = orchestrator_->core.status().target().scheduler;
   if (left.running_sequences + left.waiting_sequences + left.kv_cache.used_blocks > 0) {
     return absl::StrCat(left.running_sequences, " sequences run, ", left.waiting_sequences,
                         " wait and ", left.kv_cache.used_blocks,

@@ -108,13 +108,15 @@ void World::CrashOrchestrator(absl::Duration downtime) {
 }
 
 void World::Count(const EngineStatus& status) {
-  result_.num_steps += static_cast<int64_t>(status.num_steps);
-  result_.num_recoveries += static_cast<int64_t>(status.num_recoveries);
-  result_.num_kept += static_cast<int64_t>(status.num_recoveries_with_blocks);
-  result_.num_right_drafts += static_cast<int64_t>(status.scheduler.accepted_drafts);
-  if (!status.draft_model.has_value()) return;
-  result_.num_proposed += static_cast<int64_t>(status.draft_model->num_proposed_tokens);
-  result_.num_draft_losses += static_cast<int64_t>(status.draft_model->num_recoveries);
+  const RunnerStatus& target = status.target();
+  result_.num_steps += static_cast<int64_t>(target.num_steps);
+  result_.num_recoveries += static_cast<int64_t>(target.num_recoveries);
+  result_.num_kept += static_cast<int64_t>(target.num_recoveries_with_blocks);
+  result_.num_right_drafts += static_cast<int64_t>(target.scheduler.accepted_drafts);
+  const RunnerStatus* const draft = status.draft();
+  if (draft == nullptr) return;
+  result_.num_proposed += static_cast<int64_t>(status.num_proposed_tokens);
+  result_.num_draft_losses += static_cast<int64_t>(draft->num_recoveries);
 }
 
 void World::HasNews(const std::shared_ptr<Orchestrator>& orchestrator) {

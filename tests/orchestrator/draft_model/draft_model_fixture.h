@@ -39,6 +39,7 @@ class PipelineReplica final : public Replica {
     if (sent_.empty()) return false;
     const Sent sent = sent_.front();
     sent_.pop_front();
+    num_positions += sent.num_positions;
     const absl::StatusOr<TokenIds> tokens = fake_.ExecuteThrough(sent.step);
     EXPECT_TRUE(tokens.ok()) << tokens.status();
     StepExecuted executed = {.step = sent.step, .rows = std::vector<RowResult>(sent.num_rows)};
@@ -63,11 +64,10 @@ class PipelineReplica final : public Replica {
       EXPECT_EQ(rows[i].position, std::ssize(rows[i].tokens));
       chains.push_back(HashChain(TokenIds(rows[i].tokens.begin(), rows[i].tokens.end()), nullptr));
     }
-    num_positions += step.num_tokens();
     last_step = step;
     last_rows.assign(rows.begin(), rows.end());
     fake_.Submit(step, chains);
-    sent_.push_back({step.id, rows.size()});
+    sent_.push_back({step.id, rows.size(), step.num_tokens()});
   }
   void GiveUp(const absl::Status& status) override { given_up = status; }
   const Topology& topology() const override { return topology_; }
@@ -79,13 +79,14 @@ class PipelineReplica final : public Replica {
   std::string error;
   absl::Status given_up;
   Step last_step;
-  int32_t num_positions = 0;  // of all steps
+  int32_t num_positions = 0;  // of executed steps
   std::vector<RowRequest> last_rows;
 
  private:
   struct Sent {
     StepId step = 0;
     size_t num_rows = 0;
+    int32_t num_positions = 0;
   };
   const KvGeometry geometry_;
   Topology topology_;

@@ -32,7 +32,7 @@ TEST_F(DraftModelTest, ProposesWhatItsModelSaysOneStepAToken) {
   EXPECT_FALSE(model_->IsAtWork(1));
   EXPECT_EQ(ProposalOf(1), Future(1, 3));
   EXPECT_FALSE(replica_->busy());
-  EXPECT_EQ(model_->status().num_proposed_tokens, 3u);
+  EXPECT_EQ(model_->num_proposed_tokens(), 3u);
 }
 
 TEST_F(DraftModelTest, RowsAreThoseOfTheSequenceItDraftsFor) {

@@ -258,7 +258,7 @@ TEST_F(EngineCoreTest, GoesOnInASmallerPoolWithWhatThatHolds) {
   EXPECT_EQ(too_large->Wait().code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(too_large->Wait().message()),
               HasSubstr("8 blocks of 4 positions, instead of 64"));
-  EXPECT_EQ(core().status().scheduler.kv_cache.total_blocks, 8);
+  EXPECT_EQ(core().status().target().scheduler.kv_cache.total_blocks, 8);
   EXPECT_TRUE(core().scheduler()->CheckIntegrity().ok());
 }
 
@@ -441,7 +441,7 @@ TEST_F(EngineCoreTest, PausesARequestWhoseClientDoesNotRead) {
   Step();  // what was under way comes
   for (int i = 0; i < 5; ++i) Step();
   EXPECT_EQ(Named("slow").at(0).phase, RequestPhase::kPaused);
-  EXPECT_EQ(core().status().scheduler.kv_cache.used_blocks, 0);
+  EXPECT_EQ(core().status().target().scheduler.kv_cache.used_blocks, 0);
   EXPECT_EQ(sink->tokens().size(), 2u);
   core().SetReading(last_id_, true);
   core().Advance(now_);

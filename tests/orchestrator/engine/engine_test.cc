@@ -78,7 +78,7 @@ TEST(Engine, KeepsRequestsUntilTheReplicaIsUp) {
   Served served(Options(), {.num_stages = 2, .num_ranks = 2});
   const auto sink = served.Submit(Request({3, 1, 4}, 12));
   ASSERT_TRUE(served.Await([](const auto& s) { return s.num_unadmitted_requests == 1; }));
-  EXPECT_FALSE(served.engine.status().serving);
+  EXPECT_FALSE(served.engine.status().target().ready);
   EXPECT_EQ(sink->num_ends(), 0);
   served.stages.BringUpAll();
   ASSERT_TRUE(sink->Wait().ok()) << sink->Wait();
@@ -126,7 +126,8 @@ TEST(Engine, TellsEveryRequestWhenItEnds) {
     served.stages.SetJudge([](const FakeStep&) { return FakeStages::Verdict::kIgnore; });
     served.stages.BringUpAll();
     sinks.push_back(served.Submit(Request({1}, 2)));  // its step is under way
-    ASSERT_TRUE(served.Await([](const auto& s) { return s.scheduler.inflight_steps > 0; }));
+    ASSERT_TRUE(
+        served.Await([](const auto& s) { return s.target().scheduler.inflight_steps > 0; }));
   }
   for (const auto& sink : sinks) {
     EXPECT_EQ(sink->num_ends(), 1);
@@ -139,7 +140,7 @@ TEST(Engine, RefusesAFullQueueAndATooLongPrompt) {
   options.scheduler.max_queued_sequences = 2;
   Served served(options);
   served.stages.BringUpAll();
-  ASSERT_TRUE(served.Await([](const auto& s) { return s.serving; }));
+  ASSERT_TRUE(served.Await([](const auto& s) { return s.target().ready; }));
   EngineRequest several = Request({1}, 2);
   several.num_sequences = 3;
   EXPECT_EQ(served.Submit(several)->Wait().code(), absl::StatusCode::kResourceExhausted);
@@ -147,7 +148,7 @@ TEST(Engine, RefusesAFullQueueAndATooLongPrompt) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(served.Submit(Request({1}, 2))->Wait().ok());
   ASSERT_TRUE(served.Await([](const auto& s) {
-    return s.scheduler.waiting_sequences + s.scheduler.running_sequences == 0;
+    return s.target().scheduler.waiting_sequences + s.target().scheduler.running_sequences == 0;
   }));
 }
 
@@ -177,7 +178,7 @@ TEST(Engine, GivesTheSameTokensHoweverOftenTheReplicaIsLost) {
             << "request " << i << ", sequence " << index;
       }
     }
-    EXPECT_GT(served.engine.status().num_recoveries, 0u);
+    EXPECT_GT(served.engine.status().target().num_recoveries, 0u);
   }
 }
 
@@ -209,7 +210,7 @@ TEST(Engine, GivesUpAStepThatNeverCompletes) {
   ASSERT_TRUE(sink->Wait().ok()) << sink->Wait();
   EXPECT_EQ(sink->tokens(), FakeTokens({3, 1, 4}, 1, 0, 12));
   EXPECT_GE(num_ignored->load(), 2);
-  EXPECT_GE(served.engine.status().num_recoveries, 1u);
+  EXPECT_GE(served.engine.status().target().num_recoveries, 1u);
 }
 
 TEST(Engine, GivesUpARequestThatLosesTheReplicaEveryTime) {
@@ -300,7 +301,7 @@ TEST(Engine, GoesOnWithFewerBlocks) {
   served.stages.End("shard-0-0", absl::UnavailableError("restarting"));
   ASSERT_TRUE(open->Wait().ok()) << open->Wait();
   EXPECT_EQ(open->tokens(), FakeTokens({1, 2}, 1, 0, 12));
-  EXPECT_EQ(served.engine.status().scheduler.kv_cache.total_blocks, 5);
+  EXPECT_EQ(served.engine.status().target().scheduler.kv_cache.total_blocks, 5);
 }
 
 TEST(Engine, FailsARequestWhoseRowFailedAlone) {
@@ -315,7 +316,7 @@ TEST(Engine, FailsARequestWhoseRowFailedAlone) {
   EXPECT_EQ(broken->tokens(), FakeTokens({13}, 1, 0, 3));
   ASSERT_TRUE(neighbour->Wait().ok()) << neighbour->Wait();
   EXPECT_EQ(neighbour->tokens(), FakeTokens({1, 2}, 1, 0, 9));
-  EXPECT_EQ(served.engine.status().num_recoveries, 0u);
+  EXPECT_EQ(served.engine.status().target().num_recoveries, 0u);
 }
 
 TEST(Engine, FreesWhatACancelledRequestHeld) {
@@ -329,10 +330,11 @@ TEST(Engine, FreesWhatACancelledRequestHeld) {
   served.stages.BringUpAll();
   const auto sink = served.Submit(Request({13}, 40));
   ASSERT_TRUE(sink->WaitForChunk());
-  EXPECT_GT(served.engine.status().scheduler.kv_cache.used_blocks, 0);
+  EXPECT_GT(served.engine.status().target().scheduler.kv_cache.used_blocks, 0);
   served.engine.Cancel(served.last_id);
-  ASSERT_TRUE(served.Await([](const auto& s) { return s.scheduler.kv_cache.used_blocks == 0; }));
-  EXPECT_EQ(served.engine.status().scheduler.running_sequences, 0);
+  ASSERT_TRUE(
+      served.Await([](const auto& s) { return s.target().scheduler.kv_cache.used_blocks == 0; }));
+  EXPECT_EQ(served.engine.status().target().scheduler.running_sequences, 0);
   EXPECT_EQ(sink->num_ends(), 0);
 }
 
@@ -360,11 +362,12 @@ TEST(Engine, SaysWhenServingChanges) {
   {
     Served served(options);
     served.stages.BringUpAll();
-    ASSERT_TRUE(served.Await([](const auto& s) { return s.serving; }));
-    const uint64_t epoch = served.engine.status().epoch;
+    ASSERT_TRUE(served.Await([](const auto& s) { return s.target().ready; }));
+    const uint64_t epoch = served.engine.status().target().epoch;
     served.stages.End("embedding", absl::UnavailableError("gone"));
-    ASSERT_TRUE(served.Await([&](const auto& s) { return s.serving && s.epoch > epoch; }));
-    EXPECT_EQ(served.engine.status().num_recoveries, 1u);
+    ASSERT_TRUE(
+        served.Await([&](const auto& s) { return s.target().ready && s.target().epoch > epoch; }));
+    EXPECT_EQ(served.engine.status().target().num_recoveries, 1u);
   }
   ASSERT_FALSE(changes->empty());
   for (size_t i = 0; i < changes->size(); ++i) EXPECT_EQ((*changes)[i], i % 2 == 0);

@@ -130,17 +130,26 @@ TEST(StepMetrics, MeasuresStepsAndWaiting) {
 }
 
 TEST(EngineMetrics, ShowsADraftModelWhereThereIsOne) {
-  EngineSnapshot snapshot;
-  const EngineMetrics metrics([&] { return snapshot; }, false);
+  EngineStatus status;
+  const EngineMetrics metrics([&] { return status; }, false);
   EXPECT_THAT(Text(metrics), Not(HasSubstr("sluice_draft_model")));
-  DraftModelStatus& model = snapshot.status.draft_model.emplace();
+  RunnerStatus& model = status.runners.emplace_back();
+  model.role = RunnerRole::kDraft;
   model.ready = true;
   model.num_steps = 12;
-  model.num_proposed_tokens = 30;
+  status.num_proposed_tokens = 30;
   model.num_recoveries = 2;
   model.scheduler.kv_cache.used_blocks = 5;
+  ReplicaProcess shard;
+  shard.service = "shard";
+  shard.kv_bytes = 512;
+  shard.busy = absl::Seconds(3);
+  model.processes = std::make_shared<std::vector<ReplicaProcess>>(1, shard);
+  EXPECT_THAT(Text(metrics), Not(HasSubstr("sluice_shard_busy_seconds_total{")))
+      << "those are of the served model";
   for (const char* line :
-       {"sluice_draft_model_ready 1\n", "sluice_draft_model_steps_total 12\n",
+       {"sluice_kv_bytes{service=\"draft-shard\",stage=\"0\",rank=\"0\"} 512\n",
+        "sluice_draft_model_ready 1\n", "sluice_draft_model_steps_total 12\n",
         "sluice_draft_model_tokens_total 30\n", "sluice_draft_model_recoveries_total 2\n",
         "sluice_draft_model_kv_blocks{state=\"used\"} 5\n"}) {
     EXPECT_THAT(Text(metrics), HasSubstr(line));
@@ -148,22 +157,23 @@ TEST(EngineMetrics, ShowsADraftModelWhereThereIsOne) {
 }
 
 TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
-  EngineSnapshot snapshot;
-  snapshot.status.scheduler.running_sequences = 3;
-  snapshot.status.scheduler.waiting_sequences = 1;
-  snapshot.status.num_unadmitted_requests = 1;
-  snapshot.status.num_steps = 40;
-  snapshot.status.num_hangs = 2;
-  snapshot.status.num_integrity_faults = 1;
-  snapshot.status.scheduler.preemptions = 7;
-  snapshot.status.scheduler.paused_sequences = 5;
-  snapshot.status.scheduler.recomputed.after_pause = 70;
-  snapshot.status.scheduler.kv_cache.hit_positions = 90;
-  snapshot.status.scheduler.kv_cache.queried_positions = 120;
-  snapshot.status.scheduler.kv_cache.cached_blocks = 4;
-  snapshot.status.scheduler.kv_cache.total_blocks = 8;
-  snapshot.status.scheduler.kv_cache.used_blocks = 2;
-  snapshot.status.scheduler.kv_cache.block_size = 16;
+  EngineStatus status;
+  RunnerStatus& target = status.runners.front();
+  target.scheduler.running_sequences = 3;
+  target.scheduler.waiting_sequences = 1;
+  status.num_unadmitted_requests = 1;
+  target.num_steps = 40;
+  target.num_hangs = 2;
+  status.num_integrity_faults = 1;
+  target.scheduler.preemptions = 7;
+  target.scheduler.paused_sequences = 5;
+  target.scheduler.recomputed.after_pause = 70;
+  target.scheduler.kv_cache.hit_positions = 90;
+  target.scheduler.kv_cache.queried_positions = 120;
+  target.scheduler.kv_cache.cached_blocks = 4;
+  target.scheduler.kv_cache.total_blocks = 8;
+  target.scheduler.kv_cache.used_blocks = 2;
+  target.scheduler.kv_cache.block_size = 16;
   ReplicaProcess shard;
   shard.service = "shard";
   shard.stage = 1;
@@ -172,8 +182,8 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
   shard.gap = absl::Milliseconds(250);
   shard.gap_computed = absl::Milliseconds(125);
   shard.ready = true;
-  snapshot.processes = {shard};
-  const EngineMetrics plain([&] { return snapshot; }, false);
+  target.processes = std::make_shared<std::vector<ReplicaProcess>>(1, shard);
+  const EngineMetrics plain([&] { return status; }, false);
   for (const char* line :
        {"sluice_sequences{state=\"running\"} 3\n", "sluice_sequences{state=\"waiting\"} 2\n",
         "sluice_steps_total 40\n", "sluice_kv_blocks{state=\"used\"} 2\n",
@@ -189,9 +199,9 @@ TEST(EngineMetrics, ShowsWhatTheEngineSaysAtTheMoment) {
     EXPECT_THAT(Text(plain), HasSubstr(line));
   }
   EXPECT_THAT(Text(plain), Not(HasSubstr("vllm:")));
-  snapshot.status.num_steps = 41;
+  target.num_steps = 41;
   EXPECT_THAT(Text(plain), HasSubstr("sluice_steps_total 41\n"));
-  const EngineMetrics both([&] { return snapshot; }, true);
+  const EngineMetrics both([&] { return status; }, true);
   for (const char* line :
        {"vllm:num_requests_waiting 2\n", "vllm:num_requests_running 3\n",
         "vllm:kv_cache_usage_perc 0.25\n", "vllm:prefix_cache_queries_total 120\n",
