@@ -33,6 +33,7 @@ FAMILIES = {
     "mistral": ("mistral-window", {**SMALL, "sliding_window": 10}),
     "qwen2": ("qwen2-window", {**SMALL, "sliding_window": 10}),
     "qwen3": ("qwen3", {**SMALL, "head_dim": 8}),
+    "smollm3": ("smollm3", {**SMALL, "no_rope_layer_interval": 2}),
     "phi3": ("phi3-partial", {**SMALL, "original_max_position_embeddings": 32}),
     "gemma": ("gemma", {**SMALL, "head_dim": 8}),
     "gpt2": ("gpt2", GPT2),
