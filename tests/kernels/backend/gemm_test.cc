@@ -118,7 +118,8 @@ TEST_P(GemmTest, RowsDoNotDependOnEachOther) {
   Random random(3);
   for (const PackSpec& spec : kOperands) {
     SCOPED_TRACE(NameOf(spec));
-    const HostMatrix x = RandomMatrix(random, 205, 8 * 32 * 3);
+    const int64_t group = std::max<int64_t>(32, TraitsOf(spec.format.weights).group);
+    const HostMatrix x = RandomMatrix(random, 205, 8 * group * 3);
     const auto w = Pack(backend(), RandomMatrix(random, 150, x.cols), InSlices(spec, 8));
     const HostMatrix together = Multiply(backend(), x, *w);
     for (int64_t row = 0; row < x.rows;) {
