@@ -77,7 +77,7 @@ function(sluice_test)
     set(without_perf "GTEST_FILTER=-${ARG_PERF}")
   endif()
   sluice_add_cases(${ARG_NAME} ${ARG_NAME} ${ARG_TIMEOUT} "${ARG_LABELS}" ${without_perf})
-  if(NOT TARGET sluice_kernels_cuda_host OR CMAKE_CROSSCOMPILING_EMULATOR)
+  if(NOT TARGET sluice_tests_gpu_host OR CMAKE_CROSSCOMPILING_EMULATOR)
     set(ARG_GPU_ON_HOST FALSE)
   endif()
   if(SLUICE_CUDA STREQUAL "EMULATED")  # on that GPU, once

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "kernels/reference/async_backend.h"
+#include "tests/kernels/testing/async_backend.h"
 #include "services/model_server/backend_decorator.h"
 
 namespace sluice::testing {

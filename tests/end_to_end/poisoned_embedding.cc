@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/reference/forwarding_backend.h"
+#include "tests/kernels/testing/forwarding_backend.h"
 #include "services/model_server/backend_decorator.h"
 
 namespace sluice {

@@ -59,6 +59,24 @@ class Limit:
             raise CutShort(f"no time was left for {what}")
 
 
+LOGS = []  # the folder where keep_logs() has all output kept, if it was called with one
+
+
+def keep_logs(folder):
+    """Has all that programs write kept in files of `folder`, a file for each program that is run."""
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        LOGS[:] = [folder]
+
+
+def keep_log(command, said, complained):
+    if not LOGS:
+        return
+    name = f"{time.strftime('%H%M%S')}-{os.path.basename(command[0])}-"
+    with tempfile.NamedTemporaryFile("w", prefix=name, suffix=".log", dir=LOGS[0], delete=False) as file:
+        file.write(f"{' '.join(command)}\n--- stdout\n{said}\n--- stderr\n{complained}\n")
+
+
 def last_words(text, most=12):
     lines = [line for line in text.strip().splitlines() if line.strip()]
     return "\n".join(lines[-most:])
@@ -80,6 +98,7 @@ def run(command, limit, env=None, accept=(0,), seen=None):
         is_done = wait(process, limit)
         kill(process)
         said, complained = read(out), read(err)
+    keep_log(command, said, complained)
     if seen is not None:
         seen(said)
     if not is_done:
