@@ -179,6 +179,8 @@ def skips(outcomes):
 
 def summarize(outcomes):
     """Lines for the terminal."""
+    if not outcomes:
+        return []  # no GoogleTest program ran
     lines = []
     failed, skipped = failures(outcomes), skips(outcomes)
     if failed:
@@ -261,7 +263,8 @@ def main():
     result = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     outcomes = read_outcomes(entries)
     write_skipped(outcomes, os.path.join(testing, "skipped.txt"))
-    print("\n".join(summarize(outcomes)))
+    for line in summarize(outcomes):
+        print(line)
     sys.exit(result)
 
 

@@ -57,6 +57,9 @@ class SuiteTest(unittest.TestCase):
         self.assertEqual(lines[-1], "1 cases of 1 programs passed, 1 failed, 0 were skipped, "
                                     "2 did not run because their program ended before")
 
+    def test_says_nothing_of_cases_where_none_ran(self):
+        self.assertEqual(suite.summarize({}), [])
+
     def test_gives_the_reasons_of_skips(self):
         skips = read_record(["cases 2\n", "begin A.B\n", "skipped no GPU\n",
                              "begin A.C\n", "skipped no GPU\n"])
