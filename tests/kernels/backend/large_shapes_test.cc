@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/matrix_format.h"
 #include "kernels/weight_format.h"
 #include "tests/kernels/testing/paged_sequence.h"
+#include "tests/kernels/testing/primitives.h"
 #include "tests/kernels/testing/tensors.h"
 #include "tests/kernels/testing/test_backend.h"
 
@@ -48,22 +49,22 @@ std::vector<Product> Products() {
 // Weights of any number of outputs in no time: output n is row n modulo a prime of a few, so that
 // outputs that a tile exchanges differ.
 std::unique_ptr<PackedMatrix> PackCheaply(Backend& backend, const Product& product,
-                                          WeightFormat format, bool fp8_activations) {
+                                          const MatrixFormat& format) {
   constexpr int64_t kRows = 251;
-  const size_t row_bytes = RowBytes(format, product.inputs);
+  const size_t row_bytes = RowBytes(format.weights, product.inputs);
   Random random(3);
   const HostMatrix values = RandomMatrix(random, kRows, product.inputs, 0.05f);
   std::vector<std::byte> rows(kRows * row_bytes);
   for (int64_t i = 0; i < kRows; ++i) {
-    EncodeRow(format, absl::MakeSpan(values.values).subspan(i * product.inputs, product.inputs),
+    EncodeRow(format.weights,
+              absl::MakeSpan(values.values).subspan(i * product.inputs, product.inputs),
               absl::MakeSpan(rows).subspan(i * row_bytes, row_bytes));
   }
   auto packed = backend.Pack({.num_outputs = product.outputs,
                               .num_inputs = product.inputs,
                               .format = format,
                               .num_slices = product.slices,
-                              .gated = product.gated,
-                              .fp8_activations = fp8_activations},
+                              .gated = product.gated},
                              [&](int64_t begin, int64_t end, absl::Span<std::byte> out) {
                                for (int64_t i = begin; i < end; ++i) {
                                  std::memcpy(out.data() + (i - begin) * row_bytes,
@@ -119,9 +120,9 @@ class LargeProductTest : public ::testing::Test {
     return BytesOf(*backend_, out.view());
   }
 
-  void CheckFormat(WeightFormat format, bool fp8_activations = false) {
+  void CheckFormat(const MatrixFormat& format) {
     for (const Product& product : Products()) {
-      const auto weights = PackCheaply(*backend_, product, format, fp8_activations);
+      const auto weights = PackCheaply(*backend_, product, format);
       Random random(5);
       const DeviceMatrix x(*backend_, RandomMatrix(random, product.rows, product.inputs), 0,
                            backend_->operand_dtype());
@@ -160,7 +161,7 @@ class LargeProductTest : public ::testing::Test {
 TEST_F(LargeProductTest, BF16RowsHaveTheBitsOfSixteens) { CheckFormat(WeightFormat::kBF16); }
 TEST_F(LargeProductTest, FP8RowsHaveTheBitsOfSixteens) { CheckFormat(WeightFormat::kFp8); }
 TEST_F(LargeProductTest, FP8RowsOfFP8ActivationsHaveTheBitsOfSixteens) {
-  CheckFormat(WeightFormat::kFp8, true);
+  CheckFormat({WeightFormat::kFp8, ActivationFormat::kFp8});
 }
 TEST_F(LargeProductTest, INT8RowsHaveTheBitsOfSixteens) { CheckFormat(WeightFormat::kInt8); }
 TEST_F(LargeProductTest, INT4RowsHaveTheBitsOfSixteens) { CheckFormat(WeightFormat::kInt4); }
@@ -186,7 +187,7 @@ class LargeAttentionTest : public ::testing::TestWithParam<DType> {
       const DeviceMatrix values(*backend_, RandomMatrix(random, length, kKvHeads * kHeadDim));
       const AttentionSegment segment{.num_rows = length, .block_table = table};
       backend_->BeginStep({&segment, 1}, length);
-      backend_->StoreKv(keys.view(), values.view(), 0, *pool_);
+      StoreKv(*backend_, keys.view(), values.view(), 0, *pool_);
     }
   }
 
