@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/matrix_format.h"
 #include "kernels/weight_format.h"
 #include "tests/kernels/testing/paged_sequence.h"
 #include "tests/kernels/testing/primitives.h"
@@ -56,7 +56,8 @@ std::unique_ptr<PackedMatrix> PackCheaply(Backend& backend, const Product& produ
   const HostMatrix values = RandomMatrix(random, kRows, product.inputs, 0.05f);
   std::vector<std::byte> rows(kRows * row_bytes);
   for (int64_t i = 0; i < kRows; ++i) {
-    EncodeRow(format.weights, absl::MakeSpan(values.values).subspan(i * product.inputs, product.inputs),
+    EncodeRow(format.weights,
+              absl::MakeSpan(values.values).subspan(i * product.inputs, product.inputs),
               absl::MakeSpan(rows).subspan(i * row_bytes, row_bytes));
   }
   auto packed = backend.Pack({.num_outputs = product.outputs,

@@ -62,8 +62,10 @@ double UnderWay(const DecodeProduct& product, ImageFormat format, GemmPath path)
   // The stage that is multiplied, and on Hopper the one before it, are not under way.
   const int ahead = product.shape.stages - (path == GemmPath::kHopper ? 2 : 1);
   const int64_t of_block = ahead * product.shape.tiles() * UnitBytes(format);
-  const int64_t blocks = std::min(product.at_a_time, product.plan.blocks() / kMultiprocessors);
-  return static_cast<double>(blocks * of_block);
+  // In the mean of multiprocessors: memory serves all.
+  const double blocks = std::min(static_cast<double>(product.at_a_time),
+                                 static_cast<double>(product.plan.blocks()) / kMultiprocessors);
+  return blocks * static_cast<double>(of_block);
 }
 
 TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
