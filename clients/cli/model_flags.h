@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/device.h"
 #include "kernels/gpu/gpu_facts.h"

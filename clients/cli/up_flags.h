@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "clients/cli/model_flags.h"
 #include "clients/cli/process_plan.h"
 #include "services/common/log_format.h"
