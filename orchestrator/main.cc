@@ -92,6 +92,7 @@ absl::StatusOr<sluice::OrchestratorServerOptions> OptionsOf(const sluice::Proces
   options.hang_timeout = process.hang_timeout;
   options.hold_time = values.Get<absl::Duration>("hold_time");
   options.tenants = values.Get<std::string>("tenants");
+  options.values = values;
   return options;
 }
 
