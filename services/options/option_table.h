@@ -133,6 +133,9 @@ inline constexpr std::array kOptions = {
                "a small storyteller model embedded, its default.")
         .BeginsSection("Model")
         .SetByPlanner(),
+    TextOption("served_model_name", kOrchestrator | kPipeline, "NAME",
+               "What the model is called in /v1/models, requests and responses. Default: as its "
+               "folder."),
     IntegerOption("tp", kPipeline | kPlan, "N", "Ranks that share every layer (tensor parallel).")
         .Default("1")
         .From(1, 1024),

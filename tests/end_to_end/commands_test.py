@@ -25,6 +25,10 @@ class CommandsTest(unittest.TestCase):
                 for planned, seen in zip(plan["processes"], shown):
                     self.assertLessEqual(planned["kv_bytes"], seen.get("kv_bytes", 0))
 
+    def test_a_model_is_called_what_its_server_says(self):
+        with Up("--served_model_name", "tales") as up:
+            self.assertEqual(json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)["model"], "tales")
+
     def test_help_of_a_service(self):
         for service in ("tokenizer", "embedding", "shard", "sampler", "orchestrator", "gateway"):
             shown = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--help"], capture_output=True, text=True, check=True).stdout
