@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
 #include "services/model/model_config.h"

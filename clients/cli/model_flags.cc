@@ -40,6 +40,11 @@ std::optional<GpuProducts> ModelFlags::gpu_products() const {
   return *ParseGpuProducts(values.Get<std::string>("gpu_instructions"));
 }
 
+DType ModelFlags::kv_dtype() const {
+  const std::string text = values.Get<std::string>("kv_dtype");
+  return text.empty() ? DefaultKvDType(on_gpu()) : *ParseKvDType(text);
+}
+
 uint64_t ModelFlags::kv_cache_size_mib() const {
   if (values.IsGiven("kv_cache_mib")) return static_cast<uint64_t>(values.Get<int>("kv_cache_mib"));
   return on_gpu() ? 0 : 512;

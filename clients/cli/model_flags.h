@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_facts.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
@@ -36,7 +36,7 @@ struct ModelFlags {
   int num_ranks() const { return values.Get<int>("tp"); }
   int num_stages() const { return values.Get<int>("pp"); }
   WeightType weight_type() const { return *ParseWeightType(values.Get<std::string>("weights")); }
-  DType kv_dtype() const { return *ParseKvDType(values.Get<std::string>("kv_dtype")); }
+  DType kv_dtype() const;
   DeviceId device() const { return *ParseDevice(values.Get<std::string>("device")); }
   bool on_gpu() const { return device().kind == DeviceKind::kCuda; }
   std::optional<InstructionSet> instructions() const;

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-inline constexpr char kWeightWords[] = "auto, f32, bf16, int8, int4, fp8, fp8-w8a8";
+inline constexpr char kWeightWords[] = "auto, f32, bf16, int8, int4, fp8, int8-g64, fp8-w8a8";
 
 inline constexpr std::array kOptions = {
     // --- Where clients come ---
@@ -157,19 +157,19 @@ inline constexpr std::array kOptions = {
     TextOption("rank_of", kShard, "NAME",
                "A name that ends with the rank, as those of a StatefulSet's pods do (stage-0-1); "
                "instead of --rank."),
-    TextOption("weights", kCompute | kOrchestrator | kPipeline | kPlan, "TYPE",
-               "Keep matrices as f32, bf16, int8, int4 or fp8 (quantized while they are read, "
-               "unless `sluice quantize` has done it); fp8-w8a8: as fp8, and round what layers "
-               "multiply with them to FP8, too; auto: as the file stores them. The embedding keeps "
-               "its table as bf16 for the last four; the sampler its head as int6 for int4, as fp8 "
-               "for fp8-w8a8. The same for all processes: GetModel says what the orchestrator has.")
+    TextOption(
+        "weights", kCompute | kOrchestrator | kPipeline | kPlan, "TYPE",
+        "Keep matrices as f32, bf16, int8, int4, fp8 or int8-g64 (quantized while they are "
+        "read, unless `sluice quantize` has done it); fp8-w8a8: as fp8, and round what layers "
+        "multiply with them to FP8, too; auto: as the file stores them. The embedding keeps "
+        "its table as bf16 for the last five; the sampler its head as int6 for int4, as fp8 "
+        "for fp8-w8a8. The same for all processes: GetModel says what the orchestrator has.")
         .Default("auto")
         .OneOf(kWeightWords)
         .InChart("model.weights"),
     TextOption("kv_dtype", kShard | kPipeline | kPlan, "TYPE",
                "Keep keys and values as f32, bf16, which holds twice the positions, or fp8, nearly "
-               "four times.")
-        .Default("f32")
+               "four times. Default f32; on GPUs bf16.")
         .OneOf("f32, bf16, fp8")
         .InChart("model.kvDtype"),
     TextOption("rope_scaling", kReplica | kPipeline | kPlan, "SCALING",

@@ -41,7 +41,8 @@ bool Accept(const Option& option, std::string& text) {
       return true;
     case OptionKind::kText: {
       const std::vector<std::string> words = absl::StrSplit(option.words, ", ");
-      if (*option.words == '\0') return true;
+      // Empty is as if it were not given.
+      if (*option.words == '\0' || text == option.initial) return true;
       for (const std::string& word : words) {
         if (word == text) return true;
       }

@@ -71,7 +71,8 @@ std::string OptionsReference() {
 std::string ChartSchema(const Option& option) {
   if (*option.words != '\0') {
     const std::vector<std::string> words = absl::StrSplit(option.words, ", ");
-    return absl::StrCat("{\"enum\": [\"", absl::StrJoin(words, "\", \""), "\"]}");
+    const char* none = *option.initial == '\0' ? "\"\", " : "";
+    return absl::StrCat("{\"enum\": [", none, "\"", absl::StrJoin(words, "\", \""), "\"]}");
   }
   const std::string type = absl::StrCat("{\"type\": \"", TypeOf(option.kind), "\"");
   if (option.kind != OptionKind::kInteger) return type + "}";

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "services/common/process.h"
 #include "services/common/status.h"
+#include "services/model/storage_type.h"
 #include "services/model_server/gpu_faults.h"
 #include "services/model_server/model_server_flags.h"
 #include "services/shard/shard_server.h"
@@ -18,14 +19,20 @@ absl::StatusOr<int> RankOf(const sluice::OptionValues& values) {
       absl::StrCat("--rank_of is \"", name, "\"; accepted: a name that ends with -RANK"));
 }
 
+absl::StatusOr<sluice::DType> KvDTypeOf(const std::string& text, bool on_gpu) {
+  if (text.empty()) return sluice::DefaultKvDType(on_gpu);
+  return sluice::ParseKvDType(text);
+}
+
 absl::StatusOr<sluice::ShardServerOptions> OptionsOf(const sluice::ProcessOptions& process) {
   const sluice::OptionValues& values = process.values;
   const auto server = sluice::ModelServerOptionsOf(process);
   if (!server.ok()) return server.status();
-  const auto kv_dtype = sluice::ParseKvDType(values.Get<std::string>("kv_dtype"));
+  const bool on_gpu = server->device.device.kind != sluice::DeviceKind::kCpu;
+  const auto kv_dtype = KvDTypeOf(values.Get<std::string>("kv_dtype"), on_gpu);
   if (!kv_dtype.ok()) return sluice::Annotate(kv_dtype.status(), "--kv_dtype");
   const int kv_cache_mib = values.Get<int>("kv_cache_mib");
-  const int least = server->device.device.kind == sluice::DeviceKind::kCpu ? 1 : 0;
+  const int least = on_gpu ? 0 : 1;
   if (kv_cache_mib < least) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv_cache_mib is ", kv_cache_mib, "; accepted: ", least, " or more"));
