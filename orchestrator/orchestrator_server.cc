@@ -213,8 +213,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!credentials.ok()) return credentials.status();
   absl::StatusOr<std::unique_ptr<Authenticator>> authenticator = MakeAuthenticator(options);
   if (!authenticator.ok()) return authenticator.status();
-  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
+  const std::string served_name = options.values.Get<std::string>("served_model_name");
+  if (!served_name.empty()) identity->name = served_name;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   const absl::StatusOr<SamplingOptions> sampling = LoadSamplingDefaults(options.model);

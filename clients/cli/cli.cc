@@ -5,6 +5,7 @@
 #include "clients/cli/exit_code.h"
 #include "clients/cli/outcome.h"
 #include "clients/cli/terminal_text.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "clients/cli/terminal_text.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {
@@ -84,6 +84,14 @@ absl::Status ParseFlagValue(const std::string& text, absl::Duration* into) {
   return Refused(text, "a positive duration such as 30, 0.5 or 1m30s");
 }
 
+std::string HelpOf(const Option& option) {
+  const bool is_text = option.kind == OptionKind::kText || option.kind == OptionKind::kTexts;
+  std::string help = option.help;
+  if (is_text && *option.words != '\0') absl::StrAppend(&help, " Accepted: ", option.words, ".");
+  if (*option.initial != '\0') absl::StrAppend(&help, " Default ", option.initial, ".");
+  return help;
+}
+
 FlagSet::FlagSet(std::string command, std::string arguments, std::string description)
     : command_(std::move(command)),
       arguments_(std::move(arguments)),
@@ -104,11 +112,28 @@ void FlagSet::AddSwitch(std::string name, std::string help, bool* into) {
   flags_.push_back({section_, std::move(name), "", std::move(help), parse, /*is_switch=*/true});
 }
 
+void FlagSet::AddOptions(Programs program, const OptionSetter& set) {
+  const char* section = "";
+  for (const Option& option : kOptions) {
+    if (*option.section != '\0') section = option.section;
+    if ((option.programs & program) == 0) continue;
+    const auto parse = [name = option.name, set](const std::string& text) {
+      return set(name, text);
+    };
+    flags_.push_back({section, option.name, option.value, HelpOf(option), parse,
+                      option.kind == OptionKind::kSwitch, /*names_itself=*/true});
+  }
+}
+
 absl::Status FlagSet::CheckRange(int32_t value, int32_t least, int32_t most) {
   if (value < least)
     return absl::InvalidArgumentError(absl::StrCat(value, " is less than ", least));
   if (value > most) return absl::InvalidArgumentError(absl::StrCat(value, " is more than ", most));
   return absl::OkStatus();
+}
+
+std::string FlagSet::program() const {
+  return absl::StartsWith(command_, "sluice-") ? command_ : absl::StrCat("sluice ", command_);
 }
 
 const FlagSet::Flag* FlagSet::Find(const std::string& name) const {
@@ -165,7 +190,7 @@ absl::Status FlagSet::ParseFlag(absl::Span<const std::string> arguments, size_t*
   }
   if (flag == nullptr) return Unknown(absl::StrCat("--", name));
   const absl::Status status = flag->parse(value);
-  if (status.ok()) return status;
+  if (status.ok() || flag->names_itself) return status;
   return absl::InvalidArgumentError(absl::StrCat("--", flag->name, ": ", status.message()));
 }
 
@@ -187,7 +212,7 @@ absl::Status FlagSet::Parse(absl::Span<const std::string> arguments) {
       return Unknown(argument);
     } else if (positional == positionals_.end()) {
       return absl::InvalidArgumentError(absl::StrCat("unexpected argument \"", argument,
-                                                     "\"; usage: sluice ", command_,
+                                                     "\"; usage: ", program(),
                                                      arguments_.empty() ? "" : " ", arguments_));
     } else {
       **positional++ = argument;
@@ -201,10 +226,9 @@ std::string FlagSet::Help(size_t width) const {
   const auto paragraph = [width](const std::string& text) {
     return absl::StrCat(absl::StrJoin(Wrapped(text, width), "\n"), "\n");
   };
-  std::string help =
-      absl::StrCat(paragraph(absl::StrCat("Usage: sluice ", command_, arguments_.empty() ? "" : " ",
-                                          arguments_)),
-                   "\n", paragraph(description_));
+  std::string help = absl::StrCat(
+      paragraph(absl::StrCat("Usage: ", program(), arguments_.empty() ? "" : " ", arguments_)),
+      "\n", paragraph(description_));
   std::string section;
   for (const Flag& flag : flags_) {
     if (flag.section != section) absl::StrAppend(&help, "\n", paragraph(flag.section + ":"));

@@ -1,4 +1,4 @@
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

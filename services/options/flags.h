@@ -1,5 +1,5 @@
-// The flags of one command: one table serves parsing and --help, so that neither knows a flag the
-// other does not. `--name value` and `--name=value` mean the same, switches are `--name`,
+// The flags of one program or command: one list serves parsing and --help, so that neither knows a flag
+// the other does not. `--name value` and `--name=value` mean the same, switches are `--name`,
 // `--noname` or `--name=true|false`, the last of several wins, `--` ends the flags. Not
 // thread-safe; the variables that values go into are borrowed.
 #pragma once
@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "services/options/option_table.h"
 
 namespace sluice {
 
@@ -34,8 +36,13 @@ absl::Status ParseFlagValue(const std::string& text, std::optional<T>* into) {
   return status;
 }
 
+// What an option does, which texts it accepts and what its default is.
+std::string HelpOf(const Option& option);
+
 class FlagSet {
  public:
+  // Its status names the option.
+  using OptionSetter = std::function<absl::Status(absl::string_view name, const std::string& text)>;
   using Parser = std::function<absl::Status(const std::string& text)>;
 
   // Reads an integer and refuses what is outside [least, most].
@@ -50,7 +57,8 @@ class FlagSet {
     };
   }
 
-  // `arguments` is what follows the command's name in the usage line, such as "[flags] [PROMPT]".
+  // `command` is one of `sluice`, or the name of another program, which begins with "sluice-".
+  // `arguments` is what follows it in the usage line, such as "[flags] [PROMPT]".
   FlagSet(std::string command, std::string arguments, std::string description);
 
   // Starts a group of flags in the help.
@@ -66,6 +74,8 @@ class FlagSet {
   // A flag whose every occurrence is handed to `parse`.
   void AddParsed(std::string name, std::string value, std::string help, Parser parse);
   void AddSwitch(std::string name, std::string help, bool* into);
+  // The program's options of option_table.h, under their headings.
+  void AddOptions(Programs program, const OptionSetter& set);
 
   // Accepts one more argument that is not a flag, after those of the calls before.
   void AddPositional(std::optional<std::string>* into) { positionals_.push_back(into); }
@@ -86,8 +96,11 @@ class FlagSet {
     std::string section, name, value, help;
     Parser parse;
     bool is_switch = false;
+    bool names_itself = false;  // in the statuses of `parse`
   };
 
+  // "sluice up", "sluice-shard".
+  std::string program() const;
   static absl::Status CheckRange(int32_t value, int32_t least, int32_t most);
   const Flag* Find(const std::string& name) const;
   absl::Status ParseFlag(absl::Span<const std::string> arguments, size_t* next);
