@@ -32,7 +32,7 @@ ModelDescription Describe(const ModelConfig& config, const SamplingOptions& samp
   model.architecture = config.model_type;
   model.vocabulary_size = config.vocab_size;
   model.max_positions = config.max_positions;
-  model.num_layers = config.num_layers;
+  model.num_layers = config.num_layers();
   model.hidden_size = config.hidden_size;
   model.weights = weights;
   model.eos_token_ids.assign(config.eos_token_ids.begin(), config.eos_token_ids.end());
@@ -81,8 +81,8 @@ std::string NameOf(const std::string& address) {
 }
 
 std::function<int32_t(int32_t)> LongestLikeOf(const ModelConfig& config) {
-  if (!config.rotary() || !config.rope.depends_on_length()) return nullptr;
-  return [rope = config.rope](int32_t length) { return rope.LongestLike(length); };
+  if (!config.depends_on_length()) return nullptr;
+  return [config](int32_t length) { return config.LongestLike(length); };
 }
 
 // Puts the draft model's context into `engine`. INVALID_ARGUMENT where it has other tokens; errors of
@@ -213,8 +213,10 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Start(
   if (!credentials.ok()) return credentials.status();
   absl::StatusOr<std::unique_ptr<Authenticator>> authenticator = MakeAuthenticator(options);
   if (!authenticator.ok()) return authenticator.status();
-  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
+  absl::StatusOr<ModelIdentity> identity = IdentifyModel(options.model, options.overrides);
   if (!identity.ok()) return identity.status();
+  const std::string served_name = options.values.Get<std::string>("served_model_name");
+  if (!served_name.empty()) identity->name = served_name;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(options.model, options.overrides);
   if (!config.ok()) return config.status();
   const absl::StatusOr<SamplingOptions> sampling = LoadSamplingDefaults(options.model);

@@ -25,6 +25,7 @@
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
 #include "services/model/weights.h"
+#include "services/options/option_values.h"
 #include "services/security/authenticator.h"
 #include "services/security/credentials.h"
 #include "services/telemetry/tracer.h"
@@ -63,6 +64,8 @@ struct OrchestratorServerOptions {
   // succeeds (EngineOptions::hold_time). Zero: its successors refuse them.
   absl::Duration hold_time = absl::ZeroDuration();
   std::string tenants;  // file of the tenants' rules (tenants/tenant_rules.h); empty: none
+  // What it was told, of which it reads what stands nowhere above.
+  OptionValues values{kOrchestrator};
   // Borrowed; tells a collector of every request. Null: nobody is told.
   Tracer* tracer = nullptr;
 };

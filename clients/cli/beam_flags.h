@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {

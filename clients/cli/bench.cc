@@ -15,6 +15,7 @@
 #include "clients/cli/progress_line.h"
 #include "clients/cli/sampling_flags.h"
 #include "clients/cli/terminal_text.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

@@ -16,6 +16,7 @@
 #include "clients/cli/prompt_input.h"
 #include "clients/cli/terminal_text.h"
 #include "clients/cli/text_input.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

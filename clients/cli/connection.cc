@@ -119,16 +119,17 @@ namespace {
 
 absl::StatusOr<std::optional<InProcessDraftModel>> DraftModelOf(const ModelFlags& flags,
                                                                 const std::string& folder) {
-  if (!flags.draft_model.has_value()) return std::optional<InProcessDraftModel>();
+  const std::string draft_model = flags.draft_model();
+  if (draft_model.empty()) return std::optional<InProcessDraftModel>();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder, flags.overrides());
   if (!config.ok()) return config.status();
-  const absl::StatusOr<ModelConfig> draft_config = LoadModelConfig(*flags.draft_model);
+  const absl::StatusOr<ModelConfig> draft_config = LoadModelConfig(draft_model);
   if (!draft_config.ok()) return draft_config.status();
   const absl::Status same =
       CheckSameVocabulary({.folder = folder, .size = config->vocab_size},
-                          {.folder = *flags.draft_model, .size = draft_config->vocab_size});
+                          {.folder = draft_model, .size = draft_config->vocab_size});
   if (!same.ok()) return same;
-  return InProcessDraftModel{.model = *flags.draft_model,
+  return InProcessDraftModel{.model = draft_model,
                              .weights = FlagsOfDraftModel(flags).weight_type(),
                              .kv_cache_bytes = DraftKvMib(flags, *config, *draft_config) << 20};
 }
@@ -143,26 +144,24 @@ absl::StatusOr<std::unique_ptr<Client>> StartPipeline(const ModelFlags& model,
   if (!draft_model.ok()) return draft_model.status();
   const absl::Status fits = CheckPipelineFits(model, *folder, environment.memory_limit);
   if (!fits.ok()) return fits;
+  const OptionValues& values = model.values;
   if (const absl::Status kept = KeepToCpus(model.cpus); !kept.ok()) return kept;
-  absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline =
-      environment.start_in_process({.model = *std::move(folder),
-                                    .overrides = model.overrides(),
-                                    .program = environment.executable,
-                                    .num_ranks = model.num_ranks(),
-                                    .num_stages = model.num_stages(),
-                                    .weights = model.weight_type(),
-                                    .kv_dtype = model.kv_dtype(),
-                                    .device = model.device.value_or(DeviceId{}),
-                                    .num_threads = model.num_threads(),
-                                    .cpus = model.cpus,
-                                    .instructions = model.instructions,
-                                    .gpu_products = model.gpu_products,
-                                    .kv_cache_bytes = model.kv_cache_size_mib() << 20,
-                                    .log_level = model.log_level.value_or(LogLevel::kWarning),
-                                    .hang_timeout = model.hang_bound(),
-                                    .draft = model.draft_mode(),
-                                    .draft_policy = model.draft_policy(),
-                                    .draft_model = *std::move(draft_model)});
+  absl::StatusOr<std::unique_ptr<InProcessPipeline>> pipeline = environment.start_in_process(
+      {.model = *std::move(folder),
+       .overrides = model.overrides(),
+       .program = environment.executable,
+       .num_ranks = model.num_ranks(),
+       .num_stages = model.num_stages(),
+       .weights = model.weight_type(),
+       .kv_dtype = model.kv_dtype(),
+       .device = model.device(),
+       .num_threads = model.num_threads(),
+       .cpus = model.cpus,
+       .kv_cache_bytes = model.kv_cache_size_mib() << 20,
+       .draft = *ParseDraftMode(values.Get<std::string>("draft")),
+       .draft_policy = *ParseDraftPolicy(values.Get<std::string>("draft_policy")),
+       .draft_model = *std::move(draft_model),
+       .values = values});
   if (!pipeline.ok()) return pipeline.status();
   return std::make_unique<Client>(*std::move(pipeline), environment.interrupt);
 }
@@ -184,12 +183,14 @@ absl::StatusOr<std::string> PoolText(Client& client) {
 
 absl::Status CheckOneTarget(const EndpointFlags& endpoint, const ModelFlags& model) {
   if (!endpoint.endpoint.has_value()) return CheckModelFlags(model);
-  if (!model.any()) return absl::OkStatus();
+  if (!model.values.IsAnyGiven()) return absl::OkStatus();
+  std::vector<std::string> excluded;
+  for (const Option& option : kOptions) {
+    if ((option.programs & kRun) != 0) excluded.push_back(absl::StrCat("--", option.name));
+  }
   return absl::InvalidArgumentError(
-      "--endpoint names a pipeline that has its model already; it excludes --model, --tp, --pp, "
-      "--weights, --kv_dtype, --device, --threads, --cpus, --instructions, --gpu_instructions, "
-      "--kv_cache_mib, --rope_scaling, --log_level, --hang_timeout, --draft, --draft_policy, "
-      "--draft_model, --draft_weights and --draft_kv_cache_mib");
+      absl::StrCat("--endpoint names a pipeline that has its model already; it excludes ",
+                   absl::StrJoin(excluded, ", ")));
 }
 
 absl::StatusOr<std::unique_ptr<Client>> ConnectOrStart(const EndpointFlags& endpoint,

@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "clients/cli/client.h"
 #include "clients/cli/environment.h"
-#include "clients/cli/flags.h"
 #include "clients/cli/model_flags.h"
+#include "services/options/flags.h"
 #include "services/security/credentials.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {

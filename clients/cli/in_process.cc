@@ -25,6 +25,11 @@ namespace {
 
 constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 
+// Of every service's work; what does not come back ends this process.
+absl::Duration HangTimeout(const InProcessOptions& options) {
+  return options.values.Get<absl::Duration>("hang_timeout");
+}
+
 // Registers a server under a name by which the others dial it.
 std::string Reachable(Dialer& dialer, const std::string& name, RunningService& service) {
   dialer.RegisterInProcess(name, service.server().grpc_server());
@@ -95,7 +100,7 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
   absl::StatusOr<std::unique_ptr<TokenizerServer>> tokenizer =
       TokenizerServer::Start({.model = options.model,
                               .address = "inproc:tokenizer",
-                              .hang_timeout = options.hang_timeout});
+                              .hang_timeout = HangTimeout(options)});
   if (!tokenizer.ok()) return tokenizer.status();
   tokenizer_ = *std::move(tokenizer);
   absl::StatusOr<Topology> topology = stages_.Start(options);
@@ -112,7 +117,8 @@ absl::Status Pipeline::Start(const InProcessOptions& options) {
                                  .draft = options.draft,
                                  .draft_policy = options.draft_policy,
                                  .draft_model = *std::move(draft_model),
-                                 .hang_timeout = options.hang_timeout},
+                                 .hang_timeout = HangTimeout(options),
+                                 .values = options.values.ForChild(kOrchestrator)},
                                 &dialer_);
   if (!orchestrator.ok()) return orchestrator.status();
   orchestrator_ = *std::move(orchestrator);
@@ -163,10 +169,12 @@ absl::StatusOr<Topology> Stages::Start(const InProcessOptions& options) {
 
 DeviceOptions Stages::DeviceOf(const InProcessOptions& options, const Arrangement& arrangement,
                                int number, CpuBackendOptions cpu) const {
-  cpu.instructions = options.instructions;
+  ModelFlags flags;
+  flags.values = options.values;
+  cpu.instructions = flags.instructions();
   DeviceOptions device{.device = DeviceOfProcess(options.device, number, arrangement.num_gpus),
                        .cpu = std::move(cpu),
-                       .gpu_products = options.gpu_products};
+                       .gpu_products = flags.gpu_products()};
   GuardAgainstGpuFaults(options.program, device);
   return device;
 }
@@ -177,7 +185,7 @@ absl::Status Stages::StartSampler(const InProcessOptions& options, const Arrange
       {.model = options.model,
        .overrides = options.overrides,
        .address = AddressOf("sampler"),
-       .hang_timeout = options.hang_timeout,
+       .hang_timeout = HangTimeout(options),
        .weights = options.weights,
        .device = DeviceOf(options, arrangement, arrangement.num_shards - 1,
                           {.num_threads = arrangement.num_threads, .cpus = options.cpus})});
@@ -199,7 +207,7 @@ absl::Status Stages::StartShard(const InProcessOptions& options, const Arrangeme
       .model = options.model,
       .overrides = options.overrides,
       .address = AddressOf(name),
-      .hang_timeout = options.hang_timeout,
+      .hang_timeout = HangTimeout(options),
       .weights = options.weights,
       .device = DeviceOf(options, arrangement, number,
                          {.num_threads = std::max(1, arrangement.num_threads / num_shards),
@@ -222,7 +230,7 @@ absl::Status Stages::StartEmbedding(const InProcessOptions& options, const Arran
       StartEmbeddingServer({.model = options.model,
                             .overrides = options.overrides,
                             .address = AddressOf("embedding"),
-                            .hang_timeout = options.hang_timeout,
+                            .hang_timeout = HangTimeout(options),
                             .weights = options.weights,
                             .device = DeviceOf(options, arrangement, 0, {.num_threads = 1})},
                            &dialer_);
@@ -250,7 +258,7 @@ absl::Status Pipeline::WaitUntilServing() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InProcessPipeline>> StartInProcess(const InProcessOptions& options) {
-  SetMinimumLogLevel(options.log_level);
+  SetMinimumLogLevel(*ParseLogLevel(options.values.Get<std::string>("log_level")));
   if (options.num_stages < 1 || options.num_ranks < 1) {
     return absl::InvalidArgumentError(absl::StrCat("--pp is ", options.num_stages, " and --tp is ",
                                                    options.num_ranks, "; accepted: 1 or more"));

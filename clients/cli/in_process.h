@@ -11,15 +11,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "kernels/cpu/instruction_set.h"
-#include "kernels/device.h"
-#include "kernels/gpu/gpu_facts.h"
+#include "kernels/device/make_backend.h"
 #include "orchestrator/drafts/draft_mode.h"
 #include "orchestrator/drafts/draft_policy.h"
-#include "services/common/log.h"
 #include "services/model/model_config.h"
 #include "services/model/storage_type.h"
+#include "services/options/option_values.h"
 
 namespace sluice {
 
@@ -43,16 +40,12 @@ struct InProcessOptions {
   DeviceId device;
   int num_threads = 0;                            // for arithmetic, in all; 0: one per core
   std::vector<int> cpus;                          // for them; empty: wherever the system likes
-  std::optional<InstructionSet> instructions;     // of matrix products; by default the fastest
-  std::optional<GpuProducts> gpu_products;        // the same on GPUs
   uint64_t kv_cache_bytes = uint64_t{512} << 20;  // of the whole replica
-  // One process is its own log: the result alone should be seen, and what goes wrong.
-  LogLevel log_level = LogLevel::kWarning;
-  // Of every service's work; what does not come back ends this process.
-  absl::Duration hang_timeout = absl::Seconds(2);
   DraftMode draft = DraftMode::kNgram;
   DraftPolicy draft_policy = DraftPolicy::kMeasured;
   std::optional<InProcessDraftModel> draft_model;
+  // The other options, and what servers are handed on to read themselves (OptionValues::ForChild).
+  OptionValues values{kRun};
 };
 
 class InProcessPipeline {

@@ -38,11 +38,11 @@ absl::Status CheckPipelineFits(const ModelFlags& flags, const std::string& folde
   if (!weights.ok()) return weights.status();
   KeptMemory kept{
       .who = "the pipeline", .weight_bytes = *weights, .kv_bytes = flags.kv_cache_size_mib() << 20};
-  if (flags.draft_model.has_value()) {
-    const absl::StatusOr<ModelConfig> draft = LoadModelConfig(*flags.draft_model);
+  if (const std::string folder_of_draft = flags.draft_model(); !folder_of_draft.empty()) {
+    const absl::StatusOr<ModelConfig> draft = LoadModelConfig(folder_of_draft);
     if (!draft.ok()) return draft.status();
     const absl::StatusOr<uint64_t> draft_weights =
-        WeightBytes(FlagsOfDraftModel(flags), *flags.draft_model, *draft);
+        WeightBytes(FlagsOfDraftModel(flags), folder_of_draft, *draft);
     if (!draft_weights.ok()) return draft_weights.status();
     kept.weight_bytes += *draft_weights;
     kept.kv_bytes += DraftKvMib(flags, *config, *draft) << 20;

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "clients/cli/environment.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 
 namespace sluice {
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int kBlockPositions = 16;  // what the orchestrator gives out at a time
 
 struct PlanFlags {
-  ModelFlags model;
+  ModelFlags model{kPlan};
   std::optional<int32_t> context;
   int32_t sequences = 1;
   bool json = false;
@@ -68,12 +68,7 @@ WeightFormat FormatWithoutFiles(const ModelConfig& config, WeightType type) {
   if (type == WeightType::kAuto && config.quantization.has_value()) {
     return config.quantization->format;
   }
-  if (type == WeightType::kFp8W8A8) return WeightFormat::kFp8;
-  for (const WeightFormat format :
-       {WeightFormat::kF32, WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kFp8}) {
-    if (Name(type) == std::string(TypeName(format))) return format;
-  }
-  return WeightFormat::kBF16;
+  return type.format.value_or(WeightFormat::kBF16).weights;
 }
 
 absl::StatusOr<WeightFormat> ChooseFormat(const std::string& folder, const ModelConfig& config,
@@ -112,14 +107,14 @@ uint64_t WholeMebibytes(uint64_t bytes) { return (bytes + (1 << 20) - 1) >> 20; 
 // Its sequences are those of the served model, as long as they.
 absl::Status AddDraftModel(const PlanFlags& flags, uint64_t positions, MemoryPlan& plan) {
   const ModelFlags draft = FlagsOfDraftModel(flags.model);
-  const absl::StatusOr<ModelConfig> config = LoadModelConfig(*draft.model);
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig(draft.model());
   if (!config.ok()) return config.status();
   const absl::StatusOr<std::vector<ShardPlan>> shards = PlanShards(*config, draft);
   if (!shards.ok()) return shards.status();
   const absl::StatusOr<WeightFormat> format =
-      ChooseFormat(*draft.model, *config, draft.weight_type());
+      ChooseFormat(draft.model(), *config, draft.weight_type());
   if (!format.ok()) return format.status();
-  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(*draft.model);
+  const absl::StatusOr<ModelIdentity> identity = IdentifyModel(draft.model());
   if (!identity.ok()) return identity.status();
   plan.draft_model = identity->name;
   plan.draft_kv_cache_mib = WholeMebibytes(positions * KvBytesPerPosition(*config, plan.kv_dtype));
@@ -154,7 +149,7 @@ absl::StatusOr<MemoryPlan> MakeMemoryPlan(const PlanFlags& flags, const std::str
                   .kv_bytes_per_position = per_position};
   plan.kv_cache_mib = WholeMebibytes(positions * per_position);
   AddProcesses({*config, *shards, *format, kv_dtype}, positions, "", plan);
-  if (!flags.model.draft_model.has_value()) return plan;
+  if (flags.model.draft_model().empty()) return plan;
   const absl::Status added = AddDraftModel(flags, positions, plan);
   if (!added.ok()) return added;
   return plan;
@@ -232,8 +227,7 @@ int PlanCommand(absl::Span<const std::string> arguments, Environment& environmen
   flags.AddParsed("sequences", "N", "Sequences of that length at a time. Default 1.",
                   FlagSet::IntegerFrom(1, 1 << 20, &plan_flags.sequences));
   flags.AddSwitch("json", "One JSON object with the same figures, in bytes.", &plan_flags.json);
-  flags.Section("Model");
-  AddArrangementFlags(flags, &plan_flags.model);
+  AddModelFlags(flags, &plan_flags.model);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
   if (const absl::Status usage = CheckModelFlags(plan_flags.model); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);

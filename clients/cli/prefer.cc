@@ -95,7 +95,9 @@ absl::StatusOr<std::vector<Pair>> ReadPairs(const std::string& path, Environment
 absl::StatusOr<std::unique_ptr<Client>> Reach(const std::string& target, EndpointFlags endpoint,
                                               Environment& environment) {
   if (std::filesystem::is_directory(target)) {
-    return StartPipeline(ModelFlags{.model = target}, environment);
+    ModelFlags model;
+    model.values.Put("model", target);
+    return StartPipeline(model, environment);
   }
   const absl::Status address = CheckAddress(target);
   if (!address.ok()) {

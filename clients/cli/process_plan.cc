@@ -1,6 +1,7 @@
 #include "clients/cli/process_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/gpu/gpu_check.h"
@@ -9,102 +10,132 @@
 namespace sluice {
 namespace {
 
-using Arguments = std::vector<std::string>;
-
 // The shard's part of the memory, rounded up to whole MiB.
 uint64_t KvCacheMib(const PipelineSpec& spec, const ModelConfig& config, const ShardPlan& shard) {
   if (spec.flags.kv_cache_size_mib() == 0) return 0;
   const auto part = static_cast<double>(shard.layers.size() * shard.kv_heads.size());
-  const double all = static_cast<double>(config.num_layers) * config.num_kv_heads;
+  const double all = static_cast<double>(config.num_layers()) * config.num_kv_heads;
   const double mib = static_cast<double>(spec.flags.kv_cache_size_mib()) * part / all;
   return std::max<uint64_t>(1, static_cast<uint64_t>(mib + 0.999999));
 }
 
 class Planner {
  public:
-  explicit Planner(const PipelineSpec& spec) : spec_(spec) {}
-
-  // `program` without its prefix, listening on a socket named like the process.
-  ProcessSpec Internal(const std::string& program, const std::string& name,
-                       const Arguments& further) const {
-    return WithListener(program, name, SocketOf(name), spec_.flags.cpus, further);
-  }
-
-  ProcessSpec Shard(const ShardPlacement& placement, const Arguments& further) const {
-    const std::string name = ShardName(placement);
-    return WithListener(
-        "shard", name, SocketOf(name),
-        CpusOfShard(spec_.flags.cpus, placement.stage * placement.num_ranks + placement.rank,
-                    placement.num_stages * placement.num_ranks),
-        further);
-  }
-
-  ProcessSpec Orchestrator(const Arguments& further) const {
-    ProcessSpec process =
-        WithListener("orchestrator", "orchestrator", spec_.listen, spec_.flags.cpus, further);
-    process.health = spec_.health;
-    if (const std::string socket = GatewaySocket(); !socket.empty()) {
-      process.argv.insert(process.argv.end(), {"--owners_socket", socket});
-    }
-    return process;
-  }
-
-  ProcessSpec Gateway() const {
-    const std::string orchestrator = GatewaySocket();
-    ProcessSpec process{
-        .name = "gateway",
-        .argv = {absl::StrCat(spec_.bin_folder, spec_.demo_token_file.empty()
-                                                    ? "/sluice-gateway"
-                                                    : "/sluice-gateway-demo"),
-                 "--orchestrator", orchestrator.empty() ? spec_.listen : orchestrator, "--listen",
-                 spec_.http_listen, "--health_listen", SocketOf("gateway")},
-        .health = SocketOf("gateway")};
-    process.argv.insert(process.argv.end(), spec_.gateway.begin(), spec_.gateway.end());
-    process.argv.insert(process.argv.end(), spec_.telemetry.begin(), spec_.telemetry.end());
-    if (spec_.memory_limit != std::numeric_limits<uint64_t>::max()) {
-      // The model's processes need most of what all of them share.
-      const uint64_t mib = std::clamp<uint64_t>(spec_.memory_limit >> 23, 64, 1 << 20);
-      process.argv.insert(process.argv.end(), {"--memory_mib", absl::StrCat(mib)});
-    }
-    if (!spec_.demo_token_file.empty()) {
-      process.argv.insert(process.argv.end(), {"--demo_token_file", spec_.demo_token_file});
-    }
-    AddLogFlags(process);
-    return process;
-  }
-
-  // Where the gateway reaches the orchestrator; empty: where clients do.
-  std::string GatewaySocket() const { return spec_.gateway.empty() ? "" : SocketOf("public"); }
-
-  // Of shard `number`, or of a process that computes beside it.
-  Arguments Arithmetic(int threads, int number) const {
-    Arguments arguments = {"--weights", Name(spec_.flags.weight_type()), "--threads",
-                           absl::StrCat(threads)};
-    if (spec_.flags.device.has_value()) {
-      const DeviceId device = DeviceOfProcess(*spec_.flags.device, number, spec_.num_gpus);
-      arguments.insert(arguments.end(), {"--device", Name(device)});
-    }
-    if (spec_.flags.gpu_products.has_value()) {
-      arguments.insert(arguments.end(), {"--gpu_instructions", Name(*spec_.flags.gpu_products)});
-    }
-    return arguments;
-  }
-
-  // What a shard may take of its GPU, which it shares with others of them, the head and the table.
-  Arguments DeviceShare(int num_shards) const {
-    if (!spec_.flags.on_gpu()) return {};
-    const int sharers = ProcessesOnDevice(*spec_.flags.device, num_shards, spec_.num_gpus);
-    return {"--device_share", absl::StrCat(DeviceShareOf(sharers))};
-  }
-
-  // What computes matrix products, where that was asked for.
-  Arguments Products() const {
-    if (!spec_.flags.instructions.has_value()) return {};
-    return {"--instructions", std::string(Name(*spec_.flags.instructions))};
-  }
+  explicit Planner(const PipelineSpec& spec) : spec_(spec), given_(spec.flags.values) {}
 
   std::string SocketOf(const std::string& name) const {
     return absl::StrCat("unix:", spec_.socket_folder, "/", name);
+  }
+
+  // What a process of the replica is told that listens at `address`.
+  OptionValues Told(Programs program, const std::string& address,
+                    const std::vector<int>& cpus) const {
+    OptionValues told = given_.ForChild(program);
+    told.Put("model", spec_.model_folder);
+    told.Put("listen", address);
+    if (!cpus.empty()) told.Put("cpus", CpuListText(cpus));
+    return told;
+  }
+
+  // The same of shard `number`, or of a process that computes beside it.
+  OptionValues Computing(Programs program, const std::string& name, int threads, int number,
+                         const std::vector<int>& cpus) const {
+    OptionValues told = Told(program, SocketOf(name), cpus);
+    told.Put("threads", absl::StrCat(threads));
+    if (given_.IsGiven("device")) {
+      told.Put("device", Name(DeviceOfProcess(spec_.flags.device(), number, spec_.num_gpus)));
+    }
+    return told;
+  }
+
+  OptionValues Shard(const std::string& name, const ShardPlacement& placement, int threads,
+                     uint64_t kv_cache_mib) const {
+    const int number = placement.stage * placement.num_ranks + placement.rank;
+    const int num_shards = placement.num_stages * placement.num_ranks;
+    OptionValues told =
+        Computing(kShard, name, threads, number, CpusOfShard(spec_.flags.cpus, number, num_shards));
+    told.Put("num_stages", absl::StrCat(placement.num_stages));
+    told.Put("stage", absl::StrCat(placement.stage));
+    told.Put("num_ranks", absl::StrCat(placement.num_ranks));
+    told.Put("rank", absl::StrCat(placement.rank));
+    told.Put("kv_cache_mib", absl::StrCat(kv_cache_mib));
+    return told;
+  }
+
+  OptionValues Orchestrator(const std::vector<ShardPlan>& shards) const {
+    OptionValues told = Told(kOrchestrator, spec_.listen, spec_.flags.cpus);
+    told.Put("tokenizer", SocketOf("tokenizer"));
+    told.Put("embedding", SocketOf("embedding"));
+    told.Put("shards", ShardAddresses(shards));
+    told.Put("sampler", SocketOf("sampler"));
+    if (spec_.draft_config.has_value()) {
+      told.Put("draft_model", spec_.flags.draft_model());
+      told.Put("draft_embedding", SocketOf("draft-embedding"));
+      told.Put("draft_shard", SocketOf("draft-shard"));
+      told.Put("draft_sampler", SocketOf("draft-sampler"));
+    }
+    const std::string health = given_.IsGiven("health_listen") ? "," + Text("health_listen") : "";
+    if (!spec_.health.empty()) told.Put("health_listen", spec_.health + health);
+    HandOn("tls_cert", "public_tls_cert", told);
+    HandOn("tls_key", "public_tls_key", told);
+    HandOn("tls_ca", "public_tls_ca", told);
+    HandOn("drain_delay", "drain_delay", told);
+    HandOn("drain_timeout", "drain_timeout", told);
+    if (const std::string socket = GatewaySocket(); !socket.empty()) {
+      told.Put("owners_socket", socket);
+    }
+    return told;
+  }
+
+  OptionValues Gateway() const {
+    OptionValues told = given_.ForChild(GatewayProgram());
+    const std::string orchestrator = GatewaySocket();
+    told.Put("orchestrator", orchestrator.empty() ? spec_.listen : orchestrator);
+    told.Put("listen", spec_.http_listen);
+    told.Put("health_listen", SocketOf("gateway"));
+    if (!IsHttps() && given_.Get<bool>("insecure_public")) told.Put("plaintext", "true");
+    HandOn("http_hosts", "allowed_hosts", told);
+    if (spec_.memory_limit != std::numeric_limits<uint64_t>::max()) {
+      // The model's processes need most of what all of them share.
+      const uint64_t mib = std::clamp<uint64_t>(spec_.memory_limit >> 23, 64, 1 << 20);
+      told.Put("memory_mib", absl::StrCat(mib));
+    }
+    if (!spec_.demo_token_file.empty()) told.Put("demo_token_file", spec_.demo_token_file);
+    return told;
+  }
+
+  Programs GatewayProgram() const {
+    return spec_.demo_token_file.empty() ? kPlainGateway : kDemoGateway;
+  }
+
+  // `program` without its prefix.
+  ProcessSpec Process(const std::string& program, const std::string& name, OptionValues told,
+                      const std::string& health) const {
+    ProcessSpec process{.name = name,
+                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program)},
+                        .health = health};
+    // Beside the sockets: what each process says when it ends by itself.
+    process.termination_log = absl::StrCat(spec_.socket_folder, "/", name, ".end");
+    told.Put("termination_log", process.termination_log);
+    const std::vector<std::string> arguments = told.Arguments();
+    process.argv.insert(process.argv.end(), arguments.begin(), arguments.end());
+    return process;
+  }
+
+ private:
+  std::string Text(OptionName<std::string> name) const { return given_.Get(name); }
+  bool IsHttps() const { return !Text("tls_cert").empty(); }
+
+  // Where the gateway reaches the orchestrator; empty: where clients do.
+  std::string GatewaySocket() const {
+    const bool apart =
+        IsHttps() || given_.Get<bool>("insecure_public") || given_.IsGiven("http_hosts");
+    return apart && !spec_.http_listen.empty() ? SocketOf("public") : "";
+  }
+
+  // What was given by one name, by another.
+  void HandOn(OptionName<void> from, OptionName<void> to, OptionValues& told) const {
+    if (given_.IsGiven(from)) told.Put(to, given_.TextOf(from));
   }
 
   // Ranks by comma, stages by semicolon.
@@ -118,131 +149,43 @@ class Planner {
     return addresses;
   }
 
- private:
-  void AddLogFlags(ProcessSpec& process) const {
-    if (spec_.flags.log_level.has_value()) {
-      process.argv.insert(process.argv.end(),
-                          {"--log_level", std::string(Name(*spec_.flags.log_level))});
-    }
-    if (spec_.log_format != LogFormat::kText) {
-      process.argv.insert(process.argv.end(),
-                          {"--log_format", std::string(Name(spec_.log_format))});
-    }
-  }
-
-  ProcessSpec WithListener(const std::string& program, const std::string& name,
-                           const std::string& address, const std::vector<int>& cpus,
-                           const Arguments& further) const {
-    ProcessSpec process{.name = name,
-                        .argv = {absl::StrCat(spec_.bin_folder, "/sluice-", program), "--model",
-                                 spec_.model_folder, "--listen", address},
-                        .health = address};
-    process.argv.insert(process.argv.end(), further.begin(), further.end());
-    if (spec_.flags.rope_scaling.has_value()) {
-      process.argv.insert(process.argv.end(), {"--rope_scaling", *spec_.flags.rope_scaling});
-    }
-    AddLogFlags(process);
-    if (!cpus.empty()) {
-      process.argv.insert(process.argv.end(), {"--cpus", CpuListText(cpus)});
-    }
-    if (spec_.flags.hang_timeout.has_value()) {
-      process.argv.insert(process.argv.end(),
-                          {"--hang_timeout", absl::FormatDuration(*spec_.flags.hang_timeout)});
-    }
-    return process;
-  }
-
   const PipelineSpec& spec_;
+  const OptionValues& given_;
 };
 
-Arguments ShardArguments(const ShardPlacement& placement, const PipelineSpec& spec,
-                         uint64_t kv_cache_mib) {
-  return {"--num_stages",
-          absl::StrCat(placement.num_stages),
-          "--stage",
-          absl::StrCat(placement.stage),
-          "--num_ranks",
-          absl::StrCat(placement.num_ranks),
-          "--rank",
-          absl::StrCat(placement.rank),
-          "--kv_dtype",
-          KvDTypeName(spec.flags.kv_dtype()),
-          "--kv_cache_mib",
-          absl::StrCat(kv_cache_mib),
-          "--max_step_tokens",
-          absl::StrCat(spec.steps.max_step_tokens)};
-}
-
-Arguments OrchestratorArguments(const PipelineSpec& spec, const Planner& planner,
-                                const std::vector<ShardPlan>& shards) {
-  Arguments arguments = {"--weights",
-                         Name(spec.flags.weight_type()),
-                         "--tokenizer",
-                         planner.SocketOf("tokenizer"),
-                         "--embedding",
-                         planner.SocketOf("embedding"),
-                         "--shards",
-                         planner.ShardAddresses(shards),
-                         "--sampler",
-                         planner.SocketOf("sampler"),
-                         "--max_step_tokens",
-                         absl::StrCat(spec.steps.max_step_tokens),
-                         "--max_step_sequences",
-                         absl::StrCat(spec.steps.max_step_sequences),
-                         "--max_queued_sequences",
-                         absl::StrCat(spec.steps.max_queued_sequences),
-                         "--draft",
-                         std::string(Name(spec.flags.draft_mode())),
-                         "--draft_policy",
-                         std::string(Name(spec.flags.draft_policy()))};
-  if (spec.draft_config.has_value()) {
-    const Arguments draft = {"--draft_model",     *spec.flags.draft_model,
-                             "--draft_embedding", planner.SocketOf("draft-embedding"),
-                             "--draft_shard",     planner.SocketOf("draft-shard"),
-                             "--draft_sampler",   planner.SocketOf("draft-sampler")};
-    arguments.insert(arguments.end(), draft.begin(), draft.end());
-  }
-  arguments.insert(arguments.end(), spec.listener.begin(), spec.listener.end());
-  arguments.insert(arguments.end(), spec.telemetry.begin(), spec.telemetry.end());
-  return arguments;
-}
+// What the processes are told, in their order. A gateway's program depends on more than the values.
+struct Planned {
+  std::string program, name;
+  OptionValues told;
+  std::string health;
+};
 
 // The draft model takes turns with the served one, so that each of its processes has every core.
 void AddDraftModel(const PipelineSpec& spec, const ModelConfig& config,
-                   std::vector<ProcessSpec>& processes) {
+                   std::vector<Planned>& processes) {
   if (!spec.draft_config.has_value()) return;
   PipelineSpec draft = spec;
-  draft.model_folder = *spec.flags.draft_model;
+  draft.model_folder = spec.flags.draft_model();
   draft.flags = FlagsOfDraftModel(spec.flags);
   const Planner planner(draft);
-  Arguments head = planner.Arithmetic(spec.flags.num_threads(), /*number=*/0);
-  const Arguments table = head;
-  const Arguments products = planner.Products();
-  head.insert(head.end(), products.begin(), products.end());
-  Arguments shard = head;
-  const Arguments placement =
-      ShardArguments({}, draft, DraftKvMib(spec.flags, config, *spec.draft_config));
-  shard.insert(shard.end(), placement.begin(), placement.end());
-  processes.push_back(planner.Internal("embedding", "draft-embedding", table));
-  processes.push_back(planner.Internal("shard", "draft-shard", shard));
-  processes.push_back(planner.Internal("sampler", "draft-sampler", head));
+  const int threads = spec.flags.num_threads();
+  const auto add = [&](const char* program, OptionValues told) {
+    const std::string name = absl::StrCat("draft-", program);
+    processes.push_back({program, name, std::move(told), planner.SocketOf(name)});
+  };
+  add("embedding", planner.Computing(kEmbedding, "draft-embedding", threads, 0, spec.flags.cpus));
+  add("shard", planner.Shard("draft-shard", {}, threads,
+                             DraftKvMib(spec.flags, config, *spec.draft_config)));
+  add("sampler", planner.Computing(kSampler, "draft-sampler", threads, 0, spec.flags.cpus));
 }
 
-// Beside the sockets: what each process says when it ends by itself.
-void AddTerminationLogs(const std::string& folder, std::vector<ProcessSpec>& processes) {
-  for (ProcessSpec& process : processes) {
-    process.termination_log = absl::StrCat(folder, "/", process.name, ".end");
-    process.argv.insert(process.argv.end(), {"--termination_log", process.termination_log});
-  }
-}
-
-// The orchestrator, which is the last, on `port`; the others on those after it.
-void AddMetricsPorts(int port, const std::string& host, std::vector<ProcessSpec>& processes) {
-  for (size_t i = 0; i < processes.size(); ++i) {
+// The orchestrator, which is the last, on --metrics_port; the others on those after it.
+void SetMetricsPorts(const OptionValues& given, std::vector<Planned>& processes) {
+  const int port = given.Get<int>("metrics_port");
+  for (size_t i = 0; i < processes.size() && port > 0; ++i) {
     const int offset = static_cast<int>((i + 1) % processes.size());
-    processes[i].argv.insert(
-        processes[i].argv.end(),
-        {"--metrics_port", absl::StrCat(port + offset), "--metrics_host", host});
+    processes[i].told.Put("metrics_port", absl::StrCat(port + offset));
+    processes[i].told.Put("metrics_host", given.Get<std::string>("metrics_host"));
   }
 }
 
@@ -271,36 +214,44 @@ absl::StatusOr<std::vector<ShardPlan>> PlanShards(const ModelConfig& config,
 std::vector<ProcessSpec> PlanProcesses(const PipelineSpec& spec, const ModelConfig& config,
                                        const std::vector<ShardPlan>& shards) {
   const Planner planner(spec);
+  const std::vector<int>& cpus = spec.flags.cpus;
   const int threads = spec.flags.num_threads();
+  const int num_shards = static_cast<int>(shards.size());
   // Stages compute different steps at the same time.
-  const int threads_per_shard = std::max(1, threads / static_cast<int>(shards.size()));
-  std::vector<ProcessSpec> processes;
-  processes.push_back(planner.Internal("tokenizer", "tokenizer", {}));
-  processes.push_back(
-      planner.Internal("embedding", "embedding", planner.Arithmetic(threads, /*number=*/0)));
-  for (size_t number = 0; number < shards.size(); ++number) {
-    const ShardPlan& shard = shards[number];
-    Arguments arguments = planner.Arithmetic(threads_per_shard, static_cast<int>(number));
-    const Arguments placement =
-        ShardArguments(shard.placement, spec, KvCacheMib(spec, config, shard));
-    arguments.insert(arguments.end(), placement.begin(), placement.end());
-    const Arguments share = planner.DeviceShare(static_cast<int>(shards.size()));
-    arguments.insert(arguments.end(), share.begin(), share.end());
-    const Arguments products = planner.Products();
-    arguments.insert(arguments.end(), products.begin(), products.end());
-    processes.push_back(planner.Shard(shard.placement, arguments));
+  const int threads_per_shard = std::max(1, threads / num_shards);
+  std::vector<Planned> processes;
+  const auto add = [&](const char* program, const std::string& name, OptionValues told) {
+    processes.push_back({program, name, std::move(told), planner.SocketOf(name)});
+  };
+  add("tokenizer", "tokenizer", planner.Told(kTokenizer, planner.SocketOf("tokenizer"), cpus));
+  add("embedding", "embedding",
+      planner.Computing(kEmbedding, "embedding", threads, /*number=*/0, cpus));
+  for (const ShardPlan& shard : shards) {
+    const std::string name = ShardName(shard.placement);
+    OptionValues told =
+        planner.Shard(name, shard.placement, threads_per_shard, KvCacheMib(spec, config, shard));
+    if (spec.flags.on_gpu()) {
+      // It shares its GPU with others of them, the head and the table.
+      const int sharers = ProcessesOnDevice(spec.flags.device(), num_shards, spec.num_gpus);
+      told.Put("device_share", absl::StrCat(DeviceShareOf(sharers)));
+    }
+    add("shard", name, std::move(told));
   }
   // The head is short work beside the layers: done sooner with every core. Where the last rows are.
-  Arguments head = planner.Arithmetic(threads, static_cast<int>(shards.size()) - 1);
-  const Arguments products = planner.Products();
-  head.insert(head.end(), products.begin(), products.end());
-  processes.push_back(planner.Internal("sampler", "sampler", head));
+  add("sampler", "sampler", planner.Computing(kSampler, "sampler", threads, num_shards - 1, cpus));
   AddDraftModel(spec, config, processes);
-  processes.push_back(planner.Orchestrator(OrchestratorArguments(spec, planner, shards)));
-  if (spec.metrics_port > 0) AddMetricsPorts(spec.metrics_port, spec.metrics_host, processes);
-  if (!spec.http_listen.empty()) processes.push_back(planner.Gateway());
-  AddTerminationLogs(spec.socket_folder, processes);
-  return processes;
+  processes.push_back({"orchestrator", "orchestrator", planner.Orchestrator(shards), spec.health});
+  SetMetricsPorts(spec.flags.values, processes);
+  if (!spec.http_listen.empty()) {
+    add(planner.GatewayProgram() == kDemoGateway ? "gateway-demo" : "gateway", "gateway",
+        planner.Gateway());
+  }
+  std::vector<ProcessSpec> specs;
+  for (Planned& process : processes) {
+    specs.push_back(
+        planner.Process(process.program, process.name, std::move(process.told), process.health));
+  }
+  return specs;
 }
 
 }  // namespace sluice

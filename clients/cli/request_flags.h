@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "clients/cli/beam_flags.h"
 #include "clients/cli/constraint_flags.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "sluice/v1/generation.pb.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "absl/strings/string_view.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 #include "sluice/v1/sampling.pb.h"
 
 namespace sluice {

@@ -14,6 +14,7 @@
 #include "clients/cli/refresh.h"
 #include "clients/cli/terminal_text.h"
 #include "clients/cli/text_table.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

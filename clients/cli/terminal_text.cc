@@ -4,16 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {
 
 constexpr size_t kNarrowest = 20;
 constexpr size_t kWidest = 96;
-// Narrower texts beside a head have too many lines.
-constexpr size_t kNarrowestBeside = 20;
-constexpr size_t kNarrowColumn = 6;
 
 bool IsControl(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
@@ -64,37 +61,6 @@ std::string Shortened(absl::string_view text, size_t most) {
 
 size_t HelpWidth(int columns) {
   return std::clamp(static_cast<size_t>(std::max(columns, 1)), kNarrowest, kWidest);
-}
-
-std::vector<std::string> Wrapped(const std::string& text, size_t width) {
-  std::vector<std::string> lines;
-  for (absl::string_view paragraph : absl::StrSplit(text, '\n')) {
-    lines.emplace_back();
-    for (absl::string_view word : absl::StrSplit(paragraph, ' ')) {
-      const bool first = lines.back().empty();
-      if (!first && lines.back().size() + 1 + word.size() > width) {
-        lines.emplace_back(word);
-      } else {
-        absl::StrAppend(&lines.back(), first ? "" : " ", word);
-      }
-    }
-  }
-  return lines;
-}
-
-std::string Hanging(std::string head, const std::string& text, size_t column, size_t width) {
-  if (width < column + kNarrowestBeside) column = kNarrowColumn;
-  std::string result;
-  for (const std::string& line : Wrapped(text, width - column)) {
-    if (head.size() + 2 > column) {
-      absl::StrAppend(&result, head, "\n");
-      head.clear();
-    }
-    head.resize(column, ' ');
-    absl::StrAppend(&result, head, line, "\n");
-    head.clear();
-  }
-  return result;
 }
 
 std::string Beside(const std::string& name, const std::string& text, size_t width) {

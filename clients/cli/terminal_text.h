@@ -25,13 +25,6 @@ std::string Shortened(absl::string_view text, size_t most);
 // How many columns help is written for in a terminal of so many: long lines are hard to read.
 size_t HelpWidth(int columns);
 
-// Breaks `text` between words into lines of at most `width` characters; its own line breaks stay.
-std::vector<std::string> Wrapped(const std::string& text, size_t width);
-
-// `head`, and beside it, from `column` on, `text` as lines; below the head where that reaches the
-// column, and a little indented where the width leaves no room beside it.
-std::string Hanging(std::string head, const std::string& text, size_t column, size_t width);
-
 // `text` beside the name of what it says, as lines of a terminal with `width` characters; 0: as its
 // own lines.
 std::string Beside(const std::string& name, const std::string& text, size_t width);

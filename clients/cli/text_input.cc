@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "clients/cli/flags.h"
+#include "services/options/flags.h"
 
 namespace sluice {
 namespace {

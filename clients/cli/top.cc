@@ -12,6 +12,7 @@
 #include "clients/cli/outcome.h"
 #include "clients/cli/refresh.h"
 #include "clients/cli/terminal_text.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

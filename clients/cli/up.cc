@@ -20,6 +20,7 @@
 #include "clients/cli/socket_folder.h"
 #include "clients/cli/up_flags.h"
 #include "services/common/log.h"
+#include "services/common/log_format.h"
 #include "services/common/random.h"
 #include "services/common/transport.h"
 #include "services/model/digest/vocabulary_check.h"
@@ -54,8 +55,8 @@ absl::Status CheckTokenizer(const std::string& folder) {
 absl::StatusOr<std::optional<ModelConfig>> LoadDraftModel(const ModelFlags& flags,
                                                           const std::string& served_folder,
                                                           const ModelConfig& served) {
-  if (!flags.draft_model.has_value()) return std::optional<ModelConfig>();
-  const std::string& folder = *flags.draft_model;
+  const std::string folder = flags.draft_model();
+  if (folder.empty()) return std::optional<ModelConfig>();
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(folder);
   if (!config.ok()) return config.status();
   const absl::Status same =
@@ -92,25 +93,27 @@ absl::StatusOr<Model> LoadModel(const ModelFlags& flags, const Environment& envi
   if (!status.ok()) return status;
   absl::StatusOr<std::optional<ModelConfig>> draft = LoadDraftModel(flags, *folder, *config);
   if (!draft.ok()) return draft.status();
-  status = CheckDevice(flags.device.value_or(DeviceId{}));
+  status = CheckDevice(flags.device());
   if (status.ok()) status = CheckPipelineFits(flags, *folder, environment.memory_limit);
   if (!status.ok()) return status;
   return Model{*std::move(folder), *std::move(config), *std::move(shards), *std::move(draft)};
 }
 
 // Where it will be reached, and the sockets between its processes.
-absl::StatusOr<Plan> ReservePlaces(const UpFlags& flags, const Environment& environment) {
-  const absl::StatusOr<int> port = FindListenPort(flags.host, flags.port);
+absl::StatusOr<Plan> ReservePlaces(const OptionValues& values, const Environment& environment) {
+  const std::string host = values.Get<std::string>("host");
+  const absl::StatusOr<int> port = FindListenPort(host, values.Get<int>("port"));
   if (!port.ok()) return port.status();
+  const bool serves_http = values.IsGiven("http_port");
   absl::StatusOr<int> http_port = 0;
-  if (flags.http_port.has_value()) http_port = FindListenPort(flags.host, *flags.http_port);
+  if (serves_http) http_port = FindListenPort(host, values.Get<int>("http_port"));
   if (!http_port.ok()) return http_port.status();
   absl::StatusOr<std::unique_ptr<SocketFolder>> sockets =
       SocketFolder::Make(environment.temp_folder);
   if (!sockets.ok()) return sockets.status();
-  Plan plan{.sockets = *std::move(sockets), .address = AddressOf(flags.host, *port)};
+  Plan plan{.sockets = *std::move(sockets), .address = AddressOf(host, *port)};
   plan.health = absl::StrCat("unix:", plan.sockets->path(), "/health");
-  if (flags.http_port.has_value()) plan.http_address = AddressOf(flags.host, *http_port);
+  if (serves_http) plan.http_address = AddressOf(host, *http_port);
   return plan;
 }
 
@@ -125,18 +128,19 @@ absl::StatusOr<std::string> MakeDemoToken(const std::string& path) {
   return absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environment) {
-  absl::StatusOr<Model> model = LoadModel(flags.model, environment);
+absl::StatusOr<Plan> MakePlan(const ModelFlags& flags, const Environment& environment) {
+  absl::StatusOr<Model> model = LoadModel(flags, environment);
   if (!model.ok()) return model.status();
-  absl::StatusOr<Plan> plan = ReservePlaces(flags, environment);
+  absl::StatusOr<Plan> plan = ReservePlaces(flags.values, environment);
   if (!plan.ok()) return plan.status();
   std::string demo_token_file;
-  if (flags.demo) {
+  if (flags.values.Get<bool>("demo")) {
     demo_token_file = absl::StrCat(plan->sockets->path(), "/demo-token");
     const absl::StatusOr<std::string> token = MakeDemoToken(demo_token_file);
     if (!token.ok()) return token.status();
-    plan->demo_page = absl::StrCat(flags.listener.tls.certificate.empty() ? "http://" : "https://",
-                                   plan->http_address, "/#demo=", *token);
+    const bool https = !flags.values.Get<std::string>("tls_cert").empty();
+    plan->demo_page =
+        absl::StrCat(https ? "https://" : "http://", plan->http_address, "/#demo=", *token);
   }
   plan->processes =
       PlanProcesses({.bin_folder = fs::path(environment.executable).parent_path().string(),
@@ -144,19 +148,11 @@ absl::StatusOr<Plan> MakePlan(const UpFlags& flags, const Environment& environme
                      .model_folder = std::move(model->folder),
                      .listen = plan->address,
                      .health = plan->health,
-                     .listener = ListenerArguments(flags, plan->health),
-                     .telemetry = TelemetryArguments(flags),
-                     .metrics_port = flags.metrics_port,
-                     .metrics_host = flags.metrics_host,
                      .http_listen = plan->http_address,
-                     .gateway = flags.http_port.has_value() ? GatewayArguments(flags)
-                                                            : std::vector<std::string>(),
                      .memory_limit = environment.memory_limit,
                      .demo_token_file = std::move(demo_token_file),
-                     .log_format = flags.log_format,
-                     .num_gpus = flags.model.on_gpu() ? NumGpus() : 0,
-                     .flags = flags.model,
-                     .steps = flags.steps,
+                     .num_gpus = flags.on_gpu() ? NumGpus() : 0,
+                     .flags = flags,
                      .draft_config = model->draft},
                     model->config, model->shards);
   return plan;
@@ -233,24 +229,26 @@ int Serve(const Plan& plan, absl::Duration drain, absl::Duration hang_timeout,
 }  // namespace
 
 int UpCommand(absl::Span<const std::string> arguments, Environment& environment) {
-  UpFlags up_flags;
+  ModelFlags up_flags(kUp);
   FlagSet flags(
       "up", "[flags]",
       "Serves a model on this host with one process per service and shard. Prints "
       "\"ready HOST:PORT\" once it serves, starts again what ends or hangs, stops "
       "everything on Ctrl-C or SIGTERM. Its log goes to stderr, the processes' unix sockets into a "
       "folder of TMPDIR.");
-  AddUpFlags(flags, &up_flags);
+  AddModelFlags(flags, &up_flags);
   if (const std::optional<int> exit = ParseOrExit(flags, arguments, environment)) return *exit;
-  if (const absl::Status usage = CheckFlags(up_flags); !usage.ok()) {
+  if (const absl::Status usage = CheckUpFlags(up_flags); !usage.ok()) {
     return FailUsage(flags.command(), usage, environment);
   }
-  if (up_flags.model.log_level.has_value()) SetMinimumLogLevel(*up_flags.model.log_level);
-  SetLogFormat(up_flags.log_format);
+  const OptionValues& values = up_flags.values;
+  SetMinimumLogLevel(*ParseLogLevel(values.Get<std::string>("log_level")));
+  SetLogFormat(*ParseLogFormat(values.Get<std::string>("log_format")));
   const absl::StatusOr<Plan> plan = MakePlan(up_flags, environment);
   if (!plan.ok()) return Fail(plan.status(), environment);
-  return Serve(*plan, up_flags.drain_delay + up_flags.drain_timeout + kEnd,
-               up_flags.model.hang_bound(), environment);
+  const absl::Duration drain =
+      values.Get<absl::Duration>("drain_delay") + values.Get<absl::Duration>("drain_timeout");
+  return Serve(*plan, drain + kEnd, values.Get<absl::Duration>("hang_timeout"), environment);
 }
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-# Turns the --help of a program of Sluice into a manual page. Two shapes come in: that of the commands of `sluice`
-# ("  --flag VALUE   what it does", continued further in) and that of the services ("    --flag (what it does); default: X;").
+# Turns the --help of a program of Sluice, or of a command of `sluice`, into a manual page: "  --flag VALUE   what it does",
+# continued further in.
 # Variables: name, summary, version.
 
 function escaped(text) {
@@ -7,18 +7,6 @@ function escaped(text) {
   gsub(/-/, "\\-", text)
   sub(/^[.']/, "\\\\\\&&", text)
   return text
-}
-
-function flush_service_flag(   at, close_at) {
-  if (flag_text == "") return
-  at = index(flag_text, " (")
-  close_at = index(flag_text, "); default: ")
-  printf ".TP\n\\fB%s\\fR\n%s\n", escaped(substr(flag_text, 1, at - 1)), \
-    escaped(substr(flag_text, at + 2, close_at - at - 2))
-  value = substr(flag_text, close_at + 12)
-  sub(/;$/, "", value)
-  if (value != "\"\"" && value != "") printf "(default %s)\n", escaped(value)
-  flag_text = ""
 }
 
 BEGIN {
@@ -30,19 +18,6 @@ BEGIN {
   printf ".SH SYNOPSIS\n%s\n.SH DESCRIPTION\n", escaped(substr($0, 8))
   next
 }
-# "sluice-shard: Runs one rank of ..."
-NR == 1 {
-  printf ".SH SYNOPSIS\n%s [flags]\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n", escaped(name), escaped(substr($0, index($0, ": ") + 2))
-  service = 1
-  next
-}
-
-service && /^Try --helpfull/ { exit }
-service && /^  Flags from / { next }
-service && /^    --/ { flush_service_flag(); flag_text = $0; sub(/^ */, "", flag_text); next }
-service && /^      / { line = $0; sub(/^ */, "", line); flag_text = flag_text " " line; next }
-service { next }
-
 /^$/ { blank = 1; next }
 /^[A-Z][A-Za-z ]*:$/ { printf ".SH %s\n", toupper(substr($0, 1, length($0) - 1)); blank = 0; next }
 # A flag or a command: its name, then two spaces or more, then what it does.
@@ -61,5 +36,3 @@ service { next }
   blank = 0
   print escaped(line)
 }
-
-END { flush_service_flag() }

@@ -21,6 +21,5 @@ page() {
   "$bin/sluice" help "$command" | page "sluice-$command" "$summary"
 done
 for service in tokenizer embedding shard sampler orchestrator gateway; do
-  # Exit status 1 is how the flags' library ends after its help.
-  { "$bin/sluice-$service" --help || true; } | page "sluice-$service" "the $service of a Sluice pipeline"
+  "$bin/sluice-$service" --help | page "sluice-$service" "the $service of a Sluice pipeline"
 done

@@ -1,4 +1,4 @@
-// What the main() of every service does around its server: common flags, signals, exit codes.
+// What the main() of every process of a replica does around its server: flags, signals, exit codes.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,16 @@
 #include "absl/time/time.h"
 #include "services/common/running_service.h"
 #include "services/common/transport.h"
+#include "services/options/option_values.h"
 
 namespace sluice {
 
-// --model, --rope_scaling, --cpus, --listen, --hang_timeout and --tls_*; RunProcess sees to the others of its flags
-// itself.
+// Everything that the process was told, and, of that, what all processes of a replica have.
 struct ProcessOptions {
+  // REQUIRES: the values are of a process of a replica.
+  ProcessOptions(const OptionValues& all, std::string own_program, std::vector<int> own_cpus);
+
+  OptionValues values;
   std::string program;  // its path: OwnProgram (child_process.h)
   std::string model;
   std::string rope_scaling;  // the model's own where empty
@@ -28,9 +32,9 @@ struct ProcessOptions {
 using StartService =
     std::function<absl::StatusOr<std::unique_ptr<RunningService>>(const ProcessOptions&)>;
 
-// Parses the flags, starts the service and serves until SIGINT or SIGTERM. `usage` is what --help
-// says first. Returns the exit code: 0 after a signal, 1 where the service can't start (the reason
-// is on stderr), 2 for bad flags.
-int RunProcess(int argc, char** argv, const char* usage, const StartService& start);
+// Parses the flags of program `own`, starts the service and serves until SIGINT or SIGTERM. `usage` is
+// what --help says first. Returns the exit code: 0 after a signal, 1 where the service can't start (the
+// reason is on stderr), 2 for bad flags.
+int RunProcess(int argc, char** argv, Programs own, const char* usage, const StartService& start);
 
 }  // namespace sluice

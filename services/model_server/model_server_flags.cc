@@ -1,9 +1,9 @@
 #include "services/model_server/model_server_flags.h"
 
+#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "kernels/device.h"
+#include "kernels/device/make_backend.h"
 #include "kernels/gpu/gpu_check.h"
 #include "services/common/status.h"
 #include "services/model/storage_type.h"
@@ -11,25 +11,21 @@
 
 namespace sluice {
 
-absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& process,
-                                                        const ModelServerFlags& flags) {
-  const absl::StatusOr<WeightType> weights = ParseWeightType(flags.weights);
+absl::StatusOr<ModelServerOptions> ModelServerOptionsOf(const ProcessOptions& process) {
+  const OptionValues& values = process.values;
+  const absl::StatusOr<WeightType> weights = ParseWeightType(values.Get<std::string>("weights"));
   if (!weights.ok()) return Annotate(weights.status(), "--weights");
-  const absl::StatusOr<DeviceId> device = ParseDevice(flags.device);
+  const absl::StatusOr<DeviceId> device = ParseDevice(values.Get<std::string>("device"));
   if (!device.ok()) return Annotate(device.status(), "--device");
-  if (flags.threads < 0 || flags.threads > kMostThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("--threads is ", flags.threads,
-                                                   "; accepted: 1 to ", kMostThreads,
-                                                   ", or 0 for one per core"));
-  }
-  const absl::StatusOr<InstructionSet> instructions = ParseInstructionSet(flags.instructions);
+  const auto instructions = ParseInstructionSet(values.Get<std::string>("instructions"));
   if (!instructions.ok()) return Annotate(instructions.status(), "--instructions");
-  const auto gpu_products = ParseGpuProducts(flags.gpu_instructions);
+  const auto gpu_products = ParseGpuProducts(values.Get<std::string>("gpu_instructions"));
   if (!gpu_products.ok()) return Annotate(gpu_products.status(), "--gpu_instructions");
-  DeviceOptions computing{
-      .device = *device,
-      .cpu = {.num_threads = flags.threads, .instructions = *instructions, .cpus = process.cpus},
-      .gpu_products = *gpu_products};
+  DeviceOptions computing{.device = *device,
+                          .cpu = {.num_threads = values.Get<int>("threads"),
+                                  .instructions = *instructions,
+                                  .cpus = process.cpus},
+                          .gpu_products = *gpu_products};
   GuardAgainstGpuFaults(process.program, computing);
   return ModelServerOptions{.model = process.model,
                             .overrides = {process.rope_scaling},

@@ -4,7 +4,7 @@
 
 int main(int argc, char** argv) {
   return sluice::RunProcess(
-      argc, argv, "Turns text into token ids and token ids into text.",
+      argc, argv, sluice::kTokenizer, "Turns text into token ids and token ids into text.",
       [](const sluice::ProcessOptions& process) {
         return sluice::TokenizerServer::Start({.model = process.model,
                                                .address = process.listen,

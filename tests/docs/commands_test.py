@@ -36,11 +36,9 @@ def documents():
 
 @functools.cache
 def help_of(*command):
-    """What a command says to --help, and where that is not enough, of all its flags."""
+    """What a command says to --help."""
     program = os.path.join(BIN, command[0])
-    texts = [subprocess.run([program, *command[1:], flag], capture_output=True, text=True).stdout
-             for flag in ("--help", *(["--helpfull"] if command[0] != "sluice" else []))]
-    return "\n".join(texts)
+    return subprocess.run([program, *command[1:], "--help"], capture_output=True, text=True).stdout
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,15 +25,18 @@ class CommandsTest(unittest.TestCase):
                 for planned, seen in zip(plan["processes"], shown):
                     self.assertLessEqual(planned["kv_bytes"], seen.get("kv_bytes", 0))
 
-    def test_help_of_a_service_names_no_folder_of_its_build(self):
-        root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    def test_a_model_is_called_what_its_server_says(self):
+        with Up("--served_model_name", "tales") as up:
+            self.assertEqual(json.loads(sluice("status", "--endpoint", up.endpoint, "--json").stdout)["model"], "tales")
+
+    def test_help_of_a_service(self):
         for service in ("tokenizer", "embedding", "shard", "sampler", "orchestrator", "gateway"):
-            shown = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--help"], capture_output=True, text=True).stdout
-            sources = re.findall(r"^  Flags from (.*):$", shown, re.MULTILINE)
-            self.assertTrue(sources, service)
-            for source in sources:
-                self.assertTrue(os.path.exists(os.path.join(root, source)), source)
-            self.assertNotIn(root.strip("/"), shown)
+            shown = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--help"], capture_output=True, text=True, check=True).stdout
+            self.assertTrue(shown.startswith(f"Usage: sluice-{service} [flags]\n"), shown)
+            self.assertRegex(shown, r"\n  --log_level LEVEL +Least level")
+            wrong = subprocess.run([os.path.join(BIN, f"sluice-{service}"), "--log_levle=info"], capture_output=True, text=True)
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn("unknown flag --log_levle; did you mean --log_level?", wrong.stderr)
 
     def test_run_starts_quickly(self):
         began = time.monotonic()

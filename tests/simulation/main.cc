@@ -5,20 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "services/common/flag_usage.h"
 #include "services/common/log.h"
+#include "services/options/flags.h"
 #include "tests/simulation/simulation.h"
-
-ABSL_FLAG(uint64_t, seeds, 10'000, "how many seeds to run");
-ABSL_FLAG(uint64_t, first_seed, 1, "the first of them");
-ABSL_FLAG(uint64_t, seed, 0, "run this seed alone and print its history");
-ABSL_FLAG(int, threads, static_cast<int>(std::thread::hardware_concurrency()),
-          "seeds that run at a time");
 
 namespace {
 
@@ -89,14 +80,23 @@ int RunSeeds(uint64_t first, uint64_t count, int num_threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
+  uint64_t seeds = 10'000, first_seed = 1, seed = 0;
+  int32_t threads = static_cast<int32_t>(std::thread::hardware_concurrency());
+  sluice::FlagSet flags(
+      "sluice-simulate", "[flags]",
       "Runs the orchestrator against a simulated network and simulated processes that crash, hang "
       "and come back, each seed another run. Exits with 1 at the first seed that fails, after "
       "printing its history.");
-  sluice::ShowOwnFlags();
-  absl::ParseCommandLine(argc, argv);
+  flags.Add("seeds", "N", "How many seeds to run. Default 10000.", &seeds);
+  flags.Add("first_seed", "S", "The first of them. Default 1.", &first_seed);
+  flags.Add("seed", "S", "Run this seed alone and print its history.", &seed);
+  flags.Add("threads", "N", "Seeds that run at a time. Default: one per core.", &threads);
+  const absl::Status parsed = flags.Parse(std::vector<std::string>(argv + 1, argv + argc));
+  if (!parsed.ok() || flags.help_requested()) {
+    const std::string text = parsed.ok() ? flags.Help(96) : parsed.ToString() + "\n";
+    std::fputs(text.c_str(), parsed.ok() ? stdout : stderr);
+    return parsed.ok() ? 0 : 2;
+  }
   sluice::SetMinimumLogLevel(sluice::LogLevel::kError);
-  if (absl::GetFlag(FLAGS_seed) != 0) return Replay(absl::GetFlag(FLAGS_seed));
-  return RunSeeds(absl::GetFlag(FLAGS_first_seed), absl::GetFlag(FLAGS_seeds),
-                  absl::GetFlag(FLAGS_threads));
+  return seed != 0 ? Replay(seed) : RunSeeds(first_seed, seeds, threads);
 }

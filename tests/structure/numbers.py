@@ -18,7 +18,7 @@ import sys
 CODE = (".h", ".cc", ".cu", ".proto", ".py", ".cmake", ".sh")
 ROOMS = ("protos", "kernels", "services", "orchestrator", "clients", "deploy", "models", "tests")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-FLAG = re.compile(r"\bABSL_FLAG\(\s*[^,]+(?:<[^>]*>)?\s*,\s*(\w+)\s*,")
+FLAG = re.compile(r"\bABSL_FLAG\(\s*[^,]+(?:<[^>]*>)?\s*,\s*(\w+)\s*,|\b(?:Text|Texts|Switch|Integer|Number|Duration)Option\(\s*\"(\w+)\"")
 CLASS = re.compile(r"^(?:template\s*<[^\n]*>\s*)?(class|struct)\s+(?:\w+\(.*?\)\s*)?(\w+)[^;{]*\{", re.MULTILINE)
 
 # The types that one thing passes through between scheduler and client, by the thing. A name counts where a header or
@@ -33,7 +33,7 @@ DATA_PATH = {
 # Words by which a file knows a weight format or a family.
 FORMATS = {"int8": r"\bk?Int8\b|\bINT8\b|\bint8\b", "int4": r"\bk?Int4\b|\bINT4\b|\bint4\b",
            "fp8": r"\bk?Fp8\w*\b|\bFP8\b|\bfp8\b|F8_E4M3", "fp8-w8a8": r"[Ww]8[Aa]8|kFp8Pairs"}
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma", "gpt2", "gpt_neox")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma", "gpt2", "gpt_neox")
 
 
 def files_of(root):
@@ -135,7 +135,7 @@ def naming(files, pattern, product_only=True):
 
 
 def files_by_option(files):
-    options = sorted({option for name, text in files.items() if is_product(name) for option in FLAG.findall(text)})
+    options = sorted({option for name, text in files.items() if is_product(name) for pair in FLAG.findall(text) for option in pair if option})
     # One word, such as "model", is said of other things, too.
     return {option: naming(files, rf"\b{option}\b" if "_" in option else rf'FLAGS_{option}\b|--{option}\b|"{option}"')
             for option in options}

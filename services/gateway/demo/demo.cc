@@ -1,6 +1,5 @@
 #include <string>
 
-#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -8,14 +7,12 @@
 #include "services/gateway/page/page_flags.h"
 #include "services/security/read_file.h"
 
-ABSL_FLAG(std::string, demo_token_file, "",
-          "the page has buttons that kill processes which this one's parent has started, for "
-          "whoever knows the token in this file");
-
 namespace sluice::gateway {
 
-absl::StatusOr<PageOptions> PageOptionsFromFlags() {
-  const std::string path = absl::GetFlag(FLAGS_demo_token_file);
+const Programs kLinkedGateway = kDemoGateway;
+
+absl::StatusOr<PageOptions> PageOptionsOf(const OptionValues& values) {
+  const std::string path = values.Get<std::string>("demo_token_file");
   if (path.empty()) return PageOptions();
   const absl::StatusOr<std::string> text = ReadRegularFile(path);
   if (!text.ok()) {

@@ -2,6 +2,8 @@
 
 namespace sluice::gateway {
 
-absl::StatusOr<PageOptions> PageOptionsFromFlags() { return PageOptions(); }
+const Programs kLinkedGateway = kPlainGateway;
+
+absl::StatusOr<PageOptions> PageOptionsOf(const OptionValues&) { return PageOptions(); }
 
 }  // namespace sluice::gateway

@@ -5,10 +5,14 @@
 
 #include "absl/status/statusor.h"
 #include "services/gateway/page/page.h"
+#include "services/options/option_values.h"
 
 namespace sluice::gateway {
 
-// From the program's own flags. Errors of reading the file with the token.
-absl::StatusOr<PageOptions> PageOptionsFromFlags();
+// The program that this is: kPlainGateway or kDemoGateway.
+extern const Programs kLinkedGateway;
+
+// Errors of reading the file with the token. REQUIRES: the values are of kLinkedGateway.
+absl::StatusOr<PageOptions> PageOptionsOf(const OptionValues& values);
 
 }  // namespace sluice::gateway

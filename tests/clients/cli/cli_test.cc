@@ -10,6 +10,7 @@
 
 #include "kernels/gpu/gpu_devices.h"
 #include "kernels/sampling_options/sampling_options.h"
+#include "services/options/option_table.h"
 #include "tests/clients/cli/fake_pipeline.h"
 
 namespace sluice::testing {
@@ -22,6 +23,15 @@ using Names = std::vector<std::string>;
 
 Names operator+(Names names, const Names& more) {
   names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+// Of the table, which option_values_test.cc holds against what there was.
+Names OptionsOf(Programs program) {
+  Names names;
+  for (const Option& option : kOptions) {
+    if ((option.programs & program) != 0) names.emplace_back(option.name);
+  }
   return names;
 }
 
@@ -40,26 +50,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                            "stop",      "stop_token_ids", "ignore_eos",     "priority",
                            "timeout",   "json_schema",    "any_json",       "regex",
                            "grammar",   "choice",         "decline_drafts", "max_draft_tokens"};
-    const Names model = {"model",
-                         "tp",
-                         "pp",
-                         "weights",
-                         "kv_dtype",
-                         "device",
-                         "threads",
-                         "cpus",
-                         "instructions",
-                         "gpu_instructions",
-                         "kv_cache_mib",
-                         "rope_scaling",
-                         "log_level",
-                         "hang_timeout",
-                         "draft",
-                         "draft_policy",
-                         "draft_model",
-                         "draft_weights",
-                         "draft_kv_cache_mib"};
-    const Names steps = {"max_step_tokens", "max_step_sequences", "max_queued_sequences"};
+    const Names model = OptionsOf(kRun);
     const Names server = {"endpoint", "connect_timeout", "tls_cert",  "tls_key", "tls_ca",
                           "tls",      "insecure",        "token_file"};
     const Names score = {"text", "file", "lines",    "token_ids",
@@ -70,30 +61,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
                         "any_json",      "regex",        "grammar",      "choice"};
     return new std::map<std::string, Names>{
         {"run", prompt + sampling + model},
-        {"up", Names{"port",
-                     "host",
-                     "tls_cert",
-                     "tls_key",
-                     "tls_ca",
-                     "tokens",
-                     "insecure_public",
-                     "health_listen",
-                     "drain_delay",
-                     "drain_timeout",
-                     "metrics_port",
-                     "metrics_host",
-                     "http_hosts",
-                     "vllm_metric_names",
-                     "http_port",
-                     "demo",
-                     "tenants",
-                     "log_format",
-                     "termination_log",
-                     "otlp_endpoint",
-                     "otlp_tls_ca",
-                     "otlp_token_file",
-                     "otlp_sample_ratio"} +
-                   model + steps},
+        {"up", OptionsOf(kUp)},
         {"generate", prompt + sampling + server},
         {"chat", Names{"system"} + sampling + model + server},
         {"score", score + model + server},
@@ -101,8 +69,7 @@ const std::map<std::string, Names>& FlagsOfCommands() {
         {"prefer", Names{"policy", "reference", "pairs", "beta", "json", "timeout"} +
                        Names(server.begin() + 1, server.end())},
         {"quantize", Names{"weights", "threads"}},
-        {"plan", Names{"context", "sequences", "json", "model", "tp", "pp", "weights", "kv_dtype",
-                       "rope_scaling", "draft_model", "draft_weights"}},
+        {"plan", Names{"context", "sequences", "json"} + OptionsOf(kPlan)},
         {"status", Names{"json", "requests", "request", "watch", "interval"} + server},
         {"top", Names{"interval", "rows"} + server},
         {"health", Names{"service", "timeout"} + server},
@@ -205,28 +172,31 @@ TEST(CliTest, RefusesWhatNoRequestCanCarry) {
       {{"generate", "a", "--max_tokens", "many"}, "--max_tokens: \"many\" is not an integer"},
       {{"generate", "a", "--logprobs", "2"}, "--logprobs needs --json"},
       {{"generate", "a", "--model", "x"}, "unknown flag --model"},
-      {{"run", "a", "--tp", "0"}, "--tp: 0 is less than 1"},
-      {{"run", "a", "--weights", "f16"}, "accepted: auto, f32, bf16, int8, int4, fp8, fp8-w8a8"},
+      {{"run", "a", "--tp", "0"}, "--tp is 0; accepted: 1 to 1024"},
+      {{"run", "a", "--weights", "f16"},
+       "accepted: auto, f32, bf16, int8, int4, fp8, int8-g64, fp8-w8a8"},
       {{"run", "a", "--device", "tpu"}, "\"tpu\"; accepted: cpu"},
       {{"run", "a", "--device", BuiltForGpus() ? "cuda:" : "cuda:1"},
        BuiltForGpus() ? "accepted: cpu, cuda or cuda:INDEX" : "cuda:1 needs a build with CUDA"},
       {{"run", "a", "--kv_dtype", "int8"}, "\"int8\"; accepted: f32, bf16, fp8"},
       {{"quantize", "in", "--weights", "int8"}, "give MODEL and OUT"},
-      {{"quantize", "in", "out"}, "give --weights int8, --weights int4 or --weights fp8"},
-      {{"quantize", "in", "out", "--weights", "bf16"}, "\"bf16\"; accepted: int8, int4, fp8"},
+      {{"quantize", "in", "out"},
+       "give --weights int8, --weights int4, --weights fp8 or --weights int8-g64"},
+      {{"quantize", "in", "out", "--weights", "bf16"},
+       "\"bf16\"; accepted: int8, int4, fp8, int8-g64"},
       {{"quantize", "in", "out", "--weights", "fp8-w8a8"}, "is served with --weights fp8-w8a8"},
       {{"quantize", "in", "out", "more"}, "unexpected argument \"more\""},
       {{"score", "--text", "a", "--endpoint", "a:1", "--kv_dtype", "bf16"}, "excludes --model"},
-      {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib: 0 is not from 1"},
+      {{"run", "a", "--kv_cache_mib", "0"}, "--kv_cache_mib is 0; accepted: 1 to "},
       {{"chat", "--endpoint", "a:1", "--model", "x"}, "--endpoint names a pipeline that has"},
       {{"score"}, "exactly one of --text TEXT, --file FILE, --lines FILE and --token_ids"},
       {{"score", "--text", "a", "--file", "b"}, "exactly one of"},
       {{"score", "--text", "\x80"}, "--text is not UTF-8: byte 0x80 at offset 0"},
       {{"score", "--text", "a", "--top", "2"}, "--top needs --json"},
-      {{"score", "--text", "a", "--endpoint", "a:1", "--tp", "2"}, "excludes --model, --tp"},
+      {{"score", "--text", "a", "--endpoint", "a:1", "--tp", "2"}, ", --tp, --pp, "},
       {{"bench", "--requests", "0"}, "--requests: 0 is less than 1"},
       {{"bench", "--concurrency", "5000"}, "--concurrency: 5000 is more than 4096"},
-      {{"up", "--port", "65536"}, "--port: 65536 is not from 0 to 65535"},
+      {{"up", "--port", "65536"}, "--port is 65536; accepted: 0 to 65535"},
       {{"up", "--host", "0.0.0.0"}, "0.0.0.0:8700 is neither a unix socket nor a loopback address"},
   };
   for (const auto& [arguments, message] : cases) {

@@ -57,7 +57,7 @@ TEST(RunTest, SaysHowManyPositionsThePoolHolds) {
 TEST(RunTest, RefusesMoreThreadsThanAnyMachineHas) {
   FakeEnvironment fake;
   EXPECT_EQ(fake.Run({"run", "--threads", "20000", "Once"}), 2);
-  EXPECT_THAT(fake.err.str(), HasSubstr("--threads: 20000 is more than 1024"));
+  EXPECT_THAT(fake.err.str(), HasSubstr("--threads is 20000; accepted: 0 to 1024"));
 }
 
 TEST(RunTest, PrintsWhyThePipelineDidNotStart) {

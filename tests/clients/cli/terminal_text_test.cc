@@ -5,6 +5,7 @@
 #include <string>
 
 #include "clients/cli/json.h"
+#include "services/options/help_text.h"
 
 namespace sluice {
 namespace {

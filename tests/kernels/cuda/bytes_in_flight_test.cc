@@ -62,14 +62,19 @@ double UnderWay(const DecodeProduct& product, ImageFormat format, GemmPath path)
   // The stage that is multiplied, and on Hopper the one before it, are not under way.
   const int ahead = product.shape.stages - (path == GemmPath::kHopper ? 2 : 1);
   const int64_t of_block = ahead * product.shape.tiles() * UnitBytes(format);
-  const int64_t blocks = std::min(product.at_a_time, product.plan.blocks() / kMultiprocessors);
-  return static_cast<double>(blocks * of_block);
+  // In the mean of multiprocessors: memory serves all.
+  const double blocks = std::min(static_cast<double>(product.at_a_time),
+                                 static_cast<double>(product.plan.blocks()) / kMultiprocessors);
+  return blocks * static_cast<double>(of_block);
 }
 
 TEST(BytesInFlight, DecodeProductsKeepMemoryBusy) {
   for (const GemmPath path : {GemmPath::kPortable, GemmPath::kHopper}) {
     for (const Matrix& matrix : kMatrices) {
-      for (const ImageFormat format : {ImageFormat::kBF16, ImageFormat::kFp8}) {
+      for (const ImageFormat format :
+           {ImageFormat::kBF16, ImageFormat::kFp8, ImageFormat::kInt8, ImageFormat::kInt4}) {
+        // The portable path serves GPUs whose memory is half as fast.
+        if (path == GemmPath::kPortable && format == ImageFormat::kInt4) continue;
         const DecodeProduct product(matrix, format, path);
         EXPECT_GE(UnderWay(product, format, path), kNeeded)
             << matrix.name << " "

@@ -4,6 +4,7 @@ Usage: demo_test.py BIN_DIR [unittest arguments]
 """
 
 import os
+import subprocess
 import sys
 import unittest
 
@@ -72,7 +73,9 @@ class DemoTest(unittest.TestCase):
                 return file.read()
         self.assertIn(REFUSAL, program("sluice-gateway-demo"))
         self.assertNotIn(REFUSAL, program("sluice-gateway"))
-        self.assertNotIn(b"demo_token_file", program("sluice-gateway"))
+        done = subprocess.run([os.path.join(BIN, "sluice-gateway"), "--demo_token_file", "x"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("unknown flag --demo_token_file", done.stderr)
 
 
 if __name__ == "__main__":

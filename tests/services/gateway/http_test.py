@@ -288,7 +288,7 @@ class CommandLineTest(unittest.TestCase):
                 (["--orchestrator", served.endpoint, "--threads", "0"], 2, "--threads is 0"),
                 (["--orchestrator", served.endpoint, "--orchestrator_tls_cert", "x"], 2, "--share_certificate"),
                 (["--orchestrator", served.endpoint, "--idle_timeout", "0"], 2, "--idle_timeout is 0"),
-                (["what"], 2, "unexpected argument what")):
+                (["what"], 2, 'unexpected argument "what"')):
             with self.subTest(flags=flags):
                 got, message = self.refused(*flags)
                 self.assertEqual(got, code, message)

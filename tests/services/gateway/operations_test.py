@@ -99,7 +99,7 @@ class StartTest(unittest.TestCase):
                     (("--tls_cert", f"{folder}/tls.crt", "--tls_key", f"{other}/tls.key"), 1,
                      f"INVALID_ARGUMENT: the key {other}/tls.key is not that of the certificate {folder}/tls.crt\n"),
                     (("--threads", "20000"), 2, "--threads is 20000; accepted: 1 to 64\n"),
-                    (("--log_level", "loud"), 2, "--log_level: \"loud\" is no level; accepted: info, warning, error\n")):
+                    (("--log_level", "loud"), 2, "--log_level is \"loud\"; accepted: info, warning, error\n")):
                 with self.subTest(flags=flags):
                     done = subprocess.run([os.path.join(BIN, "sluice-gateway"), "--orchestrator", served.endpoint, "--listen",
                                            "127.0.0.1:0", "--termination_log", words, *flags], capture_output=True, text=True, timeout=60)

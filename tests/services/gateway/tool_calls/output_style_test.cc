@@ -8,6 +8,7 @@
 #include <string>
 
 #include "services/model/json_fields.h"
+#include "services/options/option_values.h"
 #include "services/tokenizer/chat_template.h"
 #include "tests/testing/test_data.h"
 
@@ -119,6 +120,10 @@ TEST(OutputStyle, NamesTheTagsThatMayBeSpecialTokens) {
   for (int i = 0; i < kNumToolFormats; ++i) {
     EXPECT_LE(SpecialTokensOf(OutputStyle{.tool_format = static_cast<ToolFormat>(i)}).size(), 64u);
   }
+}
+
+TEST(OutputStyle, EveryFormatIsAWordOfItsOption) {
+  EXPECT_EQ(FindOption(kPlainGateway, "tool_parser")->words, "auto, " + ToolFormatNames());
 }
 
 TEST(OutputStyle, EveryFormatHasAName) {
