@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "tests/kernels/testing/async_backend.h"
 #include "services/model_server/backend_decorator.h"
+#include "tests/kernels/testing/async_backend.h"
 
 namespace sluice::testing {
 

@@ -13,7 +13,7 @@ import numbers  # the script beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXCEPTIONS = (
-    {"kernels", "kernels/communicator", "kernels/cpu", "kernels/gpu", "kernels/reference"},
+    {"kernels/cuda", "kernels/cuda/kernels"},
     {"services/common", "services/lane", "services/rows"},
 )
 
